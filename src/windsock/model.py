@@ -1,0 +1,84 @@
+"""The frozen records that pass between windsock's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+StatusWord = Literal["running", "finished", "crashed", "killed", "stalled"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """Who a run is: what ``run.json`` holds."""
+
+    id: str
+    project: str
+    name: str
+    created: float
+    vocabulary: str = "roll"
+    group: str | None = None
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Writer:
+    """One writer of a run: its role, its number in the role, and which process start it is."""
+
+    role: str
+    rank: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.role}/{self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The values of one step, as a tracker receives them."""
+
+    step: int
+    time: float
+    values: Mapping[str, float]
+    writer: Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run, or one of its writers, is doing, and why we think so."""
+
+    word: StatusWord
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be expected."""
+        return self.word in ("finished", "crashed", "killed")
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of values between edges, with the statistics that bins lose.
+
+    ``edges`` has one more entry than ``counts``. Minimum, maximum and sum are over the finite values;
+    ``count`` is their number and ``nonfinite`` how many values were NaN or infinite.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    min: float
+    max: float
+    sum: float
+    count: int
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stretch of a segment that could not be read, and what is known about it."""
+
+    start: int
+    end: int
+    reason: str = field(default="unreadable bytes")

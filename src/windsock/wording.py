@@ -1,0 +1,77 @@
+"""How numbers, sizes, times and names read for people."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable
+
+SIZES = ("B", "kB", "MB", "GB", "TB")
+
+
+def number(value: float) -> str:
+    """Write a value in about five significant digits, without noise: 0.1234, 1.2e-06, 12,345."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    if 1e-3 <= abs(value) < 1e5:
+        digits = max(0, 4 - math.floor(math.log10(abs(value))))
+        return f"{value:,.{min(digits, 7)}f}".rstrip("0").rstrip(".")
+    mantissa, exponent = f"{value:.3e}".split("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent):+03d}"
+
+
+def size(count: float) -> str:
+    """Write a number of bytes: 12.3 MB."""
+    for unit in SIZES[:-1]:
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} {SIZES[-1]}"
+
+
+def duration(seconds: float) -> str:
+    """Write a span of time in its two largest units: 3h 12m, 4m 05s, 12.3s, 45ms."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    if days:
+        return f"{days}d {hours:02d}h"
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {whole % 60:02d}s"
+
+
+def age(seconds: float) -> str:
+    """Write how long ago something was, in one unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit} ago"
+    return "just now" if seconds < 5 else f"{int(seconds)}s ago"
+
+
+def json_number(value: float) -> float | int | str:
+    """Return a value that strict JSON can carry: non-finite ones as strings, whole ones as integers."""
+    if math.isfinite(value):
+        return int(value) if value == int(value) and abs(value) < 2**53 else value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def by_family(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Group names by their first part, in natural order; names without a slash come first, under an empty family."""
+    ordered = sorted(names, key=lambda name: (family(name), _natural(name)))
+    return [(head, list(members)) for head, members in itertools.groupby(ordered, family)]
+
+
+def family(name: str) -> str:
+    """Return the first part of a name; a name without a slash has none."""
+    head, slash, _ = name.partition("/")
+    return head if slash else ""
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """Return a key that puts layer2 before layer10."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]
