@@ -1,0 +1,192 @@
+"""Where runs live: ``<dir>/<project>/<run id>/run.json`` and one segment file per writer, attempt and part.
+
+A segment's name says who wrote it, ``{role}.{rank}.{attempt}.{part}.seg`` with the role percent-quoted, so that no
+damage inside can hide its origin. Part 0 is the process that started the attempt; forked children and files that
+had to be begun anew are further parts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from windsock.errors import JournalError, RunNotFoundError, SettingsError
+from windsock.model import RunInfo, Writer
+
+RUN_FILE = "run.json"
+SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<part>\d+)\.seg")
+ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no two that look alike
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentFile:
+    """One segment: who wrote it, which part it is, and where it lies."""
+
+    writer: Writer
+    part: int
+    path: Path
+
+    @classmethod
+    def parse(cls, path: Path) -> SegmentFile | None:
+        """Read a file's name, or return None where it is no segment's."""
+        match = SEGMENT_NAME.fullmatch(path.name)
+        if match is None:
+            return None
+        writer = Writer(unquote(match["role"]), int(match["rank"]), int(match["attempt"]))
+        return cls(writer, int(match["part"]), path)
+
+
+def default_dir() -> Path:
+    """Return ``$WINDSOCK_DIR`` or ``./windsock-runs``."""
+    return Path(os.environ.get("WINDSOCK_DIR") or "windsock-runs")
+
+
+def new_run_id() -> str:
+    """Draw eight random characters: short to type, and no two runs of a team meet."""
+    return "".join(secrets.choice(ID_ALPHABET) for _ in range(8))
+
+
+def check_run_id(id: str) -> str:
+    """Return the id, or raise where it could not be the name of a directory."""
+    if not ID_PATTERN.fullmatch(id):
+        raise SettingsError(f"id {id!r}: expected up to 64 letters, digits, '.', '_' or '-'")
+    return id
+
+
+def folder_name(text: str) -> str:
+    """Return a directory name for any text; letters of every script stay readable."""
+    safe = "".join(c if c.isalnum() or c in "._- " else quote(c, safe="", errors="replace") for c in text)
+    return safe.replace("/", "%2F").lstrip(".") or "%2E"
+
+
+def segment_path(folder: Path, writer: Writer, part: int) -> Path:
+    """Return where that writer's part belongs."""
+    role = quote(writer.role, safe="").replace(".", "%2E")
+    return folder / f"{role}.{writer.rank}.{writer.attempt}.{part}.seg"
+
+
+def segments(folder: Path) -> list[SegmentFile]:
+    """List the segments of a run, in the order of writers, attempts and parts."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    found = (SegmentFile.parse(folder / name) for name in names)
+    return sorted(segment for segment in found if segment)
+
+
+def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
+    """Write ``run.json`` unless another writer of the run was first; return what stands there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / RUN_FILE
+    draft = folder / f".{RUN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
+    draft.write_text(json.dumps({"format": 1, **asdict(info)}, ensure_ascii=True, indent=1) + "\n")
+    try:
+        os.link(draft, target)  # fails where the file exists: whole or not at all
+    except FileExistsError:
+        return read_run_info(folder)
+    except OSError:  # a filesystem without hard links
+        if target.exists():
+            return read_run_info(folder)
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return info
+
+
+def read_run_info(folder: Path) -> RunInfo:
+    """Read ``run.json``; where it is unreadable, say what the directory's name still tells."""
+    try:
+        record: dict[str, Any] = json.loads((folder / RUN_FILE).read_text())
+        known = {name: record[name] for name in RunInfo.__dataclass_fields__ if name in record}
+        return RunInfo(**{**known, "tags": tuple(known.get("tags") or ())})
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        if not segments(folder):
+            raise JournalError(f"{folder} holds no run: {problem}") from problem
+        oldest = min(segment.path.stat().st_mtime for segment in segments(folder))
+        return RunInfo(id=folder.name, project=unquote(folder.parent.name), name=folder.name, created=oldest)
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a directory is that of a run."""
+    return (folder / RUN_FILE).is_file() or bool(segments(folder))
+
+
+def run_folders(dir: Path) -> Iterator[Path]:
+    """Find the runs below a directory, project by project."""
+    if is_run(dir):
+        yield dir
+        return
+    for project in _subfolders(dir):
+        if is_run(project):
+            yield project
+            continue
+        yield from (run for run in _subfolders(project) if is_run(run))
+
+
+def _subfolders(dir: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(dir) if entry.is_dir() and entry.name[0] != ".")
+    except OSError:
+        return []
+
+
+def last_active(folder: Path) -> float:
+    """Return when anything was last written to the run."""
+    writes = [segment.path.stat().st_mtime for segment in segments(folder)]
+    return max([read_run_info(folder).created, *writes])
+
+
+def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path:
+    """Return the folder that a path, an id, a unique prefix of one, a name or ``@last`` refers to."""
+    as_path = Path(reference)
+    if as_path.is_dir() and is_run(as_path):
+        return as_path
+    text, dir = str(reference), dir or default_dir()
+    if text == "@last":
+        return last_run(dir)
+    folders = list(run_folders(dir))
+    infos = [(folder, read_run_info(folder)) for folder in folders]
+    for matches in (
+        [folder for folder, info in infos if info.id == text],
+        [folder for folder, info in infos if info.name == text],
+        [folder for folder, info in infos if text and info.id.startswith(text)],
+    ):
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise RunNotFoundError(_several(text, matches))
+    raise RunNotFoundError(_none(text, dir, [info.id for _, info in infos]))
+
+
+def last_run(dir: Path) -> Path:
+    """Return the run that was written to last."""
+    folders = list(run_folders(dir))
+    if not folders:
+        raise RunNotFoundError(_none("@last", dir, []))
+    return max(folders, key=last_active)
+
+
+def _several(text: str, folders: list[Path]) -> str:
+    newest = sorted(folders, key=last_active, reverse=True)[:6]
+    listed = ", ".join(f"{f.name} ({_day(read_run_info(f).created)})" for f in newest)
+    return f"{len(folders)} runs are called {text!r}: {listed}; give an id, the newest is first"
+
+
+def _none(text: str, dir: Path, ids: list[str]) -> str:
+    if not ids:
+        return f"no run in {dir} (choose another directory with --dir or WINDSOCK_DIR)"
+    return f"no run {text!r} in {dir}; it holds {len(ids)} runs, 'windsock ls' lists them"
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

@@ -1,0 +1,123 @@
+"""The bytes on disk: segment header, frames and the bodies they carry (``docs/journal.md`` is the specification).
+
+Everything is little-endian. A frame is ``magic, u32 length, u32 crc32(length, payload), payload`` and a payload is
+a kind byte and its body.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+from zlib import crc32
+
+FORMAT_VERSION = 1
+
+SEGMENT_MAGIC = b"WINDSOCK"
+FRAME_MAGIC = b"\xf5WSK"  # 0xf5 occurs in no UTF-8 text
+FRAME_HEAD = struct.Struct("<4sII")
+SEGMENT_HEAD = struct.Struct("<8sII")
+
+OPEN_STEP = -(2**63)  # a row whose step the next commit names
+MAX_FRAME = 1 << 30
+
+ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
+COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
+SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
+
+
+class Kind(IntEnum):
+    """What a payload is. A reader skips kinds that it does not know."""
+
+    SCHEMA = 1
+    ROW = 2
+    COMMIT = 3
+    STATE = 4
+    EVENT = 5
+    HISTOGRAM = 6
+    TEXT = 7
+    SAMPLE = 8
+    PHASE_OPEN = 9
+    PHASE_CLOSE = 10
+    FINDING = 11
+
+
+@lru_cache(maxsize=4096)
+def length_seed(length: int) -> int:
+    """Return the checksum of the length field alone, from which that of the payload goes on."""
+    return crc32(struct.pack("<I", length))
+
+
+def frame(payload: bytes) -> bytes:
+    """Wrap a payload for appending."""
+    length = len(payload)
+    return FRAME_HEAD.pack(FRAME_MAGIC, length, crc32(payload, length_seed(length))) + payload
+
+
+def segment_head() -> bytes:
+    """Return the first bytes of a segment."""
+    return SEGMENT_HEAD.pack(SEGMENT_MAGIC, FORMAT_VERSION, _head_crc(FORMAT_VERSION))
+
+
+def parse_segment_head(head: bytes) -> int | None:
+    """Return the format version, or None where the header is damaged."""
+    if len(head) < SEGMENT_HEAD.size:
+        return None
+    magic, version, crc = SEGMENT_HEAD.unpack_from(head)
+    return version if magic == SEGMENT_MAGIC and crc == _head_crc(version) else None
+
+
+def _head_crc(version: int) -> int:
+    return crc32(SEGMENT_MAGIC + struct.pack("<I", version))
+
+
+def schema_id(names: Sequence[str]) -> int:
+    """Return the content hash by which rows refer to their names."""
+    return int.from_bytes(blake2b(_json(list(names)), digest_size=8).digest(), "little")
+
+
+def schema_payload(id: int, names: Sequence[str]) -> bytes:
+    """Encode a tuple of names. JSON in ASCII carries any Python string, lone surrogates included."""
+    return SCHEMA_HEAD.pack(Kind.SCHEMA, id) + _json(list(names))
+
+
+def parse_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
+    """Decode what ``schema_payload`` made."""
+    _, id = SCHEMA_HEAD.unpack_from(payload)
+    return id, tuple(json.loads(payload[SCHEMA_HEAD.size :]))
+
+
+def row_struct(width: int) -> struct.Struct:
+    """Return the layout of a row payload of that many values."""
+    return struct.Struct(f"{ROW_HEAD.format}{width}d")
+
+
+def state_payload(layout: int, step: int, time: float, vector: Sequence[float]) -> bytes:
+    """Encode what one writer holds of a step: a packed state, in the shape of a row."""
+    return row_struct(len(vector)).pack(Kind.STATE, layout, step, time, *vector)
+
+
+def commit_payload(step: int, time: float) -> bytes:
+    """Encode the end of a step: it gives its number to the open rows before it."""
+    return COMMIT_BODY.pack(Kind.COMMIT, step, time)
+
+
+def record_payload(kind: Kind, record: Mapping[str, Any]) -> bytes:
+    """Encode a body that is one JSON object (events, histograms, and kinds to come)."""
+    return bytes((kind,)) + _json(record)
+
+
+def parse_record(payload: bytes) -> dict[str, Any]:
+    """Decode what ``record_payload`` made; NaN and infinities stand as ``NaN`` and ``Infinity``."""
+    record = json.loads(payload[1:])
+    if not isinstance(record, dict):
+        raise ValueError("a record must be a JSON object")
+    return record
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,71 @@
+"""What can be said of a run by looking at both ends of its segments: enough for a list of many runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from windsock.journal.folder import read_run_info, segments
+from windsock.journal.frames import OPEN_STEP
+from windsock.journal.reader import SegmentReader, events
+from windsock.journal.status import run_status, writer_status
+from windsock.model import RunInfo, Status, Writer
+
+END_BYTES = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A run in a list."""
+
+    info: RunInfo
+    path: Path
+    status: Status
+    last_step: int | None
+    began: float
+    last_heard: float
+    bytes: int
+    writers: int
+    attempts: int
+
+
+@dataclass(slots=True)
+class _End:
+    status: Status
+    last_step: int | None
+    heard: float
+
+
+def glance(folder: Path) -> Glance:
+    """Look at a run without reading it."""
+    info = read_run_info(folder)
+    found = segments(folder)
+    newest: dict[tuple[str, int], Writer] = {(s.writer.role, s.writer.rank): s.writer for s in found}
+    ends = [_look(s.path) for s in found if s.part == 0 and s.writer in newest.values()]
+    steps = [end.last_step for end in ends if end.last_step is not None]
+    return Glance(
+        info=info,
+        path=folder,
+        status=run_status(end.status for end in ends),
+        last_step=max(steps, default=None),
+        began=info.created,
+        last_heard=max([info.created, *(end.heard for end in ends)]),
+        bytes=sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        writers=len(newest),
+        attempts=max((s.writer.attempt for s in found), default=0),
+    )
+
+
+def _look(path: Path) -> _End:
+    reader = SegmentReader(path)
+    reader.read_ends(END_BYTES)
+    steps = [step for _, step, _ in reader.commits]
+    times = [time for _, _, time in reader.commits]
+    for table in reader.tables.values():
+        named = table.head("steps")[table.head("steps") != OPEN_STEP]
+        steps += [int(named.max())] if len(named) else []
+        times.append(float(table.head("times").max()))
+    said = list(events(reader.records))
+    heard = [float(event.get("time", 0.0)) for event in said]
+    last_row = max(times, default=None)
+    return _End(writer_status(said, last_row), max(steps, default=None), max([*times, *heard], default=0.0))

@@ -1,0 +1,322 @@
+"""Reading a segment: from where we were to where it ends now, frame by frame, past whatever is damaged.
+
+Rows of one schema become columns. Training writes the same few key sets over and over, so frames come in runs of
+one size; a run is found and checked at once instead of frame by frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.errors import JournalError
+from windsock.journal import frames
+from windsock.journal.frames import (
+    COMMIT_BODY,
+    FORMAT_VERSION,
+    FRAME_HEAD,
+    FRAME_MAGIC,
+    MAX_FRAME,
+    ROW_HEAD,
+    SEGMENT_HEAD,
+    Kind,
+)
+from windsock.model import Damage
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CHUNK = 4 << 20  # small enough that its memory is used again
+HEAD = FRAME_HEAD.size
+SHORT_RUN = 8  # below this, frames are cheaper one by one
+PROBE = 64  # how far a run is first looked for
+ROW_KINDS = (Kind.ROW, Kind.STATE)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of one schema (or states of one layout), as columns.
+
+    ``offsets`` are the places in the segment, which order rows that share a step; a step of ``OPEN_STEP`` is not
+    named yet.
+    """
+
+    offsets: Ints
+    steps: Ints
+    times: Floats
+    values: Floats  # rows × width
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return the rows from ``start`` up to ``stop``."""
+        return Rows(self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop])
+
+
+@dataclass(slots=True)
+class Table:
+    """All rows of one schema that were read so far, in the chunks in which they came."""
+
+    width: int
+    chunks: list[Rows] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(len(chunk) for chunk in self.chunks)
+
+    def head(self, name: str) -> NDArray[Any]:
+        """Return one of ``offsets``, ``steps`` and ``times`` over all chunks."""
+        return np.concatenate([getattr(chunk, name) for chunk in self.chunks])
+
+    def column(self, place: int) -> Floats:
+        """Return one column over all chunks."""
+        return np.concatenate([chunk.values[:, place] for chunk in self.chunks])
+
+
+@dataclass(slots=True)
+class Record:
+    """A frame that is neither row nor schema: its kind, its place and its payload."""
+
+    kind: int
+    offset: int
+    payload: bytes
+
+
+class SegmentReader:
+    """Follows one segment. ``poll`` reads what is new; everything read so far is in the attributes.
+
+    ``schemas`` may be shared by the readers of a run: a row finds its names by content, in whichever segment, and
+    before or after it, they were written.
+    """
+
+    def __init__(self, path: Path, schemas: dict[int, tuple[str, ...]] | None = None) -> None:
+        self.path = path
+        self.schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
+        self.offset = 0  # up to here everything was read or given up
+        self.tables: dict[int, Table] = {}
+        self.states: dict[int, Table] = {}
+        self.commits: list[tuple[int, int, float]] = []  # offset, step, time
+        self.records: list[Record] = []
+        self.damage: list[Damage] = []
+        self.torn = 0  # bytes at the end that are no whole frame yet
+        self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
+
+    def poll(self) -> bool:
+        """Read what was appended since the last call; True where there was anything."""
+        start = self.offset
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            if self.offset == 0 and not self._read_head(fd):
+                return False
+            want = CHUNK
+            while data := os.pread(fd, want, self.offset):
+                whole = len(data) < want
+                used = self._parse(data, whole)
+                self.offset += used
+                self.torn = len(data) - used
+                if whole:
+                    break
+                want = CHUNK if used else want * 2
+        finally:
+            os.close(fd)
+        return self.offset > start
+
+    def read_ends(self, size: int) -> None:
+        """Read only the first and the last ``size`` bytes, for a glance; what lies between stays unread."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            end = os.fstat(fd).st_size
+            if end > 2 * size and self._read_head(fd):
+                self._parse(os.pread(fd, size, self.offset), whole=False)
+                self.offset = end - size
+                self.offset += max(_next_frame(os.pread(fd, size, self.offset), 0), 0)
+        finally:
+            os.close(fd)
+        self.poll()
+
+    def forget(self) -> None:
+        """Drop what was read so far, except names: for those who follow and do not look back."""
+        self.tables.clear()
+        self.states.clear()
+        self.commits.clear()
+        self.records.clear()
+        self.damage.clear()
+
+    def _read_head(self, fd: int) -> bool:
+        head = os.pread(fd, SEGMENT_HEAD.size, 0)
+        version = frames.parse_segment_head(head)
+        if version is None:
+            if len(head) < SEGMENT_HEAD.size:
+                return False
+            self.damage.append(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
+        elif version > FORMAT_VERSION:
+            raise JournalError(
+                f"{self.path} has journal format {version}, this windsock reads up to {FORMAT_VERSION}: "
+                "pip install --upgrade windsock"
+            )
+        self.offset = SEGMENT_HEAD.size
+        return True
+
+    def _parse(self, data: bytes, whole: bool) -> int:
+        """Take in the frames of ``data``; return how many bytes are done with.
+
+        ``whole`` says that the file ends where ``data`` does.
+        """
+        place, end = 0, len(data)
+        unpack, seed_of, take = FRAME_HEAD.unpack_from, frames.length_seed, self._take
+        while end - place >= HEAD:
+            magic, length, crc = unpack(data, place)
+            stop = place + HEAD + length
+            if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME:
+                if stop > end and not whole:
+                    break  # the rest of the frame is in the next chunk
+                if data[place : place + 8] == data[stop : stop + 8] and (run := _run_length(data, place, stop)):
+                    self._take_run(data, place, HEAD + length, run)
+                    place += (HEAD + length) * run
+                    continue
+                if stop <= end and crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
+                    take(payload, self.offset + place)
+                    place = stop
+                    continue
+            following = _next_frame(data, place + 1)
+            if following < 0:
+                break  # a frame being written, or a torn end: nothing whole comes after it
+            self._give_up(place, following)
+            place = following
+        self._flush_singles()
+        return place
+
+    def _give_up(self, start: int, end: int) -> None:
+        self.damage.append(Damage(self.offset + start, self.offset + end))
+
+    def _take(self, payload: bytes, offset: int) -> None:
+        """Take in the payload of one intact frame."""
+        kind = payload[0]
+        if kind in ROW_KINDS and len(payload) >= ROW_HEAD.size:
+            offsets, payloads = self._singles.setdefault(len(payload), ([], []))
+            offsets.append(offset)
+            payloads.append(payload)
+            return
+        try:
+            self._take_payload(kind, payload, offset)
+        except (ValueError, IndexError, TypeError):
+            end = offset + HEAD + len(payload)
+            self.damage.append(Damage(offset, end, f"a frame of kind {kind} that makes no sense"))
+
+    def _take_payload(self, kind: int, payload: bytes, offset: int) -> None:
+        if kind == Kind.SCHEMA:
+            id, names = frames.parse_schema(payload)
+            self.schemas.setdefault(id, names)
+        elif kind == Kind.COMMIT and len(payload) == COMMIT_BODY.size:
+            _, step, time = COMMIT_BODY.unpack(payload)
+            self.commits.append((offset, step, time))
+        else:
+            self.records.append(Record(kind, offset, payload))
+
+    def _take_run(self, data: bytes, place: int, total: int, length: int) -> None:
+        """Take in ``length`` frames of one size: rows as columns, anything else one by one."""
+        stop = place + total * length
+        payloads = [data[at + HEAD : at + total] for at in range(place, stop, total)]
+        sums = np.fromiter(map(crc32, payloads, repeat(frames.length_seed(total - HEAD))), np.uint32, length)
+        good = sums == np.ndarray((length,), "<u4", data, place + 8, (total,))
+        for bad in np.flatnonzero(~good).tolist():
+            self._give_up(place + bad * total, place + (bad + 1) * total)
+        kinds = np.ndarray((length,), "u1", data, place + HEAD, (total,))
+        rows = good & np.isin(kinds, ROW_KINDS) if total >= HEAD + ROW_HEAD.size else np.zeros_like(good)
+        self._flush_singles()
+        if rows.any():
+            view = np.ndarray((length,), _row_type(total - HEAD), data, place + HEAD, (total,))
+            self._take_rows(view, np.flatnonzero(rows), np.arange(place, stop, total) + self.offset)
+        for other in np.flatnonzero(good & ~rows).tolist():
+            self._take(payloads[other], self.offset + place + other * total)
+
+    def _take_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
+        """Split rows of one size by kind and schema into their tables."""
+        keys = view["schema"][wanted]
+        by_schema = np.argsort(keys, kind="stable")
+        order = wanted[by_schema]
+        rows = Rows(
+            offsets[order],
+            view["step"][order],
+            view["time"][order],
+            np.ascontiguousarray(view["values"][order]),
+        )
+        kinds, keys = view["kind"][order], keys[by_schema]
+        changes = np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1
+        for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(order)], strict=True):
+            tables = self.tables if kinds[start] == Kind.ROW else self.states
+            table = tables.setdefault(int(keys[start]), Table(rows.values.shape[1]))
+            table.chunks.append(rows.slice(start, stop))
+
+    def _flush_singles(self) -> None:
+        """Turn the rows that came one by one into columns."""
+        for size, (offsets, payloads) in self._singles.items():
+            view = np.frombuffer(b"".join(payloads), _row_type(size))
+            self._take_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
+        self._singles.clear()
+
+
+def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+    """Decode the events among records, in order; one that cannot be decoded is passed over."""
+    for record in records:
+        if record.kind == Kind.EVENT:
+            try:
+                yield frames.parse_record(record.payload)
+            except ValueError:
+                continue
+
+
+def _next_frame(data: bytes, place: int) -> int:
+    """Find the next intact frame at or after ``place``; -1 where there is none."""
+    while 0 <= (place := data.find(FRAME_MAGIC, place)) <= len(data) - HEAD:
+        _, length, crc = FRAME_HEAD.unpack_from(data, place)
+        payload = data[place + HEAD : place + HEAD + length] if 0 < length <= MAX_FRAME else b""
+        if len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
+            return place
+        place += 1
+    return -1
+
+
+def _run_length(data: bytes, place: int, stop: int) -> int:
+    """Count the frames of this size that follow each other from here on; 0 where they are few."""
+    total = stop - place
+    room = (len(data) - place) // total
+    count = _equal_heads(data, place, total, min(room, PROBE))
+    if count == PROBE < room:
+        count = _equal_heads(data, place, total, room)
+    return count if count >= SHORT_RUN else 0
+
+
+def _equal_heads(data: bytes, place: int, total: int, room: int) -> int:
+    heads = np.ndarray((room,), "<u8", data, place, (total,))  # magic and length as one number
+    differs = heads != heads[0]
+    return int(differs.argmax()) if differs.any() else room
+
+
+@lru_cache(maxsize=256)
+def _row_type(size: int) -> np.dtype[Any]:
+    """Return the layout of a row payload of that many bytes."""
+    width, excess = divmod(size - ROW_HEAD.size, 8)
+    fields: list[Any] = [
+        ("kind", "u1"),
+        ("schema", "<u8"),
+        ("step", "<i8"),
+        ("time", "<f8"),
+        ("values", "<f8", (width,)),
+    ]
+    return np.dtype([*fields, ("excess", f"V{excess}")] if excess else fields)

@@ -1,0 +1,256 @@
+"""A segment being written: one ``os.write`` per frame, and a plan for everything that can go wrong with it.
+
+A frame that cannot be written (full disk, file-size limit, directory gone or read-only) waits in memory, up to
+``BACKLOG_LIMIT`` bytes, and goes out in order as soon as there is room again; what exceeds the limit is dropped and
+counted. ``tend`` does that work, from the keeper's thread, so that ``append`` never does more than one system call.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from windsock.journal import frames
+from windsock.journal.folder import segment_path
+from windsock.model import Writer
+
+BACKLOG_LIMIT = 64 << 20
+FLUSH_BATCH = 256  # frames per hold of the lock while the backlog drains
+COPY_CHUNK = 4 << 20
+SEGMENT_FLAGS = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+
+
+class SegmentWriter:
+    """The one writer of one segment file. Thread-safe; after a fork the child writes to a part of its own.
+
+    ``prepare`` is called before a file is created, and makes the directory (and what else belongs there).
+    ``on_new_part`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
+    at the head of a segment has to be appended again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        writer: Writer,
+        prepare: Callable[[], object] = lambda: None,
+        on_new_part: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder = folder
+        self.writer = writer
+        self.dropped = 0  # frames given up since the segment was begun
+        self.trouble: str | None = None  # why nothing can be written at the moment
+        self._prepare = prepare
+        self._on_new_part = on_new_part
+        self._lock = threading.RLock()  # re-entrant: a signal handler may append while append runs
+        self._fd: int | None = None
+        self._path: Path | None = None
+        self._backlog: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._dirty = False
+        self._forked = False
+        self._closed = False
+        self._begin()
+        _writers.add(self)
+
+    @property
+    def path(self) -> Path | None:
+        """Where the segment lies, once it could be created."""
+        return self._path
+
+    @property
+    def waiting(self) -> int:
+        """How many frames wait for a disk that takes them."""
+        return len(self._backlog)
+
+    def append(self, frame: bytes) -> bool:
+        """Write one frame. False: it could not be kept, not even in memory, and was counted; or all is closed."""
+        with self._lock:
+            if self._closed:
+                return False
+            if self._forked:
+                self._begin_after_fork()
+            if self._fd is None or self._backlog:
+                return self._keep_for_later(frame)
+            problem = self._write(frame)
+            if problem is None:
+                self._dirty = True
+                return True
+            self.trouble = _reason(problem)
+            return self._keep_for_later(frame)
+
+    def tend(self) -> None:
+        """Do what must not happen inside ``append``: recover, write the backlog, bring bytes to the disk."""
+        with self._lock:
+            if self._forked:
+                return
+            if self._fd is None:
+                self._begin()
+        self._restore_if_removed()
+        self._drain()
+        self._sync()
+
+    def close(self) -> int:
+        """Write what waits, sync and close. Return how many frames could not be written."""
+        self.tend()
+        with self._lock:
+            self._closed = True
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+            _writers.discard(self)
+            return len(self._backlog)
+
+    def _begin(self) -> None:
+        """Create the next free part of this writer's segment."""
+        try:
+            self._prepare()
+            self._path, self._fd = self._create()
+        except OSError as problem:
+            self.trouble = _reason(problem)
+            return
+        unwritten = self._write(frames.segment_head())
+        if unwritten is not None:
+            self.trouble = _reason(unwritten)
+            os.close(self._fd)
+            self._path.unlink(missing_ok=True)
+            self._fd = None
+
+    def _create(self) -> tuple[Path, int]:
+        for part in itertools.count():
+            path = segment_path(self.folder, self.writer, part)
+            with suppress(FileExistsError):
+                return path, os.open(path, SEGMENT_FLAGS, 0o644)
+        raise AssertionError  # count() has no end
+
+    def _write(self, data: bytes) -> OSError | None:
+        """Write all of it, or nothing and return why."""
+        assert self._fd is not None
+        written = 0
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):  # rare: the second try completes the frame or names the trouble
+                more = os.write(self._fd, memoryview(data)[written:])
+                if more == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written += more
+        except OSError as problem:
+            if written:  # the file is ours alone: its end is the end of the torn frame
+                with suppress(OSError):
+                    os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
+            return problem
+        return None
+
+    def _keep_for_later(self, frame: bytes) -> bool:
+        if self._backlog_bytes + len(frame) > BACKLOG_LIMIT:
+            self.dropped += 1
+            return False
+        self._backlog.append(frame)
+        self._backlog_bytes += len(frame)
+        return True
+
+    def _drain(self) -> None:
+        """Write the backlog in order, a batch per hold of the lock, until it is empty or the disk refuses."""
+        while self._backlog:
+            with self._lock:
+                if self._fd is None:
+                    return
+                for _ in range(min(FLUSH_BATCH, len(self._backlog))):
+                    problem = self._write(self._backlog[0])
+                    if problem is not None:
+                        self.trouble = _reason(problem)
+                        if problem.errno != errno.EFBIG or not self._begin_anew():
+                            return
+                        break
+                    self._backlog_bytes -= len(self._backlog.popleft())
+                    self._dirty = True
+        self.trouble = None
+
+    def _begin_anew(self) -> bool:
+        """Go on in a further part, because this file may not grow. False: that helps nothing."""
+        assert self._fd is not None
+        if os.fstat(self._fd).st_size <= frames.SEGMENT_HEAD.size:
+            return False  # not even the first frame fits
+        os.close(self._fd)
+        self._fd = None
+        waiting, self._backlog = self._backlog, deque()
+        self._begin()
+        self._on_new_part()
+        self._backlog.extend(waiting)
+        return self._fd is not None
+
+    def _begin_after_fork(self) -> None:
+        self._forked = False
+        self._begin()
+        self._on_new_part()
+
+    def _restore_if_removed(self) -> None:
+        """Where the file was unlinked under us, put a copy of it back in place and go on there."""
+        if self._fd is None:
+            return
+        try:
+            if os.fstat(self._fd).st_nlink > 0 or self._path is None:
+                return
+            self._prepare()
+            new = os.open(self._path, SEGMENT_FLAGS, 0o644)
+        except OSError as problem:
+            self.trouble = _reason(problem)
+            return
+        try:
+            copied = _copy(self._fd, new, 0)
+            with self._lock:  # only what was appended meanwhile is copied while others wait
+                _copy(self._fd, new, copied)
+                os.close(self._fd)
+                self._fd = new
+        except OSError as problem:
+            self.trouble = _reason(problem)
+            os.close(new)
+            self._path.unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        if self._dirty and self._fd is not None:
+            self._dirty = False
+            with suppress(OSError):
+                os.fsync(self._fd)
+
+    def after_fork_in_child(self) -> None:
+        """Forget what belongs to the parent; the child's own part begins with its first frame."""
+        self._lock = threading.RLock()
+        self._backlog.clear()
+        self._backlog_bytes = self.dropped = 0
+        self._forked = True
+        if self._fd is not None:
+            with suppress(OSError):
+                os.close(self._fd)
+            self._fd = None
+
+
+def _copy(source: int, target: int, start: int) -> int:
+    """Append ``source`` from ``start`` on to ``target``; return the offset reached."""
+    while chunk := os.pread(source, COPY_CHUNK, start):
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(target, view) :]
+        start += len(chunk)
+    return start
+
+
+def _reason(problem: OSError) -> str:
+    return problem.strerror or os.strerror(problem.errno or 0)
+
+
+_writers: weakref.WeakSet[SegmentWriter] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for writer in list(_writers):
+        writer.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

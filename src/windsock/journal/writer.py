@@ -1,0 +1,134 @@
+"""Writing a journal: names become schemas, values become rows, and each is one frame of the segment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from windsock.journal import frames
+from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, OPEN_STEP, Kind
+from windsock.journal.segment import SegmentWriter
+from windsock.model import Histogram, Writer
+
+ROW = int(Kind.ROW)
+COPY_AFTER = (16, 256, 1024)  # rows between the copies of a schema; the last one repeats
+MANY = 4096  # key sets remembered; more than that is a program that makes names up, and memory must not grow
+
+
+class _Schema:
+    """A tuple of names as rows refer to it, with everything about it that a row would compute again."""
+
+    __slots__ = ("copies", "id", "names", "pack", "payload", "rows_to_copy", "seed", "size")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        layout = frames.row_struct(len(names))
+        self.names = names
+        self.id = frames.schema_id(names)
+        self.payload = frames.schema_payload(self.id, names)
+        self.pack = layout.pack
+        self.size = layout.size
+        self.seed = frames.length_seed(layout.size)
+        self.copies = 0
+        self.rows_to_copy = 0  # the first row writes the first copy
+
+    def wrote_copy(self) -> None:
+        self.rows_to_copy = COPY_AFTER[min(self.copies, len(COPY_AFTER) - 1)]
+        self.copies += 1
+
+    def unwritten(self) -> None:
+        self.copies = self.rows_to_copy = 0
+
+
+class JournalWriter:
+    """What a run writes through: rows, commits, states and records, into the segment of one writer."""
+
+    def __init__(
+        self,
+        folder: Path,
+        writer: Writer,
+        prepare: Callable[[], object] = lambda: None,
+        on_new_part: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._announce = on_new_part
+        self._by_order: dict[tuple[str, ...], tuple[_Schema, Callable[..., Any] | None]] = {}
+        self._by_set: dict[frozenset[str], _Schema] = {}
+        self.segment = SegmentWriter(folder, writer, prepare, self._new_part)
+        self._append = self.segment.append
+
+    def row(self, names: tuple[str, ...], values: Iterable[Any], step: int | None, at: float | None = None) -> bool:
+        """Write one row. ``step`` None: it belongs to the step that the next commit names.
+
+        Raises what ``struct`` raises for a value that is no number; nothing is written then.
+        """
+        entry = self._by_order.get(names) or self._enter(names)
+        schema, order = entry
+        if order is not None:
+            values = order(tuple(values))
+        payload = schema.pack(
+            ROW, schema.id, OPEN_STEP if step is None else step, time.time() if at is None else at, *values
+        )
+        if schema.rows_to_copy <= 0:
+            self._copy(schema)
+        schema.rows_to_copy -= 1
+        return self._append(FRAME_HEAD.pack(FRAME_MAGIC, schema.size, crc32(payload, schema.seed)) + payload)
+
+    def commit(self, step: int, at: float | None = None) -> bool:
+        """End a step."""
+        return self._append(frames.frame(frames.commit_payload(step, time.time() if at is None else at)))
+
+    def state(self, layout: int, step: int | None, vector: Sequence[float], at: float | None = None) -> bool:
+        """Write what this writer holds of a step, to be merged with what others hold."""
+        at = time.time() if at is None else at
+        payload = frames.state_payload(layout, OPEN_STEP if step is None else step, at, vector)
+        return self._append(frames.frame(payload))
+
+    def event(self, event: str, **fields: Any) -> bool:
+        """Write something that happened: start, heartbeat, finish, config, …"""
+        return self.record(Kind.EVENT, {"event": event, "time": time.time(), **fields})
+
+    def histogram(self, name: str, histogram: Histogram, step: int | None, at: float | None = None) -> bool:
+        """Write a histogram under a name."""
+        fields = {field: getattr(histogram, field) for field in Histogram.__dataclass_fields__}
+        at = time.time() if at is None else at
+        return self.record(Kind.HISTOGRAM, {"name": name, "step": step, "time": at, **fields})
+
+    def record(self, kind: Kind, record: Mapping[str, Any]) -> bool:
+        """Write a frame whose body is a JSON object."""
+        return self._append(frames.frame(frames.record_payload(kind, record)))
+
+    def close(self) -> int:
+        """Bring everything to the disk and close; return how many frames could not be written."""
+        return self.segment.close()
+
+    def _enter(self, names: tuple[str, ...]) -> tuple[_Schema, Callable[..., Any] | None]:
+        """Find or make the schema of names in this order; the same names in another order share one."""
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError("names are strings")
+        if len(self._by_order) >= MANY:
+            self._by_order.clear()
+            self._by_set.clear()
+        key = frozenset(names)
+        schema = self._by_set.get(key)
+        if schema is None:
+            schema = self._by_set[key] = _Schema(names)
+        order = None
+        if schema.names != names:
+            places = {name: place for place, name in enumerate(names)}
+            order = itemgetter(*(places[name] for name in schema.names))
+        entry = self._by_order[names] = schema, order
+        return entry
+
+    def _copy(self, schema: _Schema) -> None:
+        schema.wrote_copy()
+        if not self._append(frames.frame(schema.payload)):
+            schema.unwritten()
+
+    def _new_part(self) -> None:
+        """Begin a further part: it must be readable by itself."""
+        for schema in self._by_set.values():
+            schema.unwritten()
+        self._announce()

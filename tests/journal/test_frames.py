@@ -1,0 +1,72 @@
+"""The bytes on disk."""
+
+import struct
+from pathlib import Path
+from zlib import crc32
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windsock.journal import frames
+from windsock.journal.reader import SegmentReader
+from windsock.journal.writer import JournalWriter
+from windsock.model import Writer
+
+KEPT = Path(__file__).parent.parent / "data" / "journal-v1" / "trainer.0.1.0.seg"
+
+
+def test_a_frame_is_magic_length_checksum_and_payload():
+    """The layout that docs/journal.md promises, built by hand."""
+    payload = b"\x05{}"
+    length = struct.pack("<I", 3)
+    expected = b"\xf5WSK" + length + struct.pack("<I", crc32(length + payload)) + payload
+    assert frames.frame(payload) == expected
+
+
+@given(st.lists(st.text(), unique=True))
+def test_any_names_survive_the_way_through_a_schema(names: list[str]):
+    """Unicode, blanks, slashes and lone surrogates come back as they were."""
+    id, back = frames.parse_schema(frames.schema_payload(frames.schema_id(names), names))
+    assert back == tuple(names)
+    assert id == frames.schema_id(names)
+
+
+def test_a_damaged_header_is_told_from_another_version():
+    """A flipped bit in the version is damage, not a newer format."""
+    head = frames.segment_head()
+    assert frames.parse_segment_head(head) == frames.FORMAT_VERSION
+    assert frames.parse_segment_head(head[:8] + bytes([head[8] ^ 2]) + head[9:]) is None
+    assert frames.parse_segment_head(head[:7]) is None
+
+
+def test_the_journal_of_this_version_stays_readable():
+    """A segment that was written by the first release reads as it did then."""
+    reader = SegmentReader(KEPT)
+    reader.poll()
+    assert reader.damage == []
+    assert reader.torn == 0
+    tables = {reader.schemas[id]: table for id, table in reader.tables.items()}
+    first = tables[("critic/score/mean", "actor/lr", "名 字@8 /x")]
+    assert first.column(0).tolist() == [0.0, 0.125, 0.25, 0.375]
+    assert first.head("steps").tolist() == [frames.OPEN_STEP] * 4
+    odd = tables[("nan", "inf", "-inf", "tiny")]
+    assert str(odd.column(0).tolist() + odd.column(1).tolist() + odd.column(2).tolist()) == "[nan, inf, -inf]"
+    assert odd.column(3).tolist() == [5e-324]
+    assert [step for _, step, _ in reader.commits] == [0, 1, 2, 3]
+    (layout,) = reader.states
+    assert layout == 0x1234
+    assert reader.states[layout].chunks[0].values.tolist() == [[1.0, 2.0, 3.0]]
+    kinds = [record.kind for record in reader.records]
+    assert kinds == [frames.Kind.EVENT, frames.Kind.HISTOGRAM, 200, frames.Kind.EVENT]
+
+
+def test_the_same_names_in_another_order_share_a_schema(tmp_path: Path):
+    """A dict that is built in another order costs no new schema and mixes no values up."""
+    writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
+    writer.row(("a", "b", "c"), (1.0, 2.0, 3.0), 0)
+    writer.row(("c", "a", "b"), (30.0, 10.0, 20.0), 1)
+    writer.close()
+    reader = SegmentReader(tmp_path / "trainer.0.1.0.seg")
+    reader.poll()
+    (table,) = reader.tables.values()
+    assert [table.column(place).tolist() for place in range(3)] == [[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]
