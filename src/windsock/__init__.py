@@ -1,0 +1,73 @@
+"""windsock records, checks and shows what happens inside a reinforcement-learning post-training run.
+
+::
+
+    import windsock
+
+    run = windsock.init(project="roll-agentic", name="frozen_lake")
+    for step in range(100):
+        run.log({"actor/lr": 1e-6, "critic/score/mean": score})
+        run.commit(step)
+    run.finish()
+
+    view = windsock.open("@last")
+    view.series("critic/score/mean").values
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
+    from windsock.journal.series import Buckets, Series
+    from windsock.model import Histogram, Row, RunInfo, Status
+    from windsock.run import Run, init, log
+    from windsock.scalars import histogram
+    from windsock.trackers.protocol import Tracker
+    from windsock.view import View
+    from windsock.view import open_run as open
+
+_HOMES = {
+    "Buckets": "journal.series",
+    "Histogram": "model",
+    "JournalError": "errors",
+    "Row": "model",
+    "Run": "run",
+    "RunInfo": "model",
+    "RunNotFoundError": "errors",
+    "Series": "journal.series",
+    "SettingsError": "errors",
+    "Status": "model",
+    "Tracker": "trackers.protocol",
+    "TrackerError": "errors",
+    "View": "view",
+    "WindsockError": "errors",
+    "histogram": "scalars",
+    "init": "run",
+    "log": "run",
+    "open": "view:open_run",
+}
+"""Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
+
+__all__ = [
+    "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
+    "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "histogram", "init", "log", "open",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'windsock' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(f"windsock.{module}"), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,69 @@
+"""Counters of a run that go on over attempts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windsock.journal.folder import segments
+from windsock.model import Writer
+
+if TYPE_CHECKING:
+    from windsock.journal.columns import Attempt
+
+
+class Counters:
+    """Totals by name. Those of earlier attempts are looked up once, when the first step of this one is known."""
+
+    def __init__(self, folder: Path, writer: Writer) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._totals: dict[str, float] = {}
+        self._first_step: int | None = None
+        self._earlier: list[Attempt] | None = None  # newest first
+        self._continued: set[str] = set()
+
+    def add(self, amounts: Mapping[str, float]) -> None:
+        """Add to the totals."""
+        with self._lock:
+            for name, amount in amounts.items():
+                self._totals[name] = self._totals.get(name, 0.0) + amount
+
+    def totals(self, step: int) -> dict[str, float]:
+        """Return the totals as of the end of ``step``, earlier attempts included."""
+        with self._lock:
+            if self._first_step is None:
+                self._first_step = step
+            for name in self._totals.keys() - self._continued:
+                self._totals[name] += self._before(name, self._first_step)
+                self._continued.add(name)
+            return dict(self._totals)
+
+    def _before(self, name: str, step: int) -> float:
+        """Return what the newest earlier attempt that has it counted below ``step``."""
+        for attempt in self._attempts() if self._writer.attempt > 1 else ():
+            series = attempt.series(name)
+            place = int(series.steps.searchsorted(step))
+            if place:
+                return float(series.values[place - 1])
+        return 0.0
+
+    def _attempts(self) -> list[Attempt]:
+        if self._earlier is None:
+            from windsock.journal.columns import (
+                Attempt,
+                poll_all,
+            )  # brings NumPy, which a first attempt can do without
+
+            mine = self._writer
+            attempts: dict[int, Attempt] = {}
+            for segment in segments(self._folder):
+                writer = segment.writer
+                if (writer.role, writer.rank) == (mine.role, mine.rank) and writer.attempt < mine.attempt:
+                    attempts.setdefault(writer.attempt, Attempt(writer)).add(segment)
+            poll_all(attempts.values())
+            self._earlier = [attempts[number] for number in sorted(attempts, reverse=True)]
+        return self._earlier

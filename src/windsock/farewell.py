@@ -1,0 +1,78 @@
+"""Knowing how the process ends: normally, by an uncaught exception, by Ctrl-C, or by SIGTERM.
+
+``on_farewell`` takes a callback that is called once with the status. Hooks of others are called as before; a
+SIGTERM handler of the user's own is left in place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+from windsock.model import Status
+
+Callback = Callable[[Status], object]
+
+_callbacks: list[Callback] = []
+_ending = Status("finished")
+_installed = False
+_previous_hook: Any = None
+
+
+def on_farewell(callback: Callback) -> None:
+    """Have ``callback`` called when the process ends."""
+    _install()
+    _callbacks.append(callback)
+
+
+def forget_farewell(callback: Callback) -> None:
+    """No longer call it."""
+    if callback in _callbacks:
+        _callbacks.remove(callback)
+
+
+def crash_status(kind: type[BaseException], problem: BaseException | None) -> Status:
+    """Return the status that an exception leaves behind."""
+    if issubclass(kind, KeyboardInterrupt):
+        return Status("killed", "interrupted (Ctrl-C)")
+    if issubclass(kind, SystemExit):
+        code = getattr(problem, "code", None)
+        return Status("finished") if code in (None, 0) else Status("crashed", f"SystemExit: {code}")
+    if issubclass(kind, GeneratorExit):
+        return Status("finished")
+    return Status("crashed", f"{kind.__name__}: {problem}".removesuffix(": "))
+
+
+def _install() -> None:
+    global _installed, _previous_hook
+    if _installed:
+        return
+    _installed = True
+    atexit.register(_say_farewell)
+    _previous_hook, sys.excepthook = sys.excepthook, _on_exception
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _on_exception(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    global _ending
+    _ending = crash_status(kind, problem)
+    _previous_hook(kind, problem, trace)
+
+
+def _on_sigterm(number: int, frame: FrameType | None) -> None:
+    global _ending
+    _ending = Status("killed", "SIGTERM")
+    _say_farewell()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTERM)
+
+
+def _say_farewell() -> None:
+    while _callbacks:
+        _callbacks.pop()(_ending)

@@ -1,0 +1,70 @@
+"""Any configuration object as plain data: mappings with string keys, lists, strings, numbers, booleans, None."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import os
+from collections.abc import Mapping, Set
+from typing import Any
+
+MAX_TEXT = 20_000
+
+
+def plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
+    """Return mappings, dataclasses, namespaces, OmegaConf nodes and what they hold as plain data.
+
+    What has no plain form (a tokenizer, a function) becomes its ``repr``; non-finite floats become their names; an
+    object inside itself becomes ``…``.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value if not isinstance(value, enum.Enum) else plain(value.value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else _nonfinite(value)
+    if isinstance(value, str):
+        return value[:MAX_TEXT] if not isinstance(value, enum.Enum) else str(value.value)
+    if id(value) in _inside:
+        return "…"
+    if isinstance(value, enum.Enum):
+        return plain(value.value, (*_inside, id(value)))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return _container(value, (*_inside, id(value)))
+
+
+def _container(value: Any, inside: tuple[int, ...]) -> Any:
+    if type(value).__module__.startswith("omegaconf."):
+        from omegaconf import OmegaConf
+
+        value = OmegaConf.to_container(value, resolve=False)
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner, inside) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, inside) for inner in value]
+    if isinstance(value, Set):
+        return sorted((plain(inner, inside) for inner in value), key=str)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name, None), inside) for f in dataclasses.fields(value)}
+    return _object(value, inside)
+
+
+def _object(value: Any, inside: tuple[int, ...]) -> Any:
+    """Return NumPy scalars as numbers, namespaces as mappings, and the rest as they describe themselves."""
+    kind = type(value)
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return plain(value.item(), inside)
+    if kind.__module__ in ("argparse", "types") and hasattr(value, "__dict__"):
+        return {str(key): plain(inner, inside) for key, inner in vars(value).items()}
+    if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
+        try:
+            return plain(dict(value.to_dict()), inside)
+        except Exception:  # noqa: BLE001 - somebody else's method
+            return repr(value)[:MAX_TEXT]
+    if isinstance(value, type) or callable(value):
+        return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
+    return repr(value)[:MAX_TEXT]
+
+
+def _nonfinite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,0 +1,472 @@
+"""The run that a training loop holds: ``init``, ``log``, ``count``, ``commit``, ``finish``."""
+
+from __future__ import annotations
+
+import operator
+import os
+import struct
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from windsock.counters import Counters
+from windsock.farewell import crash_status, forget_farewell, on_farewell
+from windsock.journal.folder import (
+    check_run_id,
+    folder_name,
+    new_run_id,
+    run_folders,
+    segments,
+    write_run_info,
+)
+from windsock.journal.status import HEARTBEAT_SECONDS
+from windsock.journal.writer import JournalWriter
+from windsock.model import RunInfo, Status, Writer
+from windsock.process import process_identity
+from windsock.scalars import DIRECT, Deferred, sort
+from windsock.secrets import Secrets
+from windsock.settings import Settings, plain_config, resolve
+from windsock.surroundings import surroundings
+
+if TYPE_CHECKING:
+    from windsock.trackers.feed import Feed
+
+TEND_SECONDS = 1.0
+STEP_RANGE = range(-(2**63) + 1, 2**63)
+MANY_OPEN_ROWS = 1000
+
+
+class Run:
+    """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
+
+    Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
+    values that were logged) for the accelerator.
+    """
+
+    def __init__(self, settings: Settings, info: RunInfo, folder: Path, writer: Writer) -> None:
+        self.info = info
+        self.path = folder
+        self.writer = writer
+        self.step: int | None = None  # the last one that was committed
+        self._settings = settings
+        self._secrets = Secrets()
+        self._secrets.blanked(settings.trackers)  # learn the keys, so that they are blanked everywhere
+        self._config: dict[str, Any] = self._secrets.blanked(settings.config)
+        self._notices: set[str] = set()
+        self._skipped: dict[str, tuple[str, int]] = {}
+        self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
+        self._deferred_lock = threading.Lock()
+        self._open_rows = 0
+        self._counters = Counters(folder, writer)
+        self._ended: Status | None = None
+        self._end_lock = threading.Lock()
+        self._feeds: list[Feed] = []
+        self._keeper: Keeper | None = None
+        self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+
+    @property
+    def id(self) -> str:
+        """The run's id, by which other processes join and commands find it."""
+        return self.info.id
+
+    @property
+    def name(self) -> str:
+        """What people call the run."""
+        return self.info.name
+
+    @property
+    def project(self) -> str:
+        """The project that the run belongs to."""
+        return self.info.project
+
+    @property
+    def url(self) -> str:
+        """Where the run lies, as an address."""
+        return self.path.resolve().as_uri()
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The run's config, read-only, with secrets blanked."""
+        return MappingProxyType(self._config)
+
+    def __repr__(self) -> str:
+        return f"<windsock.Run {self.id} {self.name!r} in {self.path}>"
+
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Write values now: under ``step``, or without one for the step that the next ``commit`` names.
+
+        Any order of steps and several calls per step are fine: the keys of a step unite, and of a key that comes
+        twice the last value is shown. A value that is no number is skipped, counted and told of once.
+        """
+        try:
+            if step is None:
+                self._open_rows += 1
+            elif type(step) is not int or step not in STEP_RANGE:
+                step = self._as_step(step)
+            names = tuple(values)
+            if names and DIRECT.issuperset(map(type, values.values())):
+                try:
+                    if not self._journal.row(names, values.values(), step):
+                        self._tell_lost()
+                    return
+                except (struct.error, TypeError, OverflowError):
+                    pass  # one of them is too large, or a name is no string
+            self._log_sorted(values, step)
+        except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
+            self._guard(problem, values)
+
+    def count(self, **amounts: float) -> None:
+        """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
+
+        Totals go on over attempts: a run that is continued at step 500 counts on from what stood at step 499.
+        """
+        try:
+            sorted_amounts = sort(amounts)
+            self._counters.add(sorted_amounts.numbers)
+            self._skip(sorted_amounts.refused)
+        except Exception as problem:  # noqa: BLE001 - see log
+            self._guard(problem)
+
+    def commit(self, step: int | None = None) -> None:
+        """End a step: everything logged without a step since the last commit belongs to it.
+
+        Without a number it is the last step plus one. Device values are on disk when this returns.
+        """
+        try:
+            number = self._as_step(step) if step is not None else None
+            if number is None:
+                number = 0 if self.step is None else self.step + 1
+            self._harvest(wait=True)
+            totals = self._counters.totals(number)
+            if totals:
+                self._journal.row(tuple(totals), totals.values(), None)
+            self._journal.commit(number)
+            self.step, self._open_rows = number, 0
+        except Exception as problem:  # noqa: BLE001 - see log
+            self._guard(problem)
+
+    def update_config(self, config: Any) -> None:
+        """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
+        try:
+            update = self._secrets.blanked(plain_config(config))
+            self._config.update(update)
+            self._journal.event("config", config=update)
+        except Exception as problem:  # noqa: BLE001 - see log
+            self._guard(problem)
+
+    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
+        """End the run: everything is brought to the disk, and trackers in this process get what is left.
+
+        ``timeout`` bounds the waiting for them. Further calls do nothing.
+        """
+        with self._end_lock:
+            if self._ended is not None:
+                return
+            self._ended = status or Status("finished")
+        forget_farewell(self._end)
+        _forget(self)
+        try:
+            self._end_recording(self._ended, timeout)
+        except Exception as problem:  # noqa: BLE001 - see log
+            self._guard(problem)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(crash_status(kind, problem) if kind else Status("finished"))
+
+    def _start(self) -> None:
+        """Write what a segment begins with, and start what runs beside the training."""
+        self._announce()
+        self._journal.event("config", config=self._config)
+        if self._settings.trackers and self.writer.rank == 0:
+            self._start_trackers()
+        self._keeper = Keeper(self)
+        on_farewell(self._end)
+
+    def _start_trackers(self) -> None:
+        from windsock.trackers import registry  # brings NumPy, which a run without trackers can do without
+        from windsock.trackers.feed import Feed
+
+        for name, kwargs in self._settings.trackers.items():
+            tracker = registry.make(name, kwargs)
+            tracker.start(self.info, self._config, self.path)
+            self._feeds.append(Feed(name, tracker, self._journal.segment))
+
+    def _end(self, status: Status) -> None:
+        self.finish(Status(status.word, self._secrets.scrub(status.reason)))
+
+    def _end_recording(self, status: Status, timeout: float) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
+        self._harvest(wait=True)
+        self._tell_skipped()
+        self._journal.event("finish", status=status.word, reason=status.reason, dropped=self._journal.segment.dropped)
+        self._journal.segment.tend()
+        for feed in self._feeds:
+            if not feed.close(status, timeout):
+                self._notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
+        lost = self._journal.close() + self._journal.segment.dropped
+        if lost:
+            self._notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
+
+    def _prepare_folder(self) -> None:
+        write_run_info(self.path, self.info)
+
+    def _announce(self) -> None:
+        """Say who writes here: the first frame of a segment, and of each further part."""
+        self._journal.event("start", **process_identity())
+        if self._keeper is not None and not self._keeper.is_of_this_process():
+            self._keeper = Keeper(self)  # a forked child has no threads of its parent's
+
+    def _as_step(self, step: Any) -> int | None:
+        """Return a step as an integer; one that is none makes the row an open one, and is told of."""
+        try:
+            number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
+            if number in STEP_RANGE:
+                return number
+        except (TypeError, ValueError):
+            pass
+        self._notice(f"step {step!r} is no integer of 64 bits: the values go to the next commit instead")
+        self._open_rows += 1
+        return None
+
+    def _log_sorted(self, values: Mapping[str, Any], step: int | None) -> None:
+        """Log values of which some are no plain numbers."""
+        found = sort(values)
+        if found.numbers:
+            self._journal.row(tuple(found.numbers), found.numbers.values(), step)
+        for name, histogram in found.histograms.items():
+            self._journal.histogram(name, histogram, step)
+        if found.deferred:
+            entry = (tuple(found.deferred), step, time.time(), Deferred(found.deferred.values()))
+            with self._deferred_lock:
+                self._deferred.append(entry)
+        if found.refused:
+            self._skip(found.refused)
+
+    def _harvest(self, wait: bool = False) -> None:
+        """Write device values that have arrived, in the order logged; with ``wait``, all of them."""
+        with self._deferred_lock:
+            while self._deferred and (wait or self._deferred[0][3].ready()):
+                names, step, at, deferred = self._deferred.pop(0)
+                self._journal.row(names, deferred.values(), step, at)
+
+    def _skip(self, refused: Mapping[str, str]) -> None:
+        for name, reason in refused.items():
+            count = self._skipped.get(name, ("", 0))[1] + 1
+            self._skipped[name] = (reason, count)
+            if count == 1:
+                self._journal.event("skipped", name=name, reason=reason, count=1)
+                self._notice(f"{name!r} is not logged: it is {reason} (told once, counted)")
+
+    def _tell_skipped(self) -> None:
+        for name, (reason, count) in self._skipped.items():
+            if count > 1:
+                self._journal.event("skipped", name=name, reason=reason, count=count)
+
+    def _tell_lost(self) -> None:
+        if self._ended is not None:
+            self._notice("log after finish: the values are not recorded")
+
+    def _guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
+        """Show what went wrong; the training goes on."""
+        if not isinstance(values, Mapping):
+            self._notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
+        else:
+            self._notice(f"{type(problem).__name__}: {problem} (the training goes on)")
+
+    def _notice(self, text: str) -> None:
+        """Tell something once."""
+        if text not in self._notices and len(self._notices) < 1000:
+            self._notices.add(text)
+            print(f"windsock: {self._secrets.scrub(text)}", file=sys.stderr)
+
+    def _tend(self) -> None:
+        """What the keeper does every second."""
+        self._harvest()
+        segment = self._journal.segment
+        segment.tend()
+        if segment.trouble:
+            self._notice(
+                f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
+                "in memory and are written when that is possible again"
+            )
+        if self._open_rows > MANY_OPEN_ROWS and self.step is None:
+            self._notice(
+                "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
+            )
+
+
+class Keeper:
+    """The thread beside the training: brings bytes to the disk, says that we live, gathers the surroundings."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._identity = process_identity()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="windsock-keeper", daemon=True)
+        self._thread.start()
+
+    def is_of_this_process(self) -> bool:
+        """Tell whether the thread was started here, and not before a fork."""
+        return bool(self._identity == process_identity())
+
+    def stop(self) -> None:
+        """End the thread; it may be in the middle of something."""
+        self._stop.set()
+        if self.is_of_this_process() and self._thread is not threading.current_thread():
+            self._thread.join(TEND_SECONDS * 5)
+
+    def _loop(self) -> None:
+        run = self._run
+        try:
+            run._journal.event("environment", environment=surroundings(run._secrets))
+        except Exception as problem:  # noqa: BLE001 - see Run.log
+            run._guard(problem)
+        next_beat = time.monotonic() + HEARTBEAT_SECONDS
+        while not self._stop.wait(TEND_SECONDS):
+            try:
+                run._tend()
+                if time.monotonic() >= next_beat:
+                    run._journal.event("heartbeat", dropped=run._journal.segment.dropped)
+                    next_beat += HEARTBEAT_SECONDS
+            except Exception as problem:  # noqa: BLE001 - see Run.log
+                run._guard(problem)
+
+
+class DisabledRun(Run):
+    """A run that records nothing, for ``WINDSOCK_MODE=disabled``: every call is a cheap no-op."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.info = RunInfo("disabled", settings.project, settings.name or "disabled", time.time())
+        self.path = settings.dir
+        self.writer = Writer(settings.role, settings.rank, 0)
+        self.step = None
+        self._secrets = Secrets()
+        self._config = self._secrets.blanked(settings.config)
+
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Do nothing."""
+
+    def count(self, **amounts: float) -> None:
+        """Do nothing."""
+
+    def commit(self, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def update_config(self, config: Any) -> None:
+        """Do nothing."""
+
+    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
+        """Do nothing, but no longer be the current run."""
+        _forget(self)
+
+
+_runs: list[Run] = []
+"""The open runs of this process, the current one last."""
+
+
+def init(
+    source: Any = None,
+    /,
+    *,
+    project: str | None = None,
+    name: str | None = None,
+    id: str | None = None,
+    dir: str | os.PathLike[str] | None = None,
+    role: str | None = None,
+    rank: int | None = None,
+    track_with: str | Sequence[str] | None = None,
+    tracker_kwargs: Mapping[str, Any] | None = None,
+    config: Any = None,
+    vocabulary: str | None = None,
+    group: str | None = None,
+    tags: str | Sequence[str] | None = None,
+    notes: str | None = None,
+    detailed_stats: bool | None = None,
+    alongside: bool | None = None,
+    mode: str | None = None,
+) -> Run:
+    """Begin a run, or join or continue one, and return it.
+
+    ``source`` is the path of a YAML file or a mapping, in ROLL's, Trinity's or TRL's form; keywords go before it.
+    ``docs/settings.md`` says what each of them means. A run that this process left open is ended first.
+    """
+    keywords = dict(locals())
+    chosen = resolve(keywords.pop("source"), keywords)
+    if not chosen.alongside:
+        _end_former(chosen)
+    run = DisabledRun(chosen) if chosen.disabled else _begin(chosen)
+    _runs.append(run)
+    return run
+
+
+def log(values: Mapping[str, Any], step: int | None = None) -> None:
+    """Log to the current run: the one that ``init`` began last."""
+    if _runs:
+        _runs[-1].log(values, step)
+    else:
+        print("windsock: log without a run is lost: call windsock.init first", file=sys.stderr)
+
+
+def _begin(chosen: Settings) -> Run:
+    id = check_run_id(chosen.id) if chosen.id else new_run_id()
+    folder = _folder_of(chosen, id)
+    info = RunInfo(
+        id,
+        chosen.project,
+        chosen.name or id,
+        time.time(),
+        chosen.vocabulary,
+        chosen.group,
+        chosen.tags,
+        chosen.notes,
+    )
+    try:
+        info = write_run_info(folder, info)
+    except OSError as problem:
+        print(f"windsock: cannot write to {folder}: {problem.strerror}; the training goes on", file=sys.stderr)
+    earlier = [
+        s.writer.attempt for s in segments(folder) if (s.writer.role, s.writer.rank) == (chosen.role, chosen.rank)
+    ]
+    run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, max(earlier, default=0) + 1))
+    run._start()
+    return run
+
+
+def _folder_of(chosen: Settings, id: str) -> Path:
+    """Return where the run of that id is, or will be."""
+    if chosen.id:
+        for folder in run_folders(chosen.dir):
+            if folder.name == id:
+                return folder.absolute()
+    return (chosen.dir / folder_name(chosen.project) / id).absolute()
+
+
+def _end_former(chosen: Settings) -> None:
+    """End runs that this process left open, unless this is another role or rank of one of them."""
+    for run in list(_runs):
+        other_writer = run.id == chosen.id and (run.writer.role, run.writer.rank) != (
+            chosen.role,
+            chosen.rank,
+        )
+        if not other_writer:
+            run.finish()
+            if not isinstance(run, DisabledRun):
+                print(
+                    f"windsock: run {run.id} ({run.name}) was still open and is ended by this init",
+                    file=sys.stderr,
+                )
+
+
+def _forget(run: Run) -> None:
+    if run in _runs:
+        _runs.remove(run)

@@ -1,0 +1,141 @@
+"""Keeping secrets out of everything that is stored, printed or handed on.
+
+A secret is known by its key (``api_key``, ``hf_token``, ``password``, …) or by the look of its value (``Bearer …``,
+``sk-…``). Once known, the same text is blanked wherever else it turns up: in the command line, in an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+BLANK = "***"
+
+SECRET_ENDINGS = (
+    "api_key", "apikey", "access_token", "password", "passwd", "passphrase", "secret", "credentials",
+    "login_kwargs", "private_key", "secret_key", "access_key", "authorization",
+)  # fmt: skip
+HARMLESS_TOKENS = frozenset(
+    "eos bos pad unk sep cls mask eot eom stop start end begin first last next prev prompt response image video audio "  # noqa: SIM905
+    "vision think tool special per each every by max min num single new extra boundary separator delimiter newline "
+    "placeholder control im sot context user assistant system answer query sample valid".split()
+)
+"""Words before ``_token`` that make it a piece of text, not a key to a door."""
+
+SECRET_VALUES = re.compile(
+    r"""(?x)
+    (?<![A-Za-z0-9]) (?:
+        (?i:bearer) \s+ [A-Za-z0-9._~+/=-]{8,}        # an HTTP authorization
+      | hf_[A-Za-z0-9]{16,} | sk-[A-Za-z0-9_-]{16,} | gh[pousr]_[A-Za-z0-9]{16,} | github_pat_[A-Za-z0-9_]{20,}
+      | xox[abprs]-[A-Za-z0-9-]{10,} | AKIA[0-9A-Z]{16} | glpat-[A-Za-z0-9_-]{16,}
+      | eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}                 # a JSON web token
+    )"""
+)
+URL_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
+OPTION = re.compile(r"(?P<key>[+~-]*[A-Za-z_][\w.\-]*)=(?P<value>.+)", re.DOTALL)
+LEARNABLE = 6  # shorter texts would blank harmless ones
+
+
+def is_secret_key(key: str, value: Any = "") -> bool:
+    """Tell whether what stands under this key is a secret."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key)
+    words = re.sub(r"[^A-Za-z0-9]+", "_", words).strip("_").lower()
+    if any(words == ending or words.endswith("_" + ending) for ending in SECRET_ENDINGS):
+        return True
+    if words.endswith(("apikey", "password", "passwd")):
+        return True
+    if words == "token" or words.endswith("_token"):
+        before = words.removesuffix("token").strip("_").rpartition("_")[2]
+        return before not in HARMLESS_TOKENS and not _is_plain_token(value)
+    return False
+
+
+def _is_plain_token(value: Any) -> bool:
+    """Tell numbers, switches and markers like ``<image>`` from what opens a door."""
+    if not isinstance(value, str):
+        return value is None or isinstance(value, bool | int | float)
+    return bool(re.fullmatch(r"\s*|[<\[{|].*[>\]}|]", value))
+
+
+class Secrets:
+    """Blanks secrets, and remembers those that it met."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def blanked(self, config: Any) -> Any:
+        """Return a copy of plain data (mappings, sequences, scalars) with every secret blanked."""
+        self._learn(config)
+        return self._blank(config)
+
+    def scrub(self, text: str) -> str:
+        """Blank in a text all that looks like a secret or is known to be one."""
+        for known in sorted(self._known, key=len, reverse=True):
+            text = text.replace(known, BLANK)
+        text = URL_PASSWORD.sub(rf"\g<before>{BLANK}", text)
+        return SECRET_VALUES.sub(BLANK, text)
+
+    def command_line(self, arguments: Sequence[str]) -> list[str]:
+        """Blank the secrets of a command line: ``--api_key X``, ``tracker_kwargs.api_key=X``."""
+        result: list[str] = []
+        secret_next = False
+        for argument in arguments:
+            option = OPTION.fullmatch(argument)
+            if secret_next and not argument.startswith("--"):
+                self._remember(argument)
+                argument = BLANK
+            elif option and is_secret_key(_last_part(option["key"]), option["value"]):
+                self._remember(option["value"])
+                argument = f"{option['key']}={BLANK}"
+            secret_next = argument.startswith("-") and not option and is_secret_key(_last_part(argument))
+            result.append(argument)
+        return [self.scrub(argument) for argument in result]
+
+    def _learn(self, data: Any) -> None:
+        for key, value in _items(data):
+            if isinstance(key, str) and is_secret_key(key, value):
+                for text in _texts(value):
+                    self._remember(text)
+            else:
+                self._learn(value)
+
+    def _remember(self, text: str) -> None:
+        if len(text) >= LEARNABLE:
+            self._known.add(text)
+
+    def _blank(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            return {
+                self.scrub(key) if isinstance(key, str) else key: BLANK
+                if isinstance(key, str) and is_secret_key(key, value) and not _is_empty(value)
+                else self._blank(value)
+                for key, value in data.items()
+            }
+        if isinstance(data, list | tuple):
+            return [self._blank(value) for value in data]
+        return self.scrub(data) if isinstance(data, str) else data
+
+
+def _last_part(option: str) -> str:
+    return option.rpartition(".")[2]
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value == ""
+
+
+def _items(data: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(data, Mapping):
+        return data.items()
+    return ((None, value) for value in data) if isinstance(data, list | tuple) else ()
+
+
+def _texts(value: Any) -> Iterable[str]:
+    """Return all texts inside a secret, so that a whole mapping of them is known."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
+    for _, inner in _items(value):
+        yield from _texts(inner)

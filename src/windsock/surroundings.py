@@ -1,0 +1,75 @@
+"""What a run should remember of where it ran: machine, command, commit, packages."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+from windsock.secrets import Secrets
+
+PACKAGES = (
+    "windsock", "torch", "numpy", "transformers", "trl", "accelerate", "deepspeed", "verl", "roll", "trinity-rft",
+    "vllm", "sglang", "ray", "megatron-core", "flash-attn", "peft", "datasets", "triton", "jax",
+)  # fmt: skip
+
+
+def surroundings(secrets: Secrets) -> dict[str, Any]:
+    """Gather all of it. Takes a while (it asks git and reads package metadata): not for the critical path."""
+    return {
+        "host": platform.node(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "command": secrets.command_line([sys.executable, *sys.argv]),
+        "directory": secrets.scrub(os.getcwd()),
+        "cpus": os.cpu_count(),
+        "git": _git(secrets),
+        "packages": _packages(),
+        "accelerators": _accelerators(),
+    }
+
+
+def _packages() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _git(secrets: Secrets) -> dict[str, Any] | None:
+    """Return the commit of the working directory, its branch and origin, and whether it is clean."""
+    commit = _ask_git("rev-parse", "HEAD")
+    if commit is None:
+        return None
+    return {
+        "commit": commit,
+        "branch": _ask_git("rev-parse", "--abbrev-ref", "HEAD"),
+        "origin": secrets.scrub(_ask_git("config", "--get", "remote.origin.url") or ""),
+        "clean": _ask_git("status", "--porcelain", "--untracked-files=no") == "",
+    }
+
+
+def _ask_git(*arguments: str) -> str | None:
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        answer = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, env=environment, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _accelerators() -> list[str]:
+    """Name the accelerators, where torch already woke them; asking would wake them."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return []
+    return [cuda.get_device_name(index) for index in range(cuda.device_count())]

@@ -1,0 +1,227 @@
+"""Reading a run: ``windsock.open(...)``."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windsock.errors import RunNotFoundError
+from windsock.journal import frames
+from windsock.journal.columns import Attempt, poll_all
+from windsock.journal.folder import find_run, read_run_info, segments
+from windsock.journal.frames import Kind
+from windsock.journal.series import Series
+from windsock.journal.status import run_status, writer_status
+from windsock.model import Histogram, RunInfo, Status, Writer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAIN_ROLE = "trainer"
+
+
+class View:
+    """A run as it stands in its journal. ``refresh`` reads what was appended since.
+
+    Where a run was restarted, what the newer attempt wrote again supersedes the older: of every role and rank, the
+    points of an older attempt count only below the first step of the newer. ``series(..., attempt=1)`` still shows
+    the older branch whole.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        self.info: RunInfo = read_run_info(folder)
+        self._schemas: dict[int, tuple[str, ...]] = {}
+        self._attempts: dict[Writer, Attempt] = {}
+        self.refresh()
+
+    def __repr__(self) -> str:
+        return f"<windsock run {self.info.id} {self.info.name!r}: {self.status.word}, {len(self.names())} metrics>"
+
+    def refresh(self) -> bool:
+        """Read what is new; True where there was anything."""
+        for segment in segments(self.path):
+            if segment.writer not in self._attempts:
+                self._attempts[segment.writer] = Attempt(segment.writer, self._schemas)
+            self._attempts[segment.writer].add(segment)
+        return poll_all(self._attempts.values())
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.info.id
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.info.name
+
+    @property
+    def status(self) -> Status:
+        """How the run is doing: running, finished, crashed, killed or stalled, and why."""
+        return run_status(self.writer_statuses().values())
+
+    def writer_statuses(self) -> dict[Writer, Status]:
+        """Tell how the newest attempt of each role and rank is doing."""
+        newest = {(writer.role, writer.rank): writer for writer in sorted(self._attempts)}
+        return {
+            writer: writer_status(attempt.events(), span[1] if (span := attempt.span()) else None)
+            for writer in newest.values()
+            for attempt in [self._attempts[writer]]
+        }
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's config, with the updates made to it; secrets are blank."""
+        return self._merged("config", "config")
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Host, command line, git commit and package versions, as the newest attempt found them."""
+        return self._merged("environment", "environment")
+
+    def _merged(self, event: str, key: str) -> dict[str, Any]:
+        found = [e for e in self.events() if e.get("event") == event and isinstance(e.get(key), dict)]
+        return {name: value for e in found for name, value in e[key].items()}
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what happened, by time: starts, configs, troubles, heartbeats and ends."""
+        found = [event for attempt in self._attempts.values() for event in attempt.events()]
+        return sorted(found, key=lambda event: float(event.get("time", 0.0)))
+
+    def skipped(self) -> dict[str, tuple[str, int]]:
+        """Return the values that could not be logged: name to reason and count."""
+        found = [event for event in self.events() if event.get("event") == "skipped"]
+        return {
+            event["name"]: (event.get("reason", ""), int(event.get("count", 1))) for event in found if "name" in event
+        }
+
+    def damage(self) -> list[str]:
+        """Say what of the journal could not be read."""
+        return [
+            f"{reader.path.name}: bytes {damage.start} to {damage.end}: {damage.reason}"
+            for attempt in self._attempts.values()
+            for reader, damage in attempt.damage
+        ]
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last step of the main writer; None where nothing was logged."""
+        for role, rank in self._writers():
+            of_writer = self._of_writer(role, rank)
+            firsts = [step for attempt in of_writer if (step := attempt.first_step()) is not None]
+            last = of_writer[-1].last_step() if of_writer else None
+            if firsts and last is not None:
+                return min(firsts), last
+        return None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the run began and when it last wrote a row or said something."""
+        moments = [self.info.created]
+        for attempt in self._attempts.values():
+            moments += attempt.span() or ()
+            moments += [float(event["time"]) for event in attempt.events() if "time" in event]
+        return min(moments), max(moments)
+
+    def writers(self) -> list[Writer]:
+        """Return all writers, attempt by attempt."""
+        return sorted(self._attempts)
+
+    def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
+        """Return the names of the metrics that match a shell pattern, or one of several, in the order logged."""
+        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        ordered = {
+            name: None for role, rank in self._writers() for a in self._of_writer(role, rank) for name in a.names()
+        }
+        return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+    def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
+        """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
+
+        Where several writers logged it and none is named, it is the trainer's, of the lowest rank.
+        """
+        for writer_role, writer_rank in self._writers():
+            if role not in (None, writer_role) or rank not in (None, writer_rank):
+                continue
+            series = self._series_of(name, writer_role, writer_rank, attempt)
+            if len(series):
+                return series
+        raise RunNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+
+    def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
+        """Return the histograms logged under a name, with their steps (None: logged for an open step)."""
+        found = []
+        for attempt in self._attempts.values():
+            for record in attempt.records():
+                if record.kind == Kind.HISTOGRAM and (fields := frames.parse_record(record.payload))["name"] == name:
+                    step = fields.pop("step")
+                    kept = {key: fields[key] for key in Histogram.__dataclass_fields__}
+                    kept["edges"], kept["counts"] = tuple(kept["edges"]), tuple(kept["counts"])
+                    found.append((step, Histogram(**kept)))
+        return found
+
+    def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
+        """Return metrics as a pandas DataFrame: a row for each step, a column for each name."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("view.frame needs pandas: pip install 'windsock[pandas]'") from None
+        columns = {
+            name: pd.Series(s.values, index=s.steps) for name in self.names(patterns) for s in [self.series(name)]
+        }
+        return pd.DataFrame(columns).rename_axis("step").sort_index()
+
+    def _writers(self) -> list[tuple[str, int]]:
+        """Return roles and ranks, the trainer first."""
+        pairs = {(writer.role, writer.rank) for writer in self._attempts}
+        return sorted(pairs, key=lambda pair: (pair[0] != MAIN_ROLE, *pair))
+
+    def _of_writer(self, role: str, rank: int) -> list[Attempt]:
+        return [self._attempts[w] for w in sorted(self._attempts) if (w.role, w.rank) == (role, rank)]
+
+    def _series_of(self, name: str, role: str, rank: int, number: int | None) -> Series:
+        attempts = self._of_writer(role, rank)
+        if number is not None:
+            attempts = [attempt for attempt in attempts if attempt.writer.attempt == number]
+        pieces = [attempt.series(name) for attempt in attempts]
+        if len(pieces) == 1:
+            return pieces[0]
+        for older in range(len(pieces) - 1):
+            limits = [step for newer in attempts[older + 1 :] if (step := newer.first_step()) is not None]
+            pieces[older] = _before(pieces[older], min(limits, default=None))
+        return _joined(name, pieces)
+
+
+def _before(series: Series, limit: int | None) -> Series:
+    if limit is None:
+        return series
+    stop = int(np.searchsorted(series.steps, limit))
+    return Series(series.name, series.steps[:stop], series.values[:stop], series.times[:stop], series.writer)
+
+
+def _joined(name: str, pieces: list[Series]) -> Series:
+    """Put the branches that count one after the other; of a step that both have, the newer attempt's stays."""
+    if not pieces:
+        return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0))
+    steps, values, times = (np.concatenate([getattr(p, part) for p in pieces]) for part in ("steps", "values", "times"))
+    order = np.argsort(steps, kind="stable")
+    steps = steps[order]
+    keep = np.append(steps[1:] != steps[:-1], True)[: len(steps)]
+    return Series(name, steps[keep], values[order][keep], times[order][keep], pieces[-1].writer)
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(name, names, 3, 0.5)
+    return f"; near are {', '.join(near)}" if near else f"; it has {len(names)} metrics"
+
+
+def open_run(run: str | os.PathLike[str] = "@last", dir: str | os.PathLike[str] | None = None) -> View:
+    """Open a run for reading, by its id, a unique prefix of it, its name, its path, or ``@last``."""
+    return View(find_run(run, Path(dir) if dir is not None else None))

@@ -1,0 +1,180 @@
+"""Values of every odd type, as a float64 or a reason why not."""
+
+import decimal
+import enum
+import fractions
+import math
+import struct
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windsock.model import Histogram
+from windsock.scalars import Deferred, Refused, histogram, sort, to_float
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Weird:
+    def __float__(self) -> float:
+        raise RuntimeError("boom")
+
+
+class Money:
+    def __float__(self) -> float:
+        return 2.5
+
+
+NUMBERS = [
+    (1, 1.0),
+    (True, 1.0),
+    (0.1, 0.1),
+    (-0.0, -0.0),
+    (2**60, float(2**60)),
+    (Level.HIGH, 3.0),
+    (decimal.Decimal("0.5"), 0.5),
+    (fractions.Fraction(1, 4), 0.25),
+    (Money(), 2.5),
+    (np.float64(0.1), 0.1),
+    (np.float32(0.1), float(np.float32(0.1))),
+    (np.float16(0.1), float(np.float16(0.1))),
+    (np.longdouble(0.5), 0.5),
+    (np.int8(-3), -3.0),
+    (np.uint64(2**63), float(2**63)),
+    (np.bool_(True), 1.0),
+    (np.array(1.5), 1.5),
+    (np.array([1.5]), 1.5),
+    (np.array([[2]]), 2.0),
+    (torch.tensor(0.1), float(np.float32(0.1))),
+    (torch.tensor(0.1, dtype=torch.float64), 0.1),
+    (torch.tensor(1.0078125, dtype=torch.bfloat16), 1.0078125),
+    (torch.tensor(0.5, dtype=torch.float16), 0.5),
+    (torch.tensor(7), 7.0),
+    (torch.tensor(True), 1.0),
+    (torch.tensor([2.0]), 2.0),
+    (torch.tensor(3.0, requires_grad=True), 3.0),
+    (torch.nn.Parameter(torch.tensor(4.0)), 4.0),
+    (torch.tensor(0.5, dtype=torch.float8_e4m3fn), 0.5),
+]
+REFUSALS = [
+    (None, "None"),
+    ("0.5", "a string"),
+    (b"1", "a bytes"),
+    (1j, "a complex number"),
+    (np.complex64(1), "a complex number"),
+    (torch.tensor(1j), "a complex number"),
+    (10**400, "too large"),
+    ([1.0], "a list"),
+    ({"lr": 1.0}, "a mapping: log its entries under names like 'actor/lr'"),
+    (np.zeros(3), r"an array of shape \(3,\): log its mean, or windsock.histogram"),
+    (np.zeros(0), r"an array of shape \(0,\)"),
+    (torch.zeros(2, 2), r"an array of shape \(2, 2\)"),
+    (torch.tensor(1.0, device="meta"), "cannot become a float"),
+    (np.ma.masked, "masked"),
+    (np.datetime64("2026-01-01"), "a datetime64"),
+    (np.str_("x"), "a string"),
+    (np.array("x"), "a string"),
+    (object(), "an object"),
+    (Weird(), "boom"),
+    (lambda: 1, "a function"),
+    (Level, "an EnumType|an EnumMeta"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), NUMBERS, ids=lambda v: type(v).__name__)
+def test_scalars_of_every_kind_become_the_same_float(value: object, expected: float):
+    """Python, NumPy and torch scalars of any real dtype are stored exactly, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = to_float(value)
+        again = sort({"x": value}).numbers["x"]
+    assert struct.pack("<d", got) == struct.pack("<d", expected) == struct.pack("<d", again)
+
+
+@pytest.mark.parametrize(("value", "reason"), REFUSALS, ids=lambda v: type(v).__name__)
+def test_what_is_no_number_is_refused_with_a_reason(value: object, reason: str):
+    """None, strings, arrays and surprises are told apart in words, and never raise."""
+    got = to_float(value)
+    assert isinstance(got, Refused)
+    with pytest.raises(AssertionError, match=reason):
+        raise AssertionError(got)
+    assert sort({"good": 1.0, "bad": value}).numbers == {"good": 1.0}
+
+
+@given(st.floats(width=64))
+def test_every_float_comes_back_bit_by_bit(value: float):
+    """NaN, infinities, zeros of both signs and subnormals are not touched."""
+    got = to_float(value)
+    assert math.isnan(got) if math.isnan(value) else struct.pack("<d", got) == struct.pack("<d", value)
+
+
+def test_a_name_that_is_no_string_is_refused():
+    """The neighbours of a value under such a name are kept."""
+    found = sort({3: 1.0, "a": torch.tensor(2.0), ("x",): torch.tensor(1.0)})  # type: ignore[dict-item]
+    assert found.numbers == {"a": 2.0}
+    assert set(found.refused) == {"3", "('x',)"}
+
+
+def test_histograms_are_told_apart():
+    """A histogram among values is neither a number nor refused."""
+    found = sort({"adv": histogram([1.0, 2.0])})
+    assert (found.numbers, found.refused) == ({}, {})
+    assert isinstance(found.histograms["adv"], Histogram)
+
+
+@given(st.lists(st.floats(width=64), max_size=100), st.integers(1, 20))
+def test_a_histogram_counts_every_value_once(values: list[float], bins: int):
+    """Bins, finite and non-finite counts and extremes agree with the values."""
+    made = histogram(values, bins)
+    finite = [v for v in values if math.isfinite(v)]
+    assert sum(made.counts) == made.count == len(finite)
+    assert made.nonfinite == len(values) - len(finite)
+    assert len(made.edges) == (len(made.counts) + 1 if finite else 0)
+    if finite:
+        assert (made.min, made.max) == (min(finite), max(finite))
+        assert made.edges[0] <= made.min
+        assert made.edges[-1] >= made.max
+
+
+def test_a_histogram_of_a_tensor():
+    """Tensors of half precision that require gradients are taken as they are."""
+    made = histogram(torch.tensor([1.0, 2.0, 4.0], dtype=torch.bfloat16, requires_grad=True), bins=3)
+    assert (made.counts, made.sum) == ((1, 1, 1), 7.0)
+
+
+def test_deferred_values_keep_their_order_and_the_moment_they_were_logged():
+    """Values of several dtypes come back in order, and later changes to the tensors do not reach them."""
+    tensors = [torch.tensor(1.5), torch.tensor(2, dtype=torch.int64), torch.tensor([3.5], dtype=torch.bfloat16)]
+    deferred = Deferred(tensors)
+    for tensor in tensors:
+        tensor.add_(10)
+    assert deferred.ready()
+    assert deferred.values() == [1.5, 2.0, 3.5]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_scalars_are_logged_without_a_synchronisation(tmp_path):
+    """Logging device scalars never waits for the device; commit brings them home, as they were when logged."""
+    import windsock
+
+    run = windsock.init(dir=tmp_path)
+    run.log({"warm": torch.ones((), device="cuda")}, step=0)
+    run.commit(0)
+    running = torch.zeros((), device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step in range(1, 20):
+            running += 1
+            run.log({"loss": running, "half": running.half(), "host": 1.0}, step=step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    run.commit(20)
+    view = windsock.open(run.path)
+    assert view.series("loss").values.tolist() == view.series("half").values.tolist() == list(range(1, 20))
+    run.finish()

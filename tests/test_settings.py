@@ -1,0 +1,227 @@
+"""Settings from YAML in the forms of ROLL, Trinity-RFT and TRL, from keywords and from the environment."""
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from windsock.errors import SettingsError
+from windsock.settings import TABLE, Settings, resolve, shared_run_id
+
+ROLL = """
+exp_name: sokoban
+seed: 42
+output_dir: ./output
+track_with: wandb
+tracker_kwargs:
+  api_key: k3y
+  project: roll-agentic
+  name: ${exp_name}_frozen_lake
+  log_dir: /data/${now:%Y%m%d}/logs
+rollout_batch_size: 1024
+hydra: {run: {dir: "${hydra:runtime.cwd}/x"}}
+"""
+TRINITY = """
+project: Trinity-RFT
+name: countdown
+group: g1
+mode: both
+monitor:
+  monitor_type: wandb
+  monitor_args: {base_url: "http://localhost"}
+  detailed_stats: true
+  enable_ray_timeline: false
+  cache_dir: /tmp/x
+"""
+TRL = """
+report_to: tensorboard
+project_kwargs: {logging_dir: runs/tb}
+run_name: ppo-1
+learning_rate: 1.0e-6
+"""
+
+
+def from_yaml(tmp_path: Path, text: str, **keywords: Any) -> Settings:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return resolve(path, keywords, {})
+
+
+def test_a_roll_configuration_works_unchanged(tmp_path: Path):
+    """Tracker, arguments and interpolations are read; everything else is the run's config, as it was written."""
+    settings = from_yaml(tmp_path, ROLL)
+    kwargs = settings.trackers["wandb"]
+    assert (settings.project, settings.name) == ("roll-agentic", "sokoban")
+    assert (kwargs["api_key"], kwargs["name"]) == ("k3y", "sokoban_frozen_lake")
+    assert re.fullmatch(r"/data/\d{8}/logs", kwargs["log_dir"])
+    assert settings.config["rollout_batch_size"] == 1024
+    assert settings.config["hydra"] == {"run": {"dir": "${hydra:runtime.cwd}/x"}}
+
+
+def test_a_trinity_configuration_works(tmp_path: Path):
+    """The monitor section chooses the tracker, and its mode is not ours."""
+    settings = from_yaml(tmp_path, TRINITY)
+    assert settings.trackers == {"wandb": {"base_url": "http://localhost"}}
+    assert (settings.project, settings.name, settings.group) == ("Trinity-RFT", "countdown", "g1")
+    assert settings.detailed_stats
+    assert not settings.disabled
+
+
+def test_a_trl_configuration_works(tmp_path: Path):
+    """report_to chooses the tracker, project_kwargs its directory."""
+    settings = from_yaml(tmp_path, TRL)
+    assert settings.trackers == {"tensorboard": {"log_dir": "runs/tb"}}
+    assert settings.name == "ppo-1"
+    assert from_yaml(tmp_path, "report_to: none").trackers == {}
+    assert list(from_yaml(tmp_path, "report_to: [wandb, tensorboard]").trackers) == ["wandb", "tensorboard"]
+
+
+def test_several_trackers_have_a_mapping_each(tmp_path: Path):
+    """The list form pairs arguments with names; one tracker may use either form."""
+    text = "track_with: [jsonl, stdout]\ntracker_kwargs: {jsonl: {path: a.jsonl}}"
+    assert from_yaml(tmp_path, text).trackers == {"jsonl": {"path": "a.jsonl"}, "stdout": {}}
+    assert from_yaml(tmp_path, "track_with: jsonl\ntracker_kwargs: {path: a}").trackers == {"jsonl": {"path": "a"}}
+    assert from_yaml(tmp_path, "track_with: jsonl\ntracker_kwargs: {jsonl: {path: a}}").trackers == {
+        "jsonl": {"path": "a"}
+    }
+    assert from_yaml(tmp_path, "track_with: stdout,jsonl").trackers == {"stdout": {}, "jsonl": {}}
+
+
+def test_our_own_section_takes_every_setting(tmp_path: Path):
+    """A windsock section is ours alone and is not kept as config."""
+    settings = from_yaml(tmp_path, "lr: 1\nwindsock: {project: p, tags: [a, b], dir: /x, rank: 3, vocabulary: trl}")
+    assert (settings.project, settings.tags, settings.dir, settings.rank) == ("p", ("a", "b"), Path("/x"), 3)
+    assert settings.vocabulary == "trl"
+    assert settings.config == {"lr": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("track_wth: wandb", "unknown key 'track_wth': did you mean 'track_with'?"),
+        ("tracker_kwarg: {}", "unknown key 'tracker_kwarg': did you mean 'tracker_kwargs'?"),
+        ("monitor: {monitor_typ: wandb}", "monitor: unknown key 'monitor_typ'; did you mean 'monitor_type'?"),
+        ("windsock: {projekt: x}", "windsock: unknown key 'projekt'; did you mean 'project'?"),
+        ("windsock: {rank: first}", "rank: expected an integer, got str ('first')"),
+        ("windsock: {rank: true}", "rank: expected an integer, got bool (True)"),
+        ("windsock: {rank: -1}", "rank: expected 0 or more, got -1"),
+        ("windsock: {vocabulary: latin}", "vocabulary: expected one of roll, trl, trinity, got 'latin'"),
+        ("windsock: [1]", "windsock: expected a mapping of settings, got list ([1])"),
+        ("track_with: 3", "track_with: expected a string or a list or a tuple, got int (3)"),
+        ("track_with: [1, 2]", "track_with: expected a list of strings, got list ([1, 2])"),
+        ("track_with: a\ntracker_kwargs: s3cret", "tracker_kwargs: expected a mapping, got str"),
+        ("track_with: [a, b]\ntracker_kwargs: {project: x}",
+         "tracker_kwargs: unknown key 'project'; expected one mapping for each of the trackers: a, b"),
+        ("track_with: [a, b]\ntracker_kwargs: {a: x}", "tracker_kwargs.a: expected a mapping, got str"),
+        ("track_with: wandb\ntracker_kwargs: {name: '${nope}'}", "tracker_kwargs.name: cannot resolve '${nope}'"),
+        ("report_to: all", "report_to: 'all' depends on what happens to be installed; name the trackers instead"),
+        ("monitor: wandb", "monitor: expected a mapping, got str ('wandb')"),
+        ("monitor: {detailed_stats: 3}", "monitor.detailed_stats: expected true or false, got int (3)"),
+        ("- a\n- b", "init: expected a YAML path or a mapping, got ListConfig (['a', 'b'])"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str):
+    """Every error names the key, what was expected and what came, and prints no argument of a tracker."""
+    with pytest.raises(SettingsError) as caught:
+        from_yaml(tmp_path, text)
+    assert str(caught.value) == message
+
+
+def test_a_file_that_is_not_there_and_one_that_is_no_yaml(tmp_path: Path):
+    """Both say which file and what was expected."""
+    with pytest.raises(SettingsError, match="no file .*nothing.yaml"):
+        resolve(tmp_path / "nothing.yaml")
+    with pytest.raises(SettingsError, match="is no readable YAML"):
+        from_yaml(tmp_path, "a: [1,")
+
+
+def test_foreign_keys_at_the_top_are_no_errors(tmp_path: Path):
+    """A whole training configuration passes, whatever words it uses."""
+    text = "project_dir: x\nmonitoring: {a: 1}\nreport: y\ntracker: z\nnames: [a]\nmode: train\nrank: 16"
+    settings = from_yaml(tmp_path, text)
+    assert settings.rank == 0
+    assert settings.config["rank"] == 16
+
+
+def test_keywords_go_before_the_environment_and_that_before_the_file(tmp_path: Path):
+    """Precedence is file, environment, keyword; disabled by the environment always holds."""
+    path = tmp_path / "c.yaml"
+    path.write_text("windsock: {project: file, name: file, notes: file}")
+    environ = {"WINDSOCK_PROJECT": "env", "WINDSOCK_NAME": "env", "WINDSOCK_MODE": "disabled", "WINDSOCK_RANK": "5"}
+    settings = resolve(path, {"project": "keyword", "mode": "online"}, environ)
+    assert (settings.project, settings.name, settings.notes, settings.rank) == ("keyword", "env", "file", 5)
+    assert settings.disabled
+
+
+@dataclasses.dataclass
+class Inner:
+    lr: float = 1e-6
+
+
+@dataclasses.dataclass
+class Config:
+    actor: Inner = dataclasses.field(default_factory=Inner)
+    path: Path = Path("/data")
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"a": {"b": (1, 2)}}, {"a": {"b": [1, 2]}}),
+        (Config(), {"actor": {"lr": 1e-6}, "path": "/data"}),
+        (argparse.Namespace(lr=1, names={"b", "a"}), {"lr": 1, "names": ["a", "b"]}),
+        (OmegaConf.create({"x": 1, "y": "${x}"}), {"x": 1, "y": 1}),
+        ({"f": print, "nan": float("nan"), 3: None}, {"f": "builtins.print", "nan": "NaN", "3": None}),
+    ],
+)
+def test_configs_of_every_kind_become_plain_data(config: object, expected: dict[str, object]):
+    """Mapping, dataclass, namespace and OmegaConf; what has no plain form says what it is."""
+    assert resolve(None, {"config": config}, {}).config == expected
+
+
+def test_a_config_that_holds_itself_ends():
+    """A cycle is cut, not followed."""
+    config: dict[str, object] = {"a": 1}
+    config["self"] = config
+    config["twice"] = config
+    assert resolve(None, {"config": config}, {}).config == {"a": 1, "self": "…", "twice": "…"}
+
+
+def test_a_config_that_is_no_mapping_is_refused():
+    """A number is no configuration."""
+    with pytest.raises(SettingsError, match=r"config: expected a mapping.*got int \(3\)"):
+        resolve(None, {"config": 3}, {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, None),
+        ({"SLURM_NTASKS": "4", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "2"}, "slurm-17-2"),
+        ({"WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "job/7"}, "torchrun-job-7"),
+        ({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, None),
+    ],
+)
+def test_processes_of_one_job_find_one_run_id(environ: dict[str, str], expected: str | None):
+    """What a launcher gives to all its processes becomes the id that they share."""
+    assert shared_run_id(environ) == expected
+
+
+def test_processes_of_torchrun_on_one_node_share_its_process():
+    """Without a rendezvous id the launcher itself is what the ranks have in common."""
+    environ = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+    assert shared_run_id(environ) == shared_run_id(environ)
+    assert str(shared_run_id(environ)).startswith("torchrun-")
+
+
+def test_the_documentation_lists_every_setting():
+    """docs/settings.md has a row for each setting, with its default, variable and meaning."""
+    page = (Path(__file__).parent.parent / "docs" / "settings.md").read_text()
+    for setting in TABLE:
+        variable = f"`{setting.variable}`" if setting.variable else ""
+        assert f"| `{setting.name}` | {setting.default} | {variable} | {setting.help} |" in page

@@ -1,0 +1,196 @@
+"""Reading runs: by any reference, incrementally, as arrays and frames."""
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import windsock
+from windsock.journal.columns import Attempt, poll_all
+from windsock.journal.folder import segments
+from windsock.journal.status import LOST_SECONDS, SILENT_SECONDS, run_status, writer_status
+from windsock.journal.writer import JournalWriter
+from windsock.model import Status, Writer
+from windsock.process import process_identity
+
+
+def make(name: str, **settings: object) -> windsock.Run:
+    run = windsock.init(name=name, **settings)  # type: ignore[arg-type]
+    run.log({"x": 1.0}, step=0)
+    run.finish()
+    return run
+
+
+def test_a_run_is_found_by_id_prefix_name_path_and_last():
+    """Every reference that people use leads to the run."""
+    make("older", id="abc123")
+    newer = make("newer", id="abd456")
+    for reference in ("abc123", "abc", "older", newer.path.parent / "abc123"):
+        assert windsock.open(reference).id == "abc123"
+    assert windsock.open().id == windsock.open("@last").id == "abd456"
+
+
+def test_references_that_fit_no_run_or_several_say_so():
+    """An ambiguous name lists what it could mean."""
+    make("same", id="aaa1")
+    make("same", id="aaa2")
+    with pytest.raises(windsock.RunNotFoundError, match=r"2 runs are called 'same': aaa"):
+        windsock.open("same")
+    with pytest.raises(windsock.RunNotFoundError, match="2 runs are called 'aaa'"):
+        windsock.open("aaa")
+    with pytest.raises(windsock.RunNotFoundError, match="no run 'zzz' in .*; it holds 2 runs"):
+        windsock.open("zzz")
+    with pytest.raises(windsock.RunNotFoundError, match="no run in /nowhere"):
+        windsock.open("@last", dir="/nowhere")
+
+
+def test_a_view_follows_a_run_that_grows():
+    """Refresh reads what was appended, and only that."""
+    run = windsock.init()
+    view = windsock.open(run.path)
+    assert view.names() == []
+    for step in range(3):
+        run.log({"x": float(step)}, step=step)
+        view.refresh()
+        assert view.series("x").values.tolist() == [float(s) for s in range(step + 1)]
+    assert not view.refresh()
+
+
+def test_an_unknown_metric_names_the_nearest():
+    """A typo is answered with what it may have meant."""
+    view = windsock.open(make("n").path)
+    with pytest.raises(windsock.RunNotFoundError, match="has no metric 'y'"):
+        view.series("y")
+    run = windsock.init()
+    run.log({"critic/score/mean": 1.0}, step=0)
+    with pytest.raises(windsock.RunNotFoundError, match="near are critic/score/mean"):
+        windsock.open(run.path).series("critic/scores/mean")
+
+
+def test_names_match_patterns():
+    """Shell patterns choose metrics."""
+    run = windsock.init()
+    run.log({"actor/lr": 1.0, "actor/loss": 2.0, "critic/loss": 3.0}, step=0)
+    view = windsock.open(run.path)
+    assert view.names("actor/*") == ["actor/lr", "actor/loss"]
+    assert view.names(["*/loss", "actor/lr"]) == ["actor/lr", "actor/loss", "critic/loss"]
+
+
+def test_a_frame_has_a_row_for_each_step_and_nan_where_nothing_was_logged():
+    """Pandas gets the union of the steps."""
+    run = windsock.init()
+    run.log({"a": 1.0}, step=0)
+    run.log({"b": 2.0}, step=1)
+    frame = windsock.open(run.path).frame(["a", "b"])
+    assert frame.index.tolist() == [0, 1]
+    np.testing.assert_array_equal(frame.to_numpy(), [[1.0, np.nan], [np.nan, 2.0]])
+
+
+def test_a_run_whose_run_json_is_lost_can_still_be_read():
+    """The segments alone are enough."""
+    run = make("n", project="p")
+    (run.path / "run.json").unlink()
+    view = windsock.open(run.path)
+    assert (view.info.id, view.info.project, view.series("x").last) == (run.id, "p", 1.0)
+    (run.path / "run.json").write_text("{")
+    assert windsock.open(run.path).info.id == run.id
+
+
+def test_a_run_can_be_moved_and_read_elsewhere(tmp_path: Path):
+    """A run is a directory, and nothing in it names its place."""
+    run = make("n")
+    shutil.move(run.path, tmp_path / "elsewhere")
+    assert windsock.open(tmp_path / "elsewhere").series("x").last == 1.0
+
+
+Action = tuple[str, int, float]
+actions = st.lists(
+    st.tuples(st.sampled_from(["open", "step", "commit"]), st.integers(0, 6), st.sampled_from([1.0, 2.0, 3.0])),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(actions, st.integers(1, 5))
+def test_steps_resolve_as_the_rules_say_however_the_journal_is_read(
+    tmp_path_factory: pytest.TempPathFactory, actions: list[Action], every: int
+):
+    """Reading in pieces or at once gives what a plain replay of the calls gives."""
+    folder = tmp_path_factory.mktemp("rules")
+    writer = Writer("trainer", 0, 1)
+    journal = JournalWriter(folder, writer)
+    attempt = Attempt(writer)
+    attempt.add(segments(folder)[0])
+    expected: dict[int, float] = {}
+    pending: list[float] = []
+    highest = -1
+    for number, (action, step, value) in enumerate(actions):
+        if action == "open":
+            journal.row(("x",), (value,), None)
+            pending.append(value)
+        elif action == "step":
+            journal.row(("x",), (value,), step)
+            expected[step] = value
+        else:
+            journal.commit(step)
+            if pending:
+                later = [p for p, (a, _, _) in enumerate(actions[:number]) if a == "open"]
+                explicit_after = any(a == "step" and s == step for a, s, _ in actions[later[-1] + 1 : number])
+                if not explicit_after:
+                    expected[step] = pending[-1]
+                pending = []
+        if action != "open":
+            highest = max(highest, step)
+        if number % every == 0:
+            poll_all([attempt])
+            attempt.series("x")
+    if pending:
+        expected[highest + 1] = pending[-1]
+    poll_all([attempt])
+    journal.close()
+    series = attempt.series("x")
+    assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == expected
+
+
+def events(**start: object) -> list[dict[str, object]]:
+    return [{"event": "start", "time": 1000.0, **process_identity(), **start}]
+
+
+def test_status_is_told_from_events_process_and_clock():
+    """Each way in which a writer can be heard, or not, has its word."""
+    assert writer_status(events(), 1000.0, now=1001.0).word == "running"
+    assert writer_status(events(), 1000.0, now=1001.0 + SILENT_SECONDS).word == "stalled"
+    assert writer_status([*events(), {"event": "heartbeat", "time": 4000.0}], 1000.0, now=4001.0).word == "stalled"
+    assert writer_status(events(born=1.0), 1000.0, now=1001.0).word == "killed"
+    assert writer_status(events(machine="another"), 1000.0, now=1001.0).word == "running"
+    assert writer_status(events(machine="another"), 1000.0, now=1002.0 + SILENT_SECONDS).word == "stalled"
+    assert writer_status(events(machine="another"), 1000.0, now=1002.0 + LOST_SECONDS).word == "killed"
+    finish = {"event": "finish", "time": 1001.0, "status": "crashed", "reason": "ValueError: x"}
+    assert writer_status([*events(), finish], 1000.0) == Status("crashed", "ValueError: x")
+
+
+def test_a_run_lives_while_any_writer_does_and_ends_as_its_worst():
+    """The status of many writers is one."""
+    running, finished, crashed = Status("running"), Status("finished"), Status("crashed", "x")
+    assert run_status([finished, running, crashed]).word == "running"
+    assert run_status([finished, crashed]).word == "crashed"
+    assert run_status([finished, finished]).word == "finished"
+    assert run_status([]).word == "killed"
+
+
+def test_heartbeats_tell_a_quiet_run_from_a_dead_one(monkeypatch: pytest.MonkeyPatch):
+    """The keeper writes them while the training says nothing."""
+    monkeypatch.setattr("windsock.run.HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr("windsock.run.TEND_SECONDS", 0.02)
+    run = windsock.init()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        view = windsock.open(run.path)
+        if sum(event["event"] == "heartbeat" for event in view.events()) >= 2:
+            return
+        time.sleep(0.05)
+    pytest.fail("no heartbeats came")
