@@ -1,0 +1,81 @@
+"""Rows on standard output: a block for people on a terminal, a line of JSON for programs in a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+from windsock.errors import TrackerError
+from windsock.model import Row, RunInfo, Status
+from windsock.trackers.jsonl import line
+from windsock.wording import by_family, number
+
+BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+NARROWEST = 40
+
+
+def block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> str:
+    """Return a row as a heading and one paragraph per family of names.
+
+    ::
+
+        step 12 · frozen_lake
+          actor   approxkl 0.0021  clipfrac 0.113  lr 1e-06
+          critic  score/mean 0.41  score/max 1
+    """
+    bold, dim, plain = (BOLD, DIM, PLAIN) if colour else ("", "", "")
+    lines = [f"{bold}step {row.step}{plain}" + (f"{dim} · {title}{plain}" if title else "")]
+    families = by_family(row.values)
+    margin = max((len(family) for family, _ in families), default=0) + 4
+    for family, members in families:
+        cells = [(name[len(family) + 1 :] if family else name, number(row.values[name])) for name in members]
+        for place, text in enumerate(_wrapped(cells, max(width - margin, NARROWEST), dim, plain)):
+            lines.append(f"  {family if place == 0 else '':<{margin - 2}}{text}")
+    return "\n".join(lines)
+
+
+def _wrapped(cells: list[tuple[str, str]], width: int, dim: str, plain: str) -> Iterator[str]:
+    line: list[str] = []
+    used = 0
+    for name, value in cells:
+        needed = len(name) + len(value) + 3
+        if line and used + needed > width:
+            yield "  ".join(line)
+            line, used = [], 0
+        line.append(f"{dim}{name}{plain} {value}")
+        used += needed
+    if line:
+        yield "  ".join(line)
+
+
+class StdoutTracker:
+    """Prints every step. ``format`` is ``text``, ``json`` or ``auto``: text on a terminal, JSON in a pipe."""
+
+    in_process: ClassVar[bool] = True
+
+    def __init__(self, format: str = "auto") -> None:
+        if format not in ("auto", "text", "json"):
+            raise TrackerError(f"tracker 'stdout': format {format!r}; expected auto, text or json")
+        self._format = format
+        self._title = ""
+
+    def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
+        """Remember what to put into the headings."""
+        self._title = info.name
+
+    def log(self, rows: Sequence[Row]) -> None:
+        """Print the rows."""
+        out: IO[str] = sys.stdout
+        is_terminal = out.isatty()
+        as_text = self._format == "text" or (self._format == "auto" and is_terminal)
+        width = shutil.get_terminal_size().columns
+        for row in rows:
+            text = block(row, width, self._title, is_terminal) if as_text else line(row)
+            out.write(text + "\n")
+        out.flush()
+
+    def finish(self, status: Status) -> None:
+        """Nothing is left to do: every row was printed when it came."""

@@ -1,0 +1,171 @@
+"""Trackers that live in the training process: stdout, jsonl and those of others."""
+
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windsock
+from windsock.model import Row, RunInfo, Status, Writer
+from windsock.trackers import registry
+from windsock.trackers.jsonl import line
+from windsock.trackers.stdout import block
+
+ROW = Row(
+    12,
+    1.5,
+    {"critic/score/mean": 0.41, "actor/lr": 1e-6, "actor/clipfrac": math.nan, "loss": 3.0},
+    Writer("trainer", 0, 1),
+)
+
+
+def train(**settings: Any) -> windsock.Run:
+    """Log four steps, two calls each, and an unfinished one."""
+    run = windsock.init(**settings)
+    for step in range(4):
+        run.log({"loss": step / 2})
+        run.log({"actor/lr": 1e-6})
+        run.commit(step)
+    run.log({"loss": 9.0})
+    run.finish()
+    return run
+
+
+def test_jsonl_has_a_line_for_each_step():
+    """The keys of a step are united; what was never committed comes last, as the step to come."""
+    run = train(track_with="jsonl")
+    lines = [json.loads(text) for text in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in lines] == [0, 1, 2, 3, 4]
+    assert lines[3]["metrics"] == {"loss": 1.5, "actor/lr": 1e-6}
+    assert lines[4]["metrics"] == {"loss": 9}
+
+
+def test_jsonl_goes_where_it_is_told(tmp_path: Path):
+    """The path may be anywhere; directories on the way are made."""
+    train(track_with="jsonl", tracker_kwargs={"path": str(tmp_path / "a" / "b.jsonl")})
+    assert len((tmp_path / "a" / "b.jsonl").read_text().splitlines()) == 5
+
+
+def test_stdout_prints_strict_json_in_a_pipe(capsys: pytest.CaptureFixture[str]):
+    """One object a line, NaN and infinities as strings."""
+    train(track_with="stdout")
+    records = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
+    values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "one": 1.0, "name \ud800": 0.5}
+    text = line(Row(0, 0.0, values, ROW.writer))
+    assert json.loads(text)["metrics"] == {
+        "nan": "NaN",
+        "inf": "Infinity",
+        "ninf": "-Infinity",
+        "one": 1,
+        "name \ud800": 0.5,
+    }
+
+
+def test_a_block_for_people_groups_names_by_family():
+    """Heading, then a paragraph for each family, wrapped to the terminal."""
+    assert block(ROW, title="frozen_lake").splitlines() == [
+        "step 12 · frozen_lake",
+        "          loss 3",
+        "  actor   clipfrac NaN  lr 1e-06",
+        "  critic  score/mean 0.41",
+    ]
+    narrow = block(Row(0, 0.0, {f"a/metric{n}": n / 3 for n in range(9)}, ROW.writer), width=50)
+    assert max(len(text) for text in narrow.splitlines()) <= 50
+    assert "\x1b[" in block(ROW, colour=True)
+
+
+def test_unknown_trackers_and_arguments_are_errors_at_start():
+    """With the nearest name, before anything is recorded."""
+    with pytest.raises(windsock.TrackerError, match=r"unknown tracker 'stdot': did you mean 'stdout'\?"):
+        windsock.init(track_with="stdot")
+    with pytest.raises(windsock.TrackerError, match=r"tracker 'jsonl': unknown argument 'pth'; did you mean 'path'\?"):
+        windsock.init(track_with="jsonl", tracker_kwargs={"pth": "x"})
+    with pytest.raises(windsock.TrackerError, match="format 'xml'; expected auto, text or json"):
+        windsock.init(track_with="stdout", tracker_kwargs={"format": "xml"})
+    with pytest.raises(windsock.TrackerError, match="is a directory; expected a file"):
+        windsock.init(track_with="jsonl", tracker_kwargs={"path": "/"})
+
+
+class Recorder:
+    """A tracker as another package would offer it."""
+
+    in_process = True
+    seen: list[Row]
+    ended: Status | None = None
+
+    def __init__(self, fail: int = 0, hang: float = 0.0) -> None:
+        type(self).seen = []
+        type(self).ended = None
+        self._fail, self._hang = fail, hang
+
+    def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
+        assert config["lr"] == 1
+
+    def log(self, rows: Sequence[Row]) -> None:
+        time.sleep(self._hang)
+        if self._fail:
+            self._fail -= 1
+            raise ConnectionError("the server is down")
+        type(self).seen += rows
+
+    def finish(self, status: Status) -> None:
+        type(self).ended = status
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
+    """Offer Recorder through an entry point, as an installed package would."""
+    distribution = tmp_path / "site" / "recorder-1.dist-info"
+    distribution.mkdir(parents=True)
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: recorder\nVersion: 1\n")
+    (distribution / "entry_points.txt").write_text(f"[windsock.trackers]\nrecorder = {__name__}:Recorder\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Recorder.__module__])
+    return Recorder
+
+
+def test_a_tracker_of_another_package_is_found_by_its_entry_point(recorder: type[Recorder]):
+    """It gets every step in order, and the status at the end."""
+    assert "recorder" in registry.names()
+    train(track_with="recorder", config={"lr": 1})
+    assert [(row.step, row.values["loss"]) for row in recorder.seen] == [
+        (0, 0.0),
+        (1, 0.5),
+        (2, 1.0),
+        (3, 1.5),
+        (4, 9.0),
+    ]
+    assert recorder.ended == Status("finished")
+
+
+def test_rows_that_a_tracker_raised_for_are_offered_again(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):
+    """A failure is told once and costs nothing when the next try succeeds."""
+    train(track_with="recorder", tracker_kwargs={"fail": 1}, config={"lr": 1})
+    assert [row.step for row in recorder.seen] == [0, 1, 2, 3, 4]
+    assert capsys.readouterr().err.count("tracker 'recorder': ConnectionError: the server is down") == 1
+
+
+def test_a_tracker_that_hangs_does_not_hold_the_training(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):
+    """Log and commit return at once; finish waits no longer than it is told."""
+    run = windsock.init(track_with="recorder", tracker_kwargs={"hang": 30.0}, config={"lr": 1})
+    began = time.monotonic()
+    for step in range(100):
+        run.log({"x": 1.0})
+        run.commit(step)
+    run.finish(timeout=0.5)
+    assert time.monotonic() - began < 10
+    assert "tracker 'recorder' did not finish within 0.5 s" in capsys.readouterr().err
+    assert any(thread.name == "windsock-recorder" for thread in threading.enumerate())
+
+
+def test_only_rank_zero_feeds_trackers(capsys: pytest.CaptureFixture[str]):
+    """Of many ranks one prints."""
+    train(track_with="stdout", rank=3)
+    assert capsys.readouterr().out == ""
