@@ -1,0 +1,59 @@
+"""The ``windsock`` command: one module per subcommand, each with ``HELP``, ``EXAMPLE``, ``add_arguments``, ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from windsock import __version__
+from windsock.errors import WindsockError
+
+COMMANDS = ("ls", "show", "tail", "export", "rm", "archive", "du")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+    except WindsockError as problem:
+        print(f"windsock: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our pipe had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="windsock",
+        description="Look at recorded runs. RUN is an id, a unique prefix of it, a name, a path, or @last.",
+        epilog="windsock COMMAND --help tells more.",
+    )
+    parser.add_argument("--version", action="version", version=f"windsock {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        _add(subparsers, name, importlib.import_module(f"windsock.cli.{name}"))
+    return parser
+
+
+def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: ModuleType) -> None:
+    parser = subparsers.add_parser(
+        name,
+        help=command.HELP,
+        description=command.__doc__,
+        epilog=f"example:\n  {command.EXAMPLE}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    parser.add_argument("--dir", help="where runs are kept (default: $WINDSOCK_DIR or ./windsock-runs)")
+    parser.set_defaults(run=command.run)

@@ -1,0 +1,40 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from windsock.journal.folder import default_dir, find_run
+
+
+def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Add the RUN argument."""
+    if several:
+        parser.add_argument("runs", metavar="RUN", nargs="+", help="id, unique prefix, name, path or @last")
+    else:
+        parser.add_argument("run_reference", metavar="RUN", help="id, unique prefix, name, path or @last")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add --json."""
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def directory(options: argparse.Namespace) -> Path:
+    """Return the directory that holds the runs."""
+    return Path(options.dir) if options.dir else default_dir()
+
+
+def run_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of the RUN that was asked for."""
+    return find_run(options.run_reference, directory(options))
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON."""
+    json.dump(value, sys.stdout, indent=1, allow_nan=False, default=str)
+    sys.stdout.write("\n")

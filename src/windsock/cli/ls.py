@@ -1,0 +1,51 @@
+"""List the runs of a directory, the newest last."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from windsock.cli.arguments import add_json, directory, print_json
+from windsock.journal.folder import run_folders
+from windsock.journal.glance import Glance, glance
+
+HELP = "list runs"
+EXAMPLE = "windsock ls --project roll-agentic"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``ls`` takes."""
+    parser.add_argument("--project", help="only runs of this project")
+    parser.add_argument("--status", help="only runs that are running, finished, crashed, killed or stalled")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List."""
+    runs = sorted((glance(folder) for folder in run_folders(directory(options))), key=lambda run: run.began)
+    runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
+    if options.json:
+        print_json([_record(run) for run in runs])
+    elif runs:
+        from rich.console import Console
+
+        from windsock.terminal.runs import runs_table
+
+        Console().print(runs_table(runs))
+    else:
+        print(f"no runs in {directory(options)}")
+    return 0
+
+
+def _record(run: Glance) -> dict[str, object]:
+    return {
+        **asdict(run.info),
+        "status": run.status.word,
+        "reason": run.status.reason,
+        "last_step": run.last_step,
+        "last_heard": run.last_heard,
+        "bytes": run.bytes,
+        "writers": run.writers,
+        "attempts": run.attempts,
+        "path": str(run.path),
+    }

@@ -1,0 +1,60 @@
+"""Show one run: its status, config and last values, each with a sparkline that hides no spike."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from windsock.cli.arguments import add_json, add_run, print_json, run_folder
+from windsock.view import View
+from windsock.wording import json_number
+
+HELP = "show a run: status, config, last values"
+EXAMPLE = "windsock show @last --metrics 'critic/*'"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``show`` takes."""
+    add_run(parser)
+    parser.add_argument("--metrics", action="append", metavar="PATTERN", help="only these, e.g. 'actor/*' (repeatable)")
+    parser.add_argument("--all", action="store_true", help="cut nothing short")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show."""
+    view = View(run_folder(options))
+    names = view.names(options.metrics or "*")
+    if options.json:
+        print_json(_record(view, names))
+        return 0
+    from rich.console import Console
+
+    from windsock.terminal.show import show
+
+    show(Console(), view, names, options.all)
+    return 0
+
+
+def _record(view: View, names: list[str]) -> dict[str, object]:
+    from windsock.terminal.show import notices
+
+    status = view.status
+    return {
+        **asdict(view.info),
+        "status": status.word,
+        "reason": status.reason,
+        "steps": view.steps,
+        "span": view.span,
+        "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
+        "path": str(view.path),
+        "config": view.config,
+        "environment": view.environment,
+        "notices": notices(view),
+        "last": {name: _last(view, name) for name in names},
+    }
+
+
+def _last(view: View, name: str) -> dict[str, object]:
+    series = view.series(name)
+    return {"step": int(series.steps[-1]), "value": json_number(series.last), "points": len(series)}

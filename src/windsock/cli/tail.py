@@ -1,0 +1,83 @@
+"""Follow a run: print its last steps, then every further one as it is committed, until the run ends."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from windsock.cli.arguments import add_json, add_run, run_folder
+from windsock.journal.folder import SegmentFile, read_run_info, segments
+from windsock.journal.follow import Follower
+from windsock.journal.glance import glance
+from windsock.model import Row
+from windsock.trackers.jsonl import line
+from windsock.trackers.stdout import block
+
+HELP = "follow a run live"
+EXAMPLE = "windsock tail @last --metrics 'critic/score/*'"
+LOOK_SECONDS = 0.3
+STATUS_SECONDS = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what ``tail`` takes."""
+    add_run(parser)
+    parser.add_argument("-n", type=int, default=5, metavar="STEPS", help="begin with so many past steps (default 5)")
+    parser.add_argument("--metrics", action="append", metavar="PATTERN", help="only these, e.g. 'actor/*' (repeatable)")
+    parser.add_argument("--no-follow", action="store_true", help="print and stop")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Follow."""
+    folder = run_folder(options)
+    name = read_run_info(folder).name
+    followers: dict[SegmentFile, Follower] = {}
+    past = list(_new_rows(folder, followers))
+    for row in past[-options.n :] if options.n > 0 else []:
+        _print(row, name, options)
+    while not options.no_follow:
+        status = glance(folder).status
+        until = time.monotonic() + STATUS_SECONDS
+        while time.monotonic() < until:
+            rows = list(_new_rows(folder, followers))
+            for row in rows:
+                _print(row, name, options)
+            if status.ended:
+                _print_ending(status.word, status.reason, options)
+                return 0
+            time.sleep(LOOK_SECONDS)
+    return 0
+
+
+def _new_rows(folder: Path, followers: dict[SegmentFile, Follower]) -> Iterator[Row]:
+    """Yield what any writer of the run committed since, by time."""
+    for segment in segments(folder):
+        if segment not in followers:
+            followers[segment] = Follower(segment.path, segment.writer)
+    rows = [row for follower in followers.values() for row in follower.new_rows()]
+    yield from sorted(rows, key=lambda row: row.time)
+
+
+def _print(row: Row, name: str, options: argparse.Namespace) -> None:
+    if options.metrics:
+        chosen = {n: v for n, v in row.values.items() if any(fnmatch.fnmatchcase(n, p) for p in options.metrics)}
+        row = replace(row, values=chosen)
+    if not row.values:
+        return
+    if options.json:
+        print(line(row), flush=True)
+        return
+    title = name if str(row.writer) == "trainer/0" else f"{name} · {row.writer}"
+    print(block(row, shutil.get_terminal_size().columns, title, sys.stdout.isatty()), flush=True)
+
+
+def _print_ending(word: str, reason: str, options: argparse.Namespace) -> None:
+    if not options.json:
+        print(f"the run {'was killed' if word == 'killed' else word}{': ' + reason if reason else ''}")

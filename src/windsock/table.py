@@ -1,0 +1,114 @@
+"""A run as one wide table: a row for each writer and step, a column for each metric."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.errors import RunNotFoundError, WindsockError
+from windsock.journal.series import Series
+from windsock.view import View
+from windsock.wording import json_number
+
+FORMATS = ("csv", "jsonl", "parquet")
+HEAD = ("role", "rank", "step", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """The table. ``present`` tells values from places where nothing was logged."""
+
+    heads: list[tuple[str, int, int, float]]  # role, rank, step, time
+    columns: dict[str, NDArray[np.float64]]
+    present: dict[str, NDArray[np.bool_]]
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def rows(self) -> Iterator[tuple[tuple[str, int, int, float], dict[str, float]]]:
+        """Yield heads and the values that are there."""
+        for place, head in enumerate(self.heads):
+            yield (
+                head,
+                {name: float(c[place]) for name, c in self.columns.items() if self.present[name][place]},
+            )
+
+
+def wide(view: View, names: Sequence[str]) -> Wide:
+    """Unite the series of all writers."""
+    blocks = [
+        _block(role, rank, _series(view, names, role, rank))
+        for role, rank in sorted({(writer.role, writer.rank) for writer in view.writers()})
+    ]
+    return Wide(
+        [head for heads, _, _ in blocks for head in heads],
+        {name: np.concatenate([columns[name] for _, columns, _ in blocks] or [np.empty(0)]) for name in names},
+        {name: np.concatenate([here[name] for _, _, here in blocks] or [np.empty(0, np.bool_)]) for name in names},
+    )
+
+
+def _series(view: View, names: Sequence[str], role: str, rank: int) -> dict[str, Series | None]:
+    found: dict[str, Series | None] = {}
+    for name in names:
+        try:
+            found[name] = view.series(name, role, rank)
+        except RunNotFoundError:
+            found[name] = None
+    return found
+
+
+def _block(role: str, rank: int, series: dict[str, Series | None]) -> Any:
+    """Lay the series of one writer side by side."""
+    given = [s for s in series.values() if s is not None]
+    steps = np.unique(np.concatenate([s.steps for s in given] or [np.empty(0, np.int64)]))
+    times = np.full(len(steps), -np.inf)
+    columns, present = {}, {}
+    for name, one in series.items():
+        column, here = np.full(len(steps), np.nan), np.zeros(len(steps), np.bool_)
+        if one is not None:
+            places = np.searchsorted(steps, one.steps)
+            column[places], here[places] = one.values, True
+            times[places] = np.maximum(times[places], one.times)
+        columns[name], present[name] = column, here
+    heads = [(role, rank, step, time) for step, time in zip(steps.tolist(), times.tolist(), strict=True)]
+    return heads, columns, present
+
+
+def write_csv(table: Wide, file: IO[str]) -> None:
+    """Write the table with a heading line."""
+    writer = csv.writer(file)
+    writer.writerow([*HEAD, *table.columns])
+    for head, values in table.rows():
+        cells = (repr(values[name]) if name in values else "" for name in table.columns)
+        writer.writerow([*head[:3], f"{head[3]:.6f}", *(_csv_number(cell) for cell in cells)])
+
+
+def _csv_number(cell: str) -> str:
+    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(cell, cell)
+
+
+def write_jsonl(table: Wide, file: IO[str]) -> None:
+    """Write one object a line, with NaN and infinities as strings."""
+    for head, values in table.rows():
+        record = dict(zip(HEAD, head, strict=True))
+        record["metrics"] = {name: json_number(value) for name, value in values.items()}
+        file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+
+
+def write_parquet(table: Wide, path: Path) -> None:
+    """Write the table as Parquet, with null where nothing was logged."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise WindsockError("parquet needs pyarrow: pip install 'windsock[parquet]'") from None
+    arrays = [pa.array([head[place] for head in table.heads]) for place in range(len(HEAD))]
+    arrays += [pa.array(column, mask=~table.present[name]) for name, column in table.columns.items()]
+    pq.write_table(pa.table(arrays, names=[*HEAD, *table.columns]), path)

@@ -1,0 +1,49 @@
+"""The list of runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from windsock.journal.glance import Glance
+from windsock.model import Status
+from windsock.wording import age, duration, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+COLOURS = {"running": "green", "finished": "", "crashed": "red", "killed": "red", "stalled": "yellow"}
+MARKS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌"}
+
+
+def status_text(status: Status) -> Text:
+    """Return a status with its mark and colour."""
+    from rich.text import Text
+
+    return Text(f"{MARKS[status.word]} {status.word}", style=COLOURS[status.word])
+
+
+def runs_table(glances: Sequence[Glance]) -> Table:
+    """Return the runs as a table, in the order given."""
+    from rich.table import Table
+
+    now = time.time()
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("ID", "NAME", "PROJECT", "STATUS"):
+        table.add_column(heading, no_wrap=heading == "ID", overflow="fold")
+    for heading in ("STEP", "TIME", "SIZE", "STARTED"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for run in glances:
+        table.add_row(
+            run.info.id,
+            run.info.name,
+            run.info.project,
+            status_text(run.status),
+            "–" if run.last_step is None else f"{run.last_step:,}",
+            duration(max(0.0, run.last_heard - run.began)),
+            size(run.bytes),
+            age(now - run.began),
+        )
+    return table

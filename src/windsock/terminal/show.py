@@ -1,0 +1,149 @@
+"""One run, told on a terminal: who it is, how it does, what it last said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from windsock.terminal.runs import status_text
+from windsock.terminal.spark import sparkline
+from windsock.view import View
+from windsock.wording import by_family, duration, number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+SPARK_WIDTH = 24
+PER_FAMILY = 30  # metrics of one family shown unless asked for
+CONFIG_LINES = 30
+
+
+def show(console: Console, view: View, names: Sequence[str], everything: bool = False) -> None:
+    """Print a run: heading, notices, config and last values by family."""
+    _heading(console, view)
+    for text in notices(view):
+        console.print(f"  ! {text}", style="yellow", markup=False, highlight=False)
+    _config(console, view.config, everything)
+    _values(console, view, names, everything)
+
+
+def _heading(console: Console, view: View) -> None:
+    info, status = view.info, view.status
+    began, heard = view.span
+    steps = view.steps
+    facts = {
+        "id": info.id,
+        "project": info.project,
+        "began": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)),
+        "lasted": duration(heard - began),
+        "steps": f"{steps[0]:,} – {steps[1]:,}" if steps else "none yet",
+        "writers": ", ".join(_writers(view)) or "none",
+        "path": str(view.path),
+    }
+    command = view.environment.get("command")
+    if command:
+        facts["command"] = " ".join(command[1:])
+    git = view.environment.get("git")
+    if git:
+        facts["commit"] = f"{git['commit'][:12]} ({git['branch']}{'' if git['clean'] else ', with changes'})"
+    facts |= {"tags": ", ".join(info.tags)} if info.tags else {}
+    facts |= {"notes": info.notes} if info.notes else {}
+    console.print(info.name, style="bold", end="  ", markup=False, highlight=False)
+    console.print(
+        status_text(status),
+        end=f"  {status.reason}\n" if status.reason else "\n",
+        markup=False,
+        highlight=False,
+    )
+    _print_pairs(console, facts.items())
+
+
+def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
+    """Print keys and values below each other, indented."""
+    from rich.padding import Padding
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for key, value in pairs:
+        table.add_row(_text(key, "dim"), _text(str(value)))
+    console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return text that is never taken for markup."""
+    from rich.text import Text
+
+    return Text(text, style=style, overflow="fold")
+
+
+def _writers(view: View) -> Iterator[str]:
+    for writer, status in view.writer_statuses().items():
+        attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
+        yield f"{writer}{attempts} {status.word}"
+
+
+def notices(view: View) -> list[str]:
+    """Say what is not as it should be: values skipped, frames dropped, bytes damaged."""
+    found = [f"{name!r} was not logged {count} times: {reason}" for name, (reason, count) in view.skipped().items()]
+    dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
+    if dropped:
+        found.append(f"{dropped} frames were dropped because they could not be written")
+    return found + view.damage()
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a nested config as dotted keys and values."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _config(console: Console, config: Mapping[str, Any], everything: bool) -> None:
+    lines = list(flat(config))
+    if not lines:
+        return
+    console.print("\nconfig", style="bold")
+    shown = lines if everything else lines[:CONFIG_LINES]
+    _print_pairs(console, shown)
+    if len(shown) < len(lines):
+        console.print(f"  … {len(lines) - len(shown)} more: windsock show RUN --all", style="dim")
+
+
+def _values(console: Console, view: View, names: Sequence[str], everything: bool) -> None:
+    from rich.padding import Padding
+
+    for family, of_family in by_family(names):
+        shown = of_family if everything else of_family[:PER_FAMILY]
+        console.print(f"\n{family or 'other'}", style="bold", markup=False, highlight=False)
+        console.print(Padding(_family_table(view, family, shown), (0, 0, 0, 2)))
+        if len(shown) < len(of_family):
+            more = len(of_family) - len(shown)
+            console.print(f"  … {more} more: windsock show RUN --metrics '{family}/*' --all", style="dim")
+
+
+def _family_table(view: View, family: str, names: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for heading in ("METRIC", "LAST"):
+        table.add_column(heading, justify="right" if heading == "LAST" else "left", overflow="fold")
+    table.add_column("", no_wrap=True)
+    for heading in ("MIN", "MAX", "STEP"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name in names:
+        series = view.series(name)
+        whole = series.zoom(max_points=1)
+        table.add_row(
+            _text(name.removeprefix(f"{family}/") if family else name),
+            number(series.last),
+            sparkline(series, SPARK_WIDTH),
+            number(float(whole.min[0])),
+            number(float(whole.max[0])),
+            f"{int(series.steps[-1]):,}",
+        )
+    return table

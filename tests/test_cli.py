@@ -1,0 +1,204 @@
+"""The command line, as a new user types it."""
+
+import csv
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import windsock
+from windsock.cli import COMMANDS, main
+
+
+@pytest.fixture
+def run() -> windsock.Run:
+    """Return a finished run with a spike, a NaN, several families and a config."""
+    run = windsock.init(project="agentic", name="frozen_lake", config={"actor": {"lr": 1e-6}, "seed": 7}, tags=["demo"])
+    for step in range(50):
+        run.log(
+            {
+                "critic/score/mean": step / 50,
+                "actor/kl": 9.0 if step == 17 else 0.01,
+                "loss": math.nan if step == 3 else 1.0,
+            }
+        )
+        if step % 10 == 0:
+            run.log({"val/score/mean": step / 100, "bad": None})
+        run.commit(step)
+    run.finish()
+    return run
+
+
+def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(arguments)
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_helps_with_an_example(command: str, capsys: pytest.CaptureFixture[str]):
+    """--help says what it does and shows a line to type."""
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"example:\n  windsock {command}" in capsys.readouterr().out
+
+
+def test_ls_lists_runs(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Name, project, status and last step of each run, for people and for programs."""
+    code, out, _ = cli(capsys, "ls")
+    assert code == 0
+    assert all(word in out for word in (run.id, "frozen_lake", "agentic", "finished", "49"))
+    [record] = json.loads(cli(capsys, "ls", "--json")[1])
+    assert (record["status"], record["last_step"], record["tags"]) == ("finished", 49, ["demo"])
+    assert cli(capsys, "ls", "--project", "other")[1].startswith("no runs in")
+
+
+def test_show_tells_status_config_and_last_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """With a sparkline in which the spike and the NaN can be seen, and what was skipped."""
+    code, out, _ = cli(capsys, "show", "@last")
+    assert code == 0
+    assert all(
+        word in out for word in ("frozen_lake", "finished", "0 – 49", "actor.lr", "1e-06", "critic", "score/mean")
+    )
+    assert "'bad' was not logged 5 times: None" in out
+    [kl] = [text for text in out.splitlines() if text.strip().startswith("kl ")]
+    assert kl.count("█") == 1
+    [loss] = [text for text in out.splitlines() if text.strip().startswith("loss ")]
+    assert "×" in loss
+    record = json.loads(cli(capsys, "show", run.id[:5], "--json")[1])
+    assert record["last"]["critic/score/mean"] == {"step": 49, "value": 0.98, "points": 50}
+    assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
+
+
+def test_show_cuts_long_families_short_and_says_so(capsys: pytest.CaptureFixture[str]):
+    """Hundreds of metrics do not flood the screen unless asked for."""
+    big = windsock.init(name="big")
+    big.log({f"layer/{n}": float(n) for n in range(100)}, step=0)
+    big.finish()
+    assert "… 70 more: windsock show RUN --metrics 'layer/*' --all" in cli(capsys, "show", "big")[1]
+    assert "more:" not in cli(capsys, "show", "big", "--all")[1]
+    assert "99" in cli(capsys, "show", "big", "--metrics", "layer/99")[1]
+
+
+def test_tail_prints_the_last_steps(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """As blocks or as JSON, of the metrics asked for; it ends with the run."""
+    code, out, _ = cli(capsys, "tail", "frozen_lake", "-n", "2", "--metrics", "critic/*")
+    assert code == 0
+    assert out.splitlines() == [
+        "step 48 · frozen_lake",
+        "  critic  score/mean 0.96",
+        "step 49 · frozen_lake",
+        "  critic  score/mean 0.98",
+        "the run finished",
+    ]
+    lines = cli(capsys, "tail", "frozen_lake", "-n", "3", "--json", "--no-follow")[1].splitlines()
+    assert [json.loads(text)["step"] for text in lines] == [47, 48, 49]
+
+
+def test_tail_follows_a_run_while_it_is_written(capsys: pytest.CaptureFixture[str]):
+    """Steps appear as they are committed, and the end is told."""
+    live = windsock.init(name="live")
+
+    def work() -> None:
+        for step in range(5):
+            live.log({"x": float(step)})
+            live.commit(step)
+            time.sleep(0.2)
+        live.finish()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    out = cli(capsys, "tail", "live")[1]
+    thread.join()
+    assert [text for text in out.splitlines() if text.startswith("step")] == [f"step {n} · live" for n in range(5)]
+    assert out.endswith("the run finished\n")
+
+
+def test_export_to_csv(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """An empty cell is what was not logged, NaN is NaN."""
+    rows = list(csv.DictReader(io.StringIO(cli(capsys, "export", "@last", "--to", "csv")[1])))
+    assert len(rows) == 50
+    assert (rows[3]["loss"], rows[3]["val/score/mean"], rows[10]["val/score/mean"]) == ("NaN", "", "0.1")
+    assert (rows[17]["role"], rows[17]["rank"], rows[17]["step"], rows[17]["actor/kl"]) == ("trainer", "0", "17", "9.0")
+
+
+def test_export_to_jsonl(run: windsock.Run, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Strict JSON, to a file when asked."""
+    target = tmp_path / "out.jsonl"
+    code, out, err = cli(capsys, "export", "@last", "--to", "jsonl", "-o", str(target), "--metrics", "loss")
+    assert (code, out, err) == (0, "", f"50 rows, 1 metrics: {target}\n")
+    records = [json.loads(text) for text in target.read_text().splitlines()]
+    assert records[3]["metrics"] == {"loss": "NaN"}
+
+
+def test_export_to_parquet(run: windsock.Run, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Null is what was not logged, NaN is NaN."""
+    import pyarrow.parquet as pq
+
+    target = tmp_path / "out.parquet"
+    assert cli(capsys, "export", "@last", "--to", "parquet", "-o", str(target))[0] == 0
+    table = pq.read_table(target)
+    assert table.num_rows == 50
+    assert table["val/score/mean"].null_count == 45
+    assert math.isnan(table["loss"][3].as_py())
+    assert (
+        cli(capsys, "export", "@last", "--to", "parquet")[2]
+        == "windsock: parquet is no text: name a file with -o FILE\n"
+    )
+
+
+def test_rm_removes_what_is_over(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """It does not remove without a yes, nor a run that is still written."""
+    assert cli(capsys, "rm", run.id)[0] == 1
+    assert run.path.exists()
+    live = windsock.init(name="live")
+    code, _, err = cli(capsys, "rm", "live", "--yes")
+    assert code == 1
+    assert "is running: end it first, or use --force" in err
+    assert cli(capsys, "rm", run.id, "--yes")[0] == 0
+    assert not run.path.exists()
+    assert live.path.exists()
+
+
+def test_archive_and_restore_bring_every_byte_back(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """An archived run is one file, leaves the list, and comes back whole."""
+    before = {file.name: file.read_bytes() for file in run.path.iterdir()}
+    code, out, _ = cli(capsys, "archive", run.id)
+    assert code == 0
+    assert out.startswith(f"archived {run.id} (frozen_lake)")
+    assert not run.path.exists()
+    assert cli(capsys, "ls")[1].startswith("no runs in")
+    assert "(archived)" in cli(capsys, "du")[1]
+    assert cli(capsys, "archive", "--restore", run.id[:4])[0] == 0
+    assert {file.name: file.read_bytes() for file in run.path.iterdir()} == before
+
+
+def test_du_adds_sizes_up(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Each run and the sum."""
+    [record] = json.loads(cli(capsys, "du", "--json")[1])
+    assert record["bytes"] == sum(file.stat().st_size for file in run.path.iterdir())
+    assert "1 runs in" in cli(capsys, "du")[1]
+
+
+def test_an_unknown_run_is_one_clear_line(capsys: pytest.CaptureFixture[str]):
+    """Errors are for people: no traceback, exit code 1."""
+    code, out, err = cli(capsys, "show", "nothing")
+    assert (code, out) == (1, "")
+    assert err.startswith("windsock: no run in ")
+
+
+def test_a_closed_pipe_is_no_error(run: windsock.Run):
+    """Windsock export … | head ends quietly."""
+    command = f"{sys.executable} -m windsock export {run.id} --to csv | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=os.environ, check=True)
+    assert done.stdout.startswith("role,rank,step")
+    assert done.stderr == ""

@@ -1,0 +1,60 @@
+"""What the README says, done as a new user would."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [code for kind, code in BLOCK.findall((ROOT / page).read_text()) if kind == language]
+
+
+def shell(command: str, folder: Path) -> str:
+    """Run a line of the README with our windsock first on the path."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
+    environment.pop("WINDSOCK_DIR", None)
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path):
+    """Copy, paste, look: the run is recorded and every command shows it."""
+    example, reading = blocks("README.md", "python")
+    (tmp_path / "example.py").write_text(example)
+    said = shell(f"{sys.executable} example.py", tmp_path)
+    id = re.search(r"windsock show (\w+)", said)[1]  # type: ignore[index]
+    commands = [line.partition("#")[0].strip() for line in blocks("README.md", "sh")[1].splitlines()]
+    listed, shown, tailed, exported = (shell(command, tmp_path) for command in commands)
+    assert id in listed
+    assert all(word in shown for word in ("finished", "critic", "score/mean", "actor.lr", "0 – 199"))
+    assert "step 199 · first" in tailed
+    assert exported == "200 rows, 5 metrics: first.csv\n"
+    (tmp_path / "reading.py").write_text(f"import windsock\n{reading}\nprint(len(s.values), len(df))")
+    assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
+
+
+def test_both_languages_show_the_same_code():
+    """The Chinese README differs in words alone, and the example is the one in examples/."""
+    assert blocks("README.md", "python")[0] == blocks("README.zh.md", "python")[0]
+    strip = [re.sub(r" *#.*", "", code) for page in ("README.md", "README.zh.md") for code in blocks(page, "sh")]
+    assert strip[:3] == strip[3:]
+    shown = (ROOT / "examples" / "first_run.py").read_text().split("\n\n", 1)[1]
+    assert shown == blocks("README.md", "python")[0]
+
+
+def test_every_link_of_the_documentation_leads_somewhere():
+    """Relative links of README, docs and the rest point at files that exist."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
