@@ -1,0 +1,19 @@
+"""Processes that really die."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARK = Path(__file__).parent.parent / "benchmarks" / "kill.py"
+
+
+def test_nothing_acknowledged_is_lost_when_writers_are_killed():
+    """Twenty rounds of four writers, killed with SIGKILL at random moments."""
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARK), "--rounds", "20", "--seed", "5"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"20 rounds of 4 writers: ([\d,]+) acknowledged rows, 0 lost, 0 wrong, 0 unreadable", done.stdout)
+    assert found
+    assert int(found[1].replace(",", "")) > 1000
