@@ -217,6 +217,37 @@ def test_a_forked_child_logs_to_the_run_of_its_parent():
     assert view.status.word == "finished"
 
 
+def test_a_forked_child_that_logs_nothing_leaves_nothing(tmp_path: Path):
+    """A worker that exits by itself, or is terminated, neither ends the run nor makes a file."""
+    code = """
+    import os, signal, sys, time, windsock
+    run = windsock.init(id="parent")
+    for ending in (lambda: sys.exit(0), lambda: os.kill(os.getpid(), signal.SIGTERM)):
+        child = os.fork()
+        if not child:
+            ending()
+            time.sleep(10)
+        os.waitpid(child, 0)
+    run.log({"x": 1.0}, step=0)
+    """
+    assert in_process(code, tmp_path).returncode == 0
+    view = windsock.open("parent", dir=tmp_path / "runs")
+    assert len(segments(view.path)) == 1
+    assert (view.status.word, view.series("x").last) == ("finished", 1.0)
+
+
+def test_two_processes_of_one_role_and_rank_are_told_of(tmp_path: Path):
+    """Whoever forgot rank= hears of it, instead of wondering where the values went."""
+    code = """
+    import subprocess, sys, windsock
+    run = windsock.init(id="twin")
+    run.log({"x": 1.0}, step=0)
+    if len(sys.argv) == 1:
+        sys.stderr.write(subprocess.run([sys.executable, __file__, "again"], capture_output=True, text=True).stderr)
+    """
+    assert "trainer/0 of run twin is still being written by another process" in in_process(code, tmp_path).stderr
+
+
 def test_an_attempt_supersedes_what_it_writes_again(tmp_path: Path):
     """After a restart from step 3, older points from there on are the older branch; counters go on."""
     code = """

@@ -26,6 +26,12 @@ class Counters:
         self._earlier: list[Attempt] | None = None  # newest first
         self._continued: set[str] = set()
 
+    def after_fork_in_child(self) -> None:
+        """Count from here on: the parent's totals are the parent's, and so may be its lock."""
+        self._lock = threading.Lock()
+        self._totals = {}
+        self._continued = set()
+
     def add(self, amounts: Mapping[str, float]) -> None:
         """Add to the totals."""
         with self._lock:

@@ -7,10 +7,12 @@ SIGTERM handler of the user's own is left in place.
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -18,7 +20,7 @@ from windsock.model import Status
 
 Callback = Callable[[Status], object]
 
-_callbacks: list[Callback] = []
+_callbacks: list[tuple[int, Callback]] = []  # with the process that they belong to: a fork inherits them
 _ending = Status("finished")
 _installed = False
 _previous_hook: Any = None
@@ -27,13 +29,13 @@ _previous_hook: Any = None
 def on_farewell(callback: Callback) -> None:
     """Have ``callback`` called when the process ends."""
     _install()
-    _callbacks.append(callback)
+    _callbacks.append((os.getpid(), callback))
 
 
 def forget_farewell(callback: Callback) -> None:
     """No longer call it."""
-    if callback in _callbacks:
-        _callbacks.remove(callback)
+    with suppress(ValueError):
+        _callbacks.remove((os.getpid(), callback))
 
 
 def crash_status(kind: type[BaseException], problem: BaseException | None) -> Status:
@@ -75,4 +77,6 @@ def _on_sigterm(number: int, frame: FrameType | None) -> None:
 
 def _say_farewell() -> None:
     while _callbacks:
-        _callbacks.pop()(_ending)
+        process, callback = _callbacks.pop()
+        if process == os.getpid():
+            callback(_ending)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 TEND_SECONDS = 1.0
 STEP_RANGE = range(-(2**63) + 1, 2**63)
 MANY_OPEN_ROWS = 1000
+MANY_NOTICES = 1000
 
 
 class Run:
@@ -59,11 +62,12 @@ class Run:
         self._notices: set[str] = set()
         self._skipped: dict[str, tuple[str, int]] = {}
         self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
-        self._deferred_lock = threading.Lock()
+        self._deferred_lock = threading.RLock()  # re-entrant, as is the next: SIGTERM may end the run anywhere
         self._open_rows = 0
         self._counters = Counters(folder, writer)
         self._ended: Status | None = None
-        self._end_lock = threading.Lock()
+        self._forked = False
+        self._end_lock = threading.RLock()
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
@@ -223,8 +227,17 @@ class Run:
     def _announce(self) -> None:
         """Say who writes here: the first frame of a segment, and of each further part."""
         self._journal.event("start", **process_identity())
-        if self._keeper is not None and not self._keeper.is_of_this_process():
-            self._keeper = Keeper(self)  # a forked child has no threads of its parent's
+        if self._forked and self._keeper is None:
+            self._keeper = Keeper(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
+        self._forked = True
+        self._keeper = None
+        self._feeds = []
+        self._deferred = []
+        self._deferred_lock = threading.RLock()
+        self._counters.after_fork_in_child()
 
     def _as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
@@ -285,9 +298,10 @@ class Run:
 
     def _notice(self, text: str) -> None:
         """Tell something once."""
-        if text not in self._notices and len(self._notices) < 1000:
+        if text not in self._notices and len(self._notices) < MANY_NOTICES:
             self._notices.add(text)
-            print(f"windsock: {self._secrets.scrub(text)}", file=sys.stderr)
+            with suppress(Exception):  # standard error may be closed, or none
+                print(f"windsock: {self._secrets.scrub(text)}", file=sys.stderr)
 
     def _tend(self) -> None:
         """What the keeper does every second."""
@@ -310,36 +324,37 @@ class Keeper:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._identity = process_identity()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="windsock-keeper", daemon=True)
         self._thread.start()
 
-    def is_of_this_process(self) -> bool:
-        """Tell whether the thread was started here, and not before a fork."""
-        return bool(self._identity == process_identity())
-
     def stop(self) -> None:
         """End the thread; it may be in the middle of something."""
         self._stop.set()
-        if self.is_of_this_process() and self._thread is not threading.current_thread():
+        if self._thread is not threading.current_thread():
             self._thread.join(TEND_SECONDS * 5)
 
     def _loop(self) -> None:
-        run = self._run
-        try:
-            run._journal.event("environment", environment=surroundings(run._secrets))
-        except Exception as problem:  # noqa: BLE001 - see Run.log
-            run._guard(problem)
+        if not self._run._forked:
+            self._try(self._gather)
         next_beat = time.monotonic() + HEARTBEAT_SECONDS
         while not self._stop.wait(TEND_SECONDS):
-            try:
-                run._tend()
-                if time.monotonic() >= next_beat:
-                    run._journal.event("heartbeat", dropped=run._journal.segment.dropped)
-                    next_beat += HEARTBEAT_SECONDS
-            except Exception as problem:  # noqa: BLE001 - see Run.log
-                run._guard(problem)
+            self._try(self._run._tend)
+            if time.monotonic() >= next_beat:
+                next_beat += HEARTBEAT_SECONDS
+                self._try(self._beat)
+
+    def _gather(self) -> None:
+        self._run._journal.event("environment", environment=surroundings(self._run._secrets))
+
+    def _beat(self) -> None:
+        self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as problem:  # noqa: BLE001 - see Run.log
+            self._run._guard(problem)
 
 
 class DisabledRun(Run):
@@ -368,6 +383,9 @@ class DisabledRun(Run):
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """Do nothing, but no longer be the current run."""
         _forget(self)
+
+    def _after_fork_in_child(self) -> None:
+        """Nothing here belongs to a process."""
 
 
 _runs: list[Run] = []
@@ -414,6 +432,12 @@ def log(values: Mapping[str, Any], step: int | None = None) -> None:
     if _runs:
         _runs[-1].log(values, step)
     else:
+        _say_no_run()
+
+
+@functools.cache
+def _say_no_run() -> None:
+    with suppress(Exception):
         print("windsock: log without a run is lost: call windsock.init first", file=sys.stderr)
 
 
@@ -470,3 +494,11 @@ def _end_former(chosen: Settings) -> None:
 def _forget(run: Run) -> None:
     if run in _runs:
         _runs.remove(run)
+
+
+def _after_fork_in_child() -> None:
+    for run in _runs:
+        run._after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -220,9 +220,11 @@ def histogram(values: Any, bins: int = 64) -> Histogram:
     if not len(finite):
         nan = float("nan")
         return Histogram((), (), nan, nan, 0.0, 0, nonfinite)
-    low, high, total = float(finite.min()), float(finite.max()), float(finite.sum())
+    with np.errstate(over="ignore"):
+        low, high, total = float(finite.min()), float(finite.max()), float(finite.sum())
     try:
-        counts, edges = np.histogram(finite, bins=bins)
-    except ValueError:  # a range too wide or too narrow for a float64 to divide
+        with np.errstate(over="raise", invalid="raise"):
+            counts, edges = np.histogram(finite, bins=bins)
+    except (ValueError, FloatingPointError):  # a range too wide or too narrow for a float64 to divide
         counts, edges = np.array([len(finite)]), np.array([low, high])
     return Histogram(tuple(edges.tolist()), tuple(counts.tolist()), low, high, total, len(finite), nonfinite)

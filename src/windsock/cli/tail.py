@@ -23,6 +23,7 @@ HELP = "follow a run live"
 EXAMPLE = "windsock tail @last --metrics 'critic/score/*'"
 LOOK_SECONDS = 0.3
 STATUS_SECONDS = 3.0
+ENDS = 4 << 20  # bytes of a segment's ends that are read for its past steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,7 @@ def _new_rows(folder: Path, followers: dict[SegmentFile, Follower]) -> Iterator[
     """Yield what any writer of the run committed since, by time."""
     for segment in segments(folder):
         if segment not in followers:
-            followers[segment] = Follower(segment.path, segment.writer)
+            followers[segment] = Follower(segment.path, segment.writer, ENDS)
     rows = [row for follower in followers.values() for row in follower.new_rows()]
     yield from sorted(rows, key=lambda row: row.time)
 

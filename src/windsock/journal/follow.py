@@ -13,9 +13,12 @@ from windsock.model import Row, Writer
 class Follower:
     """Yields the rows of one segment as they are appended; open rows unite when their step is committed."""
 
-    def __init__(self, path: Path, writer: Writer) -> None:
+    def __init__(self, path: Path, writer: Writer, ends: int | None = None) -> None:
+        """``ends``: of what is there already, read only so many bytes at the beginning and at the end."""
         self.path = path
         self._reader = SegmentReader(path)
+        if ends is not None:
+            self._reader.read_ends(ends)
         self._writer = writer
         self._open: dict[str, float] = {}
         self._open_time = 0.0

@@ -56,6 +56,11 @@ def glance(folder: Path) -> Glance:
     )
 
 
+def segment_status(path: Path) -> Status:
+    """Tell how the writer of one segment is doing."""
+    return _look(path).status
+
+
 def _look(path: Path) -> _End:
     reader = SegmentReader(path)
     reader.read_ends(END_BYTES)
