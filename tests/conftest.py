@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import windsock.run
+import windsock.session
 
 
 @pytest.fixture(autouse=True)
@@ -21,5 +21,5 @@ def _clean_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
             monkeypatch.delenv(name)
     monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
     yield
-    for run in list(windsock.run._runs):
+    for run in list(windsock.session._runs):
         run.finish()

@@ -16,6 +16,7 @@ LEVELS = [
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
     {"counters", "doctor", "importers", "measure", "probe", "rollouts", "trackers"},
     {"run", "view"},
+    {"session"},
     {"demo", "integrations", "server", "table", "terminal"},
     {"cli"},
 ]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
     from windsock.journal.series import Buckets, Series
     from windsock.model import Histogram, Row, RunInfo, Status
-    from windsock.run import Run, init, log
+    from windsock.run import Run
     from windsock.scalars import histogram
+    from windsock.session import init, log
     from windsock.trackers.protocol import Tracker
     from windsock.view import View
     from windsock.view import open_run as open
@@ -46,8 +47,8 @@ _HOMES = {
     "View": "view",
     "WindsockError": "errors",
     "histogram": "scalars",
-    "init": "run",
-    "log": "run",
+    "init": "session",
+    "log": "session",
     "open": "view:open_run",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""

@@ -1,15 +1,13 @@
-"""The run that a training loop holds: ``init``, ``log``, ``count``, ``commit``, ``finish``."""
+"""The run that a training loop holds: ``log``, ``count``, ``commit``, ``finish``."""
 
 from __future__ import annotations
 
-import functools
 import operator
-import os
 import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -18,11 +16,6 @@ from typing import TYPE_CHECKING, Any, Self
 from windsock.counters import Counters
 from windsock.farewell import crash_status, forget_farewell, on_farewell
 from windsock.journal.folder import (
-    check_run_id,
-    folder_name,
-    new_run_id,
-    run_folders,
-    segments,
     write_run_info,
 )
 from windsock.journal.status import HEARTBEAT_SECONDS
@@ -31,7 +24,7 @@ from windsock.model import RunInfo, Status, Writer
 from windsock.process import process_identity
 from windsock.scalars import DIRECT, Deferred, sort
 from windsock.secrets import Secrets
-from windsock.settings import Settings, plain_config, resolve
+from windsock.settings import Settings, plain_config
 from windsock.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -50,12 +43,15 @@ class Run:
     values that were logged) for the accelerator.
     """
 
-    def __init__(self, settings: Settings, info: RunInfo, folder: Path, writer: Writer) -> None:
+    def __init__(
+        self, settings: Settings, info: RunInfo, folder: Path, writer: Writer, on_end: Callable[[Run], None]
+    ) -> None:
         self.info = info
         self.path = folder
         self.writer = writer
         self.step: int | None = None  # the last one that was committed
         self._settings = settings
+        self._on_end = on_end
         self._secrets = Secrets()
         self._secrets.blanked(settings.trackers)  # learn the keys, so that they are blanked everywhere
         self._config: dict[str, Any] = self._secrets.blanked(settings.config)
@@ -172,7 +168,7 @@ class Run:
                 return
             self._ended = status or Status("finished")
         forget_farewell(self._end)
-        _forget(self)
+        self._on_end(self)
         try:
             self._end_recording(self._ended, timeout)
         except Exception as problem:  # noqa: BLE001 - see log
@@ -186,7 +182,7 @@ class Run:
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def _start(self) -> None:
+    def start(self) -> None:
         """Write what a segment begins with, and start what runs beside the training."""
         self._announce()
         self._journal.event("config", config=self._config)
@@ -216,10 +212,10 @@ class Run:
         self._journal.segment.tend()
         for feed in self._feeds:
             if not feed.close(status, timeout):
-                self._notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
+                self.notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
         lost = self._journal.close() + self._journal.segment.dropped
         if lost:
-            self._notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
+            self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
 
     def _prepare_folder(self) -> None:
         write_run_info(self.path, self.info)
@@ -230,7 +226,7 @@ class Run:
         if self._forked and self._keeper is None:
             self._keeper = Keeper(self)
 
-    def _after_fork_in_child(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
         self._forked = True
         self._keeper = None
@@ -247,7 +243,7 @@ class Run:
                 return number
         except (TypeError, ValueError):
             pass
-        self._notice(f"step {step!r} is no integer of 64 bits: the values go to the next commit instead")
+        self.notice(f"step {step!r} is no integer of 64 bits: the values go to the next commit instead")
         self._open_rows += 1
         return None
 
@@ -278,7 +274,7 @@ class Run:
             self._skipped[name] = (reason, count)
             if count == 1:
                 self._journal.event("skipped", name=name, reason=reason, count=1)
-                self._notice(f"{name!r} is not logged: it is {reason} (told once, counted)")
+                self.notice(f"{name!r} is not logged: it is {reason} (told once, counted)")
 
     def _tell_skipped(self) -> None:
         for name, (reason, count) in self._skipped.items():
@@ -287,16 +283,16 @@ class Run:
 
     def _tell_lost(self) -> None:
         if self._ended is not None:
-            self._notice("log after finish: the values are not recorded")
+            self.notice("log after finish: the values are not recorded")
 
     def _guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
         """Show what went wrong; the training goes on."""
         if not isinstance(values, Mapping):
-            self._notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
+            self.notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
         else:
-            self._notice(f"{type(problem).__name__}: {problem} (the training goes on)")
+            self.notice(f"{type(problem).__name__}: {problem} (the training goes on)")
 
-    def _notice(self, text: str) -> None:
+    def notice(self, text: str) -> None:
         """Tell something once."""
         if text not in self._notices and len(self._notices) < MANY_NOTICES:
             self._notices.add(text)
@@ -309,12 +305,12 @@ class Run:
         segment = self._journal.segment
         segment.tend()
         if segment.trouble:
-            self._notice(
+            self.notice(
                 f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
                 "in memory and are written when that is possible again"
             )
         if self._open_rows > MANY_OPEN_ROWS and self.step is None:
-            self._notice(
+            self.notice(
                 "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
             )
 
@@ -355,150 +351,3 @@ class Keeper:
             work()
         except Exception as problem:  # noqa: BLE001 - see Run.log
             self._run._guard(problem)
-
-
-class DisabledRun(Run):
-    """A run that records nothing, for ``WINDSOCK_MODE=disabled``: every call is a cheap no-op."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.info = RunInfo("disabled", settings.project, settings.name or "disabled", time.time())
-        self.path = settings.dir
-        self.writer = Writer(settings.role, settings.rank, 0)
-        self.step = None
-        self._secrets = Secrets()
-        self._config = self._secrets.blanked(settings.config)
-
-    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Do nothing."""
-
-    def count(self, **amounts: float) -> None:
-        """Do nothing."""
-
-    def commit(self, step: int | None = None) -> None:
-        """Do nothing."""
-
-    def update_config(self, config: Any) -> None:
-        """Do nothing."""
-
-    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
-        """Do nothing, but no longer be the current run."""
-        _forget(self)
-
-    def _after_fork_in_child(self) -> None:
-        """Nothing here belongs to a process."""
-
-
-_runs: list[Run] = []
-"""The open runs of this process, the current one last."""
-
-
-def init(
-    source: Any = None,
-    /,
-    *,
-    project: str | None = None,
-    name: str | None = None,
-    id: str | None = None,
-    dir: str | os.PathLike[str] | None = None,
-    role: str | None = None,
-    rank: int | None = None,
-    track_with: str | Sequence[str] | None = None,
-    tracker_kwargs: Mapping[str, Any] | None = None,
-    config: Any = None,
-    vocabulary: str | None = None,
-    group: str | None = None,
-    tags: str | Sequence[str] | None = None,
-    notes: str | None = None,
-    detailed_stats: bool | None = None,
-    alongside: bool | None = None,
-    mode: str | None = None,
-) -> Run:
-    """Begin a run, or join or continue one, and return it.
-
-    ``source`` is the path of a YAML file or a mapping, in ROLL's, Trinity's or TRL's form; keywords go before it.
-    ``docs/settings.md`` says what each of them means. A run that this process left open is ended first.
-    """
-    keywords = dict(locals())
-    chosen = resolve(keywords.pop("source"), keywords)
-    if not chosen.alongside:
-        _end_former(chosen)
-    run = DisabledRun(chosen) if chosen.disabled else _begin(chosen)
-    _runs.append(run)
-    return run
-
-
-def log(values: Mapping[str, Any], step: int | None = None) -> None:
-    """Log to the current run: the one that ``init`` began last."""
-    if _runs:
-        _runs[-1].log(values, step)
-    else:
-        _say_no_run()
-
-
-@functools.cache
-def _say_no_run() -> None:
-    with suppress(Exception):
-        print("windsock: log without a run is lost: call windsock.init first", file=sys.stderr)
-
-
-def _begin(chosen: Settings) -> Run:
-    id = check_run_id(chosen.id) if chosen.id else new_run_id()
-    folder = _folder_of(chosen, id)
-    info = RunInfo(
-        id,
-        chosen.project,
-        chosen.name or id,
-        time.time(),
-        chosen.vocabulary,
-        chosen.group,
-        chosen.tags,
-        chosen.notes,
-    )
-    try:
-        info = write_run_info(folder, info)
-    except OSError as problem:
-        print(f"windsock: cannot write to {folder}: {problem.strerror}; the training goes on", file=sys.stderr)
-    earlier = [
-        s.writer.attempt for s in segments(folder) if (s.writer.role, s.writer.rank) == (chosen.role, chosen.rank)
-    ]
-    run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, max(earlier, default=0) + 1))
-    run._start()
-    return run
-
-
-def _folder_of(chosen: Settings, id: str) -> Path:
-    """Return where the run of that id is, or will be."""
-    if chosen.id:
-        for folder in run_folders(chosen.dir):
-            if folder.name == id:
-                return folder.absolute()
-    return (chosen.dir / folder_name(chosen.project) / id).absolute()
-
-
-def _end_former(chosen: Settings) -> None:
-    """End runs that this process left open, unless this is another role or rank of one of them."""
-    for run in list(_runs):
-        other_writer = run.id == chosen.id and (run.writer.role, run.writer.rank) != (
-            chosen.role,
-            chosen.rank,
-        )
-        if not other_writer:
-            run.finish()
-            if not isinstance(run, DisabledRun):
-                print(
-                    f"windsock: run {run.id} ({run.name}) was still open and is ended by this init",
-                    file=sys.stderr,
-                )
-
-
-def _forget(run: Run) -> None:
-    if run in _runs:
-        _runs.remove(run)
-
-
-def _after_fork_in_child() -> None:
-    for run in _runs:
-        run._after_fork_in_child()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,177 @@
+"""The runs of this process: ``init`` begins one, ``log`` reaches the current one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
+from windsock.model import RunInfo, Status, Writer
+from windsock.run import Run
+from windsock.secrets import Secrets
+from windsock.settings import Settings, resolve
+
+
+class DisabledRun(Run):
+    """A run that records nothing, for ``WINDSOCK_MODE=disabled``: every call is a cheap no-op."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.info = RunInfo("disabled", settings.project, settings.name or "disabled", time.time())
+        self.path = settings.dir
+        self.writer = Writer(settings.role, settings.rank, 0)
+        self.step = None
+        self._secrets = Secrets()
+        self._config = self._secrets.blanked(settings.config)
+
+    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Do nothing."""
+
+    def count(self, **amounts: float) -> None:
+        """Do nothing."""
+
+    def commit(self, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def update_config(self, config: Any) -> None:
+        """Do nothing."""
+
+    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
+        """Do nothing, but no longer be the current run."""
+        _forget(self)
+
+    def after_fork_in_child(self) -> None:
+        """Nothing here belongs to a process."""
+
+
+_runs: list[Run] = []
+"""The open runs of this process, the current one last."""
+
+
+def init(
+    source: Any = None,
+    /,
+    *,
+    project: str | None = None,
+    name: str | None = None,
+    id: str | None = None,
+    dir: str | os.PathLike[str] | None = None,
+    role: str | None = None,
+    rank: int | None = None,
+    track_with: str | Sequence[str] | None = None,
+    tracker_kwargs: Mapping[str, Any] | None = None,
+    config: Any = None,
+    vocabulary: str | None = None,
+    group: str | None = None,
+    tags: str | Sequence[str] | None = None,
+    notes: str | None = None,
+    detailed_stats: bool | None = None,
+    alongside: bool | None = None,
+    mode: str | None = None,
+) -> Run:
+    """Begin a run, or join or continue one, and return it.
+
+    ``source`` is the path of a YAML file or a mapping, in ROLL's, Trinity's or TRL's form; keywords go before it.
+    ``docs/settings.md`` says what each of them means. A run that this process left open is ended first.
+    """
+    keywords = dict(locals())
+    chosen = resolve(keywords.pop("source"), keywords)
+    if not chosen.alongside:
+        _end_former(chosen)
+    run = DisabledRun(chosen) if chosen.disabled else _begin(chosen)
+    _runs.append(run)
+    return run
+
+
+def log(values: Mapping[str, Any], step: int | None = None) -> None:
+    """Log to the current run: the one that ``init`` began last."""
+    if _runs:
+        _runs[-1].log(values, step)
+    else:
+        _say_no_run()
+
+
+@functools.cache
+def _say_no_run() -> None:
+    with suppress(Exception):
+        print("windsock: log without a run is lost: call windsock.init first", file=sys.stderr)
+
+
+def _begin(chosen: Settings) -> Run:
+    id = check_run_id(chosen.id) if chosen.id else new_run_id()
+    folder = _folder_of(chosen, id)
+    info = RunInfo(
+        id,
+        chosen.project,
+        chosen.name or id,
+        time.time(),
+        chosen.vocabulary,
+        chosen.group,
+        chosen.tags,
+        chosen.notes,
+    )
+    try:
+        info = write_run_info(folder, info)
+    except OSError as problem:
+        print(f"windsock: cannot write to {folder}: {problem.strerror}; the training goes on", file=sys.stderr)
+    earlier = [s for s in segments(folder) if (s.writer.role, s.writer.rank) == (chosen.role, chosen.rank)]
+    attempt = earlier[-1].writer.attempt + 1 if earlier else 1
+    run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
+    if earlier:
+        _warn_of_live_twin(run, earlier[-1].path)
+    run.start()
+    return run
+
+
+def _warn_of_live_twin(run: Run, segment: Path) -> None:
+    """Say so where another process still writes as this role and rank: one of the two would hide the other."""
+    from windsock.journal.glance import segment_status  # brings NumPy, which a first attempt can do without
+
+    if segment_status(segment).word == "running":
+        run.notice(
+            f"{run.writer} of run {run.id} is still being written by another process, which this one supersedes: "
+            "give each process its own role= or rank="
+        )
+
+
+def _folder_of(chosen: Settings, id: str) -> Path:
+    """Return where the run of that id is, or will be."""
+    if chosen.id:
+        for folder in run_folders(chosen.dir):
+            if folder.name == id:
+                return folder.absolute()
+    return (chosen.dir / folder_name(chosen.project) / id).absolute()
+
+
+def _end_former(chosen: Settings) -> None:
+    """End runs that this process left open, unless this is another role or rank of one of them."""
+    for run in list(_runs):
+        other_writer = run.id == chosen.id and (run.writer.role, run.writer.rank) != (
+            chosen.role,
+            chosen.rank,
+        )
+        if not other_writer:
+            run.finish()
+            if not isinstance(run, DisabledRun):
+                print(
+                    f"windsock: run {run.id} ({run.name}) was still open and is ended by this init",
+                    file=sys.stderr,
+                )
+
+
+def _forget(run: Run) -> None:
+    if run in _runs:
+        _runs.remove(run)
+
+
+def _after_fork_in_child() -> None:
+    for run in _runs:
+        run.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
