@@ -159,6 +159,7 @@ def test_deferred_values_keep_their_order_and_the_moment_they_were_logged():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_cuda_scalars_are_logged_without_a_synchronisation(tmp_path):
     """Logging device scalars never waits for the device; commit brings them home, as they were when logged."""
     import windsock
