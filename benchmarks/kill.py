@@ -118,8 +118,9 @@ def main() -> int:
             if sys.stderr.isatty() and number % 10 == 0:
                 print(f"\r{number} of {options.rounds} rounds", end="", file=sys.stderr)
     print(
-        f"{tally.rounds} rounds of {options.writers} writers: {tally.acknowledged:,} acknowledged rows, {tally.lost} lost, "
-        f"{tally.wrong} wrong, {tally.unreadable} unreadable journals ({tally.silent} writers died before their first row)"
+        f"{tally.rounds} rounds of {options.writers} writers: {tally.acknowledged:,} acknowledged rows, "
+        f"{tally.lost} lost, {tally.wrong} wrong, {tally.unreadable} unreadable journals "
+        f"({tally.silent} writers died before their first row)"
     )
     return int(tally.lost + tally.wrong + tally.unreadable > 0)
 

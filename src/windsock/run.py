@@ -22,7 +22,7 @@ from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
 from windsock.process import process_identity
-from windsock.scalars import DIRECT, Deferred, sort
+from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
 from windsock.surroundings import surroundings
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from windsock.trackers.feed import Feed
 
 TEND_SECONDS = 1.0
+PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
 STEP_RANGE = range(-(2**63) + 1, 2**63)
 MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
@@ -108,13 +109,14 @@ class Run:
             elif type(step) is not int or step not in STEP_RANGE:
                 step = self._as_step(step)
             names = tuple(values)
-            if names and DIRECT.issuperset(map(type, values.values())):
-                try:
-                    if not self._journal.row(names, values.values(), step):
+            try:
+                numbers = packable(values.values())
+                if names and numbers is not None:
+                    if not self._journal.row(names, numbers, step):
                         self._tell_lost()
                     return
-                except (struct.error, TypeError, OverflowError):
-                    pass  # one of them is too large, or a name is no string
+            except PACKING_PROBLEMS:
+                pass  # an integer too large, a tensor of several elements, a name that is no string
             self._log_sorted(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
             self._guard(problem, values)
@@ -331,9 +333,9 @@ class Keeper:
             self._thread.join(TEND_SECONDS * 5)
 
     def _loop(self) -> None:
-        if not self._run._forked:
-            self._try(self._gather)
         next_beat = time.monotonic() + HEARTBEAT_SECONDS
+        self._stop.wait(TEND_SECONDS)  # the first steps, which people watch, have the interpreter for themselves
+        self._try(self._gather)
         while not self._stop.wait(TEND_SECONDS):
             self._try(self._run._tend)
             if time.monotonic() >= next_beat:
@@ -341,7 +343,8 @@ class Keeper:
                 self._try(self._beat)
 
     def _gather(self) -> None:
-        self._run._journal.event("environment", environment=surroundings(self._run._secrets))
+        if not self._run._forked:
+            self._run._journal.event("environment", environment=surroundings(self._run._secrets))
 
     def _beat(self) -> None:
         self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)

@@ -7,8 +7,9 @@ becomes a ``Deferred`` whose copy is started here and collected later.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,17 +35,40 @@ class Sorted:
     refused: dict[str, Refused]
 
 
+@functools.lru_cache(maxsize=1024)
+def _floats(count: int) -> list[type]:
+    return [float] * count
+
+
+def packable(values: Collection[Any]) -> Collection[Any] | None:
+    """Return values that ``struct`` packs as they are, the everyday case; None where ``sort`` has to look closer."""
+    listed = list(map(type, values))
+    if listed == _floats(len(listed)):  # by identity: faster than any set
+        return values
+    kinds = set(listed)
+    if kinds <= DIRECT:
+        return values
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
+    if kinds - DIRECT != {tensor}:
+        return None
+    numbers = []
+    for value in values:
+        if type(value) is tensor:
+            if not value.is_cpu:  # fetching it would wait for the device
+                return None
+            value = value.item()
+        numbers.append(value)
+    return numbers
+
+
 def sort(values: Mapping[str, Any]) -> Sorted:
     """Tell numbers, device tensors, histograms and what cannot be logged apart, keeping each in order."""
     result = Sorted({}, {}, {}, {})
     numbers = result.numbers
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     for name, value in values.items():
-        kind = type(value)
-        if kind is not int and kind in DIRECT and type(name) is str:
+        if type(value) is float and type(name) is str:
             numbers[name] = value
-        elif kind is tensor and type(name) is str and value.is_cpu and not value.ndim and not value.is_complex():
-            numbers[name] = value.item()
         else:
             _sort_one(name, value, tensor, result)
     return result

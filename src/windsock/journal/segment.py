@@ -72,18 +72,22 @@ class SegmentWriter:
     def append(self, frame: bytes) -> bool:
         """Write one frame. False: it could not be kept, not even in memory, and was counted; or all is closed."""
         with self._lock:
-            if self._closed:
-                return False
-            if self._forked:
-                self._begin_after_fork()
             if self._fd is None or self._backlog:
-                return self._keep_for_later(frame)
+                return self._append_when_troubled(frame)
+            self._dirty = True
             problem = self._write(frame)
             if problem is None:
-                self._dirty = True
                 return True
             self.trouble = _reason(problem)
             return self._keep_for_later(frame)
+
+    def _append_when_troubled(self, frame: bytes) -> bool:
+        if self._closed:
+            return False
+        if self._forked:
+            self._begin_after_fork()
+            return self.append(frame)
+        return self._keep_for_later(frame)
 
     def tend(self) -> None:
         """Do what must not happen inside ``append``: recover, write the backlog, bring bytes to the disk."""

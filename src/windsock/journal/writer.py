@@ -56,6 +56,7 @@ class JournalWriter:
         self._announce = on_new_part
         self._by_order: dict[tuple[str, ...], tuple[_Schema, Callable[..., Any] | None]] = {}
         self._by_set: dict[frozenset[str], _Schema] = {}
+        self._last: tuple[tuple[str, ...] | None, Any, Any] = (None, None, None)
         self.segment = SegmentWriter(folder, writer, prepare, self._new_part)
         self._append = self.segment.append
 
@@ -64,8 +65,10 @@ class JournalWriter:
 
         Raises what ``struct`` raises for a value that is no number; nothing is written then.
         """
-        entry = self._by_order.get(names) or self._enter(names)
-        schema, order = entry
+        last_names, schema, order = self._last  # one tuple, so that threads never see half of it
+        if names != last_names:  # equal strings are mostly the same objects: faster than to hash them
+            schema, order = self._by_order.get(names) or self._enter(names)
+            self._last = names, schema, order
         if order is not None:
             values = order(tuple(values))
         payload = schema.pack(
