@@ -76,6 +76,16 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a metric has no value. Absent is never 0: the key is not written, and the reason can be asked for."""
+
+    reason: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Damage:
     """A stretch of a segment that could not be read, and what is known about it."""
 

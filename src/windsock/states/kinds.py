@@ -1,0 +1,288 @@
+"""The kinds of state: what each keeps, how two merge, and what value comes out.
+
+A state is a row of ``width`` float64 slots, so that many of them stack into an array and merge at once. Every kind has
+an identity, ``empty``, and a ``merge`` that is associative and commutative up to rounding. The last slot of each counts
+the inputs that were NaN or infinite: such an input makes the value non-finite, as it is, and the count says how many.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from windsock.model import Missing
+
+Floats = NDArray[np.float64]
+
+
+class StateKind(ABC):
+    """An algebra: ``of`` data, ``empty``, ``merge``, ``value``. Leading axes of states are a stack of them."""
+
+    name: ClassVar[str]
+    slots: ClassVar[tuple[str, ...]]
+
+    @property
+    def width(self) -> int:
+        """How many numbers a state is."""
+        return len(self.slots)
+
+    def empty(self) -> Floats:
+        """Return the state of no data."""
+        return np.zeros(self.width)
+
+    @abstractmethod
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values."""
+
+    @abstractmethod
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Return the state of both data sets together; works on stacks of states."""
+
+    @abstractmethod
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the finished numbers by statistic."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinities are values here
+
+
+def _data(values: ArrayLike) -> Floats:
+    return np.asarray(values, np.float64).ravel()
+
+
+def _nonfinite(values: Floats) -> float:
+    return float(len(values) - np.isfinite(values).sum())
+
+
+class _Added(StateKind):
+    """A kind whose slots just add up."""
+
+    @_quiet
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Add."""
+        return a + b
+
+
+class Sum(_Added):
+    """A total."""
+
+    name = "sum"
+    slots = ("sum", "nonfinite")
+
+    @_quiet
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values."""
+        data = _data(values)
+        return np.array([data.sum(), _nonfinite(data)])
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the total; of nothing it is 0."""
+        return {"sum": float(state[0])}
+
+
+class Mean(_Added):
+    """A mean: sum and count, divided only at the end."""
+
+    name = "mean"
+    slots = ("sum", "count", "nonfinite")
+
+    @_quiet
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values."""
+        data = _data(values)
+        return np.array([data.sum(), len(data), _nonfinite(data)])
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the mean."""
+        return {"mean": quotient(state[0], state[1], "there were no values")}
+
+
+class Ratio(_Added):
+    """A quotient of two totals that are counted by themselves, such as a loss over its denominator."""
+
+    name = "ratio"
+    slots = ("numerator", "denominator", "nonfinite")
+
+    @_quiet
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of pairs of numerator and denominator."""
+        data = np.asarray(values, np.float64).reshape(-1, 2)
+        return np.array([*data.sum(axis=0), _nonfinite(data.ravel())])
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the quotient."""
+        return {"ratio": quotient(state[0], state[1], "its denominator is zero")}
+
+
+class Moments(StateKind):
+    """Count, sum, and sum of squared deviations from the own mean, which does not cancel as a sum of squares does.
+
+    Squares merge by the distance of the two means (Chan, Golub and LeVeque). The sum is kept and not the mean, so that
+    an infinity gives the mean of the whole however the data were split; the squares are then NaN.
+    """
+
+    name = "moments"
+    slots = ("count", "sum", "squares", "nonfinite")
+
+    @_quiet
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values."""
+        data = _data(values)
+        if not len(data):
+            return self.empty()
+        total = data.sum()
+        return np.array([len(data), total, np.square(data - total / len(data)).sum(), _nonfinite(data)])
+
+    @_quiet
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Add; to the squares comes what lies between the two means."""
+        merged = a + b
+        one_is_empty = (a[..., 0] == 0) | (b[..., 0] == 0)
+        apart = b[..., 1] / b[..., 0] - a[..., 1] / a[..., 0]
+        between = apart * apart * (a[..., 0] * b[..., 0] / merged[..., 0])
+        merged[..., 2] += np.where(one_is_empty, 0.0, between)
+        merged[..., 2] = np.where(merged[..., 3] > 0, np.nan, merged[..., 2])
+        return merged
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return mean, and variance and standard deviation of the population (ddof 0)."""
+        count, total, squares = (float(slot) for slot in state[:3])
+        if count == 0:
+            nothing = Missing("there were no values")
+            return {"mean": nothing, "var": nothing, "std": nothing}
+        return {"mean": total / count, "var": squares / count, "std": math.sqrt(squares / count)}
+
+
+class Extrema(StateKind):
+    """Smallest and largest value, and the rank that holds each. A NaN anywhere makes both NaN."""
+
+    name = "extrema"
+    slots = ("min", "min_rank", "max", "max_rank", "nonfinite")
+
+    def empty(self) -> Floats:
+        """Return the state of no data: bounds that any value passes."""
+        return np.array([math.inf, math.inf, -math.inf, math.inf, 0.0])
+
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values of one rank."""
+        data = _data(values)
+        if not len(data):
+            return self.empty()
+        return np.array([data.min(), rank, data.max(), rank, _nonfinite(data)])
+
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Keep the outer ones; of equal ones the lower rank's, so that the order of merging does not show."""
+        low, low_rank = _outer(a[..., 0], a[..., 1], b[..., 0], b[..., 1])
+        high, high_rank = _outer(-a[..., 2], a[..., 3], -b[..., 2], b[..., 3])
+        return np.stack([low, low_rank, -high, high_rank, a[..., 4] + b[..., 4]], axis=-1)
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return minimum, maximum and their ranks."""
+        if math.isinf(state[1]):
+            nothing = Missing("there were no values")
+            return dict.fromkeys(("min", "max", "min_rank", "max_rank"), nothing)
+        return {"min": float(state[0]), "max": float(state[2]), "min_rank": state[1], "max_rank": state[3]}
+
+
+def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
+    """Return the smaller value and who holds it; NaN is smaller than all, as it must not vanish."""
+    a_key, b_key = np.where(np.isnan(a), -np.inf, a), np.where(np.isnan(b), -np.inf, b)
+    tie = (np.isnan(a) == np.isnan(b)) & (a_key == b_key)
+    a_wins = np.where(tie, a_rank <= b_rank, (np.isnan(a) & ~np.isnan(b)) | ((a_key < b_key) & ~np.isnan(b)))
+    return np.where(a_wins, a, b), np.where(a_wins, a_rank, b_rank)
+
+
+class Last(StateKind):
+    """The newest value, by an order that the caller gives (an update's number, a time)."""
+
+    name = "last"
+    slots = ("value", "order", "nonfinite")
+
+    def empty(self) -> Floats:
+        """Return the state of no data: older than anything."""
+        return np.array([math.nan, -math.inf, 0.0])
+
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of pairs of value and order."""
+        state = self.empty()
+        for value, order in np.asarray(values, np.float64).reshape(-1, 2):
+            state = self.merge(state, np.array([value, order, float(not math.isfinite(value))]))
+        return state
+
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Keep the newer; of equally new ones the larger, so that the order of merging does not show."""
+        a_value, b_value = (np.where(np.isnan(s[..., 0]), np.inf, s[..., 0]) for s in (a, b))
+        a_wins = (a[..., 1] > b[..., 1]) | ((a[..., 1] == b[..., 1]) & (a_value >= b_value))
+        return np.where(a_wins[..., None], a, b)
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the newest value."""
+        return {"last": Missing("there was no value") if state[1] == -math.inf else float(state[0])}
+
+
+class Quantiles(_Added):
+    """Counts in bins whose width grows with the value: any quantile to within 2 % of the value, by addition alone.
+
+    This is the idea of DDSketch with a fixed range of bins. A sketch that grows (t-digest, KLL, DDSketch proper) cannot
+    lie in a vector whose slots add up, and needs names or code where it is merged; counts in fixed bins merge on any
+    device and in one all-reduce. Values closer to zero than ``TINY`` count as zero, those beyond ``HUGE`` as ``HUGE``.
+    """
+
+    name = "quantiles"
+    ACCURACY: ClassVar[float] = 0.02
+    TINY: ClassVar[float] = 1e-9
+    HUGE: ClassVar[float] = 1e9
+    GAMMA: ClassVar[float] = (1 + ACCURACY) / (1 - ACCURACY)
+    SIDE: ClassVar[int] = math.ceil(math.log(HUGE / TINY) / math.log(GAMMA)) + 1
+    slots = (*(f"bin{n}" for n in range(2 * SIDE + 1)), "nonfinite")
+
+    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values; non-finite ones are counted and have no bin."""
+        data = _data(values)
+        finite = data[np.isfinite(data)]
+        state = self.empty()
+        state[: 2 * self.SIDE + 1] = np.bincount(self.bins(finite), minlength=2 * self.SIDE + 1)
+        state[-1] = len(data) - len(finite)
+        return state
+
+    def bins(self, values: Floats) -> NDArray[np.int64]:
+        """Return the bin of each finite value: negative ones first, zero in the middle."""
+        size = np.abs(values)
+        steps = np.ceil(np.log(np.clip(size, self.TINY, self.HUGE) / self.TINY) / math.log(self.GAMMA))
+        signed = np.sign(values) * np.where(size < self.TINY, 0, steps + 1)
+        return np.clip(signed.astype(np.int64), -self.SIDE, self.SIDE) + self.SIDE
+
+    def quantile(self, state: Floats, share: float) -> float | Missing:
+        """Return the value below which ``share`` of the data lie, to within 2 %."""
+        counts = state[:-1]
+        total = counts.sum()
+        if total == 0:
+            return Missing("there were no finite values")
+        place = int(np.searchsorted(np.cumsum(counts), max(share * total, 1e-12), side="left"))
+        steps = place - self.SIDE
+        if steps == 0:
+            return 0.0
+        middle = self.TINY * self.GAMMA ** (abs(steps) - 1) * 2 / (1 + self.GAMMA)
+        return math.copysign(middle, steps)
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the usual quantiles."""
+        return {f"p{share:g}": self.quantile(state, share / 100) for share in (1, 5, 25, 50, 75, 95, 99)}
+
+
+def quotient(numerator: Any, denominator: Any, reason: str) -> float | Missing:
+    """Divide, or say why that cannot be done. Never 0 for want of data."""
+    if denominator == 0:
+        return Missing(reason)
+    return float(numerator) / float(denominator)
+
+
+SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last(), Quantiles()
+KINDS: dict[str, StateKind] = {kind.name: kind for kind in (SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES)}
