@@ -79,6 +79,15 @@ def test_show_tells_status_config_and_last_values(run: windsock.Run, capsys: pyt
     assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
 
 
+def test_show_judges_the_crucial_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Each in plain words, with the name it is read from."""
+    out = cli(capsys, "show", run.id)[1]
+    [reward] = [text for text in out.splitlines() if text.strip().startswith("✓  Reward")]
+    assert "rising, 0.15 → 0.83" in reward
+    [record] = json.loads(cli(capsys, "show", run.id, "--json")[1])["crucial"][:1]
+    assert (record["key"], record["name"], record["verdict"]) == ("reward", "critic/score/mean", "good")
+
+
 def test_show_cuts_long_families_short_and_says_so(capsys: pytest.CaptureFixture[str]):
     """Hundreds of metrics do not flood the screen unless asked for."""
     big = windsock.init(name="big")

@@ -18,6 +18,7 @@ class RunInfo:
     name: str
     created: float
     vocabulary: str = "roll"
+    producer: str = "windsock"  # whose code made the numbers: ours, or a framework's whose log was imported
     group: str | None = None
     tags: tuple[str, ...] = ()
     notes: str | None = None

@@ -35,6 +35,9 @@ class DisabledRun(Run):
     def count(self, **amounts: float) -> None:
         """Do nothing."""
 
+    def measure(self, batch: Any, part: str | None = "data", step: int | None = None, **options: Any) -> None:
+        """Do nothing."""
+
     def commit(self, step: int | None = None) -> None:
         """Do nothing."""
 
@@ -110,10 +113,10 @@ def _begin(chosen: Settings) -> Run:
         chosen.project,
         chosen.name or id,
         time.time(),
-        chosen.vocabulary,
-        chosen.group,
-        chosen.tags,
-        chosen.notes,
+        vocabulary=chosen.vocabulary,
+        group=chosen.group,
+        tags=chosen.tags,
+        notes=chosen.notes,
     )
     try:
         info = write_run_info(folder, info)

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.terminal.show import notices
+    from windsock.terminal.show import notices, verdicts
 
     status = view.status
     return {
@@ -51,6 +51,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "config": view.config,
         "environment": view.environment,
         "notices": notices(view),
+        "crucial": [{"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view)],
         "last": {name: _last(view, name) for name in names},
     }
 

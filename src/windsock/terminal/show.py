@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from windsock.catalogue.crucial import Verdict, crucial_values
+from windsock.catalogue.names import detect
 from windsock.terminal.runs import status_text
 from windsock.terminal.spark import sparkline
 from windsock.view import View
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 SPARK_WIDTH = 24
 PER_FAMILY = 30  # metrics of one family shown unless asked for
 CONFIG_LINES = 30
+VERDICT_MARKS = {"good": ("✓", "green"), "watch": ("!", "yellow"), "bad": ("✗", "red"), "unknown": ("?", "dim")}
 
 
 def show(console: Console, view: View, names: Sequence[str], everything: bool = False) -> None:
@@ -26,6 +29,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     _heading(console, view)
     for text in notices(view):
         console.print(f"  ! {text}", style="yellow", markup=False, highlight=False)
+    _crucial(console, verdicts(view))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
 
@@ -83,6 +87,35 @@ def _writers(view: View) -> Iterator[str]:
     for writer, status in view.writer_statuses().items():
         attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
         yield f"{writer}{attempts} {status.word}"
+
+
+def verdicts(view: View) -> list[Verdict]:
+    """Judge the crucial values of a run: by our own names first, else by those of the framework they look like."""
+    names = view.names()
+    producer = f"windsock:{view.info.vocabulary}" if view.info.producer == "windsock" else view.info.producer
+    found = crucial_values({name: _values_of(view, name) for name in names}, producer)
+    if not found:
+        found = crucial_values({name: _values_of(view, name) for name in names}, detect(names).source)
+    return found
+
+
+def _values_of(view: View, name: str) -> Iterator[float]:
+    """Yield a series' values; it is read only where somebody looks at them."""
+    yield from view.series(name).values.tolist()
+
+
+def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
+    if not judged:
+        return
+    from rich.padding import Padding
+    from rich.table import Table
+
+    console.print("\ncrucial values", style="bold")
+    table = Table.grid(padding=(0, 2))
+    for verdict in judged:
+        mark, colour = VERDICT_MARKS[verdict.word]
+        table.add_row(_text(mark, colour), _text(verdict.title.en), _text(verdict.text.en), _text(verdict.name, "dim"))
+    console.print(Padding(table, (0, 0, 0, 2)))
 
 
 def notices(view: View) -> list[str]:

@@ -1,0 +1,242 @@
+"""The documentation pages, made from the declarations: ``python -m windsock.catalogue`` writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from windsock.catalogue import words
+from windsock.catalogue.crucial import CRUCIAL
+from windsock.catalogue.describe import MENTION, band_text, close, facts, families, name_lines
+from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.spec import CatalogueError, Metric, Text
+from windsock.catalogue.words import word
+
+FILES = {"en": "metrics.md", "zh": "metrics.zh.md"}
+_SUFFIXES = ("mean", "max", "min", "std")
+
+_TOP = Text(
+    """# Metrics
+
+<!-- made by python -m windsock.catalogue; edit the catalogue, not this file -->
+
+[中文](metrics.zh.md)
+
+Every metric that windsock knows, by family: what it is, how it is computed, what healthy looks like, what to look at
+next, what others call it and how their number differs. `windsock explain NAME` tells the same on a terminal, for any
+name below.
+
+**Names.** windsock writes the vocabularies `roll`, `trl` and `trinity`; a metric that a vocabulary has no name for is
+written under its id. Who writes a name matters: `windsock:roll` is what windsock writes in ROLL's words, `roll` is what
+ROLL's own code logs under them. Where versions or trainers of a framework differ, the era stands behind a slash
+([below](#eras)).
+
+**Marks.** `=` is the metric itself, `≈` is comparable when the note is kept in mind, `≠` must not be compared. ★ is one
+of the crucial values.
+""",
+    """# 指标
+
+<!-- 由 python -m windsock.catalogue 生成；请修改指标目录，而不是这个文件 -->
+
+[English](metrics.md)
+
+windsock 认识的全部指标，按族排列：它是什么、如何计算、健康时什么样、接下来看什么、别处叫什么名字、数值有何不同。
+`windsock explain 名字 --lang zh` 可在终端查看同样的内容，下面任何一个名字都可以。
+
+**名字。** windsock 以 `roll`、`trl`、`trinity` 三套词汇写出指标；某套词汇没有对应名字时，就用指标的 id。
+由谁写入很重要：`windsock:roll` 是 windsock 用 ROLL 的词汇写出的数，`roll` 则是 ROLL 自己的代码在同名下记录的数。
+同一框架的不同版本或训练器有差异时，在斜杠后注明时期（[见文末](#eras)）。
+
+**记号。** `=` 即该指标本身；`≈` 在注意所述差异的前提下可比；`≠` 不可比。★ 为关键指标之一。
+""",
+)
+_CRUCIAL = Text(
+    "## The crucial values\n\n"
+    "A few numbers tell whether a run is alive. `windsock show RUN` judges those that a run logs.\n\n"
+    "| what | should | read from |\n|---|---|---|",
+    "## 关键指标\n\n少数几个数就能看出实验是否正常。`windsock show RUN` 会对其中已记录的逐一给出判断。\n\n"
+    "| 指标 | 应当 | 取自 |\n|---|---|---|",
+)
+_ERAS = Text("## Eras\n\n| written by | what it is |\n|---|---|", "## 时期\n\n| 由谁写入 | 说明 |\n|---|---|")
+_TABLE = Text(
+    "| metric | what | unit | healthy |\n|---|---|---|---|", "| 指标 | 含义 | 单位 | 健康区间 |\n|---|---|---|---|"
+)
+_NAMES = Text(
+    "| | name | written by | how it differs |\n|---|---|---|---|", "| | 名字 | 由谁写入 | 差异 |\n|---|---|---|---|"
+)
+_MORE = Text(
+    "\nAlso recognised:\n\n| metric | what | unit | name |\n|---|---|---|---|",
+    "\n此外还认识：\n\n| 指标 | 含义 | 单位 | 名字 |\n|---|---|---|---|",
+)
+_LABELS = {
+    "healthy": Text("Healthy", "健康"),
+    "next": Text("Next", "接下来"),
+    "trap": Text("Trap", "陷阱"),
+    "close": Text("Not the same as", "有别于"),
+}
+
+
+def page(lang: str) -> str:
+    """Return the page in a language."""
+    return "\n".join(_page(lang)).rstrip() + "\n"
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the pages into a folder; return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name for name in FILES.values()]
+    for lang, path in zip(FILES, paths, strict=True):
+        path.write_text(page(lang), encoding="utf-8")
+    return paths
+
+
+def _page(lang: str) -> Iterator[str]:
+    yield _TOP.say(lang)
+    known = [family for family in families(lang) if family[0] != "custom"]
+    yield " · ".join(f"[{title}](#{key})" for key, title, _, _ in known)
+    yield from _crucial(lang)
+    for key, title, intro, metrics in known:
+        yield f'\n<a id="{key}"></a>\n\n## {title}\n\n{intro}\n'
+        groups = _grouped([metric for metric in metrics if not _minor(metric)])
+        yield _TABLE.say(lang)
+        yield from (_row(group, lang) for group in groups)
+        for group in groups:
+            yield from _entry(group, lang)
+        yield from _more([metric for metric in metrics if _minor(metric)], lang)
+    yield f'\n<a id="eras"></a>\n\n{_ERAS.say(lang)}'
+    yield from (f"| `{era}` | {text.say(lang)} |" for era, text in words.ERA_WORDS.items())
+
+
+def _minor(metric: Metric) -> bool:
+    """Whether a line of a table says all there is: somebody's own metric, without anything to warn of."""
+    ours = any(name.producer.startswith("windsock") for name in metric.names)
+    return metric.state == "none" and not (ours or metric.traps or metric.links or metric.crucial)
+
+
+def _more(metrics: Sequence[Metric], lang: str) -> Iterator[str]:
+    if not metrics:
+        return
+    yield _MORE.say(lang)
+    for metric in metrics:
+        names = ", ".join(f"`{name.pattern}` ({name.producer})" for name in metric.names)
+        band = f" **{band_text(metric.healthy, lang)}**" if metric.healthy else ""
+        unit = word(words.UNITS, metric.unit, lang)
+        what = f"{metric.about.say(lang)} {metric.look.say(lang)}{band}"
+        yield f'| <a id="{_anchor(metric)}"></a>`{metric.id}` | {what} | {unit} | {names} |'
+
+
+def _crucial(lang: str) -> Iterator[str]:
+    yield f"\n{_CRUCIAL.say(lang)}"
+    for crucial in CRUCIAL:
+        places = ", ".join(_link(REGISTRY.metric(id), id) for id, _ in crucial.conditions)
+        yield f"| {crucial.title.say(lang)} | {crucial.meaning.say(lang)} | {places} |"
+
+
+def _grouped(metrics: Sequence[Metric]) -> list[list[Metric]]:
+    """Put the statistics of one quantity together."""
+    groups: list[list[Metric]] = []
+    for metric in metrics:
+        first = groups[-1][0] if groups else None
+        if first is not None and _belongs(metric, first):
+            groups[-1].append(metric)
+        else:
+            groups.append([metric])
+    return groups
+
+
+def _belongs(metric: Metric, first: Metric) -> bool:
+    stem, _, suffix = metric.id.rpartition("/")
+    return (
+        suffix in _SUFFIXES
+        and first.id.rpartition("/")[0] == stem
+        and first.id.rpartition("/")[2] in _SUFFIXES
+        and metric.about.en.startswith(first.about.en)
+    )
+
+
+def _heading(group: Sequence[Metric]) -> str:
+    stem = group[0].id.rpartition("/")[0]
+    if len(group) == 1:
+        return group[0].id
+    return f"{stem}/{{{','.join(metric.id.rpartition('/')[2] for metric in group)}}}"
+
+
+def _title(group: Sequence[Metric], lang: str) -> str:
+    title = group[0].title.say(lang)
+    return title if len(group) == 1 else title.rpartition("：" if lang == "zh" else ":")[0] or title
+
+
+def _anchor(metric: Metric) -> str:
+    return metric.id.replace("/", "-").replace("{", "").replace("}", "").replace("@", "").replace("^", "-")
+
+
+def _link(metric: Metric, text: str) -> str:
+    return f"[`{text}`](#{_anchor(metric)})"
+
+
+def _row(group: Sequence[Metric], lang: str) -> str:
+    first = group[0]
+    star = "★ " if any(metric.crucial for metric in group) else ""
+    band = band_text(first.healthy, lang) if first.healthy else ""
+    unit = word(words.UNITS, first.unit, lang)
+    return f"| {_link(first, _heading(group))} | {star}{_title(group, lang)} | {unit} | {band} |"
+
+
+def _entry(group: Sequence[Metric], lang: str) -> Iterator[str]:
+    first = group[0]
+    anchors = "".join(f'<a id="{_anchor(metric)}"></a>' for metric in group)
+    star = " ★" if any(metric.crucial for metric in group) else ""
+    yield f"\n{anchors}\n\n### {_title(group, lang)}{star}\n"
+    yield f"`{_heading(group)}`\n\n{first.about.say(lang)}\n"
+    yield "- " + " · ".join(_fact(label, value) for label, value in facts(first, lang))
+    band = f"{band_text(first.healthy, lang)} ({first.healthy.source.say(lang)}). " if first.healthy else ""
+    yield f"- **{_LABELS['healthy'].say(lang)}** {band}{_linked(first.look.say(lang))}"
+    for metric in group[1:]:
+        if metric.look != first.look:
+            yield f"  - `{metric.id.rpartition('/')[2]}`: {_linked(metric.look.say(lang))}"
+    yield f"- **{_LABELS['next'].say(lang)}** {_linked(first.next.say(lang))}"
+    yield from _notes(first, lang)
+    rows = list(_name_rows(group, lang))
+    if rows:
+        yield f"\n{_NAMES.say(lang)}"
+        yield from rows
+
+
+def _fact(label: str, value: str) -> str:
+    formula = label in (words.HEADINGS["formula"].en, words.HEADINGS["formula"].zh)
+    return f"**{label}** {f'`{value}`' if formula else value}"
+
+
+def _notes(metric: Metric, lang: str) -> Iterator[str]:
+    for trap in metric.traps:
+        where = f" ({word(words.PRODUCER_WORDS, trap.where, lang)})" if trap.where else ""
+        yield f"- **{_LABELS['trap'].say(lang)}**{where} {trap.text.say(lang)}"
+    for note, ids in close(metric, lang).items():
+        places = ", ".join(_link(REGISTRY.metric(id), id) for id in ids)
+        yield f"- **{_LABELS['close'].say(lang)}** {places}{'：' if lang == 'zh' else ': '}{note}"
+
+
+def _linked(text: str) -> str:
+    """Turn the ids that a sentence mentions into links."""
+
+    def linked(found: re.Match[str]) -> str:
+        try:
+            return _link(REGISTRY.metric(found[0]), found[0])
+        except CatalogueError:
+            return f"`{found[0]}`"
+
+    return MENTION.sub(linked, text)
+
+
+def _name_rows(group: Sequence[Metric], lang: str) -> Iterator[str]:
+    seen: dict[tuple[str, str, str, str], list[str]] = {}
+    for metric in group:
+        for line in name_lines(metric, lang):
+            suffix = metric.id.rpartition("/")[2]
+            stem = re.sub(rf"(?<![a-z]){suffix}(?![a-z])", "\0", line.name) if len(group) > 1 else line.name
+            seen.setdefault((line.mark, stem, ", ".join(line.sources), line.difference), []).append(suffix)
+    for (mark, stem, who, note), suffixes in seen.items():
+        statistics = suffixes[0] if len(suffixes) == 1 else f"{{{','.join(suffixes)}}}"
+        name = stem.replace("\0", statistics)
+        yield f"| {mark} | `{name}` | {who} | {note.replace('|', '&#124;')} |"

@@ -1,0 +1,195 @@
+"""An explanation of a metric on a terminal: quiet, in two columns, the same on a pipe without colour."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from windsock.catalogue.describe import Explanation, Reading, families
+from windsock.catalogue.words import HEADINGS, word
+
+Span = tuple[str, str]  # style, text
+Line = list[Span]
+
+WIDTH = 80
+WIDEST = 100
+_LABEL = 12
+_MARKS = {"=": "green", "≈": "yellow", "≠": "red"}
+_NO_START = "，。；：、）！？”’%,.;:)!?]"
+"""What must not begin a line."""
+
+
+def explain(explanation: Explanation, lang: str) -> None:
+    """Print an explanation."""
+    put(lambda width: _lines(explanation, lang, width))
+
+
+def explain_all(lang: str) -> None:
+    """Print every family with its metrics."""
+    put(lambda width: _all_lines(lang, width))
+
+
+def put(make: Callable[[int], Iterable[Line]]) -> None:
+    """Print lines made for the terminal's width: coloured on a terminal, plain on a pipe."""
+    if not sys.stdout.isatty():
+        for line in make(WIDTH):
+            print("".join(text for _, text in line).rstrip())
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for line in make(min(console.width, WIDEST)):
+        console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
+
+
+def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
+    yield from _heading(explanation, lang, width)
+    yield from _paragraph(explanation.about, width, 1)
+    if explanation.readings:
+        yield from _section("matters", lang)
+        for reading in explanation.readings:
+            yield from _read(reading, width, f"{reading.title} · {reading.id}")
+        other = explanation.readings[-1].source
+        yield from _paragraph(word(HEADINGS, "ask", lang).format(source=other), width, 3, "dim")
+    if explanation.asked:
+        yield from _section("asked", lang)
+        for reading in explanation.asked:
+            yield from _read(reading, width, "")
+    if explanation.here:
+        yield from _section("here", lang)
+        yield from _labelled(explanation.here, width, max(_LABEL, *(cells(value) + 2 for value, _ in explanation.here)))
+    yield []
+    yield from _labelled(explanation.facts, width, _LABEL)
+    yield from _section("healthy", lang)
+    yield from _band(explanation, lang, width)
+    yield from _paragraph(explanation.healthy, width, 3)
+    yield from _section("next", lang)
+    yield from _paragraph(explanation.next, width, 3)
+    yield from _names(explanation, lang, width)
+    yield from _noted("traps", explanation.traps, lang, width)
+    yield from _noted("close", ((ids, (note,)) for ids, note in explanation.close), lang, width)
+
+
+def _heading(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
+    star = f"  ★ {word(HEADINGS, 'crucial', lang)}" if explanation.crucial else ""
+    title = explanation.title
+    gap = width - 1 - cells(title) - cells(star) - cells(explanation.id)
+    if gap >= 2:
+        yield [("", " "), ("bold", title), ("yellow", star), ("", " " * gap), ("cyan", explanation.id)]
+    else:
+        yield [("", " "), ("bold", title), ("yellow", star)]
+        yield [("", " "), ("cyan", explanation.id)]
+    yield [("dim", " " + "─" * (width - 1))]
+
+
+def _section(heading: str, lang: str) -> Iterator[Line]:
+    yield []
+    yield [("bold", f" {word(HEADINGS, heading, lang)}")]
+
+
+def _paragraph(text: str, width: int, indent: int, style: str = "") -> Iterator[Line]:
+    for line in wrap(text, width - indent):
+        yield [(style, " " * indent + line)]
+
+
+def _read(reading: Reading, width: int, meaning: str) -> Iterator[Line]:
+    yield [("", "   "), ("cyan", reading.source), ("", f"  {meaning}" if meaning else "")]
+    yield from _paragraph(reading.note, width, 5)
+
+
+def _labelled(rows: Iterable[Span], width: int, label: int) -> Iterator[Line]:
+    for heading, text in rows:
+        first, *rest = wrap(text, width - label - 3) or [""]
+        yield [("dim", f"   {heading}{' ' * (label - cells(heading))}"), ("", first)]
+        for line in rest:
+            yield [("", " " * (label + 3) + line)]
+
+
+def _band(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
+    if explanation.band:
+        lines = wrap(f"{explanation.band}  ({explanation.band_source})", width - 3)
+        cut = len(explanation.band)
+        yield [("green", f"   {lines[0][:cut]}"), ("dim", lines[0][cut:])]
+        for line in lines[1:]:
+            yield [("dim", f"   {line}")]
+
+
+def _names(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
+    if not explanation.names:
+        return
+    yield from _section("names", lang)
+    said = {reading.note for reading in explanation.asked}
+    column = min(max(cells(line.name) for line in explanation.names), width // 2)
+    for line in explanation.names:
+        who = ", ".join(line.sources)
+        yield [
+            (_MARKS[line.mark], f"   {line.mark} "),
+            ("cyan", line.name + " " * (column - cells(line.name) + 2)),
+            ("", who if cells(line.name) <= column else ""),
+        ]
+        if cells(line.name) > column:
+            yield [("", " " * 7 + who)]
+        if line.difference:
+            note = word(HEADINGS, "above", lang) if line.difference in said else line.difference
+            yield from _paragraph(note, width, 7, "dim")
+    yield [("dim", f"   {word(HEADINGS, 'legend', lang)}")]
+
+
+def _noted(heading: str, notes: Iterable[tuple[str, Sequence[str]]], lang: str, width: int) -> Iterator[Line]:
+    listed = list(notes)
+    if not listed:
+        return
+    yield from _section(heading, lang)
+    for label, texts in listed:
+        yield [("cyan", f"   {label}")]
+        for text in texts:
+            first, *rest = wrap(text, width - 7) or [""]
+            yield [("dim", "     · "), ("", first)]
+            yield from ([("", " " * 7 + line)] for line in rest)
+
+
+def _all_lines(lang: str, width: int) -> Iterator[Line]:
+    for family, title, intro, metrics in families(lang):
+        yield [("bold", f" {title}"), ("dim", f"  {family} · {len(metrics)}")]
+        yield from _paragraph(intro, width, 1)
+        for metric in metrics:
+            short = metric.title.say(lang)
+            gap = width - 3 - cells(metric.id) - cells(short)
+            star = "★" if metric.crucial else " "
+            if gap >= 2:
+                yield [("yellow", f" {star} "), ("cyan", metric.id), ("", " " * gap + short)]
+            else:
+                yield [("yellow", f" {star} "), ("cyan", metric.id)]
+                yield [("", " " * max(3, width - cells(short)) + short)]
+        yield []
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes; a Chinese character takes two."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break a text into lines: between words, or between any two Chinese characters, but not before punctuation."""
+    lines, line = [], ""
+    for piece in _pieces(text):
+        if line and cells(line) + cells(piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = ""
+        line += piece if line else piece.lstrip()
+    return [*lines, line.rstrip()] if line.strip() else lines
+
+
+def _pieces(text: str) -> list[str]:
+    """Cut a text where a line may end."""
+    pieces: list[str] = []
+    for char in text:
+        wide = unicodedata.east_asian_width(char) in "WF"
+        fresh = not pieces or pieces[-1].endswith(" ") or wide or unicodedata.east_asian_width(pieces[-1][-1]) in "WF"
+        if fresh and char != " " and char not in _NO_START and not (pieces and pieces[-1][-1] in "（“‘("):
+            pieces.append(char)
+        elif pieces:
+            pieces[-1] += char
+    return pieces

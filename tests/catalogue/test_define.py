@@ -1,0 +1,108 @@
+"""Users declare metrics of their own, under the same checks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from windsock.catalogue.define import define
+from windsock.catalogue.describe import describe
+from windsock.catalogue.names import recognise
+from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, Name, Text
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    """Take what a test defined out of the catalogue again."""
+    before = {metric.id for metric in REGISTRY.metrics()}
+    yield
+    for metric in REGISTRY.metrics():
+        if metric.id not in before:
+            REGISTRY.remove(metric.id)
+
+
+def test_an_own_metric_is_recognised_and_explained():
+    """A defined metric is found by its id and by its name, though the name was asked before."""
+    assert not recognise("tool/{tool}/success".replace("{tool}", "calc")).matches
+    define(
+        "custom/tool_success/{tool}",
+        "How often a tool call works.",
+        unit="fraction",
+        names=[Name("tool/{tool}/success", "verl")],
+    )
+    match = recognise("tool/calc/success").match
+    assert match is not None
+    assert match.id == "custom/tool_success/calc"
+    explanation = describe("custom/tool_success/calc")
+    assert explanation is not None
+    assert explanation.about == "How often a tool call works."
+
+
+def test_an_own_metric_may_speak_two_languages():
+    """A text given in both languages is kept apart."""
+    define("custom/x", Text("An x.", "一个 x。"), unit="1")
+    explanation = describe("custom/x", "zh")
+    assert explanation is not None
+    assert explanation.about == "一个 x。"
+
+
+def test_a_taken_id_is_refused():
+    """An id can be declared once, and the error names what has it."""
+    with pytest.raises(CatalogueError, match=r"policy/kl_k2.*Approximate KL \(k2\)"):
+        define("policy/kl_k2", "Mine.", unit="1")
+
+
+def test_a_taken_name_is_refused_naming_both():
+    """Two metrics cannot claim one name of one writer."""
+    with pytest.raises(CatalogueError, match=r"custom/mine.*policy/clip_fraction.*actor/pg_clipfrac"):
+        define("custom/mine", "Mine.", unit="1", names=[Name("actor/pg_clipfrac", "verl")])
+    assert not recognise("custom/mine").matches
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"id": "Policy KL"}, "lower-case"),
+        ({"id": "/x"}, "lower-case"),
+        ({"family": "polcy"}, "family is 'polcy'"),
+        ({"state": "average"}, "state is 'average'"),
+        ({"population": "words"}, "population"),
+        ({"statistic": "avg"}, "statistic"),
+        ({"direction": "up"}, "direction"),
+        ({"part": "actor"}, "part"),
+        ({"estimator": "k4"}, "estimator"),
+        ({"about": Text("Only English.", " ")}, "English and in Chinese"),
+        ({"needs": ("logprobs",)}, "needs logprobs"),
+        ({"formula": ""}, "formula is missing"),
+        ({"unit": " "}, "unit is missing"),
+        ({"healthy": Band(1.0, 0.0, Text("a", "b"))}, "from 1.0 to 0.0"),
+        ({"healthy": Band(None, None, Text("a", "b"))}, "at least one end"),
+        ({"healthy": Band(0.0, 1.0, Text("", ""))}, "source"),
+        ({"names": (Name("x", "nobody"),)}, "'nobody'"),
+        ({"names": (Name("x", "trl", "grop"),)}, "era 'grop'"),
+        ({"names": (Name("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
+        ({"names": (Name("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "both languages"),
+        ({"names": (Name("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)}, "is ours"),
+    ],
+)
+def test_an_incomplete_metric_cannot_exist(change: dict[str, object], problem: str):
+    """Every field is checked when the record is made, by define and by the families alike."""
+    metric = REGISTRY.metric("policy/kl_k2")
+    with pytest.raises(CatalogueError, match=problem):
+        replace(metric, **change)
+
+
+def test_a_metric_is_frozen():
+    """A declaration does not change after it is made."""
+    with pytest.raises(AttributeError):
+        REGISTRY.metric("policy/kl_k2").unit = "bits"  # type: ignore[misc]
+
+
+def test_windsock_writes_an_id_where_a_vocabulary_has_no_name():
+    """Every metric has a name in every vocabulary of ours."""
+    metric: Metric = REGISTRY.metric("policy/kl_k2")
+    assert written(metric, "roll").pattern == "actor/approxkl"
+    assert written(metric, "trinity").pattern == "policy/kl_k2"
+    with pytest.raises(CatalogueError, match="not 'verl'"):
+        written(metric, "verl")

@@ -1,0 +1,131 @@
+"""Every documented name has its metric, complete in both languages."""
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from windsock.catalogue.names import recognise
+from windsock.catalogue.patterns import fill
+from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.spec import placeholders
+
+SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
+HARD = {
+    "metric_infix": "actor_train/train_step",
+    "device_id": "15",
+    "taskset": "openai/gsm8k",
+    "metric": "format_score",
+    "k": "128",
+    "operation": "update_critic",
+    "operator": "operator/0_GroupAdvantage",
+    "mean|std|max|min": "std",
+}
+ROWS = list(csv.DictReader(SEED.read_text().splitlines(), delimiter="\t"))
+
+
+def hard(pattern: str) -> str:
+    """Fill the placeholders of a documented name with values that are hard to take apart again."""
+    for name, value in HARD.items():
+        pattern = pattern.replace(f"{{{name}}}", value)
+    assert "{" not in pattern
+    return pattern
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
+def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
+    """A name of the documentation is found in our vocabulary and in the framework's own, with every field written."""
+    name = hard(row["name"])
+    ours = recognise(name, source=f"windsock:{row['vocabulary']}").match
+    assert ours is not None, f"{name} is not known as windsock:{row['vocabulary']}"
+    assert recognise(name, source=row["vocabulary"]).matches, "not known as the framework's own"
+    metric = ours.metric
+    for text in (metric.title, metric.about, metric.look, metric.next):
+        assert len(text.en) > 0
+        assert any("一" <= char <= "鿿" for char in text.zh) or text is metric.title
+    assert metric.formula
+    assert metric.unit
+    assert metric.population
+    assert metric.statistic
+    assert metric.state
+    assert written(metric, row["vocabulary"]).pattern.count("/") <= name.count("/")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
+def test_what_windsock_writes_is_the_documented_name(row: dict[str, str]):
+    """The catalogue gives the very name back that its vocabulary documents, placeholders included."""
+    name = hard(row["name"])
+    match = recognise(name, source=f"windsock:{row['vocabulary']}").match
+    assert match is not None
+    assert fill(written(match.metric, row["vocabulary"]).pattern, match.filled) == name
+
+
+def test_hard_values_are_told_apart():
+    """Slashes in a phase or a task set stay in the placeholder they belong to."""
+    memory = recognise("memory/actor_train/train_step/end/onload/max_allocated_frac/3", source="roll").match
+    assert memory is not None
+    assert dict(memory.filled) == {"phase": "actor_train/train_step", "device": "3"}
+    best = recognise("eval/openai/gsm8k/accuracy/best@8", source="trinity").match
+    assert best is not None
+    assert dict(best.filled) == {"taskset": "openai/gsm8k", "metric": "accuracy", "k": "8"}
+    stage = recognise("memory/reward-math/compute_rewards/start/offload/reserved/0").match
+    assert stage is not None
+    assert dict(stage.filled) == {"phase": "reward-math/compute_rewards", "device": "0", "moment": "start/offload"}
+
+
+def test_only_digits_number_a_device_or_a_count():
+    """A placeholder for a number does not swallow a word."""
+    assert not recognise("memory/train/end/onload/allocated/gpu", source="roll").matches
+    assert not recognise("eval/set/accuracy/best@many", source="trinity").matches
+
+
+def test_every_metric_is_written_in_both_languages():
+    """No description of any metric is left in one language, and none is the other's copy."""
+    for metric in REGISTRY.metrics():
+        for text in (metric.about, metric.look, metric.next):
+            assert text.en.strip() != text.zh.strip(), metric.id
+            assert any("一" <= char <= "鿿" for char in text.zh), f"{metric.id}: {text.zh}"
+            assert not any("一" <= char <= "鿿" for char in text.en), f"{metric.id}: {text.en}"
+        for name in metric.names:
+            if name.difference is not None:
+                assert any("一" <= char <= "鿿" for char in name.difference.note.zh), f"{metric.id} {name}"
+
+
+def test_our_names_hold_only_placeholders_that_the_id_has():
+    """What we write can always be filled in from what the metric knows."""
+    for metric in REGISTRY.metrics():
+        for name in metric.names:
+            if name.producer.startswith("windsock"):
+                assert set(placeholders(name.pattern)) == set(metric.placeholders), (metric.id, name)
+
+
+def test_an_id_never_has_another_unit_than_the_same_name_of_ours():
+    """One string on a chart has one unit, whichever vocabulary wrote it."""
+    for metric in REGISTRY.metrics():
+        for name in metric.names:
+            if name.producer.startswith("windsock") and name.pattern == metric.id:
+                assert name.same, metric.id
+
+
+MENTION = re.compile(
+    r"\b(?:validation|value|reward|tokens|policy|evaluation|ppo|sft|system|time|memory|sample|pipeline)/[a-z0-9_/{}@]+"
+)
+
+
+def leads_somewhere(mention: str, ids: set[str]) -> bool:
+    """Say whether a mention is an id, the beginning of ids, or a name when its placeholders are filled."""
+    stem = mention.rstrip("/")
+    filled = stem.replace("{phase}", "train_step").replace("{device}", "0").replace("{when}", "end")
+    return stem in ids or any(id.startswith(f"{stem}/") for id in ids) or bool(recognise(filled).matches)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_links_and_mentions_lead_to_metrics(lang: str):
+    """What a text tells the reader to look at exists."""
+    ids = {metric.id for metric in REGISTRY.metrics()}
+    for metric in REGISTRY.metrics():
+        assert {link.to for link in metric.links} <= ids, metric.id
+        for text in (metric.look, metric.next):
+            lost = [found for found in MENTION.findall(text.say(lang)) if not leads_somewhere(found, ids)]
+            assert lost == [], metric.id

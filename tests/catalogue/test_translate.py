@@ -1,0 +1,492 @@
+"""Names go from one vocabulary to another: as equals, with a qualification, or not at all.
+
+The cases are the rows of a survey of what the frameworks' code logs: first the table of names by concept, then the
+list of differences that a translator has to convert, qualify or refuse.
+"""
+
+import pytest
+
+from windsock.catalogue.names import recognise
+from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.translate import Translation, TranslationRefused, translate
+
+# concept | source | name | metric, and below it what the name becomes for others:
+# "=" the equal name, "~" a name with a note, "x" refused, with words of the reason
+TABLE = """
+raw reward | roll | critic/score/mean | reward/score/mean
+    windsock:roll = critic/score/mean
+    windsock:trl = objective/scores
+    trl/ppo ~ objective/scores
+    trl/grpo ~ reward
+    verl ~ critic/score/mean
+    slime = rollout/raw_reward
+    prime-rl ~ train/{env}/{subset}/{agent}/reward/mean
+raw reward | trl/grpo | reward | reward/score/mean
+    verl ~ critic/score/mean
+raw reward | trinity | rollout/reward/mean | rollout/{key}/mean
+    verl x no name
+raw reward | prime-rl | train/agg/all/solver/reward/mean | reward/score/mean
+    roll ~ critic/score/mean
+shaped reward | verl | critic/rewards/mean | reward/shaped_not_aborted/mean
+    windsock:trinity = critic/rewards/mean
+    roll ~ critic/rewards/mean
+    trl/ppo ~ objective/rlhf_reward
+shaped reward | slime | rollout/rewards | reward/shaped/mean
+    roll ~ critic/rewards/mean
+shaped reward | trl/ppo | objective/rlhf_reward | reward/rlhf/mean
+    roll ~ critic/rewards/mean
+reward component | trl/grpo | rewards/format_reward/mean | reward/component/{component}/mean
+    prime-rl ~ train/{env}/{subset}/{agent}/rewards/format_reward/mean
+    verl x no name
+advantage | slime | rollout/advantages | reward/advantages/mean
+    verl ~ critic/advantages/mean
+    prime-rl x no name
+advantage | verl | critic/advantages/mean | reward/advantages/mean
+    roll = critic/advantages/mean
+    trinity ~ critic/advantages/mean
+response length | roll | token/response_length/mean | tokens/response_length/mean
+    windsock:trinity = response_length/mean
+    verl ~ response_length/mean
+    trl/grpo ~ completions/mean_length
+    slime = rollout/response_len/mean
+    prime-rl = train/{env}/{subset}/{agent}/num_output_tokens/mean
+truncation | roll | token/total_response_length/clip | tokens/response_truncated
+    slime x count
+truncation | slime | rollout/truncated_ratio | tokens/response_truncated
+    prime-rl = train/{env}/{subset}/{agent}/is_truncated/mean
+    trl/grpo ~ completions/clipped_ratio
+    trinity x longest
+clip fraction | roll | actor/clipfrac@sum | policy/clip_fraction
+    windsock:trinity ~ actor/pg_clipfrac
+    trl/ppo ~ policy/clipfrac_avg
+    trl/grpo ~ clip_ratio/region_mean
+    slime ~ train/pg_clipfrac
+    prime-rl x mask
+ratio out of range | roll/0.2 | actor/ppo_ratio_high_clipfrac | policy/ratio/above
+    trl/grpo x positive
+ratio out of range | roll/0.2 | actor/ppo_ratio_low_clipfrac | policy/ratio/below
+    trl/grpo x negative
+ratio out of range | roll/0.2 | actor/ppo_ratio_clipfrac | policy/ratio/outside
+    verl x advantage
+ratio out of range | trl/grpo | clip_ratio/low_mean | policy/clip_fraction/low
+    roll x sign
+ratio out of range | prime-rl | is_masked_high | policy/masked/high
+    roll x mask
+ratio mean | trl/ppo | val/ratio | policy/ratio/mean
+    roll ~ actor/ratio_mean
+    slime ~ train/ois
+    verl x no name
+KL old to new | roll | actor/approxkl | policy/kl_k2
+    trl/ppo ~ policy/approxkl_avg
+    verl x k1
+    slime x k1
+    prime-rl x k3
+KL old to new | slime | train/ppo_kl | policy/kl_k1
+    verl ~ actor/ppo_kl
+    trl/ppo x estimates
+KL to reference | roll | actor/kl_loss | policy/kl_loss
+    trl/grpo ~ kl
+    verl ~ actor/kl_loss
+    slime ~ train/kl_loss
+    trl/ppo x per-sequence
+    prime-rl x distilling
+KL to reference | verl | actor/reward_kl_penalty | policy/ref_kl_k1
+    trinity ~ advantage/kl
+    slime x k3
+entropy | roll | critic/entropy/mean | evaluation/entropy/mean
+    trl/grpo ~ entropy
+    verl ~ actor/entropy
+    slime ~ train/entropy_loss
+    prime-rl ~ entropy/all/mean
+entropy | trinity | actor/entropy | policy/entropy/mean
+    prime-rl = entropy/all/mean
+policy loss | trinity | actor/pg_loss | policy/loss/pg
+    roll ~ actor/pg_loss
+    trl/ppo ~ loss/policy_avg
+    slime ~ train/pg_loss
+    prime-rl x total loss
+total loss | roll | actor/total_loss | policy/loss/total
+    trl/grpo ~ loss
+    trinity ~ actor/final_loss
+    verl ~ actor/loss
+    slime ~ train/loss
+    prime-rl ~ loss/mean
+value loss | roll | critic/loss | value/loss
+    trl/ppo ~ loss/value_avg
+    trinity ~ critic/vf_loss
+    verl ~ critic/vf_loss
+    slime ~ train/critic-value_loss
+    prime-rl x no name
+value clip share | verl | critic/vf_clipfrac | value/clip_fraction
+    trinity = critic/vf_clipfrac
+    trl/ppo ~ val/clipfrac_avg
+    slime ~ train/critic-value_clipfrac
+    roll x squared error
+gradient norm | verl | actor/grad_norm | policy/grad_norm
+    roll ~ actor_train/grad_norm
+    trl/grpo ~ grad_norm
+    trinity = actor/grad_norm
+    slime = train/grad_norm
+    prime-rl = optim/grad_norm
+learning rate | trinity | actor/lr | policy/lr
+    trl/ppo = lr
+    trl/grpo ~ learning_rate
+    roll ~ actor/lr
+    slime = train/lr-pg_{group}
+    prime-rl = optim/lr
+rollout time | roll | time/step_rollout | time/rollout
+    trinity ~ time/wait_explore_step
+    verl ~ timing_s/gen
+    slime = perf/rollout_time
+    prime-rl x wait
+reference time | roll | time/step_ref_log_probs_values_reward | time/ref_log_probs_values_reward
+    trinity ~ time/ref
+    verl ~ timing_s/ref
+    slime ~ perf/ref_log_probs_time
+old log-prob time | roll | time/step_old_log_probs_values | time/old_log_probs_values
+    trinity ~ time/old_log_prob
+    verl ~ timing_s/old_log_prob
+    slime ~ perf/log_probs_time
+advantage time | roll | time/step_adv | time/adv
+    trinity ~ time/adv
+    verl ~ timing_s/adv
+train time | roll | time/actor_train/train_step/total | time/{phase}/total
+    trinity ~ time/update_actor
+    verl ~ timing_s/update_actor
+    slime ~ perf/actor_train_time
+    prime-rl ~ time/forward_backward
+train time | trl/grpo | step_time | time/step
+    verl ~ perf/time_per_step
+step time | verl | timing_s/step | time/step
+    roll ~ time/step_total
+    slime ~ perf/step_time
+    trinity x trainer
+    prime-rl x orchestrator
+weight sync | roll | time/model_update/total | time/{phase}/total
+    trinity ~ time/sync_weight
+    verl ~ timing_s/update_weights
+    slime ~ perf/update_weights_time
+    prime-rl ~ time/broadcast_weights
+throughput | roll | system/tps | system/tokens_per_second
+    verl x Throughputs
+    trl/ppo x Throughputs
+    prime-rl x Padded
+throughput | trl/ppo | eps | system/episodes_per_second
+    roll x integer
+throughput | slime | perf/actor_train_tok_per_s | system/train_tokens_per_second
+    verl x Throughputs
+throughput | slime | perf/tokens_per_gpu_per_sec | system/generated_tokens_per_second
+    verl x GPU
+MFU | verl | perf/mfu/actor | system/mfu/{model}
+    trinity = perf/mfu/actor
+    prime-rl = perf/mfu
+    slime x peak
+GPU memory | roll | memory/train_step/end/onload/max_allocated/0 | memory/{phase}/{moment}/max_allocated/{device}
+    verl x no name
+GPU memory | verl/engine | actor/perf/max_memory_allocated_gb | memory/step/max_allocated
+    windsock:trinity ~ perf/max_memory_allocated_gb
+    prime-rl x no name
+GPU memory | prime-rl | perf/peak_memory | memory/step/max_reserved
+    verl ~ perf/max_memory_reserved_gb
+host memory | roll | memory/cpu/train_step/end/rss | memory/cpu/{phase}/{when}/rss
+    verl x process
+evaluation | roll | val/score/mean | validation/score/mean
+    trinity x no name
+evaluation | verl | val-core/openai/gsm8k/acc/mean@4 | eval/{taskset}/{metric}/mean@{k}
+    trinity = eval/openai/gsm8k/acc/mean@4
+    slime ~ eval/{dataset}
+staleness | verl | training/off_policy/trajectory_staleness/mean | sample/staleness/mean
+    prime-rl = off_policy/mean
+    trl/async-1.16 ~ sample/staleness_mean
+    trinity x no name
+staleness | trinity | sample/model_version_drift/mean | sample/model_version_drift/mean
+    verl = training/off_policy/trajectory_spans/mean
+zero-variance groups | trl/grpo | frac_reward_zero_std | reward/zero_std_groups
+    trinity x count
+    verl x count
+    slime x count
+    prime-rl x no name
+train/infer mismatch | trl/grpo | sampling/sampling_logp_difference/mean | policy/mismatch/log_prob_difference/mean
+    slime ~ train/train_rollout_logprob_abs_diff
+    verl x probability
+train/infer mismatch | prime-rl | mismatch_kl/all/mean | policy/mismatch/kl_k3
+    verl = rollout_corr/k3_kl
+"""
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """Return the rows of the table: concept, source, name, metric."""
+    return [tuple(line.split(" | ")) for line in TABLE.splitlines() if " | " in line]  # type: ignore[misc]
+
+
+def cases() -> list[tuple[str, str, str, str, str]]:
+    """Return the cases below the rows: source, name, target, mark, and the name or the words expected."""
+    found, row = [], ("", "", "", "")
+    for line in TABLE.strip().splitlines():
+        if " | " in line:
+            row = tuple(line.split(" | "))  # type: ignore[assignment]
+        else:
+            to, mark, expected = line.split(maxsplit=2)
+            found.append((row[1], row[2], to, mark, expected))
+    return found
+
+
+@pytest.mark.parametrize(("concept", "source", "name", "metric"), rows())
+def test_a_name_of_the_table_is_its_concept(concept: str, source: str, name: str, metric: str):
+    """Each framework's name in the table stands for the concept of its row."""
+    match = recognise(name, source).match
+    assert match is not None, concept
+    assert match.metric.id == metric
+
+
+@pytest.mark.parametrize(("source", "name", "to", "mark", "expected"), cases())
+def test_a_row_of_the_table_is_converted_qualified_or_refused(
+    source: str, name: str, to: str, mark: str, expected: str
+):
+    """Between two frameworks of a row the answer is the equal name, the name with a note, or a reason."""
+    if mark == "x":
+        with pytest.raises(TranslationRefused) as refusal:
+            translate(name, to=to, source=source)
+        assert expected.lower() in refusal.value.reason.en.lower()
+        assert any("一" <= char <= "鿿" for char in refusal.value.reason.zh)
+        return
+    translation = translate(name, to=to, source=source)
+    assert translation.name == expected
+    assert translation.same == (mark == "=")
+    assert translation.same or translation.note is not None
+
+
+def refuse(name: str, to: str, source: str | None = None) -> str:
+    """Return the reason for which a translation is refused."""
+    with pytest.raises(TranslationRefused) as refusal:
+        translate(name, to=to, source=source)
+    assert refusal.value.reason.zh
+    return refusal.value.reason.en
+
+
+@pytest.mark.parametrize("to", ["verl", "trinity", "slime"])
+def test_1_the_sign_of_rolls_policykl_is_turned(to: str):
+    """ROLL's policykl is minus the others' ppo_kl."""
+    translation = translate("actor/policykl", to=to, source="roll")
+    assert translation.name.endswith("/ppo_kl")
+    assert translation.factor == -1.0
+    assert translate(translation.name, to="roll", source=to).factor == -1.0
+
+
+def test_1_rolls_policykl_is_not_the_exact_kl_of_the_documentation():
+    """ROLL's number goes under our k1 name with its sign turned, never under the exact KL's name."""
+    translation = translate("actor/policykl", to="windsock:roll", source="roll")
+    assert (translation.name, translation.factor) == ("actor/policykl_k1", -1.0)
+    assert recognise("actor/policykl", "windsock:roll").metrics[0].estimator == "exact"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "to"), [("actor/approxkl", "roll", "verl"), ("actor/ppo_kl", "verl", "trl/ppo")]
+)
+def test_2_estimators_are_not_converted(name: str, source: str, to: str):
+    """k1 and k2 of the same divergence are refused, and the metric says which it is."""
+    assert "k1, k2, k3" in refuse(name, to, source)
+    assert REGISTRY.metric("policy/kl_k1").estimator == "k1"
+    assert REGISTRY.metric("policy/kl_k2").estimator == "k2"
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [
+        ("objective/kl", "roll"),
+        ("objective/kl", "trl/grpo"),
+        ("objective/entropy", "verl"),
+        ("objective/entropy", "roll"),
+    ],
+)
+def test_3_a_sum_per_sequence_is_not_a_mean_per_token(name: str, to: str):
+    """TRL's per-sequence sums have no token mean to become."""
+    assert "sequence" in refuse(name, to, "trl/ppo")
+    assert recognise(name, "trl/ppo").metrics[0].unit == "nats/sequence"
+
+
+def test_4_the_non_score_reward_is_negative_as_the_code_has_it():
+    """Our non-score reward is the code's: minus beta times KL, added to the score; the trap tells of the page."""
+    metric = recognise("objective/non_score_reward", "windsock:trl").metrics[0]
+    assert "−β" in metric.formula
+    assert any("documentation" in trap.text.en for trap in metric.traps)
+    assert translate("objective/non_score_reward", to="windsock:trl", source="trl/ppo").same
+
+
+def test_5_val_is_validation_in_roll_and_the_value_head_in_trl():
+    """One prefix, two meanings, told by the writer."""
+    assert recognise("val/score/mean", "roll").metrics[0].family == "validation"
+    assert recognise("val/clipfrac_avg", "trl").metrics[0].family == "value"
+    assert not recognise("val/clipfrac_avg", "roll").matches
+
+
+def test_5_critic_names_batch_statistics_without_any_critic():
+    """critic/score is of the reward family and warns that the prefix is historical."""
+    metric = recognise("critic/score/mean", "roll").metrics[0]
+    assert metric.family == "reward"
+    assert any("without any critic" in trap.text.en for trap in metric.traps)
+
+
+def test_6_rolls_value_clip_fraction_may_be_an_error():
+    """Without value clipping ROLL logs the squared error under critic/clipfrac, so it is refused."""
+    assert "squared error" in refuse("critic/clipfrac", "trl/ppo", "roll")
+
+
+def test_7_padding_dilutes_rolls_older_ratio_fractions():
+    """The unmasked fractions of the older era are refused; the newer ones are qualified."""
+    assert "padding" in refuse("actor/ppo_ratio_clipfrac", "windsock:roll", "roll/2025-11")
+    assert translate("actor/ppo_ratio_clipfrac", to="windsock:roll", source="roll/0.2").note is not None
+    assert "depends on who wrote it" in refuse("actor/ppo_ratio_clipfrac", "windsock:roll", "roll")
+
+
+def test_8_a_reducer_tag_is_stripped_and_kept_but_at_k_is_not_one():
+    """@sum is ROLL's reducer; mean@4 is a statistic and stays whole."""
+    match = recognise("actor/pg_loss@sum").match
+    assert match is not None
+    assert (match.metric.id, match.suffix) == ("policy/loss/pg", "@sum")
+    evaluated = recognise("eval/gsm8k/accuracy/mean@4").match
+    assert evaluated is not None
+    assert evaluated.suffix == ""
+    assert not recognise("val/pass@8", "roll").matches
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("verl", "actor/pg_clipfrac"),
+        ("trinity", "actor/pg_clipfrac"),
+        ("roll", "actor/clipfrac"),
+        ("trl/ppo", "policy/clipfrac_avg"),
+        ("trl/grpo", "clip_ratio/region_mean"),
+        ("slime", "train/pg_clipfrac"),
+    ],
+)
+def test_9_the_clip_fraction_is_one_concept_with_stated_weights(source: str, name: str):
+    """Everybody's clip fraction is the same share, averaged differently, and the note says how."""
+    translation = translate(name, to="windsock:roll", source=source)
+    assert translation.name == "actor/clipfrac"
+    assert not translation.same
+    assert translation.note is not None
+
+
+def test_10_slimes_training_metrics_are_per_sample_on_another_axis():
+    """The numbers of slime are per sample and per optimizer step, and the note says so."""
+    note = translate("train/pg_loss", to="verl", source="slime").note
+    assert note is not None
+    assert "per sample" in note.en
+    assert "train/step" in note.en
+
+
+def test_10_prime_rls_step_time_has_two_writers():
+    """Trainer and orchestrator share the key, so it is not compared."""
+    assert "orchestrator" in refuse("time/step", "verl", "prime-rl")
+
+
+def test_11_clip_ratio_is_truncation_only_in_classic_verl():
+    """Ties with the longest response are refused; the share at the padded maximum is qualified."""
+    assert "longest" in refuse("response_length/clip_ratio", "slime", "trinity")
+    assert "longest" in refuse("response_length/clip_ratio", "slime", "verl/v1")
+    assert translate("response_length/clip_ratio", to="slime", source="verl/legacy").note is not None
+
+
+def test_11_aborted_sequences_count_in_some_frameworks_only():
+    """In veRL aborted sequences do not count in the score; in Trinity's code and in ROLL they do."""
+    translation = translate("critic/score/mean", to="trinity", source="verl")
+    assert translation.name == "critic/score/mean"
+    assert translation.note is not None
+    assert "aborted" in translation.note.en
+    assert translate("critic/score/mean", to="roll", source="trinity").same
+
+
+def test_12_throughputs_of_one_name_are_refused():
+    """The perf/throughput of veRL spans the rollout, Trinity's identical key does not."""
+    assert "rollout" in refuse("perf/throughput", "verl", "trinity")
+    assert "Padded" in refuse("perf/throughput_per_gpu", "verl", "prime-rl")
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("trinity", "perf/max_memory_allocated_gb"),
+        ("verl/engine", "actor/perf/max_memory_reserved_gb"),
+        ("verl/legacy", "perf/cpu_memory_used_gb"),
+    ],
+)
+def test_13_gb_is_gib_everywhere(source: str, name: str):
+    """Keys that end in _gb are in GiB, as ours are: nothing to convert."""
+    assert recognise(name, source).metrics[0].unit == "GiB"
+
+
+def test_14_best_at_k_is_not_pass_at_k():
+    """With and without replacement differ, so neither becomes the other."""
+    assert "replacement" in refuse("eval/gsm8k/accuracy/best@4", "prime-rl", "trinity")
+    assert "replacement" in refuse("eval/gsm8k-pass@4", "trinity", "slime")
+
+
+def test_14_mean_at_n_is_avg_at_n_when_all_tasks_have_n_runs():
+    """The means are one concept; what Trinity does to tasks with fewer runs is said."""
+    translation = translate("eval/gsm8k/accuracy/mean@4", to="prime-rl", source="trinity")
+    assert translation.name == "eval/gsm8k/{subset}/{agent}/avg@4"
+    assert translation.note is not None
+    assert "surviv" in translation.note.en
+
+
+def test_15_counts_under_a_prefix_for_seconds_are_no_seconds():
+    """The prefix timing_s of veRL holds counts and token lengths; they keep their own unit."""
+    assert recognise("timing_s/agent_loop/num_preempted/mean", "verl").metrics[0].unit == "count"
+    assert recognise("timing_s/agent_loop/slowest/response_length", "verl").metrics[0].unit == "tokens"
+    assert recognise("timing_s/agent_loop/generate_sequences/mean", "verl").metrics[0].unit == "seconds"
+    assert recognise("timing_s/agent_loop/slowest/tool_calls", "verl").metrics[0].unit == "seconds"
+
+
+def test_16_lossy_exports_are_not_inverted():
+    """A name that MLflow or a gauge flattened is not guessed back."""
+    assert not recognise("eval/gsm8k/accuracy/mean_at_4").matches
+    assert not recognise("critic_score_mean").matches
+
+
+def test_a_unit_converts_both_ways():
+    """Per cent and milliseconds are arithmetic."""
+    assert translate("perf/mfu", to="windsock:trinity", source="prime-rl").factor == pytest.approx(0.01)
+    there = translate("timing_per_token_ms/ref", to="windsock:trinity", source="verl")
+    assert there.factor == pytest.approx(1.0)
+    ours = translate("timing_per_token_ms/ref", to="windsock", source="windsock:trinity")
+    assert ours == Translation("time/per_token/ref", True, 0.001, None)
+
+
+def test_an_ambiguous_name_says_so():
+    """Without a source, a name with two meanings lists who means what."""
+    reason = refuse("actor/policykl", "trl")
+    assert "windsock:roll → policy/kl_exact" in reason
+    assert "roll → policy/kl_k1" in reason
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    """A misspelt name gets a proposal."""
+    assert "actor/kl_loss" in refuse("actor/kl_los", "trl")
+
+
+def test_a_concept_without_a_name_is_written_under_its_id():
+    """In our vocabularies every concept has a name, if only the catalogue's."""
+    assert translate("actor/approxkl", to="windsock:trinity", source="windsock:roll") == Translation(
+        "policy/kl_k2", True
+    )
+
+
+def test_an_evaluation_prefix_is_not_training():
+    """TRL's eval_ keys are taken on other data, so they do not become training names."""
+    assert "evaluation set" in refuse("eval/entropy", "verl", "trl/grpo")
+
+
+@pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
+def test_our_vocabularies_translate_into_each_other_without_loss(vocabulary: str):
+    """Whatever we write in one vocabulary has an equal name in the others, and comes back as it was."""
+    for metric in REGISTRY.metrics():
+        for name in metric.names:
+            if name.producer == f"windsock:{vocabulary}" and "{" not in name.pattern:
+                for other in ("roll", "trl", "trinity"):
+                    there = translate(name.pattern, to=f"windsock:{other}", source=name.producer)
+                    back = translate(there.name, to=name.producer, source=f"windsock:{other}")
+                    assert there.same
+                    assert back.same
+                    assert back.name == name.pattern
