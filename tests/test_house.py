@@ -14,7 +14,7 @@ LEVELS = [
     {"errors", "model"},
     {"farewell", "plain", "process", "scalars", "secrets", "wording"},
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
-    {"counters", "doctor", "importers", "measure", "probe", "rollouts", "trackers"},
+    {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "trackers"},
     {"run", "view"},
     {"session"},
     {"demo", "integrations", "server", "table", "terminal"},
@@ -57,8 +57,9 @@ def test_every_module_imports_only_from_levels_below_its_own():
 def test_the_public_surface_is_pinned():
     """What users may rely on changes only on purpose, and stays small."""
     assert windsock.__all__ == [
-        "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
-        "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "histogram", "init", "log", "open",
+        "Batch", "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series",
+        "SettingsError", "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "define",
+        "histogram", "init", "log", "measure", "open", "translate",
     ]  # fmt: skip
     assert len(windsock.__all__) <= 25
     assert all(getattr(windsock, name) is not None for name in windsock.__all__)

@@ -25,7 +25,7 @@ def shell(command: str, folder: Path) -> str:
 
 def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path):
     """Copy, paste, look: the run is recorded and every command shows it."""
-    example, reading = blocks("README.md", "python")
+    example, reading, _ = blocks("README.md", "python")
     (tmp_path / "example.py").write_text(example)
     said = shell(f"{sys.executable} example.py", tmp_path)
     id = re.search(r"windsock show (\w+)", said)[1]  # type: ignore[index]
@@ -39,11 +39,20 @@ def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: 
     assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
 
 
+def test_the_other_examples_run(tmp_path: Path):
+    """A training loop with torch learns its task and records it."""
+    said = shell(f"{sys.executable} {ROOT / 'examples' / 'torch_loop.py'}", tmp_path)
+    assert float(re.search(r"score (\d\.\d+)", said)[1]) > 0.9  # type: ignore[index]
+
+
 def test_both_languages_show_the_same_code():
     """The Chinese README differs in words alone, and the example is the one in examples/."""
     assert blocks("README.md", "python")[0] == blocks("README.zh.md", "python")[0]
-    strip = [re.sub(r" *#.*", "", code) for page in ("README.md", "README.zh.md") for code in blocks(page, "sh")]
-    assert strip[:3] == strip[3:]
+    ours, theirs = (
+        [re.sub(r" *#.*", "", code) for language in ("sh", "python") for code in blocks(page, language)]
+        for page in ("README.md", "README.zh.md")
+    )
+    assert ours == theirs
     shown = (ROOT / "examples" / "first_run.py").read_text().split("\n\n", 1)[1]
     assert shown == blocks("README.md", "python")[0]
 

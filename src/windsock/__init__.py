@@ -21,8 +21,12 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from windsock.catalogue.define import define
+    from windsock.catalogue.translate import translate
     from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
     from windsock.journal.series import Buckets, Series
+    from windsock.measurement.batch import Batch
+    from windsock.measurement.parts import measure
     from windsock.model import Histogram, Row, RunInfo, Status
     from windsock.run import Run
     from windsock.scalars import histogram
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from windsock.view import open_run as open
 
 _HOMES = {
+    "Batch": "measurement.batch",
     "Buckets": "journal.series",
     "Histogram": "model",
     "JournalError": "errors",
@@ -46,16 +51,20 @@ _HOMES = {
     "TrackerError": "errors",
     "View": "view",
     "WindsockError": "errors",
+    "define": "catalogue.define",
     "histogram": "scalars",
     "init": "session",
     "log": "session",
+    "measure": "measurement.parts:measure",
     "open": "view:open_run",
+    "translate": "catalogue.translate",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
 __all__ = [
-    "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
-    "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "histogram", "init", "log", "open",
+    "Batch", "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series",
+    "SettingsError", "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "define", "histogram",
+    "init", "log", "measure", "open", "translate",
 ]  # fmt: skip
 
 

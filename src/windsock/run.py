@@ -18,6 +18,7 @@ from windsock.farewell import crash_status, forget_farewell, on_farewell
 from windsock.journal.folder import (
     write_run_info,
 )
+from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
@@ -28,6 +29,8 @@ from windsock.settings import Settings, plain_config
 from windsock.surroundings import surroundings
 
 if TYPE_CHECKING:
+    from windsock.measurement.batch import Batch
+    from windsock.measurement.parts import Measurement
     from windsock.trackers.feed import Feed
 
 TEND_SECONDS = 1.0
@@ -62,6 +65,11 @@ class Run:
         self._deferred_lock = threading.RLock()  # re-entrant, as is the next: SIGTERM may end the run anywhere
         self._open_rows = 0
         self._counters = Counters(folder, writer)
+        self._measurements: dict[int | None, Measurement] = {}
+        self._measure_lock = threading.RLock()
+        self._missing: dict[str, str] = {}
+        self._layouts: set[int] = set()
+        self._late = 0
         self._ended: Status | None = None
         self._forked = False
         self._end_lock = threading.RLock()
@@ -143,6 +151,7 @@ class Run:
             if number is None:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
+            self._write_measured(number)
             totals = self._counters.totals(number)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
@@ -150,6 +159,39 @@ class Run:
             self.step, self._open_rows = number, 0
         except Exception as problem:  # noqa: BLE001 - see log
             self._guard(problem)
+
+    def measure(
+        self, batch: Batch | Mapping[str, Any], part: str | None = "data", step: int | None = None, **options: Any
+    ) -> None:
+        """Measure a batch, or a micro-batch of it; ``commit`` merges, divides, names and writes.
+
+        ``part`` is which metrics of a step this is about: ``data`` for the rollout batch, once per step; ``policy`` and
+        ``value`` for each micro-batch of an update; None for all whose inputs are there. Without ``step`` it belongs to
+        the step that the next commit names. The options are those of ``windsock.measure``.
+        """
+        try:
+            from windsock.measurement.batch import Batch  # brings NumPy, which a run that only logs can do without
+            from windsock.measurement.options import Options
+            from windsock.measurement.parts import check_part
+
+            whole = batch if isinstance(batch, Batch) else Batch(**batch)
+            number = None if step is None else self._as_step(step)
+            measurement = self._measurement(number)
+            if measurement is not None:
+                measurement.add(whole, check_part(part), Options.of(options))
+        except Exception as problem:  # noqa: BLE001 - see log
+            self._guard(problem)
+
+    def _measurement(self, step: int | None) -> Measurement | None:
+        """Return what is being measured for a step; None, and a count, where that step is over."""
+        from windsock.measurement.parts import Measurement
+
+        if step is not None and self.step is not None and step <= self.step:
+            self._late += 1
+            self.notice(f"a batch was measured for step {step}, which is committed: it is not counted (told once)")
+            return None
+        with self._measure_lock:
+            return self._measurements.setdefault(step, Measurement(self.writer.rank))
 
     def update_config(self, config: Any) -> None:
         """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
@@ -209,6 +251,7 @@ class Run:
         if self._keeper is not None:
             self._keeper.stop()
         self._harvest(wait=True)
+        self._finish_measured()
         self._tell_skipped()
         self._journal.event("finish", status=status.word, reason=status.reason, dropped=self._journal.segment.dropped)
         self._journal.segment.tend()
@@ -224,6 +267,7 @@ class Run:
 
     def _announce(self) -> None:
         """Say who writes here: the first frame of a segment, and of each further part."""
+        self._layouts.clear()
         self._journal.event("start", **process_identity())
         if self._forked and self._keeper is None:
             self._keeper = Keeper(self)
@@ -235,6 +279,8 @@ class Run:
         self._feeds = []
         self._deferred = []
         self._deferred_lock = threading.RLock()
+        self._measurements = {}
+        self._measure_lock = threading.RLock()
         self._counters.after_fork_in_child()
 
     def _as_step(self, step: Any) -> int | None:
@@ -282,6 +328,42 @@ class Run:
         for name, (reason, count) in self._skipped.items():
             if count > 1:
                 self._journal.event("skipped", name=name, reason=reason, count=count)
+
+    def _write_measured(self, step: int) -> None:
+        """Finish what was measured for a step: values where this is rank 0, states where other ranks hold more."""
+        with self._measure_lock:
+            found = [self._measurements.pop(key) for key in (None, step) if key in self._measurements]
+        if not found:
+            return
+        measurement = found[0]
+        for other in found[1:]:
+            measurement.merge(other)
+        if self._settings.world_size > 1 or self.writer.rank > 0:
+            self._write_state(measurement, step)
+        if self.writer.rank == 0:
+            measured = measurement.finish(self.info.vocabulary)
+            if measured:
+                self._journal.row(tuple(measured), measured.values(), None)
+            if measured.missing != self._missing:
+                self._missing = measured.missing
+                self._journal.event("missing", metrics=measured.missing)
+
+    def _finish_measured(self) -> None:
+        """Commit what was measured for steps that nobody committed."""
+        for step in sorted(key for key in self._measurements if key is not None):
+            self.commit(step)
+        if None in self._measurements:
+            self.commit()
+
+    def _write_state(self, measurement: Measurement, step: int) -> None:
+        layout, vector = measurement.packed()
+        if layout.hash not in self._layouts:
+            self._layouts.add(layout.hash)
+            self._journal.record(
+                Kind.LAYOUT,
+                {"layout": str(layout.hash), "entries": layout.entries, "options": measurement.described_options()},
+            )
+        self._journal.state(layout.hash, step, vector.tolist())
 
     def _tell_lost(self) -> None:
         if self._ended is not None:

@@ -11,7 +11,7 @@ import difflib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class Settings:
     detailed_stats: bool = False
     alongside: bool = False
     disabled: bool = False
-    joins: bool = field(default=False)  # the id was given, so that the run may exist already
+    world_size: int = 1  # how many processes the launcher says there are
 
 
 def resolve(
@@ -130,7 +130,7 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
         detailed_stats=merged.get("detailed_stats", False),
         alongside=merged.get("alongside", False),
         disabled=merged.get("mode") == "disabled",
-        joins=bool(id),
+        world_size=world_size_from(environ),
     )
 
 
@@ -263,16 +263,19 @@ def rank_from(environ: Mapping[str, str]) -> int:
     return 0
 
 
+def world_size_from(environ: Mapping[str, str]) -> int:
+    """Find how many processes torchrun or SLURM started."""
+    size = environ.get("WORLD_SIZE", environ.get("SLURM_NTASKS", "1"))
+    return int(size) if size.isdigit() else 1
+
+
 def shared_run_id(environ: Mapping[str, str]) -> str | None:
     """Derive one run id for all processes of a launched job, so that they join without being told.
 
     SLURM's job and step, torchrun's rendezvous id, or on one node torchrun's own process identify the job; a
     restart of its workers is then a new attempt of the same run. None where nothing is shared.
     """
-    if not environ.get("WORLD_SIZE", environ.get("SLURM_NTASKS", "1")).isdigit():
-        return None
-    world = int(environ.get("WORLD_SIZE", environ.get("SLURM_NTASKS", "1")))
-    if world < 2:
+    if world_size_from(environ) < 2:
         return None
     if environ.get("SLURM_JOB_ID"):
         return f"slurm-{environ['SLURM_JOB_ID']}-{environ.get('SLURM_STEP_ID', '0')}"

@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ from windsock.model import Histogram, RunInfo, Status, Writer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from windsock.measurement.merged import Described
+    from windsock.measurement.parts import Measured
+
 MAIN_ROLE = "trainer"
 
 
@@ -39,6 +43,7 @@ class View:
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
+        self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}
         self.refresh()
 
     def __repr__(self) -> str:
@@ -140,17 +145,21 @@ class View:
         ordered = {
             name: None for role, rank in self._writers() for a in self._of_writer(role, rank) for name in a.names()
         }
+        ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
         return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
 
-        Where several writers logged it and none is named, it is the trainer's, of the lowest rank.
+        Where several writers logged it and none is named, it is the trainer's, of the lowest rank; of what several
+        ranks measured together, it is the value of them all.
         """
         for writer_role, writer_rank in self._writers():
             if role not in (None, writer_role) or rank not in (None, writer_rank):
                 continue
             series = self._series_of(name, writer_role, writer_rank, attempt)
+            if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
+                series = _joined(name, [series, merged])
             if len(series):
                 return series
         raise RunNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
@@ -193,10 +202,61 @@ class View:
         pieces = [attempt.series(name) for attempt in attempts]
         if len(pieces) == 1:
             return pieces[0]
-        for older in range(len(pieces) - 1):
-            limits = [step for newer in attempts[older + 1 :] if (step := newer.first_step()) is not None]
-            pieces[older] = _before(pieces[older], min(limits, default=None))
-        return _joined(name, pieces)
+        return _joined(name, [_before(p, limit) for p, limit in zip(pieces, _limits(attempts), strict=True)])
+
+    def _merged_of(self, role: str) -> dict[str, Series]:
+        """Return what the ranks of a role measured together: their states merged, then divided."""
+        attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
+        count = sum(len(table) for attempt in attempts for table in attempt.state_tables().values())
+        if not count:
+            return {}
+        known = self._merged_cache.get(role)
+        if known is None or known[0] != count:
+            known = self._merged_cache[role] = count, self._merge(role, attempts)
+        return known[1]
+
+    def _merge(self, role: str, attempts: list[Attempt]) -> dict[str, Series]:
+        from windsock.measurement.merged import Held, merged_values
+
+        held: list[Held] = []
+        times: dict[int, float] = {}
+        for rank in {attempt.writer.rank for attempt in attempts}:
+            of_rank = self._of_writer(role, rank)
+            for attempt, limit in zip(of_rank, _limits(of_rank), strict=True):
+                for layout, step, time, vector in attempt.states():
+                    if limit is None or step < limit:
+                        held.append(Held(step, rank, layout, vector))
+                        times[step] = max(time, times.get(step, time))
+        values = merged_values(held, self._layouts(attempts), self.info.vocabulary)
+        writer = attempts[0].writer
+        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
+
+    def _layouts(self, attempts: list[Attempt]) -> dict[int, Described]:
+        from windsock.measurement.merged import Described
+
+        found = {}
+        for record in (record for attempt in attempts for record in attempt.records() if record.kind == Kind.LAYOUT):
+            with suppress(ValueError, KeyError, TypeError):  # of a newer windsock: its states stay unread
+                id, described = Described.parse(frames.parse_record(record.payload))
+                found[id] = described
+        return found
+
+
+def _limits(attempts: list[Attempt]) -> list[int | None]:
+    """Return, of each attempt, the step from which newer ones supersede it."""
+    firsts = [attempt.first_step() for attempt in attempts]
+    return [min((step for step in firsts[n + 1 :] if step is not None), default=None) for n in range(len(attempts))]
+
+
+def _of_steps(name: str, values: dict[int, Measured], times: dict[int, float], writer: Writer) -> Series:
+    steps = [step for step, measured in values.items() if name in measured]
+    return Series(
+        name,
+        np.array(steps, np.int64),
+        np.array([values[step][name] for step in steps], np.float64),
+        np.array([times[step] for step in steps], np.float64),
+        writer,
+    )
 
 
 def _before(series: Series, limit: int | None) -> Series:

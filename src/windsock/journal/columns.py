@@ -79,6 +79,17 @@ class Attempt:
         for reader in self.readers:
             yield from reader.records
 
+    def state_tables(self) -> dict[tuple[int, int], Table]:
+        """Return the tables of states, by part and layout."""
+        return {(n, layout): t for n, part in self._parts.items() for layout, t in part.reader.states.items()}
+
+    def states(self) -> Iterator[tuple[int, int, float, Floats]]:
+        """Yield layout, step, time and vector of every state, the newest of a step last."""
+        for (_, layout), table in self.state_tables().items():
+            for chunk in table.chunks:
+                for step, time, vector in zip(chunk.steps.tolist(), chunk.times.tolist(), chunk.values, strict=True):
+                    yield layout, step, time, vector
+
     def series(self, name: str) -> Series:
         """Return one metric: each step once, with the value that was logged last for it."""
         self._update_index()

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     PHASE_OPEN = 9
     PHASE_CLOSE = 10
     FINDING = 11
+    LAYOUT = 12
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,30 @@
+"""Groups: the samples of one prompt, whose scores are compared with each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def extremes(scores: Floats, groups: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints, Floats, Floats]:
+    """Return the groups, how many scores each has, and their smallest and largest; a NaN makes both NaN."""
+    names, place = np.unique(groups, return_inverse=True)
+    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    np.minimum.at(low, place, scores)
+    np.maximum.at(high, place, scores)
+    return names, np.bincount(place, minlength=len(names)).astype(np.int64), low, high
+
+
+def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Bools, Bools, Bools]:
+    """Tell the groups in which no score, every score, or some scores reach ``right``."""
+    none, every = high < right, low >= right
+    return none, every, ~none & ~every
+
+
+def zero_spread(low: Floats, high: Floats) -> Bools:
+    """Tell the groups whose scores are all equal: they teach nothing."""
+    return np.equal(low, high)

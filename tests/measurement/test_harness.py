@@ -1,0 +1,266 @@
+"""One harness for every metric that is measured of a batch: equal to an independent reference, however it is split."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import reference
+
+import windsock
+from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.spec import inputs
+from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
+from windsock.measurement.options import Options
+from windsock.measurement.parts import DERIVED, Measurement, measure
+from windsock.measurement.quantities import QUANTITIES
+
+LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
+OPTIONS = {
+    "clip": (0.2, 0.28), "dual_clip": 3.0, "value_clip": 0.3, "reward_clip": 1.0, "kl_coef": 0.05, "kl_loss_coef": 0.01,
+    "entropy_coef": 0.02, "loss_norm": 7.0, "max_response_length": 6, "max_prompt_length": 4,
+}  # fmt: skip
+SETTINGS_ONLY = {"reward/kl_coef", "policy/kl_loss_coef", "policy/entropy_coef"}
+
+
+def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
+    """Make padded data with ragged masks, some of them empty, and every field there is."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(0, width + 1, rows)
+    mask = np.arange(width) < lengths[:, None]
+    mask &= random.random((rows, width)) < 0.9  # holes, as observations between turns leave them
+    old = -random.exponential(1.0, (rows, width))
+    data = {
+        "response_mask": mask,
+        "log_probs": old + random.normal(0, 0.3, (rows, width)),
+        "old_log_probs": old,
+        "ref_log_probs": old + random.normal(0, 0.2, (rows, width)),
+        "rollout_log_probs": old + random.normal(0, 0.05, (rows, width)),
+        "entropy": random.exponential(1.0, (rows, width)),
+        "old_entropy": random.exponential(1.0, (rows, width)),
+        "actions": random.integers(0, 5, (rows, width)),
+        "scores": random.choice([0.0, 1.0, 0.5], rows),
+        "unclipped_rewards": random.normal(0, 1, rows),
+        "finished": random.random(rows) < 0.7,
+        "prompt_lengths": random.integers(1, 6, rows),
+        "groups": np.arange(rows) // 3,
+        "episodes": np.arange(rows) // 2,
+        "weights": random.random(rows) + 0.5,
+        "keep": random.random((rows, width)) < 0.9 if packed_keep else random.random(rows) < 0.8,
+        "eos_ids": [3, 4],
+    }
+    for name in ("advantages", "raw_advantages", "returns", "values", "old_values", "rewards"):
+        data[name] = random.normal(0, 1, (rows, width))
+    return data
+
+
+def plain(data: dict) -> dict:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in data.items()}
+
+
+def by_id(measured: dict, vocabulary: str = "roll") -> dict:
+    names = {written(metric, vocabulary).pattern: metric.id for metric in REGISTRY.metrics()}
+    return {names[name]: value for name, value in measured.items() if not name.startswith("windsock/nonfinite")}
+
+
+def assert_agree(got: dict, expected: dict, rtol: float = 1e-9, atol: float = 1e-9) -> None:
+    assert set(got) - SETTINGS_ONLY == {id for id, value in expected.items() if value is not None}
+    for id, value in expected.items():
+        if value is not None:
+            assert got[id] == pytest.approx(value, rel=rtol, abs=atol, nan_ok=True), id
+
+
+def test_the_reference_knows_every_metric_that_is_measured():
+    """No metric gets past the harness."""
+    measured = {id for quantity in QUANTITIES for id in quantity.metrics} | set(DERIVED)
+    expected = reference(plain(make(12, 8, 0)), {**OPTIONS, "loss": "token-mean"})
+    assert measured - SETTINGS_ONLY == set(expected)
+
+
+def test_the_catalogue_says_the_same_about_what_is_measured():
+    """Part, state and needs of every measured metric are declared as they are computed."""
+    for quantity in QUANTITIES:
+        for id in quantity.metrics:
+            metric = REGISTRY.metric(id)
+            declared = {name for need in metric.needs for name in inputs(need)}
+            assert metric.part == quantity.part, id
+            assert metric.state != "none", id
+            assert {name for need in quantity.needs for name in inputs(need)} <= declared, id
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 7), st.integers(1, 9), st.integers(0, 2**32 - 1), st.sampled_from(LOSSES), st.booleans())
+def test_every_metric_equals_the_reference(rows: int, width: int, seed: int, loss: str, token_keep: bool):
+    """Random shapes, masks with holes, empty sequences, empty batches, all reductions."""
+    data = make(rows, width, seed, token_keep)
+    options = {**OPTIONS, "loss": loss}
+    assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
+
+
+@pytest.mark.parametrize("leave_out", ["none of them", *TOKEN_FIELDS[:-1], *SEQUENCE_FIELDS, "keep", "eos_ids"])
+def test_what_lacks_an_input_is_missing_with_the_reason_and_costs_nothing_else(leave_out: str):
+    """Each field is left out in turn: what can be computed still is, the rest says what it lacks."""
+    data = make(6, 7, 1)
+    data.pop(leave_out, None)
+    measured = measure(Batch(**data), **OPTIONS)
+    assert_agree(by_id(measured), reference(plain(data), OPTIONS))
+    assert all(measured.missing.values())
+    if leave_out in ("advantages", "old_log_probs", "scores"):
+        assert any(leave_out in reason for reason in measured.missing.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from(LOSSES))
+def test_any_split_into_micro_batches_and_ranks_gives_the_whole(seed: int, parts: int, loss: str):
+    """Means of means are never taken; groups and episodes lie whole in one call."""
+    data = make(18, 7, seed)
+    options = Options.of({**OPTIONS, "loss": loss})
+    whole = Batch(**data)
+    cuts = [0, *sorted(np.random.default_rng(seed).choice([6, 12], parts - 1)), 18]
+    merged = Measurement()
+    for rank, (a, b) in enumerate(itertools.pairwise(cuts)):
+        part = Measurement(rank)
+        part.add(whole.take(slice(a, b)), options=options)
+        merged.merge(part)
+    assert_agree(by_id(merged.finish("roll")), reference(plain(data), {**OPTIONS, "loss": loss}))
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, -1e30])
+def test_garbage_under_the_mask_changes_nothing(garbage: float):
+    """NaN, infinities and huge numbers in padding are never looked at, and wider padding neither."""
+    data = make(9, 8, 2)
+    expected = measure(Batch(**data), **OPTIONS)
+    for name in TOKEN_FIELDS[:-1]:
+        value = data[name].astype(float)
+        value[~data["response_mask"]] = garbage
+        data[name] = np.pad(value, ((0, 0), (0, 5)), constant_values=garbage)
+    data["response_mask"] = np.pad(data["response_mask"], ((0, 0), (0, 5)))
+    assert measure(Batch(**data), **OPTIONS) == pytest.approx(dict(expected), rel=1e-12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 8), st.integers(0, 2**32 - 1), st.booleans())
+def test_packed_and_padded_are_the_same(rows: int, seed: int, token_keep: bool):
+    """A stream of tokens with boundaries measures like the padded matrix it came from."""
+    data = make(rows, 6, seed, token_keep)
+    lengths = np.random.default_rng(seed).integers(0, 7, rows) if rows else np.zeros(0, int)
+    inside = np.arange(6) < lengths[:, None]
+    data["response_mask"] &= inside
+    packed = dict(data)
+    for name in (*TOKEN_FIELDS, *(["keep"] if token_keep else [])):
+        packed[name] = data[name][inside]
+    packed["cu_seqlens"] = np.concatenate([[0], np.cumsum(lengths)])
+    assert measure(Batch(**packed), **OPTIONS) == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 1e-12)])
+def test_torch_and_numpy_agree_for_every_dtype(dtype: torch.dtype, rtol: float):
+    """Half precision is read as it is: the numbers are those of the rounded inputs, exactly computed."""
+    data = make(9, 8, 3)
+    tensors = dict(data)
+    for name, value in data.items():
+        if isinstance(value, np.ndarray) and value.dtype == np.float64:
+            tensors[name] = torch.tensor(value).to(dtype).requires_grad_()
+            data[name] = tensors[name].detach().double().numpy()
+        elif isinstance(value, np.ndarray):
+            tensors[name] = torch.tensor(value)
+    got = measure(Batch(**tensors), **OPTIONS)
+    assert got == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=rtol)
+
+
+def test_a_nan_in_the_data_is_seen_and_counted_and_stays_where_it_is():
+    """Metrics that the value enters are NaN and say how many; all others are untouched."""
+    data = make(6, 8, 4)
+    clean = measure(Batch(**data), **OPTIONS)
+    row, column = np.argwhere(data["response_mask"] & data["keep"][:, None])[0]
+    data["advantages"][row, column] = math.nan
+    sick = measure(Batch(**data), **OPTIONS)
+    assert math.isnan(sick["critic/advantages/mean"])
+    assert math.isnan(sick["critic/advantages/max"])
+    assert sick["windsock/nonfinite/critic/advantages/mean"] == 1
+    assert math.isnan(sick["actor/pg_loss"])
+    for name in ("critic/returns/mean", "actor/ratio_mean", "critic/loss", "actor/approxkl"):
+        assert sick[name] == clean[name]
+        assert f"windsock/nonfinite/{name}" not in sick
+
+
+def test_an_empty_mask_is_missing_and_never_zero():
+    """Token metrics of a batch without a valid token say so; counts are counts."""
+    data = make(4, 5, 5)
+    data["response_mask"][:] = False
+    measured = measure(Batch(**data), **OPTIONS)
+    assert measured.missing["actor/ratio_mean"] == "no valid token"
+    assert measured.missing["critic/advantages/max"] == "no valid token"
+    assert "actor/pg_loss" in measured.missing
+    assert (measured["actor/valid_samples"], measured["actor/total_samples"]) == (0.0, 4.0)
+    assert measured["tokens/response_length/mean"] == 0.0
+
+
+def test_huge_log_ratios_overflow_to_infinity_and_are_counted():
+    """exp(1000) is infinite, not an exception and not a clamp."""
+    measured = measure(Batch(response_mask=[[1, 1]], log_probs=[[0.0, -1.0]], old_log_probs=[[-1000.0, -1.0]]))
+    assert measured["actor/ratio_max"] == math.inf
+    assert measured["windsock/nonfinite/actor/ratio_max"] == 1
+    assert measured["actor/ratio_min"] == 1.0
+
+
+def test_sums_over_very_many_tokens_stay_right():
+    """A million equal float32 values of 0.1 have the mean of that float32, to the last digits."""
+    tenth = np.full((100, 10_000), 0.1, np.float32)
+    measured = measure(Batch(response_mask=np.ones_like(tenth, bool), advantages=tenth))
+    assert measured["critic/advantages/mean"] == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+
+
+def test_clip_fraction_without_value_clip_is_missing():
+    """Not the mean squared error that ROLL stores there."""
+    data = make(5, 6, 6)
+    measured = measure(Batch(**data))
+    assert measured.missing["critic/clipfrac"] == "value_clip is not set"
+    assert "critic/loss" in measured
+
+
+def test_a_value_clip_without_old_values_is_missing():
+    """The loss that is configured cannot be computed, so none is."""
+    data = make(5, 6, 6)
+    data.pop("old_values")
+    assert "old_values" in measure(Batch(**data), value_clip=0.2).missing["critic/loss"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"response_mask": None}, "a batch needs response_mask"),
+        ({"response_mask": [1, 1]}, r"response_mask: expected padded: \(sequences, width\), got shape \(2,\)"),
+        ({"advantages": [[1.0]]}, r"advantages: expected shape \(1, 2\) like response_mask, got \(1, 1\)"),
+        ({"scores": [1.0, 2.0]}, r"scores: expected shape \(1,\) like response_mask, got \(2,\)"),
+        ({"keep": [[1]]}, r"keep: expected \(1, 2\) or \(1,\), got shape \(1, 1\)"),
+        ({"logits": np.zeros((1, 3, 9))}, "logits: expected .*vocabulary.*, got shape"),
+        ({"cu_seqlens": [0, 2]}, r"response_mask: expected packed \(cu_seqlens is given\)"),
+        ({"cu_seqlens": [0, 5], "response_mask": [1, 1]}, "cu_seqlens: expected rising boundaries from 0 to 2, got"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_with_the_reason(wrong: dict, message: str):
+    """Shapes are checked when the batch is described, not when it is measured."""
+    with pytest.raises(windsock.WindsockError, match=message):
+        Batch(**{"response_mask": [[1, 1]], **wrong})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clp": 0.2}, "unknown option 'clp'; it takes clip"),
+        ({"clip": (0.2,)}, "clip: expected a number or"),
+        ({"clip": -1}, "clip: expected a number or"),
+        ({"loss": "mean"}, "loss: expected one of token-mean"),
+        ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
+        ({"loss": "seq-mean-token-sum-norm"}, "divides by loss_norm: give it"),
+        ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict, message: str):
+    """An error names the option, what it takes and what came."""
+    with pytest.raises(windsock.SettingsError, match=message):
+        measure(Batch(response_mask=[[1]]), **options)

@@ -1,0 +1,160 @@
+"""Measuring inside a run: per micro-batch, per part, over ranks, and what the journal then says."""
+
+import csv
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_harness import LOSSES, OPTIONS, make
+
+import windsock
+from windsock.measurement.batch import Batch
+from windsock.measurement.parts import measure
+
+SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
+LOGGED = {
+    "actor/lr", "critic/lr", "lr", "eps", "episode", "actor/grad_norm", "critic/grad_norm",  # the caller logs or counts
+    "actor/policykl",  # from logits
+}  # fmt: skip
+FROM_BATCH = (
+    "critic/", "actor/", "tokens/", "objective/", "policy/", "loss/", "val/ratio", "val/clipfrac", "val/num_eos",
+    "response_length/", "prompt_length/",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
+def test_every_documented_name_that_comes_from_a_batch_is_produced(vocabulary: str):
+    """The list of the documentation, vocabulary by vocabulary, from one measured step."""
+    with SEED.open() as file:
+        names = [row["name"] for row in csv.DictReader(file, delimiter="\t") if row["vocabulary"] == vocabulary]
+    wanted = {name for name in names if name.startswith(FROM_BATCH) and "{" not in name} - LOGGED
+    assert len(wanted) > 10
+    run = windsock.init(vocabulary=vocabulary)
+    run.measure(make(12, 8, 0), part=None, **OPTIONS)
+    run.commit(0)
+    assert wanted <= set(windsock.open(run.path).names())
+
+
+def test_micro_batches_of_a_step_are_the_whole_batch():
+    """Data once, policy and value per micro-batch: the committed values are those of the whole."""
+    data = make(24, 9, 1)
+    whole = Batch(**data)
+    run = windsock.init()
+    for step in range(3):
+        run.measure(whole, **OPTIONS)
+        for micro in whole.split(5):
+            run.measure(micro, part="policy", **OPTIONS)
+            run.measure(micro, part="value", **OPTIONS)
+        run.commit(step)
+    view = windsock.open(run.path)
+    for name, value in measure(whole, **OPTIONS).items():
+        assert view.series(name).values.tolist() == pytest.approx([value] * 3, rel=1e-9), name
+
+
+def test_counts_come_from_the_data_part_alone():
+    """Epochs over a batch do not multiply its samples."""
+    whole = Batch(**make(10, 6, 2))
+    run = windsock.init()
+    run.measure(whole)
+    for _ in range(4):
+        run.measure(whole, part="policy")
+    run.commit(0)
+    assert windsock.open(run.path).series("actor/total_samples").last == 10
+
+
+def test_threads_may_measure_and_an_explicit_step_waits_for_its_commit():
+    """Micro-batches from several threads for the step to come, and for a later one."""
+    whole = Batch(**make(16, 6, 3))
+    run = windsock.init()
+
+    def work(part: Batch) -> None:
+        run.measure(part, part="policy", step=1)
+
+    threads = [threading.Thread(target=work, args=(part,)) for part in whole.split(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.commit(0)
+    assert "actor/ratio_mean" not in windsock.open(run.path).names()
+    run.commit(1)
+    expected = measure(whole)["actor/ratio_mean"]
+    series = windsock.open(run.path).series("actor/ratio_mean")
+    assert (series.steps.tolist(), series.values.tolist()) == ([1], pytest.approx([expected]))
+
+
+def test_what_comes_after_its_commit_is_told_and_not_mixed_in(capsys: pytest.CaptureFixture[str]):
+    """A late micro-batch changes no number that was written."""
+    whole = Batch(**make(6, 6, 4))
+    run = windsock.init()
+    run.measure(whole)
+    run.commit(5)
+    run.measure(whole, step=5)
+    run.commit(6)
+    assert windsock.open(run.path).series("actor/total_samples").steps.tolist() == [5]
+    assert "measured for step 5, which is committed" in capsys.readouterr().err
+
+
+def test_a_batch_that_does_not_fit_does_not_stop_the_training(capsys: pytest.CaptureFixture[str]):
+    """The mistake is told in words."""
+    run = windsock.init()
+    run.measure({"response_mask": [[1, 1]], "advantages": [[1.0]]})
+    run.measure({"response_mask": [[1, 1]]}, part="actor")
+    run.commit(0)
+    shown = capsys.readouterr().err
+    assert "advantages: expected shape (1, 2) like response_mask, got (1, 1)" in shown
+    assert "part: expected one of data, policy, value, got 'actor'" in shown
+
+
+def test_why_a_metric_is_missing_is_in_the_journal():
+    """The page can say why there is no curve."""
+    run = windsock.init()
+    run.measure({"response_mask": [[1, 1]]}, part=None)
+    run.commit(0)
+    [event] = [e for e in windsock.open(run.path).events() if e["event"] == "missing"]
+    assert event["metrics"]["actor/ratio_mean"] == "the batch has no log_probs"
+
+
+def test_what_was_measured_and_never_committed_is_written_at_the_end():
+    """A script that ends in the middle of a step loses no measurement."""
+    run = windsock.init()
+    run.measure(Batch(**make(6, 6, 5)))
+    run.finish()
+    assert windsock.open(run.path).series("actor/total_samples").last == 6
+
+
+RANK = """
+import sys, numpy as np, windsock
+sys.path.insert(0, sys.argv[1])
+from test_harness import OPTIONS, make
+from windsock.measurement.batch import Batch
+run = windsock.init(id="ranks")
+mine = Batch(**make(24, 9, 7)).take(slice(run.writer.rank * 6, run.writer.rank * 6 + 6))
+for step in range(2):
+    run.measure(mine, part=None, **{**OPTIONS, "loss": sys.argv[2]})
+    run.commit(step)
+"""
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_ranks_that_never_talk_to_each_other_read_as_the_whole_batch(tmp_path: Path, loss: str):
+    """Four processes write their states; the reader merges them before it divides."""
+    script = tmp_path / "rank.py"
+    script.write_text(textwrap.dedent(RANK))
+    processes = []
+    for rank in range(4):
+        environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path / "runs"), "RANK": str(rank), "WORLD_SIZE": "4"}
+        command = [sys.executable, str(script), str(Path(__file__).parent), loss]
+        processes.append(subprocess.Popen(command, env=environment))
+    assert [process.wait() for process in processes] == [0] * 4
+    view = windsock.open("ranks", dir=tmp_path / "runs")
+    expected = measure(Batch(**make(24, 9, 7)), **{**OPTIONS, "loss": loss})
+    for name, value in expected.items():
+        np.testing.assert_allclose(view.series(name).values, [value] * 2, rtol=1e-9, err_msg=name)
+    alone = view.series("actor/ratio_mean", rank=0).values
+    assert abs(alone[0] - expected["actor/ratio_mean"]) > 1e-6
