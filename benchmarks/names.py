@@ -1,0 +1,69 @@
+"""What the catalogue costs: importing it, recognising many names for the first time, and again."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+BARS = {"import": 0.020, "first": 0.200}
+
+
+def import_seconds(repeats: int = 9) -> float:
+    """Return what importing the names adds to a bare interpreter with windsock, by its own clock."""
+    code = "import windsock, time; t = time.perf_counter(); import windsock.catalogue.names; print(time.perf_counter() - t)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(repeats)
+    ]
+    return statistics.median(float(run.stdout) for run in runs)
+
+
+def distinct_names(count: int) -> list[str]:
+    """Return names of all kinds: plain ones, patterns with hard values, other frameworks', and unknown ones."""
+    chance = random.Random(0)
+    makers = (
+        lambda n: f"memory/cluster{n}/train_step/end/onload/max_allocated/{n % 8}",
+        lambda n: f"time/actor_infer_{n}/generate/execute",
+        lambda n: f"eval/set{n}/sub/accuracy/best@{2 ** (n % 5)}",
+        lambda n: f"rollout/reward_{n}/mean",
+        lambda n: f"val-core/source{n}/reward/mean@{n % 9}",
+        lambda n: f"timing_s/operation_{n}",
+        lambda n: f"train/rewards/function_{n}/mean",
+        lambda n: f"own/metric_{n}/value",
+        lambda n: f"experience_pipeline/operator_{n}",
+        lambda n: f"actor/pg_loss_{n}@sum",
+    )
+    names = [makers[n % len(makers)](n) for n in range(count)]
+    chance.shuffle(names)
+    return names
+
+
+def main() -> int:
+    """Measure and print."""
+    adds = import_seconds()
+    from windsock.catalogue.names import recognise
+
+    began = time.perf_counter()
+    recognise("actor/pg_loss")
+    loading = time.perf_counter() - began
+    names = distinct_names(10_000)
+    spent = []
+    for _ in range(2):
+        began = time.perf_counter()
+        known = sum(bool(recognise(name).matches) for name in names)
+        spent.append(time.perf_counter() - began)
+    print(
+        f"import of the catalogue     {adds * 1e3:7.1f} ms   {'holds' if adds < BARS['import'] else 'FAILS'}: under 20"
+    )
+    print(f"first name (loads families) {loading * 1e3:7.1f} ms")
+    print(
+        f"10,000 names, first time    {spent[0] * 1e3:7.1f} ms   {'holds' if spent[0] < BARS['first'] else 'FAILS'}: under 200"
+    )
+    print(f"10,000 names, again         {spent[1] * 1e3:7.1f} ms   ({known:,} known)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
