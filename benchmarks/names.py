@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import subprocess
@@ -9,15 +10,22 @@ import sys
 import time
 
 BARS = {"import": 0.020, "first": 0.200}
+IMPORT = """
+import time, windsock
+began = time.perf_counter()
+import windsock.catalogue.names
+print(time.perf_counter() - began)
+"""
 
 
 def import_seconds(repeats: int = 9) -> float:
-    """Return what importing the names adds to a bare interpreter with windsock, by its own clock."""
-    code = "import windsock, time; t = time.perf_counter(); import windsock.catalogue.names; print(time.perf_counter() - t)"
+    """Return what importing the names adds to an interpreter with windsock, by its own clock, bytecode cached."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", IMPORT]
     runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(repeats)
+        subprocess.run(command, capture_output=True, text=True, check=True, env=environment) for _ in range(repeats + 1)
     ]
-    return statistics.median(float(run.stdout) for run in runs)
+    return statistics.median(float(run.stdout) for run in runs[1:])
 
 
 def distinct_names(count: int) -> list[str]:
@@ -40,6 +48,10 @@ def distinct_names(count: int) -> list[str]:
     return names
 
 
+def verdict(seconds: float, bar: str) -> str:
+    return f"{'holds' if seconds < BARS[bar] else 'FAILS'}: under {BARS[bar] * 1e3:g}"
+
+
 def main() -> int:
     """Measure and print."""
     adds = import_seconds()
@@ -54,13 +66,9 @@ def main() -> int:
         began = time.perf_counter()
         known = sum(bool(recognise(name).matches) for name in names)
         spent.append(time.perf_counter() - began)
-    print(
-        f"import of the catalogue     {adds * 1e3:7.1f} ms   {'holds' if adds < BARS['import'] else 'FAILS'}: under 20"
-    )
+    print(f"import of the catalogue     {adds * 1e3:7.1f} ms   {verdict(adds, 'import')}")
     print(f"first name (loads families) {loading * 1e3:7.1f} ms")
-    print(
-        f"10,000 names, first time    {spent[0] * 1e3:7.1f} ms   {'holds' if spent[0] < BARS['first'] else 'FAILS'}: under 200"
-    )
+    print(f"10,000 names, first time    {spent[0] * 1e3:7.1f} ms   {verdict(spent[0], 'first')}")
     print(f"10,000 names, again         {spent[1] * 1e3:7.1f} ms   ({known:,} known)")
     return 0
 
