@@ -225,6 +225,8 @@ def policy(walk, options, out):
     lp = walk.at("log_probs")
     if walk.has("entropy"):
         out["policy/entropy/mean"] = mean(walk.tokens(walk.at("entropy")))
+    if walk.has("exact_kl"):
+        out["policy/kl_exact"] = mean(walk.tokens(walk.at("exact_kl")))
     if not walk.has("log_probs"):
         return
     out["sft/loss"] = reduce(walk, lambda i, t: -lp(i, t), options)

@@ -52,6 +52,7 @@ def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
         "keep": random.random((rows, width)) < 0.9 if packed_keep else random.random(rows) < 0.8,
         "eos_ids": [3, 4],
     }
+    data["exact_kl"] = random.exponential(0.01, (rows, width))
     for name in ("advantages", "raw_advantages", "returns", "values", "old_values", "rewards"):
         data[name] = random.normal(0, 1, (rows, width))
     return data

@@ -19,7 +19,6 @@ from windsock.measurement.parts import measure
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 LOGGED = {
     "actor/lr", "critic/lr", "lr", "eps", "episode", "actor/grad_norm", "critic/grad_norm",  # the caller logs or counts
-    "actor/policykl",  # from logits
 }  # fmt: skip
 FROM_BATCH = (
     "critic/", "actor/", "tokens/", "objective/", "policy/", "loss/", "val/ratio", "val/clipfrac", "val/num_eos",

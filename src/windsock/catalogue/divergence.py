@@ -223,7 +223,7 @@ _KL = (
                 "Spinning Up 与 Stable-Baselines3 的目标值 0.01 到 0.02",
             ),
         ),
-        needs=("logits", "old_logits", "response_mask"),
+        needs=("logits", "old_logits", "exact_kl?", "response_mask"),
         part="policy",
         estimator="exact",
         names=ours("actor/policykl", "roll"),

@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 TOKEN_FIELDS = (
     "log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "advantages", "raw_advantages", "returns",
-    "values", "old_values", "rewards", "entropy", "old_entropy", "actions", "response_mask",
+    "values", "old_values", "rewards", "entropy", "old_entropy", "exact_kl", "actions", "response_mask",
 )  # fmt: skip
 SEQUENCE_FIELDS = ("unclipped_rewards", "scores", "finished", "prompt_lengths", "groups", "episodes", "weights")
 LOGIT_FIELDS = ("logits", "old_logits")
@@ -57,6 +57,7 @@ class Batch:
     old_entropy: Any = None
     logits: Any = None
     old_logits: Any = None
+    exact_kl: Any = None
     actions: Any = None
     eos_ids: Any = None
     finished: Any = None

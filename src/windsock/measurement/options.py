@@ -17,7 +17,8 @@ class Options:
     ``clip`` is one number or ``(low, high)``; ``dual_clip`` is the bound c of dual-clip PPO; ``value_clip`` and
     ``reward_clip`` are None where nothing is clipped; ``kl_coef`` weighs the KL in the reward, ``kl_loss_coef`` that in
     the loss; ``loss`` is how losses are reduced and ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``;
-    ``max_response_length`` and ``max_prompt_length`` are the configured limits, against which truncation is told.
+    ``max_response_length`` and ``max_prompt_length`` are the configured limits, against which truncation is told;
+    ``right_score`` is what a right answer earns; ``temperature`` divides logits where those are given.
     """
 
     clip: tuple[float, float] = (0.2, 0.2)
@@ -32,6 +33,7 @@ class Options:
     max_response_length: int | None = None
     max_prompt_length: int | None = None
     right_score: float = 1.0
+    temperature: float = 1.0
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Options:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.errors import SettingsError
 from windsock.measurement.batch import Batch
+from windsock.measurement.logits import completed
 from windsock.measurement.options import Options
 from windsock.measurement.quantities import QUANTITIES, LackingError, Quantity
-from windsock.measurement.selection import Selection
+from windsock.measurement.selection import HostSelection, Selection
 from windsock.model import Missing
 from windsock.states import KINDS, Layout
 
@@ -24,6 +25,7 @@ Part = Literal["data", "policy", "value"]
 Values = dict[str, "float | Missing"]
 
 PARTS: tuple[Part, ...] = ("data", "policy", "value")
+FROM_LOGITS = {"entropy": "entropy or logits", "exact_kl": "logits and old_logits, nor exact_kl"}
 BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in QUANTITIES}
 
 
@@ -84,7 +86,8 @@ def measured_states(
     batch: Batch, parts: tuple[Part, ...], options: Options, rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities whose inputs are there, and why the others are missing."""
-    selection = Selection(batch)
+    batch = completed(batch, options)
+    selection = HostSelection(batch, options)
     states: dict[str, Floats] = {}
     missing: dict[str, str] = {}
     for quantity in QUANTITIES:
@@ -103,6 +106,9 @@ def measured_states(
 
 def _state(quantity: Quantity, selection: Selection, options: Options, rank: int) -> Floats:
     with np.errstate(all="ignore"):  # NaN and infinities are values, and counted
+        if quantity.channel is not None:
+            return selection.state(quantity.kind, quantity.channel, rank)
+        assert quantity.data is not None
         return quantity.kind.of(quantity.data(selection, options), rank)
 
 
@@ -111,8 +117,9 @@ def _lacking(quantity: Quantity, batch: Batch, options: Options) -> str | None:
     for need in quantity.needs:
         alternatives = need.split("|")
         if not any(_has(name, batch, options) for name in alternatives):
-            is_option = need in Options.__dataclass_fields__
-            return f"{need} is not set" if is_option else f"the batch has no {' or '.join(alternatives)}"
+            if need in Options.__dataclass_fields__:
+                return f"{need} is not set"
+            return f"the batch has no {FROM_LOGITS.get(need, ' or '.join(alternatives))}"
     return None
 
 

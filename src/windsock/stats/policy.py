@@ -1,4 +1,4 @@
-"""Per-token quantities of a policy update. Every argument is an array of valid tokens; every result has its shape.
+"""Per-token quantities of a policy update, of NumPy arrays or torch tensors; every result has the arguments' shape.
 
 ``d`` is the log-ratio, current minus old log-prob; ``ratio`` is its exponential; ``advantages`` weigh the tokens. A
 clip range is ``(low, high)``: the band runs from ``1 - low`` to ``1 + high``.
@@ -6,54 +6,62 @@ clip range is ``(low, high)``: the band runs from ``1 - low`` to ``1 + high``.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from windsock.stats.library import library
+
 Clip = tuple[float, float]
 
 
-def kl_k1(d: Floats) -> Floats:
+def kl_k1(d: Any) -> Any:
     """Return -d: unbiased for KL(old‖current), noisy, and negative for half of the tokens."""
     return -d
 
 
-def kl_k2(d: Floats) -> Floats:
+def kl_k2(d: Any) -> Any:
     """Return d²/2: biased, never negative."""
     return 0.5 * d * d
 
 
-def kl_k3(d: Floats) -> Floats:
+def kl_k3(d: Any) -> Any:
     """Return exp(d) - 1 - d: unbiased for KL(old‖current), never negative. Accurate also where d is tiny."""
-    return np.expm1(d) - d
+    return library(d).expm1(d) - d
 
 
-def ratio_above(ratio: Floats, clip: Clip) -> Bools:
+def ratio_above(ratio: Any, clip: Clip) -> Any:
     """Tell where the ratio is beyond the upper edge of the band."""
     return ratio > 1.0 + clip[1]
 
 
-def ratio_below(ratio: Floats, clip: Clip) -> Bools:
+def ratio_below(ratio: Any, clip: Clip) -> Any:
     """Tell where the ratio is beyond the lower edge of the band."""
     return ratio < 1.0 - clip[0]
 
 
-def clip_binds(ratio: Floats, advantages: Floats, clip: Clip) -> Bools:
+def clipped(ratio: Any, clip: Clip) -> Any:
+    """Return the ratio, held inside the band."""
+    return library(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
+
+
+def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
     """Tell where clipping changes the objective: outside the band, on the side to which the advantage pushes."""
-    return np.clip(ratio, 1.0 - clip[0], 1.0 + clip[1]) * advantages < ratio * advantages
+    return clipped(ratio, clip) * advantages < ratio * advantages
 
 
-def dual_clip_binds(ratio: Floats, advantages: Floats, clip: Clip, dual_clip: float) -> Bools:
+def surrogate_gain(ratio: Any, advantages: Any, clip: Clip) -> Any:
+    """Return min(r·A, clip(r)·A)."""
+    return library(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
+
+
+def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip, dual_clip: float) -> Any:
     """Tell where the bound on the loss of a bad token with a huge ratio takes hold."""
-    pessimistic = np.minimum(ratio * advantages, np.clip(ratio, 1.0 - clip[0], 1.0 + clip[1]) * advantages)
-    return (advantages < 0) & (pessimistic < dual_clip * advantages)
+    return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
 
 
-def surrogate_loss(ratio: Floats, advantages: Floats, clip: Clip, dual_clip: float | None = None) -> Floats:
+def surrogate_loss(ratio: Any, advantages: Any, clip: Clip, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
-    clipped = np.clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
-    gain = np.minimum(ratio * advantages, clipped * advantages)
+    xp = library(ratio)
+    gain = surrogate_gain(ratio, advantages, clip)
     if dual_clip is not None:
-        gain = np.where(advantages < 0, np.maximum(gain, dual_clip * advantages), gain)
+        gain = xp.where(advantages < 0, xp.maximum(gain, dual_clip * advantages), gain)
     return -gain

@@ -30,22 +30,20 @@ def sums(tokens: Floats, counts: Ints) -> Floats:
 
 
 def reduced(
-    tokens: Floats, counts: Ints, how: Reduction, weights: Floats | None = None, norm: float | None = None
+    totals: Floats, counts: Ints, how: Reduction, weights: Floats | None = None, norm: float | None = None
 ) -> tuple[float, float]:
     """Return numerator and denominator of a loss, both of which add up over micro-batches and ranks.
 
-    ``token-mean`` is over all tokens; the others are means over the sequences that have a token, of the sequence's
-    mean, of its sum, or of its sum divided by ``norm``. ``weights`` multiply each sequence's part and leave the
-    denominator.
+    ``totals`` are the sums per sequence. ``token-mean`` is over all tokens; the others are means over the sequences
+    that have a token, of the sequence's mean, of its sum, or of its sum divided by ``norm``. ``weights`` multiply each
+    sequence's part and leave the denominator.
     """
-    per_sequence = sums(tokens, counts)
-    if weights is not None:
-        per_sequence = per_sequence * weights
     some = counts > 0
+    parts = (totals if weights is None else totals * weights)[some]
     if how == "token-mean":
-        return float(per_sequence[some].sum()), float(counts.sum())
+        return float(parts.sum()), float(counts.sum())
     if how == "seq-mean-token-mean":
-        per_sequence = per_sequence / np.maximum(counts, 1)
+        parts = parts / counts[some]
     elif how == "seq-mean-token-sum-norm":
-        per_sequence = per_sequence / (norm if norm else np.nan)
-    return float(per_sequence[some].sum()), float(some.sum())
+        parts = parts / (norm if norm else np.nan)
+    return float(parts.sum()), float(some.sum())

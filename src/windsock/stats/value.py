@@ -1,32 +1,31 @@
-"""Per-token quantities of a value update, of arrays of valid tokens."""
+"""Per-token quantities of a value update, of NumPy arrays or torch tensors."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from windsock.stats.library import library
 
 
-def squared_error(values: Floats, returns: Floats) -> Floats:
+def squared_error(values: Any, returns: Any) -> Any:
     """Return (V - R)²."""
-    return np.square(values - returns)
+    return library(values).square(values - returns)
 
 
-def clipped_squared_error(values: Floats, old_values: Floats, returns: Floats, clip: float) -> Floats:
+def clipped_squared_error(values: Any, old_values: Any, returns: Any, clip: float) -> Any:
     """Return the squared error of the value when it may move no further than ``clip`` from where it was."""
-    return np.square(np.clip(values, old_values - clip, old_values + clip) - returns)
+    xp = library(values)
+    return xp.square(xp.clip(values, old_values - clip, old_values + clip) - returns)
 
 
-def value_loss(values: Floats, returns: Floats, old_values: Floats | None = None, clip: float | None = None) -> Floats:
+def value_loss(values: Any, returns: Any, old_values: Any | None = None, clip: float | None = None) -> Any:
     """Return half the squared error, or half the larger of it and the clipped one; before any coefficient."""
     error = squared_error(values, returns)
     if clip is None or old_values is None:
         return 0.5 * error
-    return 0.5 * np.maximum(error, clipped_squared_error(values, old_values, returns, clip))
+    return 0.5 * library(values).maximum(error, clipped_squared_error(values, old_values, returns, clip))
 
 
-def value_clip_binds(values: Floats, returns: Floats, old_values: Floats, clip: float) -> Bools:
+def value_clip_binds(values: Any, returns: Any, old_values: Any, clip: float) -> Any:
     """Tell where the clipped error exceeds the unclipped one."""
     return clipped_squared_error(values, old_values, returns, clip) > squared_error(values, returns)

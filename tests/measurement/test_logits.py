@@ -1,0 +1,45 @@
+"""What a batch lacks and its logits tell."""
+
+import numpy as np
+import pytest
+import torch
+
+from windsock.measurement.batch import Batch
+from windsock.measurement.parts import measure
+
+RANDOM = np.random.default_rng(0)
+OLD = RANDOM.normal(0, 2, (3, 4, 11))
+NEW = OLD + RANDOM.normal(0, 0.3, OLD.shape)
+ACTIONS = RANDOM.integers(0, 11, (3, 4))
+MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]])
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor], ids=["numpy", "torch"])
+def test_exact_kl_entropy_and_log_probs_follow_from_logits(convert):
+    """A trainer that hands over logits needs to compute nothing itself."""
+    batch = Batch(response_mask=convert(MASK), logits=convert(NEW), old_logits=convert(OLD), actions=convert(ACTIONS))
+    measured = measure(batch, temperature=1.3)
+    p, q, valid = softmax(OLD / 1.3), softmax(NEW / 1.3), MASK.astype(bool)
+    taken = [np.log(np.take_along_axis(x, ACTIONS[..., None], -1)[..., 0])[valid] for x in (p, q)]
+    assert measured["actor/policykl"] == pytest.approx((p * np.log(p / q)).sum(-1)[valid].mean(), rel=1e-5)
+    assert measured["critic/entropy/mean"] == pytest.approx(-(p * np.log(p)).sum(-1)[valid].mean(), rel=1e-5)
+    assert measured["policy/entropy/mean"] == pytest.approx(-(q * np.log(q)).sum(-1)[valid].mean(), rel=1e-5)
+    assert measured["critic/old_log_prob/mean"] == pytest.approx(taken[0].mean(), rel=1e-5)
+    assert measured["actor/ratio_mean"] == pytest.approx(np.exp(taken[1] - taken[0]).mean(), rel=1e-5)
+
+
+def test_what_is_given_goes_before_what_logits_tell():
+    """A trainer's own entropy is taken as it is."""
+    given = measure(Batch(response_mask=MASK, logits=NEW, entropy=np.full(MASK.shape, 7.0)))
+    assert given["policy/entropy/mean"] == 7.0
+
+
+def test_without_logits_the_exact_kl_is_missing_and_says_so():
+    """Never an estimate under the exact one's name."""
+    measured = measure(Batch(response_mask=MASK, log_probs=np.zeros(MASK.shape), old_log_probs=np.zeros(MASK.shape)))
+    assert measured.missing["actor/policykl"] == "the batch has no logits and old_logits, nor exact_kl"
