@@ -35,9 +35,9 @@ class Batch:
 
     Padded: token arrays are ``(sequences, width)``. Packed: they are one stream ``(tokens,)`` and ``cu_seqlens`` holds
     the ``sequences + 1`` boundaries, as attention kernels take them. Arrays of sequences are ``(sequences,)``; logits
-    have the vocabulary as a further, last axis; ``prompt_mask`` has a width of its own; ``keep`` is per sequence or per
-    token. NumPy arrays, torch tensors on any device and lists are taken. What stands outside the mask is never looked
-    at.
+    have the vocabulary as a further, last axis; ``prompt_mask`` has a width of its own; ``keep`` is per sequence or,
+    where it does not fit that, per token. NumPy arrays, torch tensors on any device and lists are taken. What stands
+    outside the mask is never looked at.
     """
 
     response_mask: Any = None
@@ -125,6 +125,9 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _sequences_of(cu_seqlens: Any, tokens: int) -> int:
+    device = getattr(cu_seqlens, "device", None)
+    if device is not None and getattr(device, "type", "cpu") != "cpu":
+        return len(cu_seqlens) - 1  # looking at the boundaries would wait for the device
     bounds = to_numpy(cu_seqlens)
     if bounds.ndim != 1 or len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != tokens or (np.diff(bounds) < 0).any():
         raise BatchError(f"cu_seqlens: expected rising boundaries from 0 to {tokens}, got {_short(bounds)}")

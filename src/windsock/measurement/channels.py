@@ -91,14 +91,3 @@ CHANNELS: dict[str, Channel] = {
     ),
 }  # fmt: skip
 RESPONSE = frozenset(("rewards", "ends"))
-SPREAD = (
-    "ratio",
-    "advantages",
-    "returns",
-    "old_values",
-    "residual",
-    "mismatch_ratio",
-    "log_prob_difference",
-    "probability_difference",
-)
-"""Channels of which squares and extremes are wanted as well as sums."""

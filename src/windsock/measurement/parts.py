@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.errors import SettingsError
+from windsock.measurement import device
 from windsock.measurement.batch import Batch
+from windsock.measurement.device import Launched
 from windsock.measurement.logits import completed
 from windsock.measurement.options import Options
 from windsock.measurement.quantities import QUANTITIES, LackingError, Quantity
@@ -38,7 +40,11 @@ class Measured(dict[str, float]):
 
 
 class Measurement:
-    """What was measured of one step so far. ``add`` may be called per micro-batch and from several threads."""
+    """What was measured of one step so far. ``add`` may be called per micro-batch and from several threads.
+
+    A batch on an accelerator is only queued there; its statistics are fetched, all in one copy, when the step is
+    finished.
+    """
 
     def __init__(
         self,
@@ -48,16 +54,22 @@ class Measurement:
         options: Options | None = None,
     ) -> None:
         self._rank = rank
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._states: dict[str, Floats] = states or {}
         self._missing: dict[str, str] = missing or {}
         self._options = options or Options()
+        self._launched: list[Launched] = []
 
     def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
         """Measure parts of a batch and merge the states with what is there."""
         options = options or Options()
-        states, missing = measured_states(batch, parts, options, self._rank)
-        self.merge(Measurement(self._rank, states, missing, options))
+        batch = completed(batch, options)
+        if device.on_device(batch):
+            launched = device.launch(batch, parts, options)
+            with self._lock:
+                self._launched.append(launched)
+        else:
+            self._take(HostSelection(batch, options), parts)
 
     def merge(self, other: Measurement) -> None:
         """Take in what another measurement of the same step holds."""
@@ -67,6 +79,7 @@ class Measurement:
                 self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
             self._missing.update(other._missing)
             self._options = other._options
+            self._launched += other._launched
 
     def described_options(self) -> dict[str, Any]:
         """Return the options as plain data, so that a reader can finish the states."""
@@ -74,20 +87,32 @@ class Measurement:
 
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, to travel."""
+        self._collect()
         layout = Layout.of({name: BY_STATE[name].kind for name in self._states})
         return layout, layout.pack(self._states)
 
     def finish(self, vocabulary: str) -> Measured:
         """Divide and name."""
+        self._collect()
         return finished(self._states, self._options, vocabulary, self._missing)
+
+    def _collect(self) -> None:
+        """Fetch what was measured on devices."""
+        with self._lock:
+            launched, self._launched = self._launched, []
+            for selection in device.collect(launched) if launched else ():
+                self._take(selection, selection.parts)
+
+    def _take(self, selection: Selection, parts: tuple[str, ...]) -> None:
+        states, missing = measured_states(selection, parts, self._rank)
+        self.merge(Measurement(self._rank, states, missing, selection.options))
 
 
 def measured_states(
-    batch: Batch, parts: tuple[Part, ...], options: Options, rank: int = 0
+    selection: Selection, parts: tuple[str, ...], rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities whose inputs are there, and why the others are missing."""
-    batch = completed(batch, options)
-    selection = HostSelection(batch, options)
+    batch, options = selection.batch, selection.options
     states: dict[str, Floats] = {}
     missing: dict[str, str] = {}
     for quantity in QUANTITIES:
@@ -96,7 +121,7 @@ def measured_states(
         reason = _lacking(quantity, batch, options)
         if reason is None:
             try:
-                states[quantity.state] = _state(quantity, selection, options, rank)
+                states[quantity.state] = _state(quantity, selection, rank)
                 continue
             except LackingError as problem:
                 reason = str(problem)
@@ -104,12 +129,12 @@ def measured_states(
     return states, missing
 
 
-def _state(quantity: Quantity, selection: Selection, options: Options, rank: int) -> Floats:
+def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
     with np.errstate(all="ignore"):  # NaN and infinities are values, and counted
         if quantity.channel is not None:
             return selection.state(quantity.kind, quantity.channel, rank)
         assert quantity.data is not None
-        return quantity.kind.of(quantity.data(selection, options), rank)
+        return quantity.kind.of(quantity.data(selection, selection.options), rank)
 
 
 def _lacking(quantity: Quantity, batch: Batch, options: Options) -> str | None:

@@ -109,7 +109,7 @@ class HostSelection(Selection):
         if self.batch.keep is None:
             return self.response
         keep = to_numpy(self.batch.keep).astype(np.bool_)
-        if keep.shape != self.response.shape:
+        if keep.shape == (self.batch.sequences,):
             keep = keep[:, None] if self.batch.cu_seqlens is None else np.repeat(keep, np.diff(self._bounds))
         return self.response & keep
 

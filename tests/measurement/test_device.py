@@ -1,0 +1,218 @@
+"""Batches on an accelerator: the same numbers, no waiting before the step ends, one copy back.
+
+Without a CUDA device the path of plain torch operations runs on the host's tensors instead.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from test_harness import LOSSES, OPTIONS, make
+
+import windsock
+from windsock.measurement import device
+from windsock.measurement.batch import TOKEN_FIELDS, Batch
+from windsock.measurement.parts import Measurement, measure
+
+CUDA = torch.cuda.is_available()
+PATHS = ["torch", pytest.param("kernel", marks=pytest.mark.skipif(not CUDA, reason="needs a CUDA device"))]
+
+
+@pytest.fixture(params=PATHS)
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return where tensors go, with the path under test switched on."""
+    if request.param == "torch":
+        monkeypatch.setattr(device, "_kernels", lambda kind: None)
+        monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
+    return "cuda" if CUDA else "cpu"
+
+
+def tensors(data: dict, place: str, dtype: torch.dtype = torch.float32) -> tuple[Batch, Batch]:
+    """Return a batch on the device, and the same numbers as a batch on the host."""
+    there, here = {}, {}
+    for name, value in data.items():
+        if not isinstance(value, np.ndarray):
+            there[name] = here[name] = value
+            continue
+        tensor = torch.tensor(value)
+        tensor = tensor.to(dtype) if tensor.is_floating_point() else tensor
+        there[name] = tensor.to(place)
+        here[name] = tensor.double().numpy() if tensor.is_floating_point() else value
+    return Batch(**there), Batch(**here)
+
+
+def assert_same(got: dict, expected: dict, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    assert set(got) == set(expected)
+    for name, value in expected.items():
+        assert got[name] == pytest.approx(value, rel=rtol, abs=atol, nan_ok=True), name
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    ("rows", "width", "token_keep"), [(12, 9, False), (7, 40, True), (1, 1, False), (6, 3000, True)]
+)
+def test_device_and_host_agree_for_every_metric(place: str, loss: str, rows: int, width: int, token_keep: bool):
+    """All parts, all reductions, ragged masks with holes, sequences longer than a block."""
+    there, here = tensors(make(rows, width, rows + width, token_keep), place)
+    options = {**OPTIONS, "loss": loss}
+    assert_same(measure(there, **options), measure(here, **options))
+    assert measure(there, **options).missing == measure(here, **options).missing
+
+
+@pytest.mark.parametrize("part", ["data", "policy", "value"])
+@pytest.mark.parametrize(
+    "leave_out", ["nothing", "ref_log_probs", "advantages", "old_values", "rollout_log_probs", "keep"]
+)
+def test_parts_and_absent_tensors_agree(place: str, part: str, leave_out: str):
+    """What is not there, or not asked for, is missing on the device as it is on the host."""
+    data = make(8, 11, 3)
+    data.pop(leave_out, None)
+    there, here = tensors(data, place)
+    assert_same(measure(there, part=part, **OPTIONS), measure(here, part=part, **OPTIONS))
+
+
+@pytest.mark.parametrize("bounds_type", [torch.int32, torch.int64])
+def test_packed_batches_agree(place: str, bounds_type: torch.dtype):
+    """A stream of tokens with its boundaries on the device, as attention kernels take them."""
+    data = make(9, 7, 5, True)
+    lengths = np.array([7, 0, 3, 1, 7, 2, 0, 5, 4])
+    inside = np.arange(7) < lengths[:, None]
+    data["response_mask"] &= inside
+    for name in (*TOKEN_FIELDS, "keep"):
+        data[name] = data[name][inside]
+    data["cu_seqlens"] = np.concatenate([[0], np.cumsum(lengths)])
+    there, here = tensors(data, place)
+    there = Batch(**{**{n: getattr(there, n) for n in there.given}, "cu_seqlens": there.cu_seqlens.to(bounds_type)})
+    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_read_as_it_is(place: str, dtype: torch.dtype):
+    """The numbers are those of the rounded inputs; nothing is rounded again on the way."""
+    there, here = tensors(make(10, 12, 6), place, dtype)
+    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, -1e30])
+def test_garbage_under_the_mask_changes_nothing_on_the_device(place: str, garbage: float):
+    """NaN, infinities and huge numbers in padding do not get through."""
+    data = make(9, 8, 7)
+    clean = measure(tensors(data, place)[0], **OPTIONS)
+    outside = ~(data["response_mask"])
+    for name in TOKEN_FIELDS[:-1]:
+        if data[name].dtype == np.float64:
+            data[name][outside] = garbage
+    assert_same(measure(tensors(data, place)[0], **OPTIONS), clean, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["advantages", "log_probs", "returns", "old_log_probs", "values"])
+def test_a_bad_value_is_seen_and_counted_on_the_device(place: str, name: str, bad: float):
+    """The same metrics are non-finite, with the same counts, as on the host."""
+    data = make(6, 8, 8)
+    row, column = np.argwhere(data["response_mask"] & data["keep"][:, None])[0]
+    data[name][row, column] = bad
+    there, here = tensors(data, place)
+    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+
+
+def test_large_means_with_small_spread_keep_their_variance(place: str):
+    """Returns around 1,000 with a spread of 1 do not lose it to cancellation."""
+    data = make(16, 200, 9)
+    data["returns"] = 1000.0 + data["returns"]
+    data["old_values"] = 1000.0 + data["old_values"]
+    there, here = tensors(data, place)
+    got, expected = measure(there, vocabulary="trinity", **OPTIONS), measure(here, vocabulary="trinity", **OPTIONS)
+    assert got["critic/vf_explained_var"] == pytest.approx(expected["critic/vf_explained_var"], rel=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.1, 1.0 / 3.0, "random"])
+def test_sums_of_long_sequences_stay_right_in_single_precision(place: str, value: float | str):
+    """Means over a quarter of a million tokens of one sign are right to one in a million."""
+    random = np.random.default_rng(0)
+    whole = np.full((8, 32768), value) if isinstance(value, float) else random.random((8, 32768))
+    data = {
+        "response_mask": np.ones(whole.shape, bool),
+        "old_log_probs": -whole,
+        "old_entropy": whole,
+        "returns": whole,
+    }
+    there, here = tensors(data, place)
+    expected = measure(here, part="data")
+    for name in ("critic/old_log_prob/mean", "critic/entropy/mean", "critic/returns/mean"):
+        assert measure(there, part="data")[name] == pytest.approx(expected[name], rel=1e-6), name
+
+
+def test_empty_batches_and_masks(place: str):
+    """No sequence, no width, no valid token: missing on the device as on the host."""
+    for rows, width in ((0, 5), (4, 5)):
+        data = make(rows, width, 10)
+        data["response_mask"][:] = False
+        there, here = tensors(data, place)
+        assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+
+
+def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest.MonkeyPatch):
+    """Nothing is brought to the host before the step is finished, and then everything in one copy."""
+    there, here = tensors(make(64, 12, 11), place)
+    fetches = []
+    fetch = device._fetch
+    monkeypatch.setattr(device, "_fetch", lambda pieces: fetches.append(len(pieces)) or fetch(pieces))
+    measurement = Measurement()
+    with monkeypatch.context() as forbidden:
+        for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"):
+            forbidden.setattr(torch.Tensor, name, _refuse(name))
+        for n in range(64):
+            measurement.add(there.take(slice(n, n + 1)), ("policy", "value"))
+        assert fetches == []
+    assert_same(measurement.finish("roll"), _parts(here))
+    assert len(fetches) == 1
+
+
+def _refuse(name: str):
+    def refuse(*arguments):
+        raise AssertionError(f"{name} waits for the device")
+
+    return refuse
+
+
+def _parts(batch: Batch) -> dict:
+    whole = Measurement()
+    whole.add(batch, ("policy", "value"))
+    return whole.finish("roll")
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize("packed", [False, True])
+def test_cuda_measures_without_a_synchronisation(tmp_path, packed: bool):
+    """A step of 64 micro-batches with logits makes none before commit; its numbers are right."""
+    torch.manual_seed(0)
+    data = make(64, 32, 12)
+    there, here = tensors(data, "cuda")
+    micros = [there.take(slice(n, n + 1)) for n in range(64)]
+    if packed:
+        bounds = torch.tensor([0, 32], device="cuda")
+        micros = [
+            Batch(
+                **{n: v.reshape(-1) if (v := getattr(m, n)) is not m.eos_ids else v for n in m.given}, cu_seqlens=bounds
+            )
+            for m in micros
+        ]
+    run = windsock.init(dir=tmp_path)
+    run.measure(micros[0], part="policy", step=0)  # compiles the kernels, which may wait
+    run.commit(0)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        run.measure(there, **OPTIONS)
+        for micro in micros:
+            run.measure(micro, part="policy", **OPTIONS)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    run.commit(1)
+    run.finish()
+    view, expected = windsock.open(run.path), measure(here, **OPTIONS)
+    for name in ("actor/pg_loss", "actor/ratio_max", "critic/advantages/mean", "actor/clipfrac", "critic/score/mean"):
+        assert view.series(name).last == pytest.approx(expected[name], rel=2e-5), name
