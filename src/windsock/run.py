@@ -253,7 +253,8 @@ class Run:
         self._harvest(wait=True)
         self._finish_measured()
         self._tell_skipped()
-        self._journal.event("finish", status=status.word, reason=status.reason, dropped=self._journal.segment.dropped)
+        counts = {"dropped": self._journal.segment.dropped, "late": self._late}
+        self._journal.event("finish", status=status.word, reason=status.reason, **counts)
         self._journal.segment.tend()
         for feed in self._feeds:
             if not feed.close(status, timeout):

@@ -156,6 +156,7 @@ def rewards(walk, options, out):
         for i in walk.rows:
             groups.setdefault(data["groups"][i], []).append(float(data["scores"][i]))
         right = options.get("right_score", 1.0)
+        out["reward/groups/effective_samples"] = sum(len(g) for g in groups.values() if max(g) != min(g))
         out["reward/zero_std_groups"] = mean(max(g) == min(g) for g in groups.values())
         out["reward/groups/solved_none"] = mean(max(g) < right for g in groups.values())
         out["reward/groups/solved_all"] = mean(min(g) >= right for g in groups.values())

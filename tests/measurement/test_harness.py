@@ -241,6 +241,8 @@ def test_a_value_clip_without_old_values_is_missing():
         ({"scores": [1.0, 2.0]}, r"scores: expected shape \(1,\) like response_mask, got \(2,\)"),
         ({"keep": [[1]]}, r"keep: expected \(1, 2\) or \(1,\), got shape \(1, 1\)"),
         ({"logits": np.zeros((1, 3, 9))}, "logits: expected .*vocabulary.*, got shape"),
+        ({"advantages": np.ones((1, 2), complex)}, "advantages: expected real numbers, got complex128"),
+        ({"values": torch.ones(1, 2, device="meta")}, "values is on meta, response_mask on the host: move one"),
         ({"cu_seqlens": [0, 2]}, r"response_mask: expected packed \(cu_seqlens is given\)"),
         ({"cu_seqlens": [0, 5], "response_mask": [1, 1]}, "cu_seqlens: expected rising boundaries from 0 to 2, got"),
     ],

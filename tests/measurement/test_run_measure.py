@@ -15,6 +15,7 @@ from test_harness import LOSSES, OPTIONS, make
 import windsock
 from windsock.measurement.batch import Batch
 from windsock.measurement.parts import measure
+from windsock.terminal.show import notices
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 LOGGED = {
@@ -95,7 +96,11 @@ def test_what_comes_after_its_commit_is_told_and_not_mixed_in(capsys: pytest.Cap
     run.commit(5)
     run.measure(whole, step=5)
     run.commit(6)
+    run.finish()
     assert windsock.open(run.path).series("actor/total_samples").steps.tolist() == [5]
+    assert notices(windsock.open(run.path)) == [
+        "1 batches were measured for steps that were committed already, and are not counted"
+    ]
     assert "measured for step 5, which is committed" in capsys.readouterr().err
 
 

@@ -672,6 +672,33 @@ METRICS: tuple[Metric, ...] = (
             ),
         )
     ),
+    Metric(
+        "reward/groups/effective_samples",
+        "reward",
+        Text("Effective samples", "有效样本数"),
+        Text(
+            "How many samples of the step belong to a group whose scores differ: only those have an advantage to learn "
+            "from when the baseline is the group's.",
+            "本步中所在组得分有差异的样本数：以组内均值为基线时，只有这些样本才有可学的优势。",
+        ),
+        "Σ over groups with a spread of the group's size",
+        "count",
+        "sequences",
+        "sum",
+        "sum",
+        look=Text(
+            "Not far below the batch size. At 0 the step teaches nothing.",
+            "与批次大小相差不大。为 0 时这一步学不到东西。",
+        ),
+        next=Text(
+            "reward/groups/solved_all and solved_none: too easy or too hard? The sampling temperature.",
+            "看 reward/groups/solved_all 与 solved_none：题目太易还是太难？再看采样温度。",
+        ),
+        direction="higher",
+        needs=("scores", "groups"),
+        part="data",
+        names=(),
+    ),
     _implicit("chosen", "被选"),
     _implicit("rejected", "被拒"),
     *(

@@ -81,6 +81,7 @@ class Batch:
         count = shape[0] if wanted == 2 else _sequences_of(self.cu_seqlens, shape[0])
         object.__setattr__(self, "sequences", count)
         self._check(shape, count)
+        self._check_devices()
 
     def _check(self, shape: tuple[int, ...], count: int) -> None:
         for name in TOKEN_FIELDS:
@@ -95,6 +96,19 @@ class Batch:
             raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {_shape(self.keep)}")
         if self.prompt_mask is not None and _shape(self.prompt_mask)[:1] != (count,):
             raise BatchError(f"prompt_mask: expected ({count}, width), got shape {_shape(self.prompt_mask)}")
+
+    def _check_devices(self) -> None:
+        """Refuse token arrays that lie on another device than the mask, or hold no real numbers."""
+        home = getattr(self.response_mask, "device", None)
+        for name in (*TOKEN_FIELDS, *LOGIT_FIELDS):
+            value = getattr(self, name)
+            device = getattr(value, "device", None)
+            if value is not None and str(device or "cpu") != str(home or "cpu"):
+                raise BatchError(
+                    f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one"
+                )
+            if value is not None and "complex" in str(getattr(value, "dtype", "")):
+                raise BatchError(f"{name}: expected real numbers, got {value.dtype}")
 
     def _expect(self, name: str, shape: tuple[int, ...]) -> None:
         value = getattr(self, name)

@@ -17,6 +17,7 @@ from windsock.states import EXTREMA, MEAN, MOMENTS, RATIO, SUM, StateKind
 from windsock.stats import groups
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Data = Callable[[Selection, Any], Any]  # the options; which of them are set is checked before
 
 TOKENS = "no valid token"
@@ -116,9 +117,19 @@ def _rlhf(s: Selection, o: Any) -> Floats:
     return s.sequence("scores").astype(np.float64)[s.counts > 0] + _non_score(s, o)
 
 
+def _groups(s: Selection) -> tuple[Ints, Floats, Floats]:
+    """Return the size of each group, its lowest and its highest score."""
+    _, sizes, low, high = groups.extremes(s.sequence("scores").astype(np.float64), s.sequence("groups"))
+    return sizes, low, high
+
+
 def _group_extremes(s: Selection) -> tuple[Floats, Floats]:
-    _, _, low, high = groups.extremes(s.sequence("scores").astype(np.float64), s.sequence("groups"))
-    return low, high
+    return _groups(s)[1:]
+
+
+def _effective_samples(s: Selection, o: Any) -> Ints:
+    sizes, low, high = _groups(s)
+    return sizes[~groups.zero_spread(low, high)]
 
 
 def _zero_spread(s: Selection, o: Any) -> NDArray[np.bool_]:
@@ -187,6 +198,7 @@ REWARDS = [
     mean("reward/rlhf/mean", "scores old_log_probs ref_log_probs kl_coef", _rlhf, TOKENS),
     mean("evaluation/reward_clip_fraction", "unclipped_rewards reward_clip", _reward_clipped),
     mean("reward/zero_std_groups", "scores groups", _zero_spread, "no group"),
+    total("reward/groups/effective_samples", "scores groups", _effective_samples),
     mean("reward/groups/solved_none", "scores groups", _solved(0), "no group"),
     mean("reward/groups/solved_all", "scores groups", _solved(1), "no group"),
     mean("reward/groups/solved_some", "scores groups", _solved(2), "no group"),

@@ -124,6 +124,9 @@ def notices(view: View) -> list[str]:
     dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
     if dropped:
         found.append(f"{dropped} frames were dropped because they could not be written")
+    late = sum(int(event.get("late", 0)) for event in view.events())
+    if late:
+        found.append(f"{late} batches were measured for steps that were committed already, and are not counted")
     return found + view.damage()
 
 
