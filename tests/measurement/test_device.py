@@ -3,7 +3,9 @@
 Without a CUDA device the path of plain torch operations runs on the host's tensors instead.
 """
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -168,6 +170,20 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
         assert fetches == []
     assert_same(measurement.finish("roll"), _parts(here))
     assert len(fetches) == 1
+
+
+def test_tensors_are_not_kept_until_the_step_ends(place: str):
+    """A micro-batch, its logits and its graph are free again as soon as it was measured."""
+    there, _ = tensors(make(4, 6, 13), place)
+    logits = torch.randn(4, 6, 20, device=place, requires_grad=True) * 2
+    batch = Batch(**{**{n: getattr(there, n) for n in there.given}, "logits": logits})
+    watched = [weakref.ref(tensor) for tensor in (logits, batch.advantages, batch.response_mask, batch.log_probs)]
+    measurement = Measurement()
+    measurement.add(batch)
+    del there, logits, batch
+    gc.collect()
+    assert [watch() for watch in watched] == [None] * 4
+    assert measurement.finish("roll")["actor/total_samples"] == 4
 
 
 def _refuse(name: str):

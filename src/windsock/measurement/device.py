@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -65,11 +65,26 @@ def on_device(batch: Batch) -> bool:
     return torch is not None and isinstance(mask, torch.Tensor) and mask.device.type not in ("cpu", "meta")
 
 
+def outline(batch: Batch) -> Any:
+    """Return what the host needs to know of a batch, without its tensors: those must not be kept until the step ends.
+
+    Arrays that lie on the device are only marked as being there.
+    """
+    marked: dict[str, Any] = {name: True if name in batch.given else None for name in Batch.__dataclass_fields__}
+    kept = {name: getattr(batch, name) for name in SEQUENCE_FIELDS if _on_host(getattr(batch, name))}
+    return SimpleNamespace(**{**marked, **kept, "given": batch.given, "sequences": batch.sequences})
+
+
+def _on_host(value: Any) -> bool:
+    device = getattr(value, "device", None)
+    return value is not None and getattr(device, "type", "cpu") == "cpu"
+
+
 @dataclass(slots=True)
 class Launched:
     """A pass that was queued: where its results will be, and what the host needs to finish it."""
 
-    batch: Batch
+    batch: Any  # an outline
     parts: tuple[str, ...]
     options: Options
     rows: Any
@@ -81,7 +96,7 @@ def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
     flags = _flags(batch, parts, options)
     kernels = _kernels(batch.response_mask.device.type)
     rows = _by_kernel(kernels, batch, flags, options) if kernels else _by_torch(batch, flags, options)
-    return Launched(batch, parts, options, rows, _device_sequences(batch))
+    return Launched(outline(batch), parts, options, rows, _device_sequences(batch))
 
 
 def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
