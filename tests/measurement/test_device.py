@@ -172,6 +172,25 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
     assert len(fetches) == 1
 
 
+def test_kernels_that_cannot_run_are_replaced_by_torch(monkeypatch: pytest.MonkeyPatch, capsys):
+    """A machine without what Triton needs measures all the same, and says so once."""
+
+    class Kernels:
+        TENSORS = ()
+
+        @staticmethod
+        def rows(*arguments):
+            raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
+    monkeypatch.setattr(device, "_kernels", lambda kind: Kernels)
+    monkeypatch.setattr(device, "_broken", [])
+    there, here = tensors(make(5, 6, 14), "cpu")
+    for _ in range(2):
+        assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+    assert capsys.readouterr().err.count("torch measures instead: no C compiler") == 1
+
+
 def test_tensors_are_not_kept_until_the_step_ends(place: str):
     """A micro-batch, its logits and its graph are free again as soon as it was measured."""
     there, _ = tensors(make(4, 6, 13), place)

@@ -120,6 +120,10 @@ class Batch:
         """The names of the arrays that are there."""
         return frozenset(f.name for f in fields(self) if f.init and getattr(self, f.name) is not None)
 
+    def having(self, **arrays: Any) -> Batch:
+        """Return this batch with further arrays, or others in place of its own."""
+        return Batch(**{**{name: getattr(self, name) for name in self.given}, **arrays})
+
     def split(self, parts: int) -> list[Batch]:
         """Cut a padded batch into micro-batches of whole sequences."""
         if self.cu_seqlens is not None:

@@ -94,8 +94,9 @@ class Launched:
 def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
     """Queue the pass over a batch. Nothing here waits for the device."""
     flags = _flags(batch, parts, options)
-    kernels = _kernels(batch.response_mask.device.type)
-    rows = _by_kernel(kernels, batch, flags, options) if kernels else _by_torch(batch, flags, options)
+    rows = _by_kernel(batch, flags, options)
+    if rows is None:
+        rows = _by_torch(batch, flags, options)
     return Launched(outline(batch), parts, options, rows, _device_sequences(batch))
 
 
@@ -154,7 +155,24 @@ def _kernels(device: str) -> ModuleType | None:
         return None
 
 
-def _by_kernel(kernels: ModuleType, batch: Batch, flags: set[str], options: Options) -> Any:
+def _by_kernel(batch: Batch, flags: set[str], options: Options) -> Any | None:
+    """Launch the kernels; None where there are none, or where they cannot be compiled."""
+    kernels = _kernels(batch.response_mask.device.type)
+    if kernels is None or _broken:
+        return None
+    try:
+        return _launch_kernels(kernels, batch, flags, options)
+    except Exception as problem:  # noqa: BLE001 - whatever Triton lacks here, torch measures as well
+        _broken.append(problem)
+        print(f"windsock: the Triton kernels do not run here, torch measures instead: {problem}", file=sys.stderr)
+        return None
+
+
+_broken: list[Exception] = []
+"""Why the kernels are not tried again."""
+
+
+def _launch_kernels(kernels: ModuleType, batch: Batch, flags: set[str], options: Options) -> Any:
     mask = batch.response_mask.contiguous()
     tensors = {
         name: getattr(batch, name).detach().contiguous() for name in kernels.TENSORS if getattr(batch, name) is not None

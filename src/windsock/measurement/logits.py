@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,7 @@ def completed(batch: Batch, options: Options) -> Batch:
     entropy = batch.entropy if batch.entropy is not None else found.get("entropy")
     if batch.old_entropy is None and "old_entropy" not in found and entropy is not None:
         found["old_entropy"] = entropy
-    if not found:
-        return batch
-    given = {field.name: getattr(batch, field.name) for field in fields(batch) if field.init}
-    return replace(batch, **{**given, **found})
+    return batch.having(**found) if found else batch
 
 
 def _of_logits(batch: Batch, logits: Any, prefix: str, temperature: float) -> dict[str, Any]:
