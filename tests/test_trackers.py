@@ -91,6 +91,8 @@ def test_unknown_trackers_and_arguments_are_errors_at_start():
         windsock.init(track_with="stdout", tracker_kwargs={"format": "xml"})
     with pytest.raises(windsock.TrackerError, match="is a directory; expected a file"):
         windsock.init(track_with="jsonl", tracker_kwargs={"path": "/"})
+    with pytest.raises(windsock.RunNotFoundError):
+        windsock.open("@last")
 
 
 class Recorder:
@@ -106,7 +108,8 @@ class Recorder:
         self._fail, self._hang = fail, hang
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        assert config["lr"] == 1
+        if config.get("lr") != 1:
+            raise windsock.TrackerError("the server says no")
 
     def log(self, rows: Sequence[Row]) -> None:
         time.sleep(self._hang)
@@ -143,6 +146,25 @@ def test_a_tracker_of_another_package_is_found_by_its_entry_point(recorder: type
         (4, 9.0),
     ]
     assert recorder.ended == Status("finished")
+
+
+def test_a_tracker_that_does_not_start_fails_init_and_the_run_says_so(recorder: type[Recorder]):
+    """The error reaches the user at the start, and the run does not look alive."""
+    with pytest.raises(windsock.TrackerError, match="the server says no"):
+        windsock.init(track_with="recorder", name="n")
+    assert windsock.open("n").status.word == "crashed"
+
+
+def test_an_error_about_a_tracker_does_not_show_its_key(recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch):
+    """Neither in the message nor in what caused it."""
+
+    def refuse(self: Recorder, api_key: str) -> None:
+        raise ValueError(f"bad key {api_key}")
+
+    monkeypatch.setattr(Recorder, "__init__", refuse)
+    with pytest.raises(windsock.TrackerError, match=r"bad key \*\*\*") as caught:
+        windsock.init(track_with="recorder", tracker_kwargs={"api_key": "s3cr3t-key"})
+    assert caught.value.__cause__ is None
 
 
 def test_rows_that_a_tracker_raised_for_are_offered_again(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):

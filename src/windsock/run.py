@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
     from windsock.trackers.feed import Feed
+    from windsock.trackers.protocol import Tracker
 
 TEND_SECONDS = 1.0
 PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
@@ -226,23 +227,24 @@ class Run:
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def start(self) -> None:
+    def start(self, trackers: Mapping[str, Tracker]) -> None:
         """Write what a segment begins with, and start what runs beside the training."""
         self._announce()
         self._journal.event("config", config=self._config)
-        if self._settings.trackers and self.writer.rank == 0:
-            self._start_trackers()
+        try:
+            for name, tracker in trackers.items():
+                self._start_tracker(name, tracker)
+        except Exception as problem:
+            self._end(Status("crashed", f"a tracker did not start: {problem}"))
+            raise
         self._keeper = Keeper(self)
         on_farewell(self._end)
 
-    def _start_trackers(self) -> None:
-        from windsock.trackers import registry  # brings NumPy, which a run without trackers can do without
-        from windsock.trackers.feed import Feed
+    def _start_tracker(self, name: str, tracker: Tracker) -> None:
+        from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
 
-        for name, kwargs in self._settings.trackers.items():
-            tracker = registry.make(name, kwargs)
-            tracker.start(self.info, self._config, self.path)
-            self._feeds.append(Feed(name, tracker, self._journal.segment))
+        tracker.start(self.info, self._config, self.path)
+        self._feeds.append(Feed(name, tracker, self._journal.segment, self.notice))
 
     def _end(self, status: Status) -> None:
         self.finish(Status(status.word, self._secrets.scrub(status.reason)))

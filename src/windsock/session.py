@@ -9,13 +9,17 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
 from windsock.model import RunInfo, Status, Writer
 from windsock.run import Run
 from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
+
+if TYPE_CHECKING:
+    from windsock.trackers.protocol import Tracker
 
 
 class DisabledRun(Run):
@@ -106,6 +110,7 @@ def _say_no_run() -> None:
 
 
 def _begin(chosen: Settings) -> Run:
+    trackers = _trackers(chosen) if chosen.trackers and chosen.rank == 0 else {}  # before anything is recorded
     id = check_run_id(chosen.id) if chosen.id else new_run_id()
     folder = _folder_of(chosen, id)
     info = RunInfo(
@@ -127,8 +132,20 @@ def _begin(chosen: Settings) -> Run:
     run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
     if earlier:
         _warn_of_live_twin(run, earlier[-1].path)
-    run.start()
+    run.start(trackers)
     return run
+
+
+def _trackers(chosen: Settings) -> dict[str, Tracker]:
+    """Construct the trackers that were asked for; what is wrong with one is said without its key."""
+    from windsock.trackers import registry
+
+    secrets = Secrets()
+    secrets.blanked(chosen.trackers)
+    try:
+        return {name: registry.make(name, kwargs) for name, kwargs in chosen.trackers.items()}
+    except TrackerError as problem:
+        raise TrackerError(secrets.scrub(str(problem))) from None
 
 
 def _warn_of_live_twin(run: Run, segment: Path) -> None:

@@ -6,8 +6,8 @@ raises costs it nothing.
 
 from __future__ import annotations
 
-import sys
 import threading
+from collections.abc import Callable
 
 from windsock.journal.follow import Follower
 from windsock.journal.segment import SegmentWriter
@@ -21,9 +21,10 @@ TRIES = 3
 class Feed:
     """Carries rows from a segment to one tracker until it is closed."""
 
-    def __init__(self, name: str, tracker: Tracker, segment: SegmentWriter) -> None:
+    def __init__(self, name: str, tracker: Tracker, segment: SegmentWriter, say: Callable[[str], None]) -> None:
         self.name = name
         self.errors = 0
+        self._say = say
         self._tracker = tracker
         self._segment = segment
         self._follower: Follower | None = None
@@ -76,6 +77,6 @@ class Feed:
         self.errors += 1
         self._tries += 1
         if self.errors == 1:
-            print(f"windsock: tracker {self.name!r}: {type(problem).__name__}: {problem}", file=sys.stderr)
+            self._say(f"tracker {self.name!r}: {type(problem).__name__}: {problem}")
         if self._tries >= TRIES:
             self._waiting, self._tries = [], 0
