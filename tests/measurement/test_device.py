@@ -16,6 +16,7 @@ import windsock
 from windsock.measurement import device
 from windsock.measurement.batch import TOKEN_FIELDS, Batch
 from windsock.measurement.parts import Measurement, measure
+from windsock.stats.rows import COLUMNS, FLAGS
 
 CUDA = torch.cuda.is_available()
 PATHS = ["torch", pytest.param("kernel", marks=pytest.mark.skipif(not CUDA, reason="needs a CUDA device"))]
@@ -48,6 +49,13 @@ def assert_same(got: dict, expected: dict, rtol: float = 2e-5, atol: float = 2e-
     assert set(got) == set(expected)
     for name, value in expected.items():
         assert got[name] == pytest.approx(value, rel=rtol, abs=atol, nan_ok=True), name
+
+
+def test_every_switch_of_the_pass_is_known_and_every_column_is_filled():
+    """The host's table, the kernels' switches and the columns say the same."""
+    assert set(device.FLAGS) == set(FLAGS)
+    filled = {channel for _, _, channels in device.FLAGS.values() for channel in channels}
+    assert filled | {"valid", "response"} == {channel for channel, _ in COLUMNS}
 
 
 @pytest.mark.parametrize("loss", LOSSES)

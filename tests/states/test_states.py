@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from windsock.model import Missing
 from windsock.states import EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, Layout, StateKind
-from windsock.states.layout import united
 
 numbers = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 splits = st.lists(st.lists(numbers, max_size=12), max_size=6)
@@ -153,11 +152,3 @@ def test_states_not_given_are_empty():
     vector = LAYOUT.merge([LAYOUT.pack({"d": MEAN.of([2.0, 4.0])}), LAYOUT.pack({"e": SUM.of([1.0])})])
     assert MEAN.values(LAYOUT.unpack(vector)["d"]) == {"mean": 3.0}
     assert isinstance(MEAN.values(LAYOUT.unpack(vector)["b/mean"])["mean"], Missing)
-
-
-def test_layouts_unite():
-    """Roles that measure different things have a common layout; a contradiction is refused."""
-    one, other = Layout.of({"a": MEAN}), Layout.of({"b": SUM, "a": MEAN})
-    assert united([one, other]) == other
-    with pytest.raises(ValueError, match="'a' is a sum in one layout and a mean in another"):
-        united([one, Layout.of({"a": SUM})])

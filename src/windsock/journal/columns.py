@@ -135,10 +135,6 @@ class Attempt:
         ]
         return (min(first for first, _ in times), max(last for _, last in times)) if times else None
 
-    def rows(self) -> int:
-        """Count the rows."""
-        return sum(len(table) for part in self._parts.values() for table in part.reader.tables.values())
-
     def _update_index(self) -> None:
         for number, part in self._parts.items():
             for schema, table in part.reader.tables.items():

@@ -7,7 +7,7 @@ hashes merge their vectors slot by slot without knowing a single name, however m
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from hashlib import blake2b
@@ -91,13 +91,3 @@ class Layout:
         for (_, kind), place in zip(self.entries, self.places.values(), strict=True):
             slots.setdefault(kind, []).append(range(place.start, place.stop))
         return [(KINDS[kind], np.array([list(r) for r in ranges])) for kind, ranges in slots.items()]
-
-
-def united(layouts: Iterable[Layout]) -> Layout:
-    """Return the layout that has the states of all, for vectors of processes that measured different things."""
-    kinds: dict[str, str] = {}
-    for layout in layouts:
-        for name, kind in layout.entries:
-            if kinds.setdefault(name, kind) != kind:
-                raise ValueError(f"state {name!r} is a {kind} in one layout and a {kinds[name]} in another")
-    return Layout(tuple(sorted(kinds.items())))

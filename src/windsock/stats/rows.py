@@ -12,7 +12,6 @@ from typing import Any
 SPREAD_SLOTS = ("sum", "squares", "shift", "min", "max", "bad", "nan")
 """Of channels whose spread is wanted: sum and squares are of the distances to ``shift``, so that nothing cancels."""
 PLAIN_SLOTS = ("sum", "bad")
-COUNT_SLOTS = ("sum",)
 
 SPREAD = (
     "ratio", "advantages", "returns", "old_values", "residual", "mismatch_ratio", "log_prob_difference",
@@ -23,6 +22,11 @@ PLAIN = (
     "old_entropy", "old_minus_ref", "rollout_log_probs", "mismatch", "mismatch_k3", "values", "error", "value_loss",
     "rewards",
 )  # fmt: skip
+FLAGS = (
+    "POLICY", "NLL", "SURROGATE", "DUAL", "REF_LOSS", "ENTROPY", "EXACT", "ADVANTAGES", "RETURNS", "OLD", "REF",
+    "OLD_REF", "OLD_ENTROPY", "ROLLOUT", "OLD_VALUES", "RESIDUAL", "VALUES", "ERROR", "VALUE_CLIP", "REWARDS", "ENDS",
+)  # fmt: skip
+"""The switches of a pass: each fills a few channels of what it needs."""
 COUNTED = ("above", "below", "binds", "high", "low", "dual", "value_clip", "ends")
 
 COLUMNS: dict[tuple[str, str], int] = {

@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from windsock.stats.rows import COLUMNS, WIDTH, handed_over
+from windsock.stats.rows import COLUMNS, FLAGS, WIDTH, handed_over
 
 SCAN = 1024  # tokens of the mask that are looked at together, to find where a response begins and ends
 BAD_BLOCK = 512
@@ -40,10 +40,6 @@ HALF = tl.constexpr(65536)  # two counts share an integer, one in each half
 TENSORS = (
     "log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "advantages", "returns", "values", "old_values",
     "entropy", "old_entropy", "exact_kl", "rewards", "actions",
-)  # fmt: skip
-FLAGS = (
-    "POLICY", "NLL", "SURROGATE", "DUAL", "REF_LOSS", "ENTROPY", "EXACT", "ADVANTAGES", "RETURNS", "OLD", "REF",
-    "OLD_REF", "OLD_ENTROPY", "ROLLOUT", "OLD_VALUES", "RESIDUAL", "VALUES", "ERROR", "VALUE_CLIP", "REWARDS", "ENDS",
 )  # fmt: skip
 C_VALID = tl.constexpr(COLUMNS["valid", "sum"])
 C_RESPONSE = tl.constexpr(COLUMNS["response", "sum"])
