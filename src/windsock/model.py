@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 StatusWord = Literal["running", "finished", "crashed", "killed", "stalled"]
 
@@ -37,29 +37,6 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The values of one step, as a tracker receives them."""
-
-    step: int
-    time: float
-    values: Mapping[str, float]
-    writer: Writer
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a run, or one of its writers, is doing, and why we think so."""
-
-    word: StatusWord
-    reason: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more is to be expected."""
-        return self.word in ("finished", "crashed", "killed")
-
-
-@dataclass(frozen=True, slots=True)
 class Histogram:
     """Counts of values between edges, with the statistics that bins lose.
 
@@ -74,6 +51,56 @@ class Histogram:
     sum: float
     count: int
     nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One completion of a task, as it can be read again; all but the words is optional.
+
+    ``messages`` stand instead of prompt and completion where there was a chat: mappings with ``role`` and ``content``.
+    ``reward`` is the total, ``rewards`` its components by name; ``length`` is in tokens.
+    """
+
+    prompt: str = ""
+    completion: str = ""
+    messages: tuple[Mapping[str, Any], ...] = ()
+    reward: float | None = None
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    advantage: float | None = None
+    length: int | None = None
+    finish_reason: str | None = None
+    task: str | None = None
+    run: str | None = None
+    group: str | None = None
+    weight_version: int | None = None
+    step: int | None = None
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one step says, as a tracker receives it: values, and what was logged beside them."""
+
+    step: int
+    time: float
+    values: Mapping[str, float]
+    writer: Writer
+    texts: Mapping[str, str] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run, or one of its writers, is doing, and why we think so."""
+
+    word: StatusWord
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more is to be expected."""
+        return self.word in ("finished", "crashed", "killed")
 
 
 @dataclass(frozen=True, slots=True)
