@@ -23,6 +23,7 @@ from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
 from windsock.process import process_identity
+from windsock.rollouts.reports import Reports
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
@@ -41,7 +42,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run:
+class Run(Reports):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -128,7 +129,7 @@ class Run:
                 pass  # an integer too large, a tensor of several elements, a name that is no string
             self._log_sorted(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
-            self._guard(problem, values)
+            self.guard(problem, values)
 
     def count(self, **amounts: float) -> None:
         """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
@@ -138,9 +139,9 @@ class Run:
         try:
             sorted_amounts = sort(amounts)
             self._counters.add(sorted_amounts.numbers)
-            self._skip(sorted_amounts.refused)
+            self.skip(sorted_amounts.refused)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def commit(self, step: int | None = None) -> None:
         """End a step: everything logged without a step since the last commit belongs to it.
@@ -153,13 +154,14 @@ class Run:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
             self._write_measured(number)
+            self._close_gathered(number)
             totals = self._counters.totals(number)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def measure(
         self, batch: Batch | Mapping[str, Any], part: str | None = "data", step: int | None = None, **options: Any
@@ -181,7 +183,7 @@ class Run:
             if measurement is not None:
                 measurement.add(whole, check_part(part), Options.of(options))
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def _measurement(self, step: int | None) -> Measurement | None:
         """Return what is being measured for a step; None, and a count, where that step is over."""
@@ -201,7 +203,7 @@ class Run:
             self._config.update(update)
             self._journal.event("config", config=update)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """End the run: everything is brought to the disk, and trackers in this process get what is left.
@@ -217,7 +219,7 @@ class Run:
         try:
             self._end_recording(self._ended, timeout)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def __enter__(self) -> Self:
         return self
@@ -254,6 +256,7 @@ class Run:
             self._keeper.stop()
         self._harvest(wait=True)
         self._finish_measured()
+        self._finish_gathered()
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -284,6 +287,7 @@ class Run:
         self._deferred_lock = threading.RLock()
         self._measurements = {}
         self._measure_lock = threading.RLock()
+        self._books = None  # what the parent gathers, it writes
         self._counters.after_fork_in_child()
 
     def _as_step(self, step: Any) -> int | None:
@@ -310,7 +314,7 @@ class Run:
             with self._deferred_lock:
                 self._deferred.append(entry)
         if found.refused:
-            self._skip(found.refused)
+            self.skip(found.refused)
 
     def _harvest(self, wait: bool = False) -> None:
         """Write device values that have arrived, in the order logged; with ``wait``, all of them."""
@@ -319,7 +323,8 @@ class Run:
                 names, step, at, deferred = self._deferred.pop(0)
                 self._journal.row(names, deferred.values(), step, at)
 
-    def _skip(self, refused: Mapping[str, str]) -> None:
+    def skip(self, refused: Mapping[str, str]) -> None:
+        """Count values that cannot be recorded, and tell of the first of each name."""
         for name, reason in refused.items():
             count = self._skipped.get(name, ("", 0))[1] + 1
             self._skipped[name] = (reason, count)
@@ -372,7 +377,7 @@ class Run:
         if self._ended is not None:
             self.notice("log after finish: the values are not recorded")
 
-    def _guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
+    def guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
         """Show what went wrong; the training goes on."""
         if not isinstance(values, Mapping):
             self.notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
@@ -438,4 +443,4 @@ class Keeper:
         try:
             work()
         except Exception as problem:  # noqa: BLE001 - see Run.log
-            self._run._guard(problem)
+            self._run.guard(problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from windsock.measurement.merged import Described
-    from windsock.measurement.parts import Measured
 
 MAIN_ROLE = "trainer"
 
@@ -208,6 +207,7 @@ class View:
         """Return what the ranks of a role measured together: their states merged, then divided."""
         attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
         count = sum(len(table) for attempt in attempts for table in attempt.state_tables().values())
+        count += sum(record.kind == Kind.GATHERED for attempt in attempts for record in attempt.records())
         if not count:
             return {}
         known = self._merged_cache.get(role)
@@ -216,20 +216,46 @@ class View:
         return known[1]
 
     def _merge(self, role: str, attempts: list[Attempt]) -> dict[str, Series]:
+        values, times = self._merge_measured(role, attempts)
+        for step, at, gathered in self._merge_gathered(role, attempts):
+            values[step] = {**values.get(step, {}), **gathered}
+            times[step] = max(at, times.get(step, at))
+        writer = attempts[0].writer
+        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
+
+    def _counting(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, Attempt, int | None]]:
+        """Yield rank, attempt, and the step from which a newer attempt supersedes it."""
+        for rank in sorted({attempt.writer.rank for attempt in attempts}):
+            of_rank = self._of_writer(role, rank)
+            yield from ((rank, *pair) for pair in zip(of_rank, _limits(of_rank), strict=True))
+
+    def _merge_measured(
+        self, role: str, attempts: list[Attempt]
+    ) -> tuple[dict[int, dict[str, float]], dict[int, float]]:
         from windsock.measurement.merged import Held, merged_values
 
         held: list[Held] = []
         times: dict[int, float] = {}
-        for rank in {attempt.writer.rank for attempt in attempts}:
-            of_rank = self._of_writer(role, rank)
-            for attempt, limit in zip(of_rank, _limits(of_rank), strict=True):
-                for layout, step, time, vector in attempt.states():
-                    if limit is None or step < limit:
-                        held.append(Held(step, rank, layout, vector))
-                        times[step] = max(time, times.get(step, time))
-        values = merged_values(held, self._layouts(attempts), self.info.vocabulary)
-        writer = attempts[0].writer
-        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
+        for rank, attempt, limit in self._counting(role, attempts):
+            for layout, step, time, vector in attempt.states():
+                if limit is None or step < limit:
+                    held.append(Held(step, rank, layout, vector))
+                    times[step] = max(time, times.get(step, time))
+        merged = merged_values(held, self._layouts(attempts), self.info.vocabulary)
+        return {step: dict(measured) for step, measured in merged.items()}, times
+
+    def _merge_gathered(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, float, dict[str, float]]]:
+        from windsock.rollouts.merged import Part, merged_parts
+
+        parts = []
+        for rank, attempt, limit in self._counting(role, attempts):
+            for record in attempt.records():
+                if record.kind == Kind.GATHERED:
+                    with suppress(ValueError, KeyError, TypeError):  # of a newer windsock
+                        part = Part.parse(rank, *frames.parse_packet(record.payload))
+                        if limit is None or part.step < limit:
+                            parts.append(part)
+        yield from merged_parts(parts, self.info.vocabulary)
 
     def _layouts(self, attempts: list[Attempt]) -> dict[int, Described]:
         from windsock.measurement.merged import Described
@@ -248,7 +274,7 @@ def _limits(attempts: list[Attempt]) -> list[int | None]:
     return [min((step for step in firsts[n + 1 :] if step is not None), default=None) for n in range(len(attempts))]
 
 
-def _of_steps(name: str, values: dict[int, Measured], times: dict[int, float], writer: Writer) -> Series:
+def _of_steps(name: str, values: dict[int, dict[str, float]], times: dict[int, float], writer: Writer) -> Series:
     steps = [step for step, measured in values.items() if name in measured]
     return Series(
         name,

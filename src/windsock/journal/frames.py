@@ -28,6 +28,7 @@ MAX_FRAME = 1 << 30
 ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
 COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
 SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
+PACKET_HEAD = struct.Struct("<BI")  # kind, length of the JSON
 
 
 class Kind(IntEnum):
@@ -45,6 +46,7 @@ class Kind(IntEnum):
     PHASE_CLOSE = 10
     FINDING = 11
     LAYOUT = 12
+    GATHERED = 13
 
 
 @lru_cache(maxsize=4096)
@@ -118,6 +120,22 @@ def parse_record(payload: bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise ValueError("a record must be a JSON object")
     return record
+
+
+def packet_payload(kind: Kind, head: Mapping[str, Any], body: bytes) -> bytes:
+    """Encode a body that is a small JSON object and bytes whose format is their owner's."""
+    text = _json(head)
+    return PACKET_HEAD.pack(kind, len(text)) + text + body
+
+
+def parse_packet(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    """Decode what ``packet_payload`` made."""
+    _, length = PACKET_HEAD.unpack_from(payload)
+    text = payload[PACKET_HEAD.size : PACKET_HEAD.size + length]
+    head = json.loads(text)
+    if not isinstance(head, dict):
+        raise ValueError("a packet must begin with a JSON object")
+    return head, payload[PACKET_HEAD.size + length :]
 
 
 def _json(value: object) -> bytes:

@@ -103,6 +103,10 @@ class JournalWriter:
         """Write a frame whose body is a JSON object."""
         return self._append(frames.frame(frames.record_payload(kind, record)))
 
+    def packet(self, kind: Kind, head: Mapping[str, Any], body: bytes) -> bool:
+        """Write a frame whose body is a JSON object and bytes."""
+        return self._append(frames.frame(frames.packet_payload(kind, {"time": time.time(), **head}, body)))
+
     def close(self) -> int:
         """Bring everything to the disk and close; return how many frames could not be written."""
         return self.segment.close()
