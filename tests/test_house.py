@@ -16,6 +16,7 @@ LEVELS = [
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
     {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "trackers"},
     {"run", "view"},
+    {"relay"},
     {"session"},
     {"demo", "integrations", "server", "table", "terminal"},
     {"cli"},

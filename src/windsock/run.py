@@ -22,6 +22,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
+from windsock.plain import plain
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
 from windsock.scalars import Deferred, packable, sort
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
     from windsock.trackers.feed import Feed
-    from windsock.trackers.protocol import Tracker
+    from windsock.trackers.protocol import Link, Tracker
 
 TEND_SECONDS = 1.0
 PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
@@ -76,6 +77,7 @@ class Run(Reports):
         self._forked = False
         self._end_lock = threading.RLock()
         self._feeds: list[Feed] = []
+        self._link: Link | None = None
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
 
@@ -130,6 +132,15 @@ class Run(Reports):
             self._log_sorted(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
             self.guard(problem, values)
+
+    def text(self, name: str, text: str, step: int | None = None) -> None:
+        """Write a text under a name, for the step that ``log`` would write it for."""
+        try:
+            number = None if step is None else self._as_step(step)
+            self._open_rows += number is None
+            self._journal.record(Kind.TEXT, {"name": str(name), "step": number, "time": time.time(), "text": str(text)})
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
 
     def count(self, **amounts: float) -> None:
         """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
@@ -206,9 +217,10 @@ class Run(Reports):
             self.guard(problem)
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
-        """End the run: everything is brought to the disk, and trackers in this process get what is left.
+        """End the run: everything is brought to the disk, and trackers get what is left.
 
-        ``timeout`` bounds the waiting for them. Further calls do nothing.
+        ``timeout`` bounds the waiting for them; what they do not have by then, and how it still gets there, is told.
+        Further calls do nothing.
         """
         with self._end_lock:
             if self._ended is not None:
@@ -229,13 +241,18 @@ class Run(Reports):
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def start(self, trackers: Mapping[str, Tracker]) -> None:
+    def start(self, trackers: Mapping[str, Tracker], link: Link | None = None) -> None:
         """Write what a segment begins with, and start what runs beside the training."""
         self._announce()
         self._journal.event("config", config=self._config)
+        if self._settings.trackers:
+            self._journal.event("trackers", trackers=self._secrets.blanked(plain(self._settings.trackers)))
         try:
             for name, tracker in trackers.items():
                 self._start_tracker(name, tracker)
+            if link is not None:
+                link.start()
+                self._link = link
         except Exception as problem:
             self._end(Status("crashed", f"a tracker did not start: {problem}"))
             raise
@@ -265,6 +282,8 @@ class Run(Reports):
             if not feed.close(status, timeout):
                 self.notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
         lost = self._journal.close() + self._journal.segment.dropped
+        for text in self._link.wait(status, timeout) if self._link is not None else ():
+            self.notice(text)
         if lost:
             self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
 
@@ -283,6 +302,7 @@ class Run(Reports):
         self._forked = True
         self._keeper = None
         self._feeds = []
+        self._link = None
         self._deferred = []
         self._deferred_lock = threading.RLock()
         self._measurements = {}
@@ -406,6 +426,12 @@ class Run(Reports):
                 "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
             )
 
+    def _tend_link(self) -> None:
+        """What the keeper does with every heartbeat: see that rows are carried, and how far."""
+        if self._link is not None:
+            self._link.tend()
+            self.log(self._link.values())
+
 
 class Keeper:
     """The thread beside the training: brings bytes to the disk, says that we live, gathers the surroundings."""
@@ -438,6 +464,7 @@ class Keeper:
 
     def _beat(self) -> None:
         self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)
+        self._run._tend_link()
 
     def _try(self, work: Callable[[], None]) -> None:
         try:

@@ -19,7 +19,7 @@ from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
-    from windsock.trackers.protocol import Tracker
+    from windsock.trackers.protocol import Link, Tracker
 
 
 class DisabledRun(Run):
@@ -34,6 +34,9 @@ class DisabledRun(Run):
         self._config = self._secrets.blanked(settings.config)
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Do nothing."""
+
+    def text(self, name: str, text: str, step: int | None = None) -> None:
         """Do nothing."""
 
     def count(self, **amounts: float) -> None:
@@ -107,6 +110,7 @@ def init(
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
     detailed_stats: bool | None = None,
+    in_process: bool | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:
@@ -140,6 +144,7 @@ def _say_no_run() -> None:
 
 def _begin(chosen: Settings) -> Run:
     trackers = _trackers(chosen) if chosen.trackers and chosen.rank == 0 else {}  # before anything is recorded
+    outside = {name: chosen.trackers[name] for name, tracker in trackers.items() if not tracker.in_process}
     id = check_run_id(chosen.id) if chosen.id else new_run_id()
     folder = _folder_of(chosen, id)
     info = RunInfo(
@@ -161,8 +166,16 @@ def _begin(chosen: Settings) -> Run:
     run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
     if earlier:
         _warn_of_live_twin(run, earlier[-1].path)
-    run.start(trackers)
+    inside = {name: tracker for name, tracker in trackers.items() if name not in outside}
+    run.start(inside, _link(chosen, run, outside) if outside else None)
     return run
+
+
+def _link(chosen: Settings, run: Run, trackers: Mapping[str, Mapping[str, Any]]) -> Link:
+    """Return what carries rows to trackers outside the training loop."""
+    from windsock.relay.link import RelayLink, ThreadLink
+
+    return (ThreadLink if chosen.in_process else RelayLink)(run.path, trackers, run.notice)
 
 
 def _trackers(chosen: Settings) -> dict[str, Tracker]:

@@ -50,6 +50,7 @@ TABLE = (
     Setting("tags", (str, list, tuple), "none", "words to find the run by"),
     Setting("notes", (str,), "none", "a few lines about the run"),
     Setting("detailed_stats", (bool,), "false", "fan evaluation statistics out to mean, std, max and min over tasks"),
+    Setting("in_process", (bool,), "false", "feed trackers from threads of this process instead of from the relay"),
     Setting("alongside", (bool,), "false", "keep earlier runs of this process open instead of ending them"),
     Setting("mode", (str,), "online", "disabled makes every call a cheap no-op", "WINDSOCK_MODE", MODES),
 )  # fmt: skip
@@ -78,6 +79,7 @@ class Settings:
     tags: tuple[str, ...] = ()
     notes: str | None = None
     detailed_stats: bool = False
+    in_process: bool = False
     alongside: bool = False
     disabled: bool = False
     world_size: int = 1  # how many processes the launcher says there are
@@ -128,6 +130,7 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
         tags=_words(merged.get("tags")),
         notes=merged.get("notes"),
         detailed_stats=merged.get("detailed_stats", False),
+        in_process=merged.get("in_process", False),
         alongside=merged.get("alongside", False),
         disabled=merged.get("mode") == "disabled",
         world_size=world_size_from(environ),

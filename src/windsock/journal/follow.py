@@ -1,75 +1,170 @@
-"""Following one segment as rows: what trackers and ``windsock tail`` need, in the order it was written."""
+"""Following segments as rows: what trackers and ``windsock tail`` need, in the order it was written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from windsock.journal.frames import OPEN_STEP
+from windsock.journal import frames
+from windsock.journal.folder import SegmentFile, segments
+from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import SegmentReader
-from windsock.model import Row, Writer
+from windsock.model import Histogram, Row, Writer
+
+BESIDE = (Kind.TEXT, Kind.HISTOGRAM)
+"""Kinds of records that belong to a step as values do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a segment was handed out: all before ``resume``, and what had a step of its own before ``done``."""
+
+    resume: int = 0
+    done: int = 0
+    last_step: int = -1
+
+
+BEGINNING = Place()
+
+
+@dataclass(slots=True)
+class _Said:
+    """What one or several frames say of a step."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.texts or self.histograms)
+
+    def update(self, other: _Said) -> None:
+        self.values |= other.values
+        self.texts |= other.texts
+        self.histograms |= other.histograms
+
+    def row(self, step: int, time: float, writer: Writer) -> Row:
+        return Row(step, time, self.values, writer, self.texts, self.histograms)
 
 
 class Follower:
-    """Yields the rows of one segment as they are appended; open rows unite when their step is committed."""
+    """Yields the rows of one segment as they are appended; open rows unite when their step is committed.
 
-    def __init__(self, path: Path, writer: Writer, ends: int | None = None) -> None:
+    ``place`` can be saved at any time, and another follower goes on from there: every row comes once.
+    """
+
+    def __init__(self, path: Path, writer: Writer, ends: int | None = None, place: Place = BEGINNING) -> None:
         """``ends``: of what is there already, read only so many bytes at the beginning and at the end."""
         self.path = path
+        self.place = place
         self._reader = SegmentReader(path)
         if ends is not None:
             self._reader.read_ends(ends)
         self._writer = writer
-        self._open: dict[str, float] = {}
+        self._open = _Said()
         self._open_time = 0.0
-        self._last_step = -1
+        self._open_since: int | None = None  # where the first row lies whose step is not named yet
 
     def new_rows(self) -> list[Row]:
         """Return the rows that were completed since the last call."""
         self._reader.poll()
         rows = list(self._rows())
         self._reader.forget()
+        done = max(self._reader.offset, self.place.done)
+        self.place = Place(done if self._open_since is None else self._open_since, done, self.place.last_step)
         return rows
 
     def take_unfinished(self) -> Row | None:
         """Return, once, what was logged after the last commit, as the step that would come next."""
         if not self._open:
             return None
-        row = Row(self._last_step + 1, self._open_time, dict(self._open), self._writer)
-        self._open.clear()
+        row = self._take_open(self.place.last_step + 1, self._open_time)
+        self.place = Place(self.place.done, self.place.done, self.place.last_step)
+        return row
+
+    def _take_open(self, step: int, time: float) -> Row:
+        row = self._open.row(step, time, self._writer)
+        self._open, self._open_since = _Said(), None
         return row
 
     def _rows(self) -> Iterator[Row]:
-        for step, time, values in self._in_order():
-            if values is None:
+        for offset, step, time, said in self._in_order():
+            if said is None:
                 if self._open:
-                    yield Row(step, time, dict(self._open), self._writer)
-                    self._open.clear()
+                    yield self._take_open(step, time)
             elif step == OPEN_STEP:
-                self._open.update(values)
+                if self._open_since is None:
+                    self._open_since = offset
+                self._open.update(said)
                 self._open_time = time
                 continue
-            else:
-                yield Row(step, time, values, self._writer)
-            self._last_step = max(self._last_step, step)
+            elif offset >= self.place.done:
+                yield said.row(step, time, self._writer)
+            self.place = Place(self.place.resume, self.place.done, max(self.place.last_step, step))
 
-    def _in_order(self) -> Iterator[tuple[int, float, dict[str, float] | None]]:
-        """Yield rows, and commits as rows without values, in the order of the file."""
-        found: list[tuple[int, int, float, dict[str, float] | None]] = [
+    def _in_order(self) -> Iterator[tuple[int, int, float, _Said | None]]:
+        """Yield what is new, and commits as saying nothing, in the order of the file."""
+        found: list[tuple[int, int, float, _Said | None]] = [
             (offset, step, time, None) for offset, step, time in self._reader.commits
         ]
+        found += self._values()
+        found += self._records()
+        resume = self.place.resume
+        yield from sorted((one for one in found if one[0] >= resume), key=lambda one: one[0])
+
+    def _values(self) -> Iterator[tuple[int, int, float, _Said]]:
         for schema, table in self._reader.tables.items():
             names = self._reader.schemas.get(schema)
             if names is None or len(names) != table.width:
                 continue
             for chunk in table.chunks:
-                columns = (
-                    chunk.offsets.tolist(),
-                    chunk.steps.tolist(),
-                    chunk.times.tolist(),
-                    chunk.values.tolist(),
-                )
+                columns = (chunk.offsets.tolist(), chunk.steps.tolist(), chunk.times.tolist(), chunk.values.tolist())
                 for offset, step, time, values in zip(*columns, strict=True):
-                    found.append((offset, step, time, dict(zip(names, values, strict=True))))
-        for _, step, time, row in sorted(found, key=lambda item: item[0]):
-            yield step, time, row
+                    if offset >= self.place.resume:
+                        yield offset, step, time, _Said(dict(zip(names, values, strict=True)))
+
+    def _records(self) -> Iterator[tuple[int, int, float, _Said]]:
+        for record in self._reader.records:
+            if record.kind in BESIDE and record.offset >= self.place.resume:
+                try:
+                    fields = frames.parse_record(record.payload)
+                    step = OPEN_STEP if fields["step"] is None else int(fields["step"])
+                    yield record.offset, step, float(fields["time"]), _said_by(record.kind, fields)
+                except (ValueError, KeyError, TypeError):
+                    continue  # the view tells of damage
+
+
+def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
+    name = str(fields["name"])
+    if kind == Kind.TEXT:
+        return _Said(texts={name: str(fields["text"])})
+    return _Said(histograms={name: Histogram.of_record(fields)})
+
+
+class RunFollower:
+    """Yields the rows of all writers of a run, those that join later included."""
+
+    def __init__(self, folder: Path, places: Mapping[str, Place] | None = None) -> None:
+        self._folder = folder
+        self._places = dict(places or {})
+        self._followers: dict[SegmentFile, Follower] = {}
+
+    def new_rows(self) -> list[Row]:
+        """Return what was completed since the last call, by time."""
+        for segment in segments(self._folder):
+            if segment not in self._followers:
+                place = self._places.get(segment.path.name, BEGINNING)
+                self._followers[segment] = Follower(segment.path, segment.writer, place=place)
+        rows = [row for follower in self._followers.values() for row in follower.new_rows()]
+        return sorted(rows, key=lambda row: row.time)
+
+    def take_unfinished(self) -> list[Row]:
+        """Return, once, what the writers logged after their last commits."""
+        rows = (follower.take_unfinished() for follower in self._followers.values())
+        return [row for row in rows if row is not None]
+
+    def places(self) -> dict[str, Place]:
+        """Return how far each segment was handed out."""
+        return {segment.path.name: follower.place for segment, follower in self._followers.items()}

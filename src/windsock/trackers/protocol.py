@@ -43,7 +43,7 @@ class Rewindable(Protocol):
     Rows come from the journal by a cursor that survives its carrier. Whoever carries them saves the cursor together
     with a mark of the tracker, and after a crash goes on from the last pair that was saved::
 
-        start(...) → rewind(saved mark, or {}) → mark() → log(...) → mark() → log(...) → mark() → … → finish(...) → mark()
+        start(...) → rewind(saved mark, or {}) → mark() → log(...) → mark() → … → finish(...) → mark()
 
     A tracker without these two methods has its cursor saved after every ``log``: its rows arrive at least once, which
     is enough where the same row twice is the same as once.
@@ -58,3 +58,19 @@ class Rewindable(Protocol):
 
     def rewind(self, mark: Mapping[str, Any]) -> None:
         """Be as at this mark: what came after it is offered again. An empty mark is the beginning of the run."""
+
+
+class Link(Protocol):
+    """What a run holds of the trackers outside its process, whoever carries the rows there."""
+
+    def start(self) -> None:
+        """Begin; raises ``TrackerError`` where a tracker's configuration is wrong."""
+
+    def tend(self) -> None:
+        """See that the carrying goes on; called now and then, never by the training loop."""
+
+    def values(self) -> dict[str, float]:
+        """Return how the trackers are doing, to be logged."""
+
+    def wait(self, status: Status, timeout: float) -> list[str]:
+        """Wait until all is delivered; say of each tracker that has something left how much, and what to do."""
