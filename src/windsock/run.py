@@ -67,6 +67,7 @@ class Run(Reports):
         self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
         self._deferred_lock = threading.RLock()  # re-entrant, as is the next: SIGTERM may end the run anywhere
         self._open_rows = 0
+        self._newest: int | None = None  # the step that was logged or committed last
         self._counters = Counters(folder, writer)
         self._measurements: dict[int | None, Measurement] = {}
         self._measure_lock = threading.RLock()
@@ -120,6 +121,8 @@ class Run(Reports):
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
                 step = self._as_step(step)
+            else:
+                self._newest = step
             names = tuple(values)
             try:
                 numbers = packable(values.values())
@@ -170,7 +173,8 @@ class Run(Reports):
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._journal.commit(number)
-            self.step, self._open_rows = number, 0
+            self.step = self._newest = number
+            self._open_rows = 0
         except Exception as problem:  # noqa: BLE001 - see log
             self.guard(problem)
 
@@ -430,7 +434,8 @@ class Run(Reports):
         """What the keeper does with every heartbeat: see that rows are carried, and how far."""
         if self._link is not None:
             self._link.tend()
-            self.log(self._link.values())
+            if self._newest is not None:
+                self.log(self._link.values(), step=self._newest)
 
 
 class Keeper:

@@ -60,6 +60,9 @@ class _Desks:
     def _hope(self, desk: Desk) -> str:
         return ""
 
+    def abandon(self) -> None:
+        """End what was started: the run will not be."""
+
     def _wait_for(self, words: Callable[[Desk], bool], timeout: float) -> list[Desk]:
         """Wait until every desk of this session is as asked; return those that are not."""
         until = time.monotonic() + timeout
@@ -74,6 +77,7 @@ class _Desks:
         slow = self._wait_for(lambda desk: desk.state != "starting", START_SECONDS)
         refused = [desk for desk in self.desks() if desk.state == "refused" and desk.session == self._session]
         if refused:
+            self.abandon()
             raise TrackerError("; ".join(desk.error for desk in refused))
         for desk in self.desks():
             if desk.tracker in {other.tracker for other in slow}:
@@ -110,6 +114,12 @@ class RelayLink(_Desks):
             raise TrackerError(
                 f"the relay cannot be started: {problem}; in_process=True feeds trackers from this process"
             ) from problem
+
+    def abandon(self) -> None:
+        """End what was started: the run will not be."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
 
     def tend(self) -> None:
         """Start the relay again where it died before everything was done."""
@@ -158,6 +168,11 @@ class ThreadLink(_Desks):
         for thread in self._threads:
             thread.start()
         self._check_started()
+
+    def abandon(self) -> None:
+        """End what was started: the run will not be."""
+        for courier in self._couriers:
+            courier.stop()
 
     def tend(self) -> None:
         """Threads need no looking after."""

@@ -32,6 +32,10 @@ LONGEST_PAUSE = 60.0
 HUNG = 75  # exit code of a courier whose tracker hangs
 
 
+_launched: list[subprocess.Popen[bytes]] = []
+"""Processes that may outlive whoever started them; Python complains of those it forgets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What the relay is asked to do."""
@@ -65,6 +69,7 @@ def launch(*arguments: str, log: Path, orders: Orders, detached: bool = False) -
             start_new_session=detached,
             env=without_keys(os.environ),
         )
+    _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
     try:
         process.stdin.write(pickle.dumps(orders))
