@@ -43,7 +43,7 @@ class Rewindable(Protocol):
     Rows come from the journal by a cursor that survives its carrier. Whoever carries them saves the cursor together
     with a mark of the tracker, and after a crash goes on from the last pair that was saved::
 
-        start(...) → rewind(saved mark, or {}) → mark() → log(...) → mark() → log(...) → mark() → … → finish(...) → mark()
+        start(...) → rewind(saved mark, or {}) → mark() → log(...) → mark() → … → finish(...) → mark()
 
     A tracker without these two methods has its cursor saved after every ``log``: its rows arrive at least once, which
     is enough where the same row twice is the same as once.
