@@ -168,6 +168,7 @@ def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start
     tracker.log(rows(range(20)))
     assert tracker.mark() is None
     tracker._run.finish(exit_code=1)  # a crash, kinder than it would be
+    wandb.teardown()
     tracker = start()
     tracker.rewind({})
     tracker.log(rows(range(30)))
