@@ -3,6 +3,7 @@
 import collections
 import json
 import math
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,6 +148,15 @@ def test_the_configuration_of_roll_starts_unchanged(start: Start, tmp_path: Path
     assert (begun.project, begun.workspace, begun.name, begun.description) == ("roll-rlvr", "team", "mine", "why")
     assert list(begun.tags) == ["roll", "rlvr"]
     assert holds_key(tmp_path) == []
+
+
+def test_a_host_that_does_not_answer_is_no_wrong_key(tmp_path: Path):
+    """SwanLab says the same of both; out of reach is not the configuration's fault."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        kwargs = {"mode": "online", "api_key": KEY, "host": f"http://127.0.0.1:{closed.getsockname()[1]}"}
+        with pytest.raises(ConnectionError, match="does not answer"):
+            make("swanlab", kwargs).start(INFO, CONFIG, tmp_path)
 
 
 def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
