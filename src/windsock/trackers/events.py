@@ -82,15 +82,14 @@ def histogram(name: str, counted: Histogram) -> bytes:
     return _value(name, tensor, "histograms")
 
 
-def session_start(hparams: Mapping[str, bool | int | float | str], group: str, time: float) -> bytes:
+def session_start(hparams: Mapping[str, bool | int | float | str], time: float) -> bytes:
     """Return what a run was asked to do, for the HParams tab.
 
     No list of hyperparameters and metrics goes with it: TensorBoard takes such a list from the first run that it finds,
     for all runs, and without one makes it itself from what all of them have.
     """
     pairs = b"".join(_bytes(1, _text(1, name) + _bytes(2, _plain(value))) for name, value in hparams.items())
-    start = pairs + _text(4, group) + _double(5, time)
-    return _value("_hparams_/session_start_info", _NULL, "hparams", _bytes(3, start))
+    return _value("_hparams_/session_start_info", _NULL, "hparams", _bytes(3, pairs + _double(5, time)))
 
 
 def session_end(status: int, time: float) -> bytes:

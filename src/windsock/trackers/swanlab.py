@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +15,7 @@ from windsock.trackers.forms import markdown, numbers, samples_table
 from windsock.trackers.packages import require
 
 STATES = {"finished": "success", "killed": "aborted"}
+REACH_SECONDS = 10.0
 QUIET = {"interactive": False, "terminal": {"proxy_type": "none"}}
 
 
@@ -85,9 +88,12 @@ class SwanLabTracker:
         try:
             chosen = {key: value for key, value in {**ours, **given}.items() if value}
             if self._login and self._goes_online(swanlab.Settings().mode):
+                self._reach()
                 swanlab.login(**self._login)
             self._run = swanlab.init(**chosen, config=dict(config), settings=swanlab.Settings(**self._settings))
         except (swanlab.exceptions.AuthenticationError, RuntimeError, ValueError, TypeError) as problem:
+            if isinstance(problem, swanlab.exceptions.AuthenticationError):
+                self._reach()
             raise TrackerError(
                 f"tracker 'swanlab': {problem} A key (https://swanlab.cn/space/~/settings) goes into "
                 "login_kwargs.api_key or SWANLAB_API_KEY, and mode: offline needs none."
@@ -119,6 +125,18 @@ class SwanLabTracker:
 
     def _goes_online(self, default: str) -> bool:
         return (self._arguments["mode"] or self._settings.get("mode") or default) in ("online", "cloud")
+
+    def _reach(self) -> None:
+        """Raise ConnectionError where the host does not answer, which SwanLab takes for a wrong key."""
+        import swanlab
+
+        host = self._login.get("host") or swanlab.Settings().api_host
+        try:
+            urllib.request.urlopen(host, timeout=REACH_SECONDS).close()
+        except urllib.error.HTTPError as answer:
+            answer.close()
+        except OSError as problem:
+            raise ConnectionError(f"{host} does not answer: {problem}") from problem
 
     def _count_refused(self, row: Row, shown: Mapping[str, Any]) -> None:
         """Count what SwanLab will not take of a row, by what was given before."""

@@ -26,7 +26,8 @@ class TensorBoardTracker:
 
     ``log_dir`` is by default ``tensorboard`` in the run's directory (``logging_dir`` is TRL's word for it) and
     ``exp_name`` the run's name. The timestamp is that of the run's first start, so that a continued run goes on in
-    its directory, with a new file. Writers other than the trainer have a directory below, as they have a clock of their own.
+    its directory, with a new file. Writers other than the trainer have a directory below, as they have a clock of
+    their own.
 
     Marks are the lengths of the files; rewinding cuts them there. TensorBoard may have one of them open, so that what
     comes then goes into a new file: nothing that was read changes.
@@ -146,7 +147,7 @@ class TensorBoardTracker:
 
     def _beginning(self, folder: Path) -> bytes:
         now = time.time()
-        begin = events.session_start(self._hparams, self._info.group or "", self._info.created)
+        begin = events.session_start(self._hparams, self._info.created)
         hparams = [events.summary(now, 0, begin)] if folder == self._folder else []
         return b"".join(map(events.record, [events.version(now), *hparams]))
 

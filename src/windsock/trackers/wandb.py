@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,8 +78,10 @@ class WandbTracker:
         """Begin the W&B run of the same id, or resume it."""
         import wandb
 
+        chosen = self._chosen(info, folder)
+        _await_free_second(Path(chosen["dir"]) / "wandb")
         try:
-            self._run = wandb.init(**self._chosen(info, folder), config=dict(config), settings=self._all_settings())
+            self._run = wandb.init(**chosen, config=dict(config), settings=self._all_settings())
         except wandb.errors.AuthenticationError as problem:
             raise TrackerError(f"tracker 'wandb': {problem}; keys are at https://wandb.ai/authorize") from problem
         except (wandb.errors.UsageError, ValueError) as problem:
@@ -101,8 +104,12 @@ class WandbTracker:
 
     def finish(self, status: Status) -> None:
         """End the run, with an exit code that says whether it went well, and wait until all is sent."""
+        import wandb
+
         self._run.summary.update({"windsock/status": status.word, "windsock/reason": status.reason})
         self._run.finish(exit_code=EXIT_CODES.get(status.word, 1))
+        if wandb.run is None:  # nobody else needs W&B's service, and only its end brings the last bytes to the disk
+            wandb.teardown()
         self._finished = True
 
     def mark(self) -> dict[str, Any] | None:
@@ -117,7 +124,7 @@ class WandbTracker:
         given = {key: value for key, value in self._arguments.items() if value is not None}
         ours: dict[str, Any] = {
             "project": info.project, "name": info.name, "id": info.id, "group": info.group, "tags": list(info.tags),
-            "notes": info.notes, "dir": folder,
+            "notes": info.notes, "dir": folder, "reinit": "create_new",
         }  # fmt: skip
         if not {"resume", "resume_from", "fork_from"} & given.keys():
             ours["resume"] = "allow"
@@ -148,6 +155,12 @@ class WandbTracker:
             columns, cells = samples_table(row.samples)
             shown["samples"] = wandb.Table(columns=columns, data=cells)
         return shown
+
+
+def _await_free_second(folder: Path) -> None:
+    """Wait while there is a run of this very second: W&B names a directory by it and writes over what is there."""
+    while any(folder.glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-*")):
+        time.sleep(0.05)
 
 
 def _list(words: str | Sequence[str] | None) -> list[str] | None:
