@@ -165,8 +165,8 @@ class Choice:
 
     def offer(self, sample: Sample, place: int) -> None:
         """Look at a sample, and keep it where a share wants it; ``place`` numbers all that are offered."""
-        self.seen += 1
         tie, group = _content_hash(sample), _group_key(sample)
+        self.seen += 1
         wanted = [(share, key) for share, key in self._ranks(sample, tie, place) if share.wants(key)]
         member = (0.0, tie, place)
         in_group = self._groups.wants(group, member)
@@ -188,8 +188,7 @@ class Choice:
             if self._budget.holds(count + len(fresh), size + more):
                 picked.update(fresh)
                 count, size = count + len(fresh), size + more
-        ordered = sorted(picked.values(), key=lambda kept: (kept.group, kept.place))
-        return [kept.text for kept in ordered]
+        return [kept.text for kept in _together(picked.values())]
 
     def _ranks(self, sample: Sample, tie: int, place: int) -> Iterator[tuple[Best, Key]]:
         """Yield every share that a sample may belong to, with its rank there."""
@@ -234,6 +233,15 @@ def total_reward(sample: Sample) -> float | None:
     if sample.reward is None and len(sample.rewards) == 1:
         return next(iter(sample.rewards.values()))
     return sample.reward
+
+
+def _together(some: Iterable[Kept]) -> list[Kept]:
+    """Return samples in the order of arrival, but for those of a group, which follow its first."""
+    firsts: dict[GroupKey, int] = {}
+    ordered = sorted(some, key=lambda kept: kept.place)
+    for kept in ordered:
+        firsts.setdefault(kept.group, kept.place)
+    return sorted(ordered, key=lambda kept: kept.place if kept.group == ALONE else firsts[kept.group])
 
 
 def _one_by_one(some: Iterable[Kept]) -> list[list[Kept]]:

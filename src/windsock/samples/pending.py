@@ -39,7 +39,12 @@ class Pending:
             if step not in self._choices:
                 self._make_room()
                 self._choices[step] = Choice(self._budget)
-            self._choices[step].offer(sample, next(self._places))
+            place = next(self._places)
+            try:
+                self._choices[step].offer(sample, place)
+            except Exception as problem:  # noqa: BLE001 - what stands in a message may do anything when asked
+                refused["messages"] = f"nothing that can be kept ({type(problem).__name__}: {problem})"
+                self._choices[step].offer(replace(sample, messages=()), place)
         return refused
 
     def commit(self, step: int) -> None:
