@@ -19,7 +19,22 @@ from windsock.model import Sample, Writer
 from windsock.samples import index
 from windsock.samples.query import Query
 
-WORDS = ["alpha", "Beta", "GAMMA", "straße", "ÜBER", "über", "字符", "\\boxed{4}", "a\nb", '"quoted"', "\ud800", "\0"]
+WORDS = [
+    "alpha",
+    "Beta",
+    "GAMMA",
+    "straße",
+    "ÜBER",
+    "über",
+    "字符",
+    "Привет",
+    "приВЕт",
+    "\\boxed{4}",
+    "a\nb",
+    '"quoted"',
+    "\ud800",
+    "\0",
+]
 
 
 def make(count: int = 300, seed: int = 1) -> windsock.Run:
@@ -88,7 +103,9 @@ FILTERS = st.fixed_dictionaries(
         "run": st.sampled_from(["0", "1"]),
         "finish_reason": st.sampled_from(["stop", "length"]),
         "weight_version": st.integers(0, 4),
-        "grep": st.sampled_from(["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß"]),
+        "grep": st.sampled_from(
+            ["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß", "ПРИВЕТ", "привЕ", "зима"]
+        ),
         "regex": st.sampled_from(["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta"]),
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from windsock.model import Sample
 
 Steps = int | range | tuple[int | None, int | None]
+FEW_LETTERS = 2  # of which every spelling is tried
 SORTS = ("step", "reward", "advantage", "length", "time")
 
 
@@ -117,14 +119,35 @@ def _given(condition: str, value: Any) -> Iterator[tuple[str, Any]]:
 def _substring(wanted: str) -> Callable[[bytes], bool]:
     """Look for a text regardless of case.
 
-    Letters beyond ASCII have a case only where Unicode is asked, which takes several times as long: that is done where
-    the wanted text has such letters.
+    Bytes know the case of ASCII alone, and asking Unicode for that of a whole text takes five times as long. So the
+    beginning of what is wanted is looked for as bytes, in every case that its first few other letters can have.
     """
-    if any(char.lower() != char.upper() and not char.isascii() for char in wanted):
-        lowered = wanted.lower()
-        return lambda texts: lowered in texts.decode("utf-8", "surrogatepass").lower()
-    needle = to_bytes(wanted).lower()
-    return lambda texts: needle in texts.lower()
+    begin, rest = _beginning(wanted)
+    spelled = [to_bytes("".join(letters)).lower() for letters in itertools.product(*map(_cases, begin))]
+    if len(spelled) == 1 and not rest:
+        return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
+    lowered = wanted.lower() if rest else ""
+
+    def holds(texts: bytes) -> bool:
+        small = texts.lower()
+        found = any(needle in small for needle in spelled)
+        return found and (not rest or lowered in texts.decode("utf-8", "surrogatepass").lower())
+
+    return holds
+
+
+def _beginning(wanted: str) -> tuple[str, str]:
+    """Cut a text before its third letter beyond ASCII that has a case."""
+    places = [place for place, char in enumerate(wanted) if len(_cases(char)) > 1]
+    cut = places[FEW_LETTERS] if len(places) > FEW_LETTERS else len(wanted)
+    return wanted[:cut], wanted[cut:]
+
+
+def _cases(char: str) -> list[str]:
+    """Return a letter beyond ASCII in each of its cases; any other character, and what grows in one, as it is."""
+    if char.isascii():
+        return [char]
+    return sorted({case for case in (char, char.lower(), char.upper(), char.title()) if len(case) == 1})
 
 
 def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
