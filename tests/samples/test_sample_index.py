@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -146,6 +147,8 @@ def test_a_range_of_steps_is_given_in_several_ways(samples: tuple[windsock.View,
     ):
         assert {sample.step for sample in view.samples(step)} == expected  # type: ignore[arg-type]
     assert view.samples(range(0)) == []
+    assert view.samples(np.int64(3), min_reward=np.float32(0)) == view.samples(3, min_reward=0)  # type: ignore[arg-type]
+    assert repr(view.samples(run=1, limit=2)) == repr(view.samples(run="1", limit=2))  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_asked_says_why():
@@ -171,6 +174,7 @@ def test_the_index_follows_a_run_that_grows():
     run = windsock.init()
     view = windsock.open(run.path)
     assert view.samples() == []
+    assert not (run.path / "index").exists()
     for step in range(3):
         run.sample("p", f"c{step}")
         run.commit(step)

@@ -50,12 +50,11 @@ class Query:
         yield from _given("step <= ?", last)
         if isinstance(self.step, range) and abs(self.step.step) != 1:
             yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
-        yield from _given("reward >= ?", self.min_reward)
-        yield from _given("reward <= ?", self.max_reward)
+        yield from _given("reward >= ?", self.min_reward, float)
+        yield from _given("reward <= ?", self.max_reward, float)
         yield from _given("weight_version = ?", self.weight_version)
         for name in ("task", "group", "run", "finish_reason"):
-            value = getattr(self, name)
-            yield from _given(f'"{name}" = ?', None if value is None else to_bytes(value))
+            yield from _given(f'"{name}" = ?', getattr(self, name), lambda value: to_bytes(str(value)))
 
     def holds(self) -> Callable[[bytes], bool] | None:
         """Return what tells whether texts, as the index keeps them, hold what is looked for; None: all do."""
@@ -104,16 +103,15 @@ def to_bytes(text: str) -> bytes:
 
 def step_range(step: Steps | None) -> tuple[int | None, int | None]:
     """Return the first and the last step that are meant, both included."""
-    if step is None or isinstance(step, int):
-        return step, step
     if isinstance(step, range):
         return (min(step[0], step[-1]), max(step[0], step[-1])) if len(step) else (1, 0)
-    return step
+    return step if isinstance(step, tuple) else (step, step)
 
 
-def _given(condition: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _given(condition: str, value: Any, convert: Callable[[Any], Any] = int) -> Iterator[tuple[str, Any]]:
+    """Yield a condition where there is a value for it, as a type that SQLite knows."""
     if value is not None:
-        yield condition, value
+        yield condition, convert(value)
 
 
 def _substring(wanted: str) -> Callable[[bytes], bool]:
