@@ -125,8 +125,11 @@ def _substring(wanted: str) -> Callable[[bytes], bool]:
     if len(spelled) == 1 and not rest:
         return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
     lowered = wanted.lower() if rest else ""
+    leads = {bytes([next(byte for byte in needle if byte > 127)]) for needle in spelled}
 
     def holds(texts: bytes) -> bool:
+        if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest to tell
+            return False
         small = texts.lower()
         found = any(needle in small for needle in spelled)
         return found and (not rest or lowered in texts.decode("utf-8", "surrogatepass").lower())
