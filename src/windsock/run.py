@@ -24,6 +24,7 @@ from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
+from windsock.samples.offers import Offers
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
@@ -42,7 +43,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run(Reports):
+class Run(Reports, Offers):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -78,6 +79,11 @@ class Run(Reports):
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over for this process."""
+        return self._ended is not None
 
     @property
     def id(self) -> str:
@@ -117,7 +123,7 @@ class Run(Reports):
             if step is None:
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
-                step = self._as_step(step)
+                step = self.as_step(step)
             names = tuple(values)
             try:
                 numbers = packable(values.values())
@@ -149,7 +155,7 @@ class Run(Reports):
         Without a number it is the last step plus one. Device values are on disk when this returns.
         """
         try:
-            number = self._as_step(step) if step is not None else None
+            number = self.as_step(step) if step is not None else None
             if number is None:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
@@ -158,6 +164,7 @@ class Run(Reports):
             totals = self._counters.totals(number)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
+            self._write_samples(number)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
         except Exception as problem:  # noqa: BLE001 - see log
@@ -178,7 +185,7 @@ class Run(Reports):
             from windsock.measurement.parts import check_part
 
             whole = batch if isinstance(batch, Batch) else Batch(**batch)
-            number = None if step is None else self._as_step(step)
+            number = None if step is None else self.as_step(step)
             measurement = self._measurement(number)
             if measurement is not None:
                 measurement.add(whole, check_part(part), Options.of(options))
@@ -257,6 +264,7 @@ class Run(Reports):
         self._harvest(wait=True)
         self._finish_measured()
         self._finish_gathered()
+        self._write_samples(0 if self.step is None else self.step + 1, last=True)
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -288,9 +296,10 @@ class Run(Reports):
         self._measurements = {}
         self._measure_lock = threading.RLock()
         self._books = None  # what the parent gathers, it writes
+        self._pending = None
         self._counters.after_fork_in_child()
 
-    def _as_step(self, step: Any) -> int | None:
+    def as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
         try:
             number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
@@ -346,7 +355,7 @@ class Run(Reports):
         measurement = found[0]
         for other in found[1:]:
             measurement.merge(other)
-        if self._settings.world_size > 1 or self.writer.rank > 0:
+        if self.shared:
             self._write_state(measurement, step)
         if self.writer.rank == 0:
             measured = measurement.finish(self.info.vocabulary)
