@@ -25,6 +25,7 @@ from windsock.model import RunInfo, Status, Writer
 from windsock.plain import plain
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
+from windsock.samples.offers import Offers
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
@@ -43,7 +44,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run(Reports):
+class Run(Reports, Offers):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -83,6 +84,11 @@ class Run(Reports):
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
 
     @property
+    def ended(self) -> bool:
+        """Whether the run is over for this process."""
+        return self._ended is not None
+
+    @property
     def id(self) -> str:
         """The run's id, by which other processes join and commands find it."""
         return self.info.id
@@ -120,7 +126,7 @@ class Run(Reports):
             if step is None:
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
-                step = self._as_step(step)
+                step = self.as_step(step)
             else:
                 self._newest = step
             names = tuple(values)
@@ -139,7 +145,7 @@ class Run(Reports):
     def text(self, name: str, text: str, step: int | None = None) -> None:
         """Write a text under a name, for the step that ``log`` would write it for."""
         try:
-            number = None if step is None else self._as_step(step)
+            number = None if step is None else self.as_step(step)
             self._open_rows += number is None
             self._journal.record(Kind.TEXT, {"name": str(name), "step": number, "time": time.time(), "text": str(text)})
         except Exception as problem:  # noqa: BLE001 - see log
@@ -163,7 +169,7 @@ class Run(Reports):
         Without a number it is the last step plus one. Device values are on disk when this returns.
         """
         try:
-            number = self._as_step(step) if step is not None else None
+            number = self.as_step(step) if step is not None else None
             if number is None:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
@@ -172,6 +178,7 @@ class Run(Reports):
             totals = self._counters.totals(number)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
+            self._write_samples(number)
             self._journal.commit(number)
             self.step = self._newest = number
             self._open_rows = 0
@@ -193,7 +200,7 @@ class Run(Reports):
             from windsock.measurement.parts import check_part
 
             whole = batch if isinstance(batch, Batch) else Batch(**batch)
-            number = None if step is None else self._as_step(step)
+            number = None if step is None else self.as_step(step)
             measurement = self._measurement(number)
             if measurement is not None:
                 measurement.add(whole, check_part(part), Options.of(options))
@@ -278,6 +285,7 @@ class Run(Reports):
         self._harvest(wait=True)
         self._finish_measured()
         self._finish_gathered()
+        self._write_samples(0 if self.step is None else self.step + 1, last=True)
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -312,9 +320,10 @@ class Run(Reports):
         self._measurements = {}
         self._measure_lock = threading.RLock()
         self._books = None  # what the parent gathers, it writes
+        self._pending = None
         self._counters.after_fork_in_child()
 
-    def _as_step(self, step: Any) -> int | None:
+    def as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
         try:
             number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
@@ -370,7 +379,7 @@ class Run(Reports):
         measurement = found[0]
         for other in found[1:]:
             measurement.merge(other)
-        if self._settings.world_size > 1 or self.writer.rank > 0:
+        if self.shared:
             self._write_state(measurement, step)
         if self.writer.rank == 0:
             measured = measurement.finish(self.info.vocabulary)

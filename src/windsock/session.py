@@ -45,6 +45,12 @@ class DisabledRun(Run):
     def measure(self, batch: Any, part: str | None = "data", step: int | None = None, **options: Any) -> None:
         """Do nothing."""
 
+    def sample(self, *texts: Any, **fields: Any) -> None:
+        """Do nothing."""
+
+    def samples(self, samples: Any, step: int | None = None) -> None:
+        """Do nothing."""
+
     def commit(self, step: int | None = None) -> None:
         """Do nothing."""
 
@@ -110,6 +116,8 @@ def init(
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
     detailed_stats: bool | None = None,
+    samples_per_step: int | None = None,
+    sample_bytes_per_step: int | None = None,
     in_process: bool | None = None,
     alongside: bool | None = None,
     mode: str | None = None,

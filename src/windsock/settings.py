@@ -50,6 +50,10 @@ TABLE = (
     Setting("tags", (str, list, tuple), "none", "words to find the run by"),
     Setting("notes", (str,), "none", "a few lines about the run"),
     Setting("detailed_stats", (bool,), "false", "fan evaluation statistics out to mean, std, max and min over tasks"),
+    Setting("samples_per_step", (int,), "64", "how many samples of a step are kept; 0 keeps none",
+            "WINDSOCK_SAMPLES_PER_STEP"),
+    Setting("sample_bytes_per_step", (int,), "1048576", "how many bytes they may have, before they are packed",
+            "WINDSOCK_SAMPLE_BYTES_PER_STEP"),
     Setting("in_process", (bool,), "false", "feed trackers from threads of this process instead of from the relay"),
     Setting("alongside", (bool,), "false", "keep earlier runs of this process open instead of ending them"),
     Setting("mode", (str,), "online", "disabled makes every call a cheap no-op", "WINDSOCK_MODE", MODES),
@@ -79,6 +83,8 @@ class Settings:
     tags: tuple[str, ...] = ()
     notes: str | None = None
     detailed_stats: bool = False
+    samples_per_step: int = 64
+    sample_bytes_per_step: int = 1 << 20  # of JSON
     in_process: bool = False
     alongside: bool = False
     disabled: bool = False
@@ -130,6 +136,8 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
         tags=_words(merged.get("tags")),
         notes=merged.get("notes"),
         detailed_stats=merged.get("detailed_stats", False),
+        samples_per_step=merged.get("samples_per_step", 64),
+        sample_bytes_per_step=merged.get("sample_bytes_per_step", 1 << 20),
         in_process=merged.get("in_process", False),
         alongside=merged.get("alongside", False),
         disabled=merged.get("mode") == "disabled",
@@ -245,7 +253,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
         raise SettingsError(f"{key}: expected a list of strings, got {_got(value)}")
     if setting.choices and value not in setting.choices:
         raise SettingsError(f"{key}: expected one of {', '.join(setting.choices)}, got {value!r}")
-    if setting.name == "rank" and isinstance(value, int) and value < 0:
+    if setting.kinds == (int,) and isinstance(value, int) and value < 0:
         raise SettingsError(f"{key}: expected 0 or more, got {value}")
     return value
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import SegmentReader
-from windsock.model import Histogram, Row, Writer
+from windsock.journal.reader import SegmentReader, read_payload
+from windsock.journal.samples import decode
+from windsock.model import Histogram, Row, Sample, Writer
 
 BESIDE = (Kind.TEXT, Kind.HISTOGRAM)
 """Kinds of records that belong to a step as values do."""
@@ -36,17 +39,19 @@ class _Said:
     values: dict[str, float] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.values or self.texts or self.histograms)
+        return bool(self.values or self.texts or self.histograms or self.samples)
 
     def update(self, other: _Said) -> None:
         self.values |= other.values
         self.texts |= other.texts
         self.histograms |= other.histograms
+        self.samples += other.samples
 
     def row(self, step: int, time: float, writer: Writer) -> Row:
-        return Row(step, time, self.values, writer, self.texts, self.histograms)
+        return Row(step, time, self.values, writer, self.texts, self.histograms, tuple(self.samples))
 
 
 class Follower:
@@ -111,6 +116,7 @@ class Follower:
         ]
         found += self._values()
         found += self._records()
+        found += self._samples()
         resume = self.place.resume
         yield from sorted((one for one in found if one[0] >= resume), key=lambda one: one[0])
 
@@ -134,6 +140,20 @@ class Follower:
                     yield record.offset, step, float(fields["time"]), _said_by(record.kind, fields)
                 except (ValueError, KeyError, TypeError):
                     continue  # the view tells of damage
+
+    def _samples(self) -> Iterator[tuple[int, int, float, _Said]]:
+        wanted = [frame for frame in self._reader.samples if frame.offset >= self.place.resume and frame.kept]
+        if not wanted:
+            return
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            for frame in wanted:
+                with suppress(ValueError):  # the view tells of damage
+                    records = frames.parse_samples(read_payload(fd, frame.offset))
+                    samples = [decode(record, frame.step, frame.time) for record in records]
+                    yield frame.offset, frame.step, frame.time, _Said(samples=samples)
+        finally:
+            os.close(fd)
 
 
 def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
