@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -34,8 +34,7 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
-    from windsock.trackers.feed import Feed
-    from windsock.trackers.protocol import Link, Tracker
+    from windsock.trackers.protocol import Link
 
 TEND_SECONDS = 1.0
 PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
@@ -78,8 +77,7 @@ class Run(Reports, Offers):
         self._ended: Status | None = None
         self._forked = False
         self._end_lock = threading.RLock()
-        self._feeds: list[Feed] = []
-        self._link: Link | None = None
+        self._links: list[Link] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
 
@@ -252,29 +250,21 @@ class Run(Reports, Offers):
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def start(self, trackers: Mapping[str, Tracker], link: Link | None = None) -> None:
+    def start(self, links: Iterable[Link] = ()) -> None:
         """Write what a segment begins with, and start what runs beside the training."""
         self._announce()
         self._journal.event("config", config=self._config)
         if self._settings.trackers:
             self._journal.event("trackers", trackers=self._secrets.blanked(plain(self._settings.trackers)))
         try:
-            for name, tracker in trackers.items():
-                self._start_tracker(name, tracker)
-            if link is not None:
+            for link in links:
                 link.start()
-                self._link = link
+                self._links.append(link)
         except Exception as problem:
             self._end(Status("crashed", f"a tracker did not start: {problem}"))
             raise
         self._keeper = Keeper(self)
         on_farewell(self._end)
-
-    def _start_tracker(self, name: str, tracker: Tracker) -> None:
-        from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
-
-        tracker.start(self.info, self._config, self.path)
-        self._feeds.append(Feed(name, tracker, self._journal.segment, self.notice))
 
     def _end(self, status: Status) -> None:
         self.finish(Status(status.word, self._secrets.scrub(status.reason)))
@@ -290,11 +280,8 @@ class Run(Reports, Offers):
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
         self._journal.segment.tend()
-        for feed in self._feeds:
-            if not feed.close(status, timeout):
-                self.notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
         lost = self._journal.close() + self._journal.segment.dropped
-        for text in self._link.wait(status, timeout) if self._link is not None else ():
+        for text in (text for link in self._links for text in link.wait(status, timeout)):
             self.notice(text)
         if lost:
             self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
@@ -313,8 +300,7 @@ class Run(Reports, Offers):
         """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
         self._forked = True
         self._keeper = None
-        self._feeds = []
-        self._link = None
+        self._links = []
         self._deferred = []
         self._deferred_lock = threading.RLock()
         self._measurements = {}
@@ -439,12 +425,12 @@ class Run(Reports, Offers):
                 "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
             )
 
-    def _tend_link(self) -> None:
+    def _tend_links(self) -> None:
         """What the keeper does with every heartbeat: see that rows are carried, and how far."""
-        if self._link is not None:
-            self._link.tend()
+        for link in self._links:
+            link.tend()
             if self._newest is not None:
-                self.log(self._link.values(), step=self._newest)
+                self.log(link.values(), step=self._newest)
 
 
 class Keeper:
@@ -478,7 +464,7 @@ class Keeper:
 
     def _beat(self) -> None:
         self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)
-        self._run._tend_link()
+        self._run._tend_links()
 
     def _try(self, work: Callable[[], None]) -> None:
         try:

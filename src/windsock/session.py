@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -152,7 +152,6 @@ def _say_no_run() -> None:
 
 def _begin(chosen: Settings) -> Run:
     trackers = _trackers(chosen) if chosen.trackers and chosen.rank == 0 else {}  # before anything is recorded
-    outside = {name: chosen.trackers[name] for name, tracker in trackers.items() if not tracker.in_process}
     id = check_run_id(chosen.id) if chosen.id else new_run_id()
     folder = _folder_of(chosen, id)
     info = RunInfo(
@@ -174,16 +173,20 @@ def _begin(chosen: Settings) -> Run:
     run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
     if earlier:
         _warn_of_live_twin(run, earlier[-1].path)
-    inside = {name: tracker for name, tracker in trackers.items() if name not in outside}
-    run.start(inside, _link(chosen, run, outside) if outside else None)
+    run.start(_links(chosen, run, trackers) if trackers else ())
     return run
 
 
-def _link(chosen: Settings, run: Run, trackers: Mapping[str, Mapping[str, Any]]) -> Link:
-    """Return what carries rows to trackers outside the training loop."""
+def _links(chosen: Settings, run: Run, trackers: Mapping[str, Tracker]) -> Iterator[Link]:
+    """Yield what carries rows to the trackers: threads of this process, and the relay."""
     from windsock.relay.link import RelayLink, ThreadLink
 
-    return (ThreadLink if chosen.in_process else RelayLink)(run.path, trackers, run.notice)
+    here = {name for name, tracker in trackers.items() if tracker.in_process or chosen.in_process}
+    own = {name: run.writer for name, tracker in trackers.items() if getattr(tracker, "own_rows", False)}
+    if here:
+        yield ThreadLink(run.path, {name: chosen.trackers[name] for name in here}, run.notice, own)
+    if there := {name: chosen.trackers[name] for name in trackers if name not in here}:
+        yield RelayLink(run.path, there, run.notice)
 
 
 def _trackers(chosen: Settings) -> dict[str, Tracker]:

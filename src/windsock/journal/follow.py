@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Follower:
     def new_rows(self) -> list[Row]:
         """Return the rows that were completed since the last call."""
         self._reader.poll()
-        rows = list(self._rows())
+        rows = list(_united(self._rows()))
         self._reader.forget()
         done = max(self._reader.offset, self.place.done)
         self.place = Place(done if self._open_since is None else self._open_since, done, self.place.last_step)
@@ -156,6 +156,26 @@ class Follower:
             os.close(fd)
 
 
+def _united(rows: Iterator[Row]) -> Iterator[Row]:
+    """Make one of rows that follow each other and speak of the same step."""
+    last: Row | None = None
+    for row in rows:
+        if last is not None and last.step == row.step:
+            last = replace(
+                row,
+                values={**last.values, **row.values},
+                texts={**last.texts, **row.texts},
+                histograms={**last.histograms, **row.histograms},
+                samples=last.samples + row.samples,
+            )
+            continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last
+
+
 def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
     name = str(fields["name"])
     if kind == Kind.TEXT:
@@ -164,17 +184,18 @@ def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
 
 
 class RunFollower:
-    """Yields the rows of all writers of a run, those that join later included."""
+    """Yields the rows of all writers of a run, those that join later included; with ``only``, those of one."""
 
-    def __init__(self, folder: Path, places: Mapping[str, Place] | None = None) -> None:
+    def __init__(self, folder: Path, places: Mapping[str, Place] | None = None, only: Writer | None = None) -> None:
         self._folder = folder
+        self._only = only
         self._places = dict(places or {})
         self._followers: dict[SegmentFile, Follower] = {}
 
     def new_rows(self) -> list[Row]:
         """Return what was completed since the last call, by time."""
         for segment in segments(self._folder):
-            if segment not in self._followers:
+            if segment not in self._followers and self._only in (None, segment.writer):
                 place = self._places.get(segment.path.name, BEGINNING)
                 self._followers[segment] = Follower(segment.path, segment.writer, place=place)
         rows = [row for follower in self._followers.values() for row in follower.new_rows()]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from windsock.errors import TrackerError
-from windsock.journal.folder import read_run_info
+from windsock.journal.folder import read_run_info, segments
 from windsock.journal.follow import RunFollower
-from windsock.journal.reader import SegmentReader
-from windsock.model import Row, Status
+from windsock.journal.reader import SegmentReader, events
+from windsock.model import Row, Status, Writer
+from windsock.plain import plain
 from windsock.relay.desk import Desk, Word, read_desk, write_desk
-from windsock.secrets import Secrets
+from windsock.secrets import BLANK, Secrets
 from windsock.trackers import registry
 from windsock.trackers.protocol import Rewindable, Tracker
 
@@ -36,7 +39,8 @@ class Courier:
 
     A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
     Rows that it has are never offered again where it can be cut back to a mark; rows that it refuses while it takes
-    others are passed over and counted.
+    others are passed over and counted. With ``once`` it returns when all that is there now is delivered; with ``only``
+    it carries the rows of one writer; without ``keep`` it leaves no desk behind.
     """
 
     def __init__(
@@ -49,6 +53,9 @@ class Courier:
         session: str = "",
         give_up: float = GIVE_UP_SECONDS,
         restarts: int = 0,
+        once: bool = False,
+        only: Writer | None = None,
+        keep: bool = True,
         say: Callable[[Desk], None] = lambda desk: None,
     ) -> None:
         self._folder = folder
@@ -56,6 +63,7 @@ class Courier:
         self._kwargs = kwargs
         self._ended = ended
         self._give_up = give_up
+        self._once = once
         self._say = say
         self._secrets = Secrets()
         self._secrets.blanked(dict(kwargs))
@@ -67,7 +75,13 @@ class Courier:
         self._saved_at = 0.0
         self._rows: list[Row] = []
         self.busy_since: float | None = None
-        self.desk = read_desk(folder, tracker).said("starting", session=session, error="", restarts=restarts, lag=0)
+        self._only = only
+        self._keep = keep
+        target = _target(kwargs)
+        found = read_desk(folder, tracker) if keep else Desk(tracker)
+        if found.target != target:  # what is there tells of another place, where other rows are
+            found = Desk(tracker, target=target)
+        self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
         self._saved_mark = self.desk.mark
         self._saved_places = dict(self.desk.places)
 
@@ -105,7 +119,7 @@ class Courier:
         return None
 
     def _deliver_all(self, tracker: Tracker) -> None:
-        follower = RunFollower(self._folder, self._saved_places)
+        follower = RunFollower(self._folder, self._saved_places, self._only)
         while not self._stop.is_set():
             end = self._run_end()
             self._rows += follower.new_rows()
@@ -114,6 +128,9 @@ class Courier:
             if not self._rows:
                 if end is not None:
                     self._finish(tracker, follower, end)
+                    return
+                if self._once:
+                    self._mark(tracker, follower)
                     return
                 self._keep_desk()
                 self._stop.wait(LOOK_SECONDS)
@@ -222,22 +239,40 @@ class Courier:
         self.desk = self.desk.said(state, places=self._saved_places, mark=self._saved_mark, **changes)
         self._saved_at = time.monotonic()
         try:
-            write_desk(self._folder, self.desk)
+            if self._keep:
+                write_desk(self._folder, self.desk)
         except OSError as problem:  # the disk is full or gone: delivery goes on, and may be done again
             self.desk = self.desk.said(state, error=f"cannot save the cursor: {problem.strerror}")
         self._say(self.desk)
 
 
+def _target(kwargs: Mapping[str, Any]) -> str:
+    """Return a hash of what a tracker is told, keys aside: with other arguments it is another place."""
+    plain_kwargs = Secrets().blanked(plain(dict(kwargs)))
+    return blake2b(json.dumps(plain_kwargs, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
 def config_of(folder: Path) -> dict[str, Any]:
     """Return the run's config as its writers recorded it, secrets blank."""
-    from windsock.journal.folder import segments
-    from windsock.journal.reader import events
+    return _recorded(folder, "config", "config")
 
-    config: dict[str, Any] = {}
+
+def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the trackers that the run was configured with and what they take; keys are not among that."""
+    found = _recorded(folder, "trackers", "trackers")
+    return {
+        name: {key: value for key, value in kwargs.items() if value != BLANK}
+        for name, kwargs in found.items()
+        if isinstance(kwargs, dict)
+    }
+
+
+def _recorded(folder: Path, event: str, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for segment in segments(folder):
         reader = SegmentReader(segment.path)
         reader.poll()
-        for event in events(reader.records):
-            if event.get("event") == "config" and isinstance(event.get("config"), dict):
-                config |= event["config"]
-    return config
+        for record in events(reader.records):
+            if record.get("event") == event and isinstance(record.get(key), dict):
+                found |= record[key]
+    return found

@@ -39,6 +39,7 @@ class Desk:
     state: Word = "starting"
     since: float = 0.0
     session: str = ""  # which start of the relay this is about
+    target: str = ""  # a hash of what the tracker was told, for whom the cursor holds
     delivered: int = 0
     lag: int = 0  # rows that were read and not delivered
     dropped: int = 0  # rows that the tracker refused while it took others
@@ -88,6 +89,19 @@ def write_desk(folder: Path, desk: Desk) -> None:
     draft = path.with_suffix(f".{os.getpid()}.draft")
     draft.write_text(json.dumps(record, separators=(",", ":")))
     os.replace(draft, path)
+
+
+def lock_path(folder: Path, tracker: str | None = None) -> Path:
+    """Return the file that whoever carries for a tracker has locked; without a tracker, the relay's own."""
+    return desk_path(folder, tracker).with_suffix(".lock") if tracker else folder / FOLDER / "lock"
+
+
+def is_free(folder: Path) -> bool:
+    """Tell whether no relay of the run is at work."""
+    lock = locked(lock_path(folder))
+    if lock is not None:
+        lock.close()
+    return lock is not None
 
 
 def locked(path: Path, wait: float = 0.0) -> IO[str] | None:

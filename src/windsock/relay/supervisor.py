@@ -22,7 +22,7 @@ from typing import Any
 from windsock.journal.glance import glance
 from windsock.model import Status
 from windsock.relay.courier import GIVE_UP_SECONDS, Courier
-from windsock.relay.desk import ENDED, FOLDER, Desk, desk_path, locked, read_desk, write_desk
+from windsock.relay.desk import ENDED, Desk, desk_path, lock_path, locked, read_desk, write_desk
 from windsock.secrets import is_secret_key
 
 HANG_SECONDS = 120.0
@@ -30,6 +30,7 @@ LOOK_SECONDS = 0.2
 LOCK_SECONDS = 20.0  # a courier waits so long for one that is on its way out
 LONGEST_PAUSE = 60.0
 HUNG = 75  # exit code of a courier whose tracker hangs
+BUSY = 76  # of a relay that finds another one at work
 
 
 _launched: list[subprocess.Popen[bytes]] = []
@@ -96,7 +97,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        log = self._folder / FOLDER / f"{desk_path(self._folder, self.tracker).stem}.log"
+        log = desk_path(self._folder, self.tracker).with_suffix(".log")
         arguments = (str(self._folder), self.tracker, str(self._deaths))
         return launch(*arguments, log=log, orders=self._orders)
 
@@ -150,9 +151,9 @@ class _Child:
 
 def supervise(folder: Path, orders: Orders) -> int:
     """Keep a courier for each tracker until all are done."""
-    lock = locked(folder / FOLDER / "lock", LOCK_SECONDS)
+    lock = locked(lock_path(folder))
     if lock is None:
-        return 0  # another relay of this run lives
+        return BUSY
     children = [_Child(folder, tracker, orders) for tracker in orders.trackers]
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
@@ -174,7 +175,7 @@ def run_end(folder: Path) -> Status | None:
 
 def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
     """Be the courier of one tracker."""
-    lock = locked(folder / FOLDER / f"{desk_path(folder, tracker).stem}.lock", LOCK_SECONDS)
+    lock = locked(lock_path(folder, tracker), LOCK_SECONDS)
     if lock is None:
         return 1
     os.environ.update(orders.environment.get(tracker, {}))

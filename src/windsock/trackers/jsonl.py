@@ -22,6 +22,8 @@ def line(row: Row) -> str:
     """Return a row as one line of strict JSON; NaN and infinities stand as strings."""
     metrics = {name: json_number(value) for name, value in row.values.items()}
     record = {"step": row.step, "time": round(row.time, 3), "metrics": metrics}
+    if (row.writer.role, row.writer.rank) != ("trainer", 0):
+        record["writer"] = str(row.writer)
     others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
     record |= {word: plain(what) for word, what in others.items() if what}
     return json.dumps(record, separators=(",", ":"), allow_nan=False)

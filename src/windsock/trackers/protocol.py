@@ -20,7 +20,8 @@ class Tracker(Protocol):
     any other exception, that the place is out of reach for now.
 
     Two attributes are shown to users where a tracker has them: ``url``, where to look at the result, and
-    ``skipped``, how many values the place refused.
+    ``skipped``, how many values the place refused. One that has a true ``own_rows`` shows what its process does: it
+    gets the rows of that writer alone.
     """
 
     in_process: ClassVar[bool]

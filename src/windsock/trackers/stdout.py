@@ -63,6 +63,7 @@ class StdoutTracker:
     """Prints every step. ``format`` is ``text``, ``json`` or ``auto``: text on a terminal, JSON in a pipe."""
 
     in_process: ClassVar[bool] = True
+    own_rows: ClassVar[bool] = True
 
     def __init__(self, format: str = "auto") -> None:
         if format not in ("auto", "text", "json"):
