@@ -84,7 +84,7 @@ class Probe:
     def _begin_recording(self) -> None:
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._process = object()  # spans of another process than this are not ours to end
-        self._ids = itertools.count(int.from_bytes(os.urandom(4), "little") << 32 | 1)
+        self._ids = itertools.count((int.from_bytes(os.urandom(4), "little") >> 11 << 32) + 1)  # below 2^53
         self._step = Step()
         self._late: list[Step] = []
         self._pending: list[Span] = []  # closed, but a device has yet to tell their times or tokens
