@@ -130,10 +130,7 @@ class Probe:
     def open(self, phase: Phase) -> Span:
         """Begin a span."""
         span = Span(phase, self._process, self._now())
-        try:
-            self._enter(span)
-        except Exception as problem:  # noqa: BLE001 - the probe's trouble is not the training's
-            self._guard(problem)
+        self._guarded(self._enter, span)
         span.mark = self._now()
         span.own = span.mark - span.entered
         return span
@@ -143,10 +140,7 @@ class Probe:
         moment = self._now()
         if span.owner is not self._process:
             return
-        try:
-            self._end_stretch(span, moment)
-        except Exception as problem:  # noqa: BLE001 - see open
-            self._guard(problem)
+        self._guarded(self._end_stretch, span, moment)
         span.stretch, span.spent = stretch, 0.0
         span.mark = self._now()
         span.own += span.mark - moment
@@ -159,10 +153,7 @@ class Probe:
             current_span.set(span.outer)
         if span.owner is not self._process:
             return
-        try:
-            self._leave(span, moment)
-        except Exception as problem:  # noqa: BLE001 - see open
-            self._guard(problem)
+        self._guarded(self._leave, span, moment)
         span.own += self._now() - moment
         span.step.probe_seconds += span.own
         parent, cost = span.parent, span.own + span.nested
@@ -170,6 +161,12 @@ class Probe:
             parent.spent += cost
             parent.nested += cost
         span.outer = span.parent = None  # a task may keep this span for ever, but not a chain of them
+
+    def _guarded(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except Exception as problem:  # noqa: BLE001 - the probe's trouble is not the training's
+            self._guard(problem)
 
     def _enter(self, span: Span) -> None:
         phase = span.phase
@@ -182,7 +179,7 @@ class Probe:
         if self._began is None:
             self._began = span.entered
         if not phase.timer:
-            self._read_entry(span)
+            self._guarded(self._read_entry, span)
         self._open[span.id] = span
         span.parent_id = 0 if outer is None else outer.id
         flags = TIMER if phase.timer else 0
@@ -209,18 +206,21 @@ class Probe:
             span.held[moment] = self._ledger.enter(span.watch)
 
     def _end_stretch(self, span: Span, moment: float) -> None:
-        ended = span.stretch
         if span.clock is not None:
-            span.clock.mark(ended)
-        setattr(span, ended, max(0.0, moment - span.mark - span.spent))
-        if self._ledger is None or span.watch is None:
-            return
-        if ended == "onload":
-            span.held["start/onload"] = self._ledger.begin_work(span.watch)
-        elif ended == "execute":
-            span.held["end/onload"] = self._ledger.end_work(span.watch)
+            span.clock.mark(span.stretch)
+        setattr(span, span.stretch, max(0.0, moment - span.mark - span.spent))
+        if self._ledger is not None and span.watch is not None:
+            self._guarded(self._read_devices, self._ledger, span, span.watch)
+
+    @staticmethod
+    def _read_devices(ledger: Ledger, span: Span, watch: Watch) -> None:
+        """Read the devices where a stretch ended."""
+        if span.stretch == "onload":
+            span.held["start/onload"] = ledger.begin_work(watch)
+        elif span.stretch == "execute":
+            span.held["end/onload"] = ledger.end_work(watch)
         else:
-            span.held["end/offload"] = self._ledger.read(span.watch)
+            span.held["end/offload"] = ledger.read(watch)
 
     def _leave(self, span: Span, moment: float) -> None:
         self._open.pop(span.id, None)
@@ -229,10 +229,10 @@ class Probe:
             span.execute = 0.0  # loading failed
         if self._ledger is not None and span.watch is not None:
             self._ledger.leave(span.watch)
-        if self._read_host is not None and not span.phase.timer:
-            span.host["end"] = self._read_host()
+        if not span.phase.timer:
+            self._guarded(self._read_exit, span)
         if not span.failed:
-            self._count(span)
+            self._guarded(self._count, span)
         waits = span.deferred is not None or (span.clock is not None and span.clock.usable)
         self._mark_close(span)
         with self._lock:
@@ -244,6 +244,10 @@ class Probe:
                 self._pending.append(span)
             else:
                 self._add(span)
+
+    def _read_exit(self, span: Span) -> None:
+        if self._read_host is not None:
+            span.host["end"] = self._read_host()
 
     def _count(self, span: Span) -> None:
         """Ask for the tokens and FLOPs of a span; what lies on a device is fetched without waiting."""
@@ -295,10 +299,7 @@ class Probe:
                 if not wait and not _ready(span):
                     self._pending.append(span)
                     continue
-                try:
-                    self._settle(span)
-                except Exception as problem:  # noqa: BLE001 - see open; the host's times stand
-                    self._guard(problem)
+                self._guarded(self._settle, span)  # where that fails, the host's times stand
                 span.step.sums((span.phase.name, span.phase.timer)).pending -= 1
                 self._add(span)
 
@@ -320,7 +321,7 @@ class Probe:
         """
         try:
             return self._commit(number, counted, totals)
-        except Exception as problem:  # noqa: BLE001 - see open
+        except Exception as problem:  # noqa: BLE001 - see _guarded
             self._guard(problem)
             return []
 
@@ -353,7 +354,7 @@ class Probe:
             rows = self._late_rows()
             values = self._names.named(self._of_step(self._step, self._step.phases))
             return [*rows, (None, values)] if values else rows
-        except Exception as problem:  # noqa: BLE001 - see open
+        except Exception as problem:  # noqa: BLE001 - see _guarded
             self._guard(problem)
             return []
 
