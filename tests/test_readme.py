@@ -25,7 +25,7 @@ def shell(command: str, folder: Path) -> str:
 
 def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path):
     """Copy, paste, look: the run is recorded and every command shows it."""
-    example, reading, _ = blocks("README.md", "python")
+    example, reading, *_ = blocks("README.md", "python")
     (tmp_path / "example.py").write_text(example)
     said = shell(f"{sys.executable} example.py", tmp_path)
     id = re.search(r"windsock show (\w+)", said)[1]  # type: ignore[index]

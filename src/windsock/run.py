@@ -22,8 +22,6 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
-from windsock.probe.phases import Amount, Phase
-from windsock.probe.probe import Probe
 from windsock.process import process_identity
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
@@ -33,6 +31,8 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
+    from windsock.probe.phases import Amount, Phase
+    from windsock.probe.probe import Probe
     from windsock.probe.sampler import Sampler
     from windsock.trackers.feed import Feed
     from windsock.trackers.protocol import Tracker
@@ -80,7 +80,8 @@ class Run:
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
-        self._probe = Probe.of(settings, self._journal, self._guard)
+        self._probe: Probe | None = None  # made when it is needed
+        self._began = time.perf_counter()
         self._sampler: Sampler | None = None
 
     @property
@@ -159,7 +160,8 @@ class Run:
             self._harvest(wait=True)
             self._write_measured(number)
             totals = self._counters.totals(number)
-            self._write_rows(self._probe.commit(number, self._counters.take_step(), totals))
+            if self._probe is not None or totals:
+                self._write_rows(self._probing().commit(number, self._counters.take_step(), totals))
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._journal.commit(number)
@@ -183,16 +185,16 @@ class Run:
         processed: a number, a mapping of their kind to it (``{"generated": n}``), or a function that is asked at the
         end. ``flops`` is that of a model's arithmetic, ``{"actor": n}``. ``clock="device"`` takes the device's time.
         """
-        return self._probe.phase(name, onload=onload, offload=offload, tokens=tokens, flops=flops, clock=clock)
+        return self._probing().phase(name, onload=onload, offload=offload, tokens=tokens, flops=flops, clock=clock)
 
     def timer(self, name: str, tokens: Amount = None) -> Phase:
         """Return a plain timer, used like a phase: ``time/{name}``, no memory."""
-        return self._probe.phase(name, timer=True, tokens=tokens)
+        return self._probing().phase(name, timer=True, tokens=tokens)
 
     def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
         """Log how many tokens each data-parallel shard of the step has, before and after balancing."""
         try:
-            self.log(self._probe.shards(before, after))
+            self.log(self._probing().shards(before, after))
         except Exception as problem:  # noqa: BLE001 - see log
             self._guard(problem)
 
@@ -280,8 +282,9 @@ class Run:
         if self._settings.system_seconds > 0:
             from windsock.probe.sampler import Sampler
 
-            probe, seconds = self._probe, self._settings.system_seconds
-            self._sampler = Sampler(probe.samples, probe.open_names, seconds, self._guard)
+            probe, seconds = self._probing(), self._settings.system_seconds
+            used = probe.devices_in_use
+            self._sampler = Sampler(probe.samples, probe.open_names, seconds, self._guard, devices_in_use=used)
 
     def _start_tracker(self, name: str, tracker: Tracker) -> None:
         from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
@@ -299,7 +302,8 @@ class Run:
             self._sampler.stop()
         self._harvest(wait=True)
         self._finish_measured()
-        self._write_rows(self._probe.finish())
+        if self._probe is not None:
+            self._write_rows(self._probe.finish())
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -331,7 +335,8 @@ class Run:
         self._measurements = {}
         self._measure_lock = threading.RLock()
         self._counters.after_fork_in_child()
-        self._probe.after_fork_in_child()
+        if self._probe is not None:
+            self._probe.after_fork_in_child()
         self._sampler = None
 
     def _as_step(self, step: Any) -> int | None:
@@ -379,6 +384,15 @@ class Run:
         for name, (reason, count) in self._skipped.items():
             if count > 1:
                 self._journal.event("skipped", name=name, reason=reason, count=count)
+
+    def _probing(self) -> Probe:
+        """Return what records phases and throughput; a run that only logs does without."""
+        if self._probe is None:
+            from windsock.probe.probe import Probe
+
+            with self._measure_lock:
+                self._probe = self._probe or Probe.of(self._settings, self._journal, self._guard, self._began)
+        return self._probe
 
     def _write_rows(self, rows: Sequence[tuple[int | None, Mapping[str, float]]]) -> None:
         for step, values in rows:

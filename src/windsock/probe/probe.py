@@ -49,6 +49,7 @@ class Probe:
         device_count: int | None = None,
         peak: float | None = None,
         processes: int = 1,
+        created: float | None = None,
     ) -> None:
         self._journal = journal
         self._guard = guard
@@ -62,14 +63,16 @@ class Probe:
         self._device_count = device_count
         self._peak = peak
         self._processes = processes
-        self._created = self._now()
+        self._created = self._now() if created is None else created  # when the run began, by the clock
         self.samples = Gathered()
         self._began: float | None = None  # the present step; the first one begins with its first phase
         self._begin_recording()
 
     @classmethod
-    def of(cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None]) -> Probe:
-        """Return the probe that a run's settings ask for."""
+    def of(
+        cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None], created: float
+    ) -> Probe:
+        """Return the probe that a run's settings ask for; ``created`` is when the run began, by ``perf_counter``."""
         return cls(
             journal,
             guard,
@@ -79,6 +82,7 @@ class Probe:
             device_count=settings.devices,
             peak=settings.peak_flops,
             processes=settings.world_size,
+            created=created,
         )
 
     def _begin_recording(self) -> None:
@@ -121,6 +125,10 @@ class Probe:
         spans = list(self._open.values())
         outer = {span.parent.id for span in spans if span.parent is not None}
         return {span.phase.name for span in spans if span.id not in outer}
+
+    def devices_in_use(self) -> set[int]:
+        """Return the numbers of the devices that this process uses."""
+        return {device.index for device in self._accelerators.devices()}
 
     @property
     def device_count(self) -> int | None:
@@ -334,7 +342,7 @@ class Probe:
             roots, self._roots = self._roots, []
         start = self._created if self._began is None else self._began
         self._began = now
-        values = [*self._of_step(step, step.phases), *self.samples.take()]
+        values = [*(self._of_step(step, step.phases) if step.phases else ()), *self.samples.take()]
         if roots or self._open:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
@@ -418,9 +426,13 @@ class Probe:
 
 
 def _ready(span: Span) -> bool:
-    if span.deferred is not None and not span.deferred[1].ready():
-        return False
-    return span.clock is None or not span.clock.usable or span.clock.ready()
+    """Tell whether a device has told all of a span; where asking fails, waiting would not help."""
+    try:
+        if span.deferred is not None and not span.deferred[1].ready():
+            return False
+        return span.clock is None or not span.clock.usable or span.clock.ready()
+    except Exception:  # noqa: BLE001 - the device's trouble; settling tells of it
+        return True
 
 
 def _described(device: Device) -> dict[str, Any]:

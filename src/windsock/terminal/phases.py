@@ -68,7 +68,7 @@ def chart(laid_out: Timeline, width: int) -> Iterator[Text]:
     room = width - label - 10
     lasted = laid_out.end - laid_out.start
     heading = f"step {laid_out.step:,}  {duration(lasted)}, {laid_out.unaccounted:.0%} in no phase"
-    heading += f", {laid_out.overlap:.0%} overlapping" if laid_out.overlap > 0 else ""
+    heading += f", {laid_out.overlap:.0%} overlapping" if laid_out.overlap >= 0.005 else ""
     yield Text(heading, style="bold")
     yield Text(" " * (label + 10) + _axis(lasted, room), style="dim")
     colours: dict[str, str] = {}
