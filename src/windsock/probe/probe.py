@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from windsock.journal import frames
-from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER
+from windsock.journal.frames import DEVICE_CLOCK
 from windsock.journal.writer import JournalWriter
-from windsock.probe import intervals, throughput
+from windsock.probe import throughput
 from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
-from windsock.probe.intervals import Interval
+from windsock.probe.marks import close_mark, open_mark
 from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
 from windsock.probe.names import Names, Value
 from windsock.probe.phases import Phase, Span, amounts, current_span, lane
 from windsock.probe.sampler import Gathered
 from windsock.probe.shards import shard_values
-from windsock.probe.steps import GIB, Key, Step
+from windsock.probe.steps import GIB, Key, Root, Step, window_values
 from windsock.scalars import Deferred, sort
 from windsock.settings import Settings
 
@@ -93,7 +91,7 @@ class Probe:
         self._late: list[Step] = []
         self._pending: list[Span] = []  # closed, but a device has yet to tell their times or tokens
         self._open: dict[int, Span] = {}
-        self._roots: list[tuple[str, float, float]] = []  # lane, start and end of spans that lie in no other
+        self._roots: list[Root] = []  # spans that lie in no other
         self._watch: Watch | None = None  # the peaks of the step
         self._told: list[int] = []
         self._commit_cost = 0.0
@@ -190,13 +188,7 @@ class Probe:
             self._guarded(self._read_entry, span)
         self._open[span.id] = span
         span.parent_id = 0 if outer is None else outer.id
-        flags = TIMER if phase.timer else 0
-        start = self._clock.unix(span.entered)
-        self._journal.mark(
-            frames.phase_open_payload(
-                span.id, span.parent_id, OPEN_STEP, start, flags, phase.text, frames.phase_text(span.lane)
-            )
-        )
+        self._journal.mark(open_mark(span, self._clock.unix(span.entered)))
         if phase.clock == "device":
             span.clock = DeviceClock(self._accelerators.mark)
             span.clock.mark()
@@ -268,31 +260,7 @@ class Probe:
             span.flops = dict(sort(amounts(span.phase.flops)).numbers)
 
     def _mark_close(self, span: Span, flags: int = 0) -> None:
-        phase, step = span.phase, span.step.number
-        flags |= (TIMER if phase.timer else 0) | (FAILED if span.failed else 0)
-        peaks = [peak for peak, _ in span.watch.peaks.values()] if span.watch is not None else ()
-        durations = (
-            span.left - span.entered,
-            math.nan if span.onload is None else span.onload,
-            span.execute or 0.0,
-            math.nan if span.offload is None else span.offload,
-            sum(span.kinds.values()) if span.kinds else math.nan,
-            max(peaks, default=math.nan),
-            span.host["end"].rss if "end" in span.host else math.nan,
-        )
-        self._journal.mark(
-            frames.phase_close_payload(
-                span.id,
-                span.parent_id,
-                OPEN_STEP if step is None else step,
-                self._clock.unix(span.entered),
-                flags,
-                phase.text,
-                frames.phase_text(span.lane),
-                durations,
-                "+".join(span.kinds).encode("utf-8", "surrogatepass"),
-            )
-        )
+        self._journal.mark(close_mark(span, self._clock.unix(span.entered), span.step.number, flags))
 
     def _add(self, span: Span) -> None:
         span.step.add(span)
@@ -347,7 +315,8 @@ class Probe:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
         if values or counted:
-            values += self._of_window(roots, start, now)
+            still_open = [(span.lane, span.entered, now) for span in list(self._open.values()) if not span.parent_id]
+            values += window_values((*roots, *still_open), start, now)
         values += throughput.rates(counted, totals, now - start, self.device_count)
         rows = self._late_rows()
         if values:
@@ -384,20 +353,6 @@ class Probe:
         yield from step.utilisation(self._peak_flops(), self.device_count)
         devices = {device.index: device.total for device in self._accelerators.devices()}
         yield from step.memory({name for name, timer in keys if not timer}, devices)
-
-    def _of_window(self, roots: list[tuple[str, float, float]], start: float, end: float) -> Iterator[Value]:
-        """Yield how long the step took, what of it lay in no phase, and for how long phases ran side by side."""
-        seconds = end - start
-        yield "time/step", (), seconds
-        lanes: dict[str, list[Interval]] = {}
-        still_open = [(span.lane, span.entered, end) for span in list(self._open.values()) if not span.parent_id]
-        for lane_name, began, ended in (*roots, *still_open):
-            lanes.setdefault(lane_name, []).extend(intervals.clipped([(began, ended)], start, end))
-        if lanes and seconds > 0:
-            unaccounted = max(0.0, seconds - intervals.length(one for lane in lanes.values() for one in lane))
-            yield "time/unaccounted", (), unaccounted
-            yield "time/unaccounted_share", (), unaccounted / seconds
-            yield "time/overlap", (), intervals.overlap(lanes.values())
 
     def _step_memory(self) -> Iterator[Value]:
         """Yield the peaks of the step on the device that held most, and what is in use on the host."""

@@ -72,7 +72,7 @@ class Sampler:
 
     def _loop(self) -> None:
         if self._readers is None:
-            self._readers = [*_started(Host, self._guard), *_started(lambda: Nvml(self._devices_in_use), self._guard)]
+            self._readers = [*_started(Host), *_started(lambda: Nvml(self._devices_in_use))]
         while not self._stop.wait(self._seconds):
             self._look()
 
@@ -87,13 +87,10 @@ class Sampler:
                 self._guard(problem)
 
 
-def _started(make: Callable[[], Callable[[], Samples]], guard: Callable[[Exception], None]) -> list[Any]:
+def _started(make: Callable[[], Callable[[], Samples]]) -> list[Callable[[], Samples]]:
     try:
         return [make()]
-    except ImportError:
-        return []  # the package is optional
-    except Exception as problem:  # noqa: BLE001 - no driver, or no right to ask it
-        guard(problem)
+    except Exception:  # noqa: BLE001 - no package, no driver, no device: nothing to sample
         return []
 
 

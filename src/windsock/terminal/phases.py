@@ -99,7 +99,8 @@ def _line(row: TimelineRow, laid_out: Timeline, label: int, room: int, colour: s
         name = f"{name[: label // 2]}…{name[len(name) - label + label // 2 + 1 :]}"
     failed = any(span.failed for span in row.spans)
     line = Text(name.ljust(label), style="red" if failed else "")
-    line.append(duration(row.seconds).rjust(8) + "  ", style="dim")
+    seconds = row.seconds + sum(laid_out.end - span.start for span in row.spans if span.end is None)
+    line.append(duration(seconds).rjust(8) + "  ", style="dim")
     line.append("".join(_cells(row.spans, laid_out, room)), style=colour)
     return line
 
