@@ -39,6 +39,17 @@ def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: 
     assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
 
 
+def test_the_rollouts_of_the_readme_are_recorded(tmp_path: Path):
+    """The lines about rollouts and evaluation, in a run of their own."""
+    (lines,) = [block for block in blocks("README.md", "python") if "run.rollouts" in block]
+    begin = "import windsock\nrun, step = windsock.init(), 0\n"
+    end = "\nprint(*windsock.open(run.path).names('*/accuracy/*'))"
+    (tmp_path / "rollouts.py").write_text(begin + lines + end)
+    said = shell(f"{sys.executable} rollouts.py", tmp_path)
+    for name in ("rollout/accuracy/mean", "eval/gsm8k/accuracy/mean@4", "best@4"):
+        assert name in said, said
+
+
 def test_the_other_examples_run(tmp_path: Path):
     """A training loop with torch learns its task and records it."""
     said = shell(f"{sys.executable} {ROOT / 'examples' / 'torch_loop.py'}", tmp_path)

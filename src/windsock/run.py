@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -22,7 +22,10 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
+from windsock.probe.phased import Phased
 from windsock.process import process_identity
+from windsock.rollouts.reports import Reports
+from windsock.samples.offers import Offers
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
@@ -31,9 +34,6 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
-    from windsock.probe.phases import Amount, Phase
-    from windsock.probe.probe import Probe
-    from windsock.probe.sampler import Sampler
     from windsock.trackers.feed import Feed
     from windsock.trackers.protocol import Tracker
 
@@ -44,7 +44,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run:
+class Run(Reports, Offers, Phased):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -80,9 +80,12 @@ class Run:
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
-        self._probe: Probe | None = None  # made when it is needed
         self._began = time.perf_counter()
-        self._sampler: Sampler | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over for this process."""
+        return self._ended is not None
 
     @property
     def id(self) -> str:
@@ -122,7 +125,7 @@ class Run:
             if step is None:
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
-                step = self._as_step(step)
+                step = self.as_step(step)
             names = tuple(values)
             try:
                 numbers = packable(values.values())
@@ -134,7 +137,7 @@ class Run:
                 pass  # an integer too large, a tensor of several elements, a name that is no string
             self._log_sorted(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
-            self._guard(problem, values)
+            self.guard(problem, values)
 
     def count(self, **amounts: float) -> None:
         """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
@@ -144,9 +147,9 @@ class Run:
         try:
             sorted_amounts = sort(amounts)
             self._counters.add(sorted_amounts.numbers)
-            self._skip(sorted_amounts.refused)
+            self.skip(sorted_amounts.refused)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def commit(self, step: int | None = None) -> None:
         """End a step: everything logged without a step since the last commit belongs to it.
@@ -154,49 +157,21 @@ class Run:
         Without a number it is the last step plus one. Device values are on disk when this returns.
         """
         try:
-            number = self._as_step(step) if step is not None else None
+            number = self.as_step(step) if step is not None else None
             if number is None:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
             self._write_measured(number)
+            self._close_gathered(number)
             totals = self._counters.totals(number)
-            if self._probe is not None or totals:
-                self._write_rows(self._probing().commit(number, self._counters.take_step(), totals))
+            self._write_phases(number, self._counters.take_step(), totals)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
+            self._write_samples(number)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
-
-    def phase(
-        self,
-        name: str,
-        onload: Callable[[], Any] | None = None,
-        offload: Callable[[], Any] | None = None,
-        tokens: Amount = None,
-        flops: Amount = None,
-        clock: str = "host",
-    ) -> Phase:
-        """Return a phase of the step to enter with ``with`` or ``async with``, or to decorate a function with.
-
-        Time and memory come out as ``time/{name}/…`` and ``memory/{name}/…`` of the step that is open when it begins.
-        ``onload`` and ``offload`` are called before and after the body and timed apart. ``tokens`` is how many the work
-        processed: a number, a mapping of their kind to it (``{"generated": n}``), or a function that is asked at the
-        end. ``flops`` is that of a model's arithmetic, ``{"actor": n}``. ``clock="device"`` takes the device's time.
-        """
-        return self._probing().phase(name, onload=onload, offload=offload, tokens=tokens, flops=flops, clock=clock)
-
-    def timer(self, name: str, tokens: Amount = None) -> Phase:
-        """Return a plain timer, used like a phase: ``time/{name}``, no memory."""
-        return self._probing().phase(name, timer=True, tokens=tokens)
-
-    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
-        """Log how many tokens each data-parallel shard of the step has, before and after balancing."""
-        try:
-            self.log(self._probing().shards(before, after))
-        except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def measure(
         self, batch: Batch | Mapping[str, Any], part: str | None = "data", step: int | None = None, **options: Any
@@ -213,12 +188,12 @@ class Run:
             from windsock.measurement.parts import check_part
 
             whole = batch if isinstance(batch, Batch) else Batch(**batch)
-            number = None if step is None else self._as_step(step)
+            number = None if step is None else self.as_step(step)
             measurement = self._measurement(number)
             if measurement is not None:
                 measurement.add(whole, check_part(part), Options.of(options))
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def _measurement(self, step: int | None) -> Measurement | None:
         """Return what is being measured for a step; None, and a count, where that step is over."""
@@ -238,7 +213,7 @@ class Run:
             self._config.update(update)
             self._journal.event("config", config=update)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """End the run: everything is brought to the disk, and trackers in this process get what is left.
@@ -254,7 +229,7 @@ class Run:
         try:
             self._end_recording(self._ended, timeout)
         except Exception as problem:  # noqa: BLE001 - see log
-            self._guard(problem)
+            self.guard(problem)
 
     def __enter__(self) -> Self:
         return self
@@ -278,14 +253,6 @@ class Run:
         self._start_sampler()
         on_farewell(self._end)
 
-    def _start_sampler(self) -> None:
-        if self._settings.system_seconds > 0:
-            from windsock.probe.sampler import Sampler
-
-            probe, seconds = self._probing(), self._settings.system_seconds
-            used = probe.devices_in_use
-            self._sampler = Sampler(probe.samples, probe.open_names, seconds, self._guard, devices_in_use=used)
-
     def _start_tracker(self, name: str, tracker: Tracker) -> None:
         from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
 
@@ -298,12 +265,11 @@ class Run:
     def _end_recording(self, status: Status, timeout: float) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        if self._sampler is not None:
-            self._sampler.stop()
         self._harvest(wait=True)
         self._finish_measured()
-        if self._probe is not None:
-            self._write_rows(self._probe.finish())
+        self._finish_gathered()
+        self._write_samples(0 if self.step is None else self.step + 1, last=True)
+        self._finish_phases()
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -334,12 +300,12 @@ class Run:
         self._deferred_lock = threading.RLock()
         self._measurements = {}
         self._measure_lock = threading.RLock()
+        self._books = None  # what the parent gathers, it writes
+        self._pending = None
         self._counters.after_fork_in_child()
-        if self._probe is not None:
-            self._probe.after_fork_in_child()
-        self._sampler = None
+        self._forget_phases()
 
-    def _as_step(self, step: Any) -> int | None:
+    def as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
         try:
             number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
@@ -363,7 +329,7 @@ class Run:
             with self._deferred_lock:
                 self._deferred.append(entry)
         if found.refused:
-            self._skip(found.refused)
+            self.skip(found.refused)
 
     def _harvest(self, wait: bool = False) -> None:
         """Write device values that have arrived, in the order logged; with ``wait``, all of them."""
@@ -372,7 +338,8 @@ class Run:
                 names, step, at, deferred = self._deferred.pop(0)
                 self._journal.row(names, deferred.values(), step, at)
 
-    def _skip(self, refused: Mapping[str, str]) -> None:
+    def skip(self, refused: Mapping[str, str]) -> None:
+        """Count values that cannot be recorded, and tell of the first of each name."""
         for name, reason in refused.items():
             count = self._skipped.get(name, ("", 0))[1] + 1
             self._skipped[name] = (reason, count)
@@ -385,19 +352,6 @@ class Run:
             if count > 1:
                 self._journal.event("skipped", name=name, reason=reason, count=count)
 
-    def _probing(self) -> Probe:
-        """Return what records phases and throughput; a run that only logs does without."""
-        if self._probe is None:
-            from windsock.probe.probe import Probe
-
-            with self._measure_lock:
-                self._probe = self._probe or Probe.of(self._settings, self._journal, self._guard, self._began)
-        return self._probe
-
-    def _write_rows(self, rows: Sequence[tuple[int | None, Mapping[str, float]]]) -> None:
-        for step, values in rows:
-            self._journal.row(tuple(values), values.values(), step)
-
     def _write_measured(self, step: int) -> None:
         """Finish what was measured for a step: values where this is rank 0, states where other ranks hold more."""
         with self._measure_lock:
@@ -407,7 +361,7 @@ class Run:
         measurement = found[0]
         for other in found[1:]:
             measurement.merge(other)
-        if self._settings.world_size > 1 or self.writer.rank > 0:
+        if self.shared:
             self._write_state(measurement, step)
         if self.writer.rank == 0:
             measured = measurement.finish(self.info.vocabulary)
@@ -438,7 +392,7 @@ class Run:
         if self._ended is not None:
             self.notice("log after finish: the values are not recorded")
 
-    def _guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
+    def guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
         """Show what went wrong; the training goes on."""
         if not isinstance(values, Mapping):
             self.notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
@@ -504,4 +458,4 @@ class Keeper:
         try:
             work()
         except Exception as problem:  # noqa: BLE001 - see Run.log
-            self._run._guard(problem)
+            self._run.guard(problem)

@@ -6,10 +6,10 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
@@ -56,7 +56,25 @@ class DisabledRun(Run):
     def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
         """Do nothing."""
 
+    def sample(self, *texts: Any, **fields: Any) -> None:
+        """Do nothing."""
+
+    def samples(self, samples: Any, step: int | None = None) -> None:
+        """Do nothing."""
+
     def commit(self, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def rollouts(self, *positional: Any, **options: Any) -> Any:
+        """Return a handle that does nothing."""
+        return _Silence()
+
+    evaluation = validation = rollouts
+
+    def pipeline(self, **reported: Any) -> None:
+        """Do nothing."""
+
+    def drawn(self, **reported: Any) -> None:
         """Do nothing."""
 
     def update_config(self, config: Any) -> None:
@@ -68,6 +86,23 @@ class DisabledRun(Run):
 
     def after_fork_in_child(self) -> None:
         """Nothing here belongs to a process."""
+
+
+class _Silence:
+    """A handle whose every call does nothing; its state is that of nothing gathered."""
+
+    def __getattr__(self, call: str) -> Callable[..., None]:
+        return lambda *positional, **named: None
+
+    def state(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        """Do nothing."""
 
 
 _runs: list[Run] = []
@@ -92,6 +127,8 @@ def init(
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
     detailed_stats: bool | None = None,
+    samples_per_step: int | None = None,
+    sample_bytes_per_step: int | None = None,
     memory: str | None = None,
     memory_children: bool | None = None,
     system_seconds: float | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,20 @@ import numpy as np
 from windsock.errors import RunNotFoundError
 from windsock.journal import frames
 from windsock.journal.columns import Attempt, poll_all
-from windsock.journal.folder import find_run, read_run_info, segments
+from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
+from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, PhaseSpan, RunInfo, Status, Writer
+from windsock.model import Histogram, PhaseSpan, RunInfo, Sample, Status, Writer
 from windsock.probe import ranks
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from windsock.measurement.merged import Described
-    from windsock.measurement.parts import Measured
+    from windsock.samples.index import SampleIndex
+    from windsock.samples.query import Census, Found, Query, Steps
 
 MAIN_ROLE = "trainer"
 
@@ -45,6 +47,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}
+        self._sample_index: SampleIndex | None = None
         self.refresh()
 
     def __repr__(self) -> str:
@@ -225,6 +228,61 @@ class View:
                     found.append((step, Histogram(**kept)))
         return found
 
+    def samples(
+        self,
+        step: Steps | None = None,
+        *,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        run: str | None = None,
+        finish_reason: str | None = None,
+        weight_version: int | None = None,
+        grep: str | None = None,
+        regex: str | None = None,
+        sort: str = "step",
+        limit: int | None = None,
+    ) -> list[Sample]:
+        """Return the samples for which all that is given holds, of all writers; the first ``limit`` of them.
+
+        ``step`` is one, a range, or a pair of a first and a last one, both included; ``grep`` is looked for regardless
+        of case in prompt, completion and messages, ``regex`` as it stands; ``sort`` is by step, reward, advantage,
+        length or time, with a minus for the largest first.
+        """
+        from windsock.samples.query import Query
+
+        asked = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
+        return self.find_samples(Query(**asked), limit).samples
+
+    def find_samples(self, query: Query, limit: int | None = None) -> Found:
+        """Return the first samples that match, how many match in all, and what samples there are."""
+        return self.sample_index.find(query, self._writer_limits(), limit)
+
+    def sample_census(self) -> Census:
+        """Tell how many samples there are, of how many that were offered, and over which steps and rewards."""
+        return self.sample_index.census(self._writer_limits())
+
+    @property
+    def sample_index(self) -> SampleIndex:
+        """The index in which samples are found; it is made, and brought up to date, when it is used."""
+        if self._sample_index is None:
+            from windsock.samples.index import SampleIndex
+
+            self._sample_index = SampleIndex(self.path, self._sample_frames)
+        return self._sample_index
+
+    def _sample_frames(self) -> list[tuple[SegmentFile, list[SampleFrame]]]:
+        return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
+
+    def _writer_limits(self) -> dict[Writer, int | None]:
+        """Return, of every writer, the step from which on a newer attempt supersedes it."""
+        limits: dict[Writer, int | None] = {}
+        for role, rank in self._writers():
+            attempts = self._of_writer(role, rank)
+            limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+        return limits
+
     def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
         """Return metrics as a pandas DataFrame: a row for each step, a column for each name."""
         try:
@@ -257,6 +315,7 @@ class View:
         """Return what the ranks of a role measured together: their states merged, then divided."""
         attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
         count = sum(len(table) for attempt in attempts for table in attempt.state_tables().values())
+        count += sum(record.kind == Kind.GATHERED for attempt in attempts for record in attempt.records())
         if not count:
             return {}
         known = self._merged_cache.get(role)
@@ -265,20 +324,46 @@ class View:
         return known[1]
 
     def _merge(self, role: str, attempts: list[Attempt]) -> dict[str, Series]:
+        values, times = self._merge_measured(role, attempts)
+        for step, at, gathered in self._merge_gathered(role, attempts):
+            values[step] = {**values.get(step, {}), **gathered}
+            times[step] = max(at, times.get(step, at))
+        writer = attempts[0].writer
+        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
+
+    def _counting(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, Attempt, int | None]]:
+        """Yield rank, attempt, and the step from which a newer attempt supersedes it."""
+        for rank in sorted({attempt.writer.rank for attempt in attempts}):
+            of_rank = self._of_writer(role, rank)
+            yield from ((rank, *pair) for pair in zip(of_rank, _limits(of_rank), strict=True))
+
+    def _merge_measured(
+        self, role: str, attempts: list[Attempt]
+    ) -> tuple[dict[int, dict[str, float]], dict[int, float]]:
         from windsock.measurement.merged import Held, merged_values
 
         held: list[Held] = []
         times: dict[int, float] = {}
-        for rank in {attempt.writer.rank for attempt in attempts}:
-            of_rank = self._of_writer(role, rank)
-            for attempt, limit in zip(of_rank, _limits(of_rank), strict=True):
-                for layout, step, time, vector in attempt.states():
-                    if limit is None or step < limit:
-                        held.append(Held(step, rank, layout, vector))
-                        times[step] = max(time, times.get(step, time))
-        values = merged_values(held, self._layouts(attempts), self.info.vocabulary)
-        writer = attempts[0].writer
-        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
+        for rank, attempt, limit in self._counting(role, attempts):
+            for layout, step, time, vector in attempt.states():
+                if limit is None or step < limit:
+                    held.append(Held(step, rank, layout, vector))
+                    times[step] = max(time, times.get(step, time))
+        merged = merged_values(held, self._layouts(attempts), self.info.vocabulary)
+        return {step: dict(measured) for step, measured in merged.items()}, times
+
+    def _merge_gathered(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, float, dict[str, float]]]:
+        from windsock.rollouts.merged import Part, merged_parts
+
+        parts = []
+        for rank, attempt, limit in self._counting(role, attempts):
+            for record in attempt.records():
+                if record.kind == Kind.GATHERED:
+                    with suppress(ValueError, KeyError, TypeError):  # of a newer windsock
+                        part = Part.parse(rank, *frames.parse_packet(record.payload))
+                        if limit is None or part.step < limit:
+                            parts.append(part)
+        yield from merged_parts(parts, self.info.vocabulary)
 
     def _layouts(self, attempts: list[Attempt]) -> dict[int, Described]:
         from windsock.measurement.merged import Described
@@ -297,7 +382,7 @@ def _limits(attempts: list[Attempt]) -> list[int | None]:
     return [min((step for step in firsts[n + 1 :] if step is not None), default=None) for n in range(len(attempts))]
 
 
-def _of_steps(name: str, values: dict[int, Measured], times: dict[int, float], writer: Writer) -> Series:
+def _of_steps(name: str, values: dict[int, dict[str, float]], times: dict[int, float], writer: Writer) -> Series:
     steps = [step for step, measured in values.items() if name in measured]
     return Series(
         name,

@@ -216,7 +216,7 @@ def test_a_memory_name_is_taken_apart_as_it_was_made(phase: str, device: int, mo
 
 def made(pattern: str) -> str:
     """Fill every placeholder with something it may hold."""
-    numbers = {"k": "4", "device": "1", "group": "0"}
+    numbers = {"k": "4", "device": "1", "group": "0", "share": "95"}
     return fill(pattern, tuple((name, numbers.get(name, f"x{name}")) for name in placeholders(pattern)))
 
 

@@ -109,7 +109,7 @@ def known_run(
     options.setdefault("read_host_used", lambda: 2**32)
     run._probe = Probe(
         run._journal,
-        run._guard,
+        run.guard,
         run.info.vocabulary,
         clock=HostClock(time) if time is not None else None,
         accelerators=KnownAccelerators(devices, queue),

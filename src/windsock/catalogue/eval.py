@@ -1,5 +1,6 @@
 """Evaluation on task sets: every task is run several times, and statistics say how well it is solved."""
 
+from windsock.catalogue.coverage import coverage
 from windsock.catalogue.declare import Names, difference, differs, link, ours, same, trap
 from windsock.catalogue.spec import Link, Metric, Text, Trap
 
@@ -193,19 +194,99 @@ def _detailed(suite: str, row: tuple[str, str, str, str, str, str, str, str, tup
     )
 
 
-METRICS: tuple[Metric, ...] = (
-    *(_statistic("eval", row) for row in _STATISTICS),
-    Metric(
-        "eval/{taskset}/{metric}/pass@{k}",
-        "eval",
-        Text("pass@k", "pass@k"),
-        Text(
-            "The probability that at least one of k tries, drawn without replacement from the task's runs, "
-            "is right: the unbiased estimate, averaged over tasks.",
-            "从每个任务的运行中无放回抽 k 次、至少有一次正确的概率：无偏估计，再对任务求平均。",
+_VERL_MAJORITY = difference(
+    "estimator",
+    "A bootstrap average over draws with replacement; ties go to the answer seen first, and an answer is worth what "
+    "its first try is.",
+    "有放回抽取的自举平均；票数相同时取先出现的答案，答案的得分取其第一次尝试的得分。",
+)
+
+
+def _pass_at(suite: str) -> tuple[Metric, ...]:
+    id = f"{suite}/{{taskset}}/{{metric}}/pass@{{k}}"
+    theirs: Names = (
+        (*same("eval/{dataset}-pass@{k}", "slime"), *same("eval/{taskset}/{subset}/{agent}/pass@{k}", "prime-rl"))
+        if suite == "eval"
+        else ()
+    )
+    return (
+        Metric(
+            id,
+            "eval",
+            Text("pass@k", "pass@k"),
+            Text(
+                "The probability that at least one of k tries, drawn without replacement from the task's runs, "
+                "is right: the unbiased estimate, averaged over the tasks that have at least k runs.",
+                "从每个任务的运行中无放回抽 k 次、至少有一次正确的概率：无偏估计，再对至少有 k 次运行的任务求平均。",
+            ),
+            "mean over tasks of 1 − C(n − c, k) / C(n, k)",
+            "fraction",
+            "tasks",
+            "mean",
+            "none",
+            look=_LOOK,
+            next=_NEXT,
+            direction="higher",
+            estimator="unbiased",
+            names=theirs,
+            links=(link(f"{suite}/{{taskset}}/{{metric}}/best@{{k}}", *_PASS_LINK),),
         ),
-        "mean over tasks of 1 − C(n − c, k) / C(n, k)",
-        "fraction",
+        *(
+            Metric(
+                f"{id}/{end}",
+                "eval",
+                Text(f"pass@k, {en} end of its interval", f"pass@k 置信区间{zh}"),
+                Text(
+                    f"The {en} end of the 95% interval of pass@k, the tasks being draws from many like them: "
+                    "Wilson's, with as many tasks as their spread is worth.",
+                    f"pass@k 的 95% 置信区间{zh}，把任务看作从许多同类任务中抽取：Wilson 区间，任务数按离散程度折算。",
+                ),
+                "Wilson interval with m = n·p(1 − p)/s² tasks",
+                "fraction",
+                "tasks",
+                "other",
+                "none",
+                look=Text(
+                    "Two evaluations whose intervals do not overlap differ.", "两次评测的区间不重叠，才算真有差别。"
+                ),
+                next=_NEXT,
+            )
+            for end, en, zh in (("low", "lower", "下端"), ("high", "upper", "上端"))
+        ),
+        Metric(
+            f"{id}/tasks",
+            "eval",
+            Text("Tasks behind pass@k", "pass@k 的任务数"),
+            Text(
+                "How many tasks have at least k runs: without them there is no unbiased estimate.",
+                "至少有 k 次运行的任务数：不足 k 次就没有无偏估计。",
+            ),
+            "#tasks with n ≥ k",
+            "count",
+            "tasks",
+            "count",
+            "sum",
+            look=Text("All tasks of the set.", "等于任务总数。"),
+            next=Text("The coverage of the evaluation.", "看评测的覆盖情况。"),
+            direction="higher",
+        ),
+    )
+
+
+def _majority(suite: str) -> Metric:
+    theirs = differs("{section}/{taskset}/{metric}/maj@{k}/mean", "verl", by=_VERL_MAJORITY)
+    return Metric(
+        f"{suite}/{{taskset}}/{{metric}}/maj@{{k}}",
+        "eval",
+        Text("Majority of k", "k 次多数表决"),
+        Text(
+            "What the most frequent answer of k tries is worth: the average over all draws of k from a task's runs, "
+            "without replacement, averaged over tasks. Ties are shared, and runs without an answer abstain.",
+            "k 次尝试中出现最多的答案的得分：对任务的运行无放回抽 k 次的所有情形求平均，再对任务求平均。"
+            "票数相同时平分，没有答案的运行视为弃权。",
+        ),
+        "mean over tasks of the mean over k-subsets of the majority answer's value",
+        "as reported",
         "tasks",
         "mean",
         "none",
@@ -213,12 +294,43 @@ METRICS: tuple[Metric, ...] = (
         next=_NEXT,
         direction="higher",
         estimator="unbiased",
-        names=(
-            *same("eval/{dataset}-pass@{k}", "slime"),
-            *same("eval/{taskset}/{subset}/{agent}/pass@{k}", "prime-rl"),
+        names=theirs if suite == "eval" else (),
+        traps=(trap("verl", "Ties go to the answer seen first.", "票数相同时取先出现的答案。"),)
+        if suite == "eval"
+        else (),
+    )
+
+
+def _declared(suite: str, statistic: str, en: str, zh: str) -> Metric:
+    return Metric(
+        f"{suite}/{{taskset}}/{{metric}}/{statistic}",
+        "eval",
+        Text(f"Evaluation metric: {en}", f"评测指标：{zh}"),
+        Text(
+            f"A metric that was declared to be a {en}, and is one at every level: over experiences, runs and tasks.",
+            f"声明为{zh}的指标，在每一层都取{zh}：经验、运行、任务。",
         ),
-        links=(link("eval/{taskset}/{metric}/best@{k}", *_PASS_LINK),),
-    ),
+        f"{statistic} over tasks of {statistic} over runs of {statistic} over experiences",
+        "as reported",
+        "tasks",
+        statistic,
+        "none",
+        look=Text("Depends on the metric.", "取决于具体指标。"),
+        next=_NEXT,
+    )
+
+
+_DECLARED = (
+    ("mean", "mean", "均值"),
+    ("sum", "sum", "总和"),
+    ("max", "maximum", "最大值"),
+    ("min", "minimum", "最小值"),
+    ("last", "last value", "末值"),
+)
+
+METRICS: tuple[Metric, ...] = (
+    *(_statistic("eval", row) for row in _STATISTICS),
+    *_pass_at("eval"),
     Metric(
         "eval/{taskset}/{metric}/pass^{k}",
         "eval",
@@ -245,26 +357,7 @@ METRICS: tuple[Metric, ...] = (
             ),
         ),
     ),
-    Metric(
-        "eval/{taskset}/{metric}/maj@{k}",
-        "eval",
-        Text("Majority of k", "k 次多数表决"),
-        Text(
-            "What the most frequent answer of k tries is worth, averaged over tasks.",
-            "k 次尝试中出现最多的答案的得分，对任务求平均。",
-        ),
-        "mean over tasks of the value of the majority answer of k draws",
-        "as reported",
-        "tasks",
-        "mean",
-        "none",
-        look=_LOOK,
-        next=_NEXT,
-        direction="higher",
-        estimator="bootstrap",
-        names=same("{section}/{taskset}/{metric}/maj@{k}/mean", "verl"),
-        traps=(trap("verl", "Ties go to the answer seen first.", "票数相同时取先出现的答案。"),),
-    ),
+    _majority("eval"),
     *(
         Metric(
             f"eval/{{taskset}}/{{metric}}/{what}@{{k}}/bootstrap_std",
@@ -299,6 +392,11 @@ METRICS: tuple[Metric, ...] = (
     *(_detailed("eval", row) for row in _STATISTICS),
     *(_statistic("bench", row) for row in _STATISTICS),
     *(_detailed("bench", row) for row in _STATISTICS),
+    *_pass_at("bench"),
+    _majority("bench"),
+    *(_declared(suite, *row) for suite in ("eval", "bench") for row in _DECLARED),
+    *coverage("eval/{taskset}", "eval"),
+    *coverage("bench/{taskset}", "eval"),
     Metric(
         "eval/{taskset}/finished_task_count",
         "eval",

@@ -40,6 +40,7 @@ _ALL = (
     _open("metric", "one", "the metric that the task reports", "任务上报的指标"),
     _open("key", "many", "the metric that the workflow reports", "工作流上报的指标"),
     _open("k", "digits", "how many runs of a task the statistic speaks of", "该统计量针对的每个任务的运行次数"),
+    _open("share", "digits", "the percentage of tasks below the value", "低于该值的任务百分比"),
     _open("operation", "one", "the timed operation", "被计时的操作"),
     _open("operator", "many", "the operator of the experience pipeline", "经验流水线中的算子"),
     _open("component", "one", "the reward function or component", "奖励函数或奖励分量"),
@@ -97,6 +98,7 @@ _ALL = (
 PLACEHOLDERS = {placeholder.name: placeholder for placeholder in _ALL}
 
 _PIECE = re.compile(r"\{(\w+)\}")
+LONGEST = 20  # twice the segments of the longest pattern, and some
 _GENERALITY = {"choice": 0, "digits": 1, "one": 2, "many": 3}
 
 
@@ -125,11 +127,16 @@ def expand(pattern: str) -> Iterator[tuple[str, Filled]]:
 
 
 def rank(pattern: str) -> tuple[int, tuple[int, ...]]:
-    """Say how general a pattern is; the smaller rank is the more specific one."""
+    """Say how general a pattern is; the smaller rank is the more specific one.
+
+    Where a placeholder may hold any number of segments, every further segment of the pattern leaves it less to hold.
+    """
     if "{" not in pattern:
         return 0, (0,) * (pattern.count("/") + 1)
-    kinds = tuple(_generality(segment) for segment in pattern.split("/"))
-    return sum(kinds), kinds
+    segments = pattern.split("/")
+    kinds = tuple(_generality(segment) for segment in segments)
+    room = max(LONGEST - 2 * len(segments), 0) if any(map(_is_many, segments)) else 0
+    return sum(kinds) + room, kinds
 
 
 def _generality(segment: str) -> int:

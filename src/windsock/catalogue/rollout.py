@@ -1,6 +1,7 @@
 """Rollout: what workflows and environments report while they explore, gathered run by run and task by task."""
 
 from windsock.catalogue.conventions import WINDOW
+from windsock.catalogue.coverage import coverage
 from windsock.catalogue.declare import Names, difference, differs, link, ours, same, trap
 from windsock.catalogue.spec import Metric, Text, Trap
 
@@ -45,7 +46,7 @@ def _workflow(stat: str, en: str, zh: str, how: str, how_zh: str, names: Names, 
         "as reported",
         "tasks",
         stat,
-        {"mean": "mean", "sum": "sum", "last": "last"}.get(stat, "extrema"),
+        {"mean": "mean", "sum": "sum", "last": "last", "std": "moments"}.get(stat, "extrema"),
         look=Text("Depends on the metric; for rewards and accuracies, rising.", "取决于具体指标；奖励与准确率应上升。"),
         next=_NEXT,
         names=names,
@@ -133,6 +134,32 @@ METRICS: tuple[Metric, ...] = (
             ),
         )
     ),
+    _workflow(
+        "std",
+        "standard deviation",
+        "标准差",
+        "how much the tasks of the step differ (ddof 0), on request",
+        "本步各任务之间的差异（ddof 0），按需给出",
+        (),
+    ),
+    Metric(
+        "rollout/{key}/p{share}",
+        "rollout",
+        Text("Rollout metric: quantile", "Rollout 指标：分位数"),
+        Text(
+            "A metric that the workflow reports: the value below which so many percent of the step's tasks lie, on "
+            "request.",
+            "工作流上报的指标：本步中有这么多百分比的任务低于该值，按需给出。",
+        ),
+        "quantile over tasks of mean over runs of mean over experiences",
+        "as reported",
+        "tasks",
+        "other",
+        "none",
+        look=Text("Depends on the metric; for rewards and accuracies, rising.", "取决于具体指标；奖励与准确率应上升。"),
+        next=_NEXT,
+    ),
+    *coverage("rollout", "rollout"),
     Metric(
         "rollout/model_version",
         "rollout",

@@ -1,5 +1,6 @@
 """Validation: how the policy scores on held-out episodes."""
 
+from windsock.catalogue.coverage import coverage
 from windsock.catalogue.declare import difference, differs, link, ours, same, spread, trap
 from windsock.catalogue.spec import Metric, Text
 
@@ -113,4 +114,5 @@ METRICS: tuple[Metric, ...] = (
             ),
         ),
     ),
+    *coverage("validation", "validation"),
 )

@@ -141,7 +141,27 @@ def notices(view: View) -> list[str]:
     late = sum(int(event.get("late", 0)) for event in view.events())
     if late:
         found.append(f"{late} batches were measured for steps that were committed already, and are not counted")
-    return found + view.damage()
+    return [*found, *_lacking(view), *view.damage()]
+
+
+def _lacking(view: View) -> Iterator[str]:
+    """Say of each thing that was gathered what lacked when it last did."""
+    last = {event["of"]: event for event in view.events() if event.get("event") == "lacking"}
+    for of, event in last.items():
+        expected = event["tasks_expected"] or event["tasks_observed"] + event["tasks_failed"]
+        missing = expected - event["tasks_observed"] - event["tasks_failed"]
+        parts = [
+            f"{count} {what}"
+            for count, what in (
+                (event["tasks_failed"], "failed"),
+                (event["tasks_partial"], "lack runs"),
+                (missing, "never came"),
+            )
+            if count > 0
+        ]
+        reasons = ", ".join(f"{reason or 'no reason given'} × {n}" for reason, n in event["reasons"].items())
+        told = f"{', '.join(parts)} of {expected} tasks" if parts else f"{event['runs_failed']} runs failed"
+        yield f"{of} at step {event['step']}: {told}" + (f" ({reasons})" if reasons else "")
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,96 @@
+"""One metric of all runs: a state for each, of the kind that its statistic needs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+STATISTICS = ("mean", "sum", "max", "min", "last")
+"""How a metric passes from a level to the next one."""
+
+_UFUNCS = {"mean": np.add, "sum": np.add, "max": np.maximum, "min": np.minimum}
+_EMPTY = {"mean": 0.0, "sum": 0.0, "max": -np.inf, "min": np.inf, "last": np.nan}
+
+
+class Column:
+    """Values, and how many experiences they stand for, by run."""
+
+    def __init__(self, statistic: str) -> None:
+        self.statistic = statistic
+        self.nonfinite = 0
+        self._values: Floats = np.empty(0)
+        self._counts: Floats = np.empty(0)
+        self._times: Floats = np.empty(0)  # when the last one came, where that is asked for
+
+    def add(self, slots: Ints, values: Floats, times: Floats) -> None:
+        """Take in one value for each of some runs, which may come several times."""
+        self._merge(slots, values, np.ones(len(slots)), times)
+        self.nonfinite += int(len(values) - np.isfinite(values).sum())
+
+    def merge(self, other: Column, slots: Ints) -> None:
+        """Take in what another process holds of this metric; ``slots`` says which run each of its entries is."""
+        size = len(slots)
+        held = np.flatnonzero(other.counts(size))
+        self._merge(slots[held], other.states(size)[held], other.counts(size)[held], other.times(size)[held])
+        self.nonfinite += other.nonfinite
+
+    def counts(self, size: int) -> Floats:
+        """Return how many experiences each run has."""
+        self._grow(size)
+        return self._counts[:size]
+
+    def states(self, size: int) -> Floats:
+        """Return each run's sum, extreme or last value."""
+        self._grow(size)
+        return self._values[:size]
+
+    def times(self, size: int) -> Floats:
+        """Return when the last value of each run came; NaN where only ``last`` would ask."""
+        if self.statistic != "last":
+            return np.full(size, np.nan)
+        self._grow(size)
+        return self._times[:size]
+
+    def restore(self, values: Floats, counts: Floats, times: Floats, nonfinite: int) -> None:
+        """Become what was packed."""
+        self._values, self._counts, self._times, self.nonfinite = values, counts, times, nonfinite
+
+    def runs(self, size: int) -> tuple[Floats, Bools]:
+        """Return the value of each run, and which runs have one."""
+        present = self.counts(size) > 0
+        values = self.states(size)
+        if self.statistic == "mean":
+            values = values / np.where(present, self.counts(size), 1.0)
+        return values, present
+
+    def _merge(self, slots: Ints, values: Floats, counts: Floats, times: Floats) -> None:
+        if not len(slots):
+            return
+        self._grow(int(slots.max()) + 1)
+        if self.statistic == "last":
+            self._keep_last(slots, values, times)
+        else:
+            with np.errstate(invalid="ignore"):  # infinities of both signs
+                _UFUNCS[self.statistic].at(self._values, slots, values)
+        np.add.at(self._counts, slots, counts)
+
+    def _keep_last(self, slots: Ints, values: Floats, times: Floats) -> None:
+        """Keep the newest of each run; of equally new ones the larger, so that the order of merging does not show."""
+        for slot, value, at in zip(slots.tolist(), values.tolist(), times.tolist(), strict=True):
+            known = self._times[slot]
+            if np.isnan(known) or (at, value) > (known, self._values[slot]):
+                self._values[slot], self._times[slot] = value, at
+
+    def _grow(self, size: int) -> None:
+        have = len(self._values)
+        if size <= have:
+            return
+        more = max(size, 2 * have, 1024) - have
+        self._values = np.append(self._values, np.full(more, _EMPTY[self.statistic]))
+        self._counts = np.append(self._counts, np.zeros(more))
+        if self.statistic == "last":
+            self._times = np.append(self._times, np.full(more, np.nan))

@@ -1,0 +1,304 @@
+"""What was reported of the tasks of one step: a state for each run and metric, whoever reported it and in any order.
+
+Reports wait in a queue and are taken in by the thousand, as arrays: a call costs a microsecond, and what is held
+grows with the tasks and their runs, not with the experiences.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.rollouts.columns import Column
+from windsock.scalars import DIRECT, Refused, to_float
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+MANY = 8192  # reports that wait before they are taken in
+MANY_REASONS = 1000
+
+Report = tuple[Any, Any, tuple[str, ...], tuple[Any, ...], float]
+"""A report that waits: task, run, the metrics' names, their values, and when it came."""
+
+
+class _Placed:
+    """A run whose place is known already."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How the runs of a gathering stand, entry by entry."""
+
+    tasks: Ints
+    observed: Bools  # something was reported of it
+    failed: Bools  # and nothing else is known
+    lone: Bools  # experiences of a task that have no run ids, held together
+    runs: Floats  # how many runs the entry stands for
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+
+class Gathering:
+    """Runs of tasks with their metrics, as states that merge.
+
+    With ``every_run`` an experience without a run id is kept as a run of its own; otherwise such experiences of one
+    task are held together, each weighing as a run.
+    """
+
+    def __init__(
+        self,
+        statistic_of: Callable[[str], str] = lambda metric: "mean",
+        every_run: bool = False,
+        refuse: Callable[[Mapping[str, str]], None] = lambda refused: None,
+    ) -> None:
+        self.columns: dict[str, Column] = {}
+        self.tasks: dict[str, int] = {}
+        self.task_of: list[int] = []  # of each run
+        self.run_ids: list[int | str | None] = []
+        self.failed: set[int] = set()
+        self.answers: dict[int, str] = {}
+        self.reasons: Counter[str] = Counter()
+        self.sealed = False
+        self._last_frame: Frame | None = None
+        self._statistic_of = statistic_of
+        self._every_run = every_run
+        self._placed_singly = {_Placed, type(None)} if every_run else {_Placed}
+        self._refuse = refuse
+        self._known: dict[tuple[str, Any], int] = {}
+        self._waiting: list[Report] = []
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self.task_of)
+
+    def seal(self) -> bool:
+        """Take in nothing more from here on; False where that was so already."""
+        with self._lock:
+            self._take_in()
+            was, self.sealed = self.sealed, True
+            return not was
+
+    def add(self, task: Any, run: Any, metrics: Mapping[str, Any], answer: Any = None) -> bool:
+        """Take in one experience; False, as in the other calls, where it comes too late."""
+        task = task if type(task) is str else str(task)
+        run = run if run is None or type(run) is int else _run_id(run)
+        with self._lock:
+            if self.sealed:
+                return False
+            if answer is not None:
+                slot = self._place((task, run))
+                self.answers[slot] = str(answer)
+                run = _Placed(slot)
+            self._waiting.append((task, run, tuple(metrics), tuple(metrics.values()), time.time()))
+            if len(self._waiting) >= MANY:
+                self._take_in()
+        return True
+
+    def add_columns(self, tasks: Iterable[Any], runs: Iterable[Any] | None, metrics: Mapping[str, Any]) -> bool:
+        """Take in many experiences: one entry of each sequence for each."""
+        names = [task if type(task) is str else str(task) for task in listed(tasks)]
+        run_names: list[Any] = listed(runs) if runs is not None else [None] * len(names)
+        if not set(map(type, run_names)) <= {int, type(None)}:
+            run_names = [None if run is None else _run_id(run) for run in run_names]
+        columns = {metric: _numbers(values) for metric, values in metrics.items()}
+        sizes = {"runs": len(run_names), **{metric: len(values) for metric, (values, _, _) in columns.items()}}
+        wrong = {what: size for what, size in sizes.items() if size != len(names)}
+        if wrong:
+            raise ValueError(f"{len(names)} tasks were given with {_amounts(wrong)}: nothing of it is counted")
+        with self._lock:
+            if self.sealed:
+                return False
+            self._take_in()
+            slots = self._slots(names, run_names)
+            for metric, (values, kept, refused) in columns.items():
+                self._column(metric).add(slots[kept], values[kept], np.full(int(kept.sum()), time.time()))
+                for reason in refused:
+                    self._refuse({metric: reason})
+        return True
+
+    def fail(self, task: Any, run: Any, reason: str = "") -> bool:
+        """Note that a run failed. One that was also reported, before or after, counts as observed."""
+        with self._lock:
+            if self.sealed:
+                return False
+            self._take_in()
+            self.failed.add(self._new_run(str(task), None) if run is None else self._place((str(task), _run_id(run))))
+            if reason in self.reasons or len(self.reasons) < MANY_REASONS:
+                self.reasons[reason] += 1
+        return True
+
+    def settle(self) -> None:
+        """Take in all that waits."""
+        with self._lock:
+            self._take_in()
+
+    def merge(self, other: Gathering) -> bool:
+        """Take in what another process gathered of the same step."""
+        with self._lock:
+            if self.sealed:
+                return False
+            self._take_in()
+            names = list(other.tasks)
+            slots = np.array(
+                [
+                    self._new_run(names[task], None)
+                    if run is None and slot in other.failed
+                    else self._place((names[task], run))
+                    for slot, (task, run) in enumerate(zip(other.task_of, other.run_ids, strict=True))
+                ],
+                np.int64,
+            )
+            for metric, theirs in other.columns.items():
+                self._column(metric, theirs.statistic).merge(theirs, slots)
+            self.failed |= {int(slots[slot]) for slot in other.failed}
+            self.answers.update({int(slots[slot]): answer for slot, answer in other.answers.items()})
+            self.reasons.update(other.reasons)
+        return True
+
+    def frame(self) -> Frame:
+        """Return how the runs stand, with everything taken in."""
+        with self._lock:
+            if self._last_frame is not None:
+                return self._last_frame
+            self._take_in()
+            size = len(self)
+            observed, failed = np.zeros(size, bool), np.zeros(size, bool)
+            most = np.ones(size)
+            for column in self.columns.values():
+                counts = column.counts(size)
+                observed |= counts > 0
+                np.maximum(most, counts, out=most)
+            failed[list(self.failed)] = True
+            failed &= ~observed
+            if self._every_run:
+                lone = np.zeros(size, bool)
+            else:
+                lone = np.fromiter((run is None for run in self.run_ids), bool, size) & ~failed
+            frame = Frame(np.array(self.task_of, np.int64), observed, failed, lone, np.where(lone, most, 1.0))
+            if self.sealed:
+                self._last_frame = frame
+            return frame
+
+    def _take_in(self) -> None:
+        """Turn the reports that wait into states, those with the same metrics together."""
+        waiting, self._waiting = self._waiting, []
+        groups: dict[tuple[str, ...], list[Report]] = {}
+        for report in waiting:
+            groups.setdefault(report[2], []).append(report)
+        for metrics, reports in groups.items():
+            slots = self._slots([report[0] for report in reports], [report[1] for report in reports])
+            times = np.array([report[4] for report in reports])
+            values = _matrix(metrics, reports)
+            if values is None:
+                self._take_mixed(metrics, reports, slots, times)
+                continue
+            for place, metric in enumerate(metrics):
+                self._column(metric).add(slots, values[:, place], times)
+
+    def _take_mixed(self, metrics: tuple[str, ...], reports: Sequence[Report], slots: Ints, times: Floats) -> None:
+        """Take in reports of which some values are no plain numbers: those are refused, one by one."""
+        for place, metric in enumerate(metrics):
+            if not isinstance(metric, str):
+                self._refuse({repr(metric): "it has a name that is no string"})
+                continue
+            numbers = [to_float(report[3][place]) for report in reports]
+            kept = np.array([not isinstance(number, Refused) for number in numbers], bool)
+            if kept.any():
+                values = np.array([number for number in numbers if not isinstance(number, Refused)], np.float64)
+                self._column(metric).add(slots[kept], values, times[kept])
+            for refused in (number for number in numbers if isinstance(number, Refused)):
+                self._refuse({metric: refused})
+
+    def _slots(self, tasks: Sequence[str], runs: Sequence[Any]) -> Ints:
+        """Return the place of each report's run."""
+        pairs, known = list(zip(tasks, runs, strict=True)), self._known
+        if set(map(type, runs)) & self._placed_singly:
+            return np.array([self._place(pair) for pair in pairs], np.int64)
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+        first, places = len(self), self.tasks
+        known.update(zip(new, range(first, first + len(new)), strict=True))
+        self.task_of += [places.setdefault(task, len(places)) for task, _ in new]
+        self.run_ids += [run for _, run in new]
+        return np.fromiter(map(known.__getitem__, pairs), np.int64, len(pairs))
+
+    def _place(self, pair: tuple[str, Any]) -> int:
+        """Return the place of a run, of a task's experiences that have no run ids, or a new one."""
+        slot = self._known.get(pair)
+        if slot is not None:
+            return slot
+        task, run = pair
+        if type(run) is _Placed:
+            return run.slot
+        slot = self._new_run(task, run)
+        if run is not None or not self._every_run:
+            self._known[pair] = slot
+        return slot
+
+    def _new_run(self, task: str, run: int | str | None) -> int:
+        self.task_of.append(self.tasks.setdefault(task, len(self.tasks)))
+        self.run_ids.append(run)
+        return len(self.task_of) - 1
+
+    def _column(self, metric: str, statistic: str | None = None) -> Column:
+        column = self.columns.get(metric)
+        if column is None:
+            column = self.columns[metric] = Column(statistic or self._statistic_of(metric))
+        return column
+
+
+def _run_id(run: Any) -> int | str:
+    """Return the id by which a run is known: an integer, also where it is written as one, or a string."""
+    text = str(run)
+    return int(text) if text.isascii() and text.isdecimal() and str(int(text)) == text else text
+
+
+def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | None:
+    """Return the values of reports with the same metrics; None where somebody has to look closer."""
+    if not all(type(metric) is str for metric in metrics):
+        return None
+    if not set(map(type, chain.from_iterable(report[3] for report in reports))) <= DIRECT:
+        return None
+    flat = chain.from_iterable(report[3] for report in reports)
+    try:
+        return np.fromiter(flat, np.float64, len(reports) * len(metrics)).reshape(len(reports), len(metrics))
+    except OverflowError:  # an integer too large
+        return None
+
+
+def listed(values: Iterable[Any]) -> list[Any]:
+    """Return a sequence, array or tensor as a list of plain values."""
+    as_list = getattr(values, "tolist", None)
+    return as_list() if callable(as_list) else list(values)
+
+
+def _numbers(values: Any) -> tuple[Floats, Bools, list[Refused]]:
+    """Return a column's numbers, which of its entries are numbers, and why others are none; None is no report."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
+        return values.astype(np.float64).ravel(), np.ones(values.size, bool), []
+    entries = listed(values)
+    if set(map(type, entries)) <= DIRECT:
+        return np.array(entries, np.float64), np.ones(len(entries), bool), []
+    numbers = [to_float(entry) for entry in entries]
+    kept = np.array([not isinstance(number, Refused) for number in numbers], bool)
+    refused = [n for n, entry in zip(numbers, entries, strict=True) if isinstance(n, Refused) and entry is not None]
+    return np.array([np.nan if isinstance(n, Refused) else n for n in numbers], np.float64), kept, refused
+
+
+def _amounts(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{size} {what}" for what, size in sizes.items())

@@ -1,0 +1,217 @@
+"""What evaluation does with missing, failed and odd values: each case with the outcome we chose, and why."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import windsock
+from windsock.terminal.show import notices
+
+VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
+
+
+def values_of(run: windsock.Run, step: int = 0) -> dict[str, float]:
+    run.finish()
+    view = windsock.open(run.path)
+    return {name: float(s.values[s.steps == step][-1]) for name in view.names() for s in [view.series(name)]
+            if step in s.steps}  # fmt: skip
+
+
+def test_a_task_that_lost_runs_stays_in_its_family():
+    """Trinity would report mean@4 of one task and mean@3 of the other; k is what was configured, for all tasks."""
+    run = windsock.init()
+    evaluation = run.evaluation("d", step=0, repeats=4)
+    for task, results in enumerate(VECTORS["ragged_eval"]["runs"]):
+        for number, value in enumerate(results):
+            evaluation.add(task=task, run=number, metrics={"accuracy": value})
+    evaluation.fail(task=1, run=3, reason="timeout")
+    evaluation.close()
+    values = values_of(run)
+    assert values["eval/d/accuracy/mean@4"] == 0.25  # the mean of 0.5 and 0
+    assert not any("@3" in name for name in values)
+    assert values["eval/d/coverage/tasks_partial"] == 1
+    assert values["eval/d/coverage/runs_failed"] == 1
+    assert values["eval/d/accuracy/best@4"] == pytest.approx(0.5 * (1 - 0.5**4))
+    assert values["eval/d/accuracy/pass@2/tasks"] == 2
+    assert values["eval/d/accuracy/pass@4/tasks"] == 1  # three runs tell nothing unbiased of four
+
+
+def test_failures_count_where_that_is_asked_for():
+    """As a given value, for every metric; so that a policy that makes its tasks fail gains nothing."""
+    run = windsock.init()
+    for taskset, failures in (("out", "leave_out"), ("in", "count")):
+        with run.evaluation(taskset, step=0, repeats=2, failures=failures, failed_value=-1.0) as evaluation:
+            evaluation.add("a", {"r": 1.0}, run=0)
+            evaluation.fail("a", 1)
+            evaluation.fail("b", 0)
+            evaluation.fail("b", 1)
+    values = values_of(run)
+    assert values["eval/out/r/mean@2"] == 1.0
+    assert values["eval/in/r/mean@2"] == -0.5
+    for taskset in ("out", "in"):
+        assert values[f"eval/{taskset}/coverage/tasks_failed"] == 1
+
+
+def test_a_task_whose_runs_all_failed_is_counted_and_named():
+    """It is in no mean, and nobody has to guess that: counts, names and reasons are there."""
+    run = windsock.init()
+    rollouts = run.rollouts(0)
+    rollouts.add(task="good", metrics={"r": 1.0})
+    rollouts.fail(task="bad", reason="out of memory")
+    rollouts.fail(task="bad", reason="out of memory")
+    rollouts.close(expected_tasks=["good", "bad", "lost"])
+    values = values_of(run)
+    assert values["rollout/r/mean"] == 1.0
+    assert values["rollout/coverage/tasks_expected"] == 3
+    assert values["rollout/coverage/tasks_observed"] == 1
+    assert values["rollout/coverage/tasks_failed"] == 1
+    assert values["rollout/coverage/runs_failed"] == 2
+    (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert (told["failed_tasks"], told["missing_tasks"], told["reasons"]) == (["bad"], ["lost"], {"out of memory": 2})
+    (text,) = [text for text in notices(windsock.open(run.path)) if "rollout" in text]
+    assert "1 failed, 1 never came of 3 tasks" in text
+    assert "out of memory" in text
+
+
+def test_a_run_that_was_retried_counts_as_observed():
+    """Whether the failure is told before or after."""
+    run = windsock.init()
+    with run.rollouts(0) as rollouts:
+        rollouts.fail("a", 0, "timeout")
+        rollouts.add("a", {"r": 1.0}, run=0)
+        rollouts.add("b", {"r": 1.0}, run=0)
+        rollouts.fail("b", 0, "timeout")
+    assert values_of(run)["rollout/coverage/runs_failed"] == 0
+
+
+def test_nan_is_kept_and_counted():
+    """Neither skipped, as by pandas, nor dependent on order, as by max(): the value is NaN and says how many were."""
+    run = windsock.init()
+    with run.rollouts(0) as rollouts:
+        for task, value in (("a", 1.0), ("b", math.nan), ("c", 2.0)):
+            rollouts.add(task, {"r": value, "s": 1.0}, run=0)
+    values = values_of(run)
+    assert all(math.isnan(values[f"rollout/r/{stat}"]) for stat in ("mean", "max", "min"))
+    assert values["windsock/nonfinite/rollout/r/mean"] == 1
+    assert values["rollout/s/mean"] == 1.0
+    assert "windsock/nonfinite/rollout/s/mean" not in values
+
+
+def test_numbers_of_every_kind_count():
+    """bool, float32, NumPy integers and tensors, which Trinity drops without a word."""
+    torch = pytest.importorskip("torch")
+    run = windsock.init()
+    with run.rollouts(0) as rollouts:
+        for task, value in enumerate([True, np.float32(0.5), np.int64(2), torch.tensor(3.0), 4]):
+            rollouts.add(task, {"r": value})
+    assert values_of(run)["rollout/r/mean"] == pytest.approx((1 + 0.5 + 2 + 3 + 4) / 5)
+
+
+def test_strings_and_none_are_skipped_and_told_and_cost_no_neighbour(capsys: pytest.CaptureFixture[str]):
+    """Also the one that looks like a number, which NumPy would convert."""
+    run = windsock.init()
+    with run.rollouts(0) as rollouts:
+        rollouts.add("a", {"r": "0.5", "s": 1.0, "t": None})
+        rollouts.add("b", {"r": 0.25, "s": 3.0, "t": 10**400})
+        rollouts.add_many(["c", "d"], {"r": [None, 0.75], "s": [1.0, "x"]})
+    values = values_of(run)
+    assert values["rollout/r/mean"] == 0.5
+    assert values["rollout/s/mean"] == pytest.approx(5 / 3)
+    assert not any("/t/" in name for name in values)
+    assert windsock.open(run.path).skipped().keys() == {"r", "s", "t"}
+    assert "'r' is not logged: it is a string" in capsys.readouterr().err
+
+
+def test_two_evaluations_at_once_are_both_there():
+    """Steps 2 and 4 pending together, the earlier finished first; Trinity logs only step 4."""
+    run = windsock.init()
+    early, late = run.evaluation("s", step=2, repeats=1), run.evaluation("s", step=4, repeats=1)
+    late.add("a", {"r": 4.0})
+    early.add("a", {"r": 2.0})
+    run.commit(5)
+    early.close()
+    late.close()
+    series = windsock.open(run.path).series("eval/s/r/mean@1")
+    assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == {2: 2.0, 4: 4.0}
+
+
+def test_what_nobody_closed_is_written_at_the_end():
+    """Rollouts end with the commit of their step; an evaluation goes on until it is closed or the run ends."""
+    run = windsock.init()
+    run.rollouts(1).add("a", {"r": 1.0})
+    run.rollouts(2).add("a", {"r": 2.0})
+    run.evaluation("s", step=1).add("a", {"r": 1.0})
+    run.commit(1)
+    assert windsock.open(run.path).series("rollout/r/mean").steps.tolist() == [1]
+    assert "eval/s/r/mean@1" not in windsock.open(run.path).names()
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").steps.tolist() == [1, 2]
+    assert view.series("eval/s/r/mean@1").steps.tolist() == [1]
+
+
+def test_rollouts_without_a_step_belong_to_the_next_commit():
+    """As everything that is logged."""
+    run = windsock.init()
+    run.rollouts().add("a", {"r": 1.0})
+    run.commit(7)
+    run.rollouts().add("a", {"r": 2.0})
+    run.finish()
+    series = windsock.open(run.path).series("rollout/r/mean")
+    assert (series.steps.tolist(), series.values.tolist()) == ([7, 8], [1.0, 2.0])
+
+
+def test_what_comes_late_is_counted_and_shown(capsys: pytest.CaptureFixture[str]):
+    """By whichever handle it comes, old or asked for again; the step's numbers stay what they were."""
+    run = windsock.init()
+    rollouts = run.rollouts(3)
+    rollouts.add("a", {"r": 1.0})
+    run.commit(3)
+    rollouts.add("b", {"r": 0.0})
+    run.rollouts(3).add_many(["c", "d"], {"r": [0.0, 0.0]})
+    run.commit(4)
+    run.rollouts(3).fail("e")
+    values = values_of(run, 3)
+    assert values["rollout/r/mean"] == 1.0
+    assert values["rollout/coverage/late"] == 4
+    assert "after it was closed" in capsys.readouterr().err
+
+
+def test_wrong_words_are_told_and_stop_nothing(capsys: pytest.CaptureFixture[str]):
+    """An evaluation that begins at step 100 must not end the training with a typing error."""
+    run = windsock.init()
+    with run.evaluation(
+        "s", step=0, repeats=0, prefix="evil", failures="maybe", declared={"r": "median"}
+    ) as evaluation:
+        evaluation.add("a", {"r": 1.0}, run=0)
+        evaluation.add("a", [1.0])  # type: ignore[arg-type]
+        evaluation.merge(b"junk")
+    with run.rollouts(0, stats=("mean", "median")) as rollouts:
+        rollouts.add("a", {"r": 1.0})
+        rollouts.add_many(["a", "b"], {"r": [1.0]})
+    values = values_of(run)
+    assert values["eval/s/r/mean@1"] == 1.0
+    assert values["rollout/r/mean"] == 1.0
+    said = capsys.readouterr().err
+    for words in ("prefix: expected eval or bench", "failures: expected", "'median'", "repeats: expected", "1 r"):
+        assert words in said
+
+
+def test_a_disabled_run_takes_everything_and_does_nothing():
+    """Handles and calls are there, cheap and silent."""
+    run = windsock.init(mode="disabled")
+    with run.evaluation("s", step=1, repeats=2) as evaluation:
+        evaluation.add(task=1, metrics={"r": 1}, run=0)
+        evaluation.fail(task=1)
+    rollouts = run.rollouts(1)
+    rollouts.add_many([1], {"r": [1]})
+    rollouts.merge(rollouts.state())
+    rollouts.close(expected_tasks=3)
+    run.validation(1).add(0.5)
+    run.pipeline(count=1)
+    run.drawn(versions=[1], tasks=[1])

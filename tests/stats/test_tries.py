@@ -1,0 +1,135 @@
+"""The best and worst of k, pass@k and the majority, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windsock.stats.tries import Tries, majority, powers_below, share_interval, winning
+
+VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
+values_of_a_task = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=4)
+
+
+def one_task(values: list[float]) -> Tries:
+    return Tries.of(np.array(values, np.float64), np.zeros(len(values), np.int64))
+
+
+@pytest.mark.parametrize("vector", VECTORS["bootstrap"], ids=lambda v: f"{v['values']}@{v['k']}")
+def test_the_closed_form_is_the_one_that_the_bootstrap_estimates(vector):
+    """Trinity's and veRL's thousand draws lie around our number, which has no noise."""
+    tries, k = one_task(vector["values"]), vector["k"]
+    exact = vector["closed_form_with_replacement"]
+    assert tries.best(k)[0] == pytest.approx(exact["best"], rel=1e-12)
+    assert tries.worst(k)[0] == pytest.approx(exact["worst"], rel=1e-12)
+    noise = 5 * vector["seed42_n1000"]["best_std"] / math.sqrt(1000) + 1e-12
+    assert vector["seed42_n1000"]["best_mean"] == pytest.approx(exact["best"], abs=noise)
+
+
+@given(st.lists(values_of_a_task, min_size=1, max_size=4), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_best_and_worst_of_k_equal_enumeration(tasks, k, chance):
+    """Over all n^k draws with replacement, for tasks of any size together and in any order."""
+    flat = [(value, 7 * task) for task, values in enumerate(tasks) for value in values]
+    chance.shuffle(flat)
+    tries = Tries.of(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
+    draws = [list(itertools.product(values, repeat=k)) for values in tasks]
+    assert tries.best(k) == pytest.approx([np.mean([max(draw) for draw in of]) for of in draws], abs=1e-9)
+    assert tries.worst(k) == pytest.approx([np.mean([min(draw) for draw in of]) for of in draws], abs=1e-9)
+    assert tries.mean() == pytest.approx([np.mean(values) for values in tasks], abs=1e-12)
+    assert tries.std() == pytest.approx([np.std(values) for values in tasks], abs=1e-9)
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 6))
+def test_pass_at_k_equals_enumeration(tasks, k):
+    """Over all k-subsets of a task's tries; a task with fewer tries has no estimate."""
+    flat = [(float(value), task) for task, values in enumerate(tasks) for value in values]
+    tries = Tries.of(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
+    expected = [np.mean([any(draw) for draw in itertools.combinations(of, k)]) for of in tasks if len(of) >= k]
+    assert tries.pass_at(k) == pytest.approx(expected, abs=1e-12)
+
+
+def brute_majority(values: list[float], answers: list[str | None], k: int) -> float:
+    worth = {answer: np.mean([v for v, a in zip(values, answers, strict=True) if a == answer]) for answer in answers}
+    outcomes = []
+    for draw in itertools.combinations(answers, k):
+        votes = Counter(answer for answer in draw if answer is not None)
+        most = max(votes.values(), default=0)
+        winners = [answer for answer, count in votes.items() if count == most] or [None]
+        outcomes.append(np.mean([worth[winner] for winner in winners]))
+    return float(np.mean(outcomes))
+
+
+@given(
+    st.lists(st.tuples(st.floats(-2, 2), st.sampled_from(["a", "b", "c", "d", None])), min_size=1, max_size=8),
+    st.data(),
+)
+def test_the_majority_equals_enumeration(tries, data):
+    """Over all k-subsets, ties shared, abstentions not voting."""
+    values, answers = [v for v, _ in tries], [a for _, a in tries]
+    k = data.draw(st.integers(1, len(tries)))
+    assert majority(values, answers, k) == pytest.approx(brute_majority(values, answers, k), abs=1e-9)
+
+
+def test_the_majority_of_all_tries_is_the_plain_one():
+    """maj@n is what the most frequent answer is worth."""
+    assert majority([1, 1, 1, 0, 0], ["7", "7", "7", "8", "9"], 5) == 1.0
+    assert majority([1, 1, 0, 0], ["7", "7", "8", "8"], 4) == 0.5
+
+
+def test_many_tries_are_no_trouble():
+    """Chances of 16 tries with many answers sum to one."""
+    wins, nobody = winning((5, 4, 3, 2, 1), 1, 8)
+    assert math.fsum(wins) + nobody == pytest.approx(1.0, abs=1e-12)
+    assert sorted(wins, reverse=True) == list(wins)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "expected"),
+    [(0, []), (1, []), (2, [2]), (3, [2, 3]), (4, [2, 4]), (6, [2, 4, 6]), (8, [2, 4, 8]), (10, [2, 4, 8, 10])],
+)
+def test_k_are_powers_of_two_and_the_repeats(repeats, expected):
+    """The lists that Trinity documents and tests."""
+    assert powers_below(repeats) == expected
+
+
+@pytest.mark.parametrize("draw", ["coins", "graded", "mixed"])
+def test_the_interval_covers_the_truth_about_95_times_in_100(draw):
+    """For shares of right tasks, for graded ones and for easy sets, over 2,000 small evaluations with a fixed seed."""
+    chance = np.random.default_rng(5)
+    rights = {"coins": lambda n: chance.random(n) < 0.3, "graded": lambda n: chance.beta(2, 2, n),
+              "mixed": lambda n: np.where(chance.random(n) < 0.5, 1.0, chance.random(n))}[draw]  # fmt: skip
+    truth = {"coins": 0.3, "graded": 0.5, "mixed": 0.75}[draw]
+    intervals = [share_interval(np.asarray(rights(30), np.float64)) for _ in range(2000)]
+    covered = np.mean([low <= truth <= high for low, high in intervals])
+    assert 0.93 <= covered <= 0.985
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_an_interval_lies_around_its_mean_within_zero_and_one(values):
+    """And has a width, also where all tasks agree."""
+    low, high = share_interval(np.array(values))
+    assert 0 <= low <= np.mean(values) + 1e-12
+    assert np.mean(values) - 1e-12 <= high <= 1
+    assert high > low
+
+
+def test_non_finite_tries_stay_visible():
+    """A NaN makes its own task's statistics NaN and no other's."""
+    tries = Tries.of(np.array([1.0, np.nan, 0.0, 1.0]), np.array([0, 0, 1, 1]))
+    for statistic in (tries.mean(), tries.std(), tries.best(2), tries.worst(2)):
+        assert np.isnan(statistic[0])
+        assert np.isfinite(statistic[1])
+
+
+def test_no_tries_at_all_are_no_tasks():
+    """Nothing in, nothing out."""
+    tries = Tries.of(np.empty(0), np.empty(0, np.int64))
+    assert len(tries.mean()) == len(tries.best(2)) == len(tries.pass_at(2)) == 0
