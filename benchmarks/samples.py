@@ -31,6 +31,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "a word with a letter beyond ASCII": {"grep": "überall"},
     "a word of such letters": {"grep": "повсюду"},
     "a regular expression": {"regex": r"answer 77\d\b"},
+    "one that begins with no letter": {"regex": r"\b77[78]$"},
     "step, reward and word": {"step": 12, "min_reward": 0.5, "grep": "therefore"},
     "reward alone": {"min_reward": 0.999},
 }

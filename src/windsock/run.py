@@ -23,6 +23,7 @@ from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
 from windsock.plain import plain
+from windsock.probe.phased import Phased
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
 from windsock.samples.offers import Offers
@@ -43,7 +44,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run(Reports, Offers):
+class Run(Reports, Offers, Phased):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -80,6 +81,7 @@ class Run(Reports, Offers):
         self._links: list[Link] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+        self._began = time.perf_counter()
 
     @property
     def ended(self) -> bool:
@@ -174,6 +176,7 @@ class Run(Reports, Offers):
             self._write_measured(number)
             self._close_gathered(number)
             totals = self._counters.totals(number)
+            self._write_phases(number, self._counters.take_step(), totals)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._write_samples(number)
@@ -264,6 +267,7 @@ class Run(Reports, Offers):
             self._end(Status("crashed", f"a tracker did not start: {problem}"))
             raise
         self._keeper = Keeper(self)
+        self._start_sampler()
         on_farewell(self._end)
 
     def _end(self, status: Status) -> None:
@@ -276,6 +280,7 @@ class Run(Reports, Offers):
         self._finish_measured()
         self._finish_gathered()
         self._write_samples(0 if self.step is None else self.step + 1, last=True)
+        self._finish_phases()
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -308,6 +313,7 @@ class Run(Reports, Offers):
         self._books = None  # what the parent gathers, it writes
         self._pending = None
         self._counters.after_fork_in_child()
+        self._forget_phases()
 
     def as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""

@@ -19,6 +19,7 @@ from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
+    from windsock.probe.phases import Phase
     from windsock.trackers.protocol import Link, Tracker
 
 
@@ -43,6 +44,19 @@ class DisabledRun(Run):
         """Do nothing."""
 
     def measure(self, batch: Any, part: str | None = "data", step: int | None = None, **options: Any) -> None:
+        """Do nothing."""
+
+    def phase(self, name: str, onload: Any = None, offload: Any = None, *args: Any, **options: Any) -> Phase:
+        """Return a phase that is not recorded; what the caller wants loaded and offloaded still is."""
+        from windsock.probe.phases import Phase, Unrecorded
+
+        return Phase(Unrecorded(), name, onload=onload, offload=offload)
+
+    def timer(self, name: str, tokens: Any = None) -> Phase:
+        """Return a timer that times nothing."""
+        return self.phase(name)
+
+    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
         """Do nothing."""
 
     def sample(self, *texts: Any, **fields: Any) -> None:
@@ -118,6 +132,11 @@ def init(
     detailed_stats: bool | None = None,
     samples_per_step: int | None = None,
     sample_bytes_per_step: int | None = None,
+    memory: str | None = None,
+    memory_children: bool | None = None,
+    system_seconds: float | None = None,
+    devices: int | None = None,
+    peak_flops: float | None = None,
     in_process: bool | None = None,
     alongside: bool | None = None,
     mode: str | None = None,

@@ -18,7 +18,7 @@ from windsock.journal import frames
 from windsock.journal.writer import JournalWriter
 from windsock.model import Sample, Writer
 from windsock.samples import index
-from windsock.samples.query import Query
+from windsock.samples.query import Query, leading_literal
 
 WORDS = [
     "alpha",
@@ -107,7 +107,9 @@ FILTERS = st.fixed_dictionaries(
         "grep": st.sampled_from(
             ["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß", "ПРИВЕТ", "привЕ", "зима"]
         ),
-        "regex": st.sampled_from(["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta"]),
+        "regex": st.sampled_from(
+            ["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta", "al?pha", "字*符", "(?x) a l", "a{0}B"]
+        ),
     },
 )
 
@@ -157,6 +159,30 @@ def test_what_cannot_be_asked_says_why():
         Query(sort="beauty")
     with pytest.raises(ValueError, match=r"regex '\(': missing \)"):
         Query(regex="(")
+
+
+@pytest.mark.parametrize(
+    ("regex", "begin"),
+    [
+        (r"answer 77\d", "answer 77"),
+        (r"\\boxed\{4\}", "\\boxed{4}"),
+        ("ab*", "a"),
+        ("ab?c", "a"),
+        ("a{2}", ""),
+        (r"a\.+", "a"),
+        ("a|b", ""),
+        ("^a", ""),
+        ("(?i)a", ""),
+        ("[ab]c", ""),
+        (r"\d", ""),
+        (r"\x41", ""),
+        ("", ""),
+        ("字 符.", "字 符"),
+    ],
+)
+def test_every_match_begins_with_the_leading_literal(regex: str, begin: str):
+    """Where it is not plain to see, nothing is claimed."""
+    assert leading_literal(regex) == begin
 
 
 def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sample]]):

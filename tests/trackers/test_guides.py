@@ -1,6 +1,7 @@
 """What the guides to trackers say, done as their readers would."""
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -55,6 +56,7 @@ def test_the_tracker_of_the_guide_works_as_it_stands(
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1\n")
     (distribution / "entry_points.txt").write_text(f"[{group}]\n{point.replace(chr(34), '')}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")  # where it is not installed
     address, said = chat
     run = windsock.init(
         name="lake", track_with="chat", tracker_kwargs={"webhook": address, "metric": "score"}, config={"lr": 1}

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.terminal.show import notices, verdicts
+    from windsock.terminal.show import notices, open_phases, verdicts
 
     status = view.status
     return {
@@ -50,6 +50,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
         "path": str(view.path),
         "trackers": [_delivery(desk) for desk in read_desks(view.path)],
+        "open_phases": open_phases(view),
         "config": view.config,
         "environment": view.environment,
         "notices": notices(view),

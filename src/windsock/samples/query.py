@@ -11,6 +11,8 @@ from typing import Any
 from windsock.model import Sample
 
 Steps = int | range | tuple[int | None, int | None]
+PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one character that stands for itself
+LITERALS = re.compile(f"(?:{PLAIN.pattern})*", re.DOTALL)
 FEW_LETTERS = 2  # of which every spelling is tried
 SORTS = ("step", "reward", "advantage", "length", "time")
 
@@ -152,5 +154,22 @@ def _cases(char: str) -> list[str]:
 
 
 def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
-    search = pattern.search
-    return lambda texts: any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
+    search, begin = pattern.search, to_bytes(leading_literal(pattern.pattern))
+
+    def holds(texts: bytes) -> bool:
+        if begin not in texts:  # much faster to tell, and enough for most
+            return False
+        return any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
+
+    return holds
+
+
+def leading_literal(regex: str) -> str:
+    """Return a text with which every match of a regular expression begins; empty where none is plain to see."""
+    if "|" in regex:
+        return ""
+    plain = LITERALS.match(regex)
+    characters = PLAIN.findall(plain[0]) if plain else []
+    if plain and regex[plain.end() : plain.end() + 1] in tuple("*+?{"):  # of the last, it may be none or many
+        characters = characters[:-1]
+    return "".join(character[-1] for character in characters)

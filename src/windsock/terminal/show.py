@@ -49,6 +49,7 @@ def _heading(console: Console, view: View) -> None:
         "path": str(view.path),
     }
     facts |= {f"tracker {desk.tracker}": _delivery(desk) for desk in read_desks(view.path)}
+    facts |= {"phase": phase} if (phase := "; ".join(open_phases(view))) else {}
     command = view.environment.get("command")
     if command:
         facts["command"] = " ".join(command[1:])
@@ -75,6 +76,19 @@ def _delivery(desk: Desk) -> str:
     parts += [f"{desk.skipped:,} values skipped"] if desk.skipped else []
     trouble = f": {desk.error}" if desk.error and desk.state != "done" else ""
     return ", ".join(parts) + trouble + (f"  {desk.url}" if desk.url else "")
+
+
+def open_phases(view: View) -> list[str]:
+    """Say where each writer is, or was when it ended: its innermost open phases, and for how long."""
+    found = [span for span in view.phases() if span.end is None]
+    outer = {(span.writer, span.parent) for span in found}
+    statuses = view.writer_statuses()
+    told = []
+    for span in (span for span in found if (span.writer, span.id) not in outer and span.writer in statuses):
+        since = max(0.0, time.time() - span.start)
+        words = "was open when it ended" if statuses[span.writer].ended else f"in for {duration(since)}"
+        told.append(f"{span.name} of step {span.step} ({span.writer}, {span.lane}) {words}")
+    return told
 
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
