@@ -297,7 +297,7 @@ class Run(Reports, Offers, Phased):
     def _announce(self) -> None:
         """Say who writes here: the first frame of a segment, and of each further part."""
         self._layouts.clear()
-        self._journal.event("start", **process_identity())
+        self._journal.event("start", world_size=self._settings.world_size, **process_identity())
         if self._forked and self._keeper is None:
             self._keeper = Keeper(self)
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import SegmentReader, read_payload
+from windsock.journal.reader import Record, SegmentReader, events, read_payload
 from windsock.journal.samples import decode
 from windsock.model import Histogram, Row, Sample, Writer
 
@@ -54,15 +57,48 @@ class _Said:
         return Row(step, time, self.values, writer, self.texts, self.histograms, tuple(self.samples))
 
 
+@dataclass(slots=True)
+class Parts:
+    """What a segment says beside rows about steps that several ranks hold parts of."""
+
+    world_size: int = 1
+    committed: int | None = None  # the last step
+    states: list[tuple[int, int, NDArray[np.float64]]] = field(default_factory=list)  # layout, step, vector
+    records: list[Record] = field(default_factory=list)  # layouts, and what was gathered
+
+    def take(self, reader: SegmentReader) -> None:
+        """Note what a reader has read since."""
+        for layout, table in reader.states.items():
+            for chunk in table.chunks:
+                self.states += zip([layout] * len(chunk), chunk.steps.tolist(), chunk.values, strict=True)
+        for _, step, _ in reader.commits:
+            self.committed = step if self.committed is None else max(step, self.committed)
+        for event in events(reader.records):
+            if event.get("event") == "start":
+                self.world_size = int(event.get("world_size", 1))
+        self.records += [record for record in reader.records if record.kind in (Kind.LAYOUT, Kind.GATHERED)]
+
+
 class Follower:
     """Yields the rows of one segment as they are appended; open rows unite when their step is committed.
 
     ``place`` can be saved at any time, and another follower goes on from there: every row comes once.
     """
 
-    def __init__(self, path: Path, writer: Writer, ends: int | None = None, place: Place = BEGINNING) -> None:
-        """``ends``: of what is there already, read only so many bytes at the beginning and at the end."""
+    def __init__(
+        self,
+        path: Path,
+        writer: Writer,
+        ends: int | None = None,
+        place: Place = BEGINNING,
+        parts: Parts | None = None,
+    ) -> None:
+        """``ends``: of what is there already, read only so many bytes at the beginning and at the end.
+
+        ``parts`` collects what is said beside rows, where somebody wants it.
+        """
         self.path = path
+        self.parts = parts
         self.place = place
         self._reader = SegmentReader(path)
         if ends is not None:
@@ -76,6 +112,8 @@ class Follower:
         """Return the rows that were completed since the last call."""
         self._reader.poll()
         rows = list(_united(self._rows()))
+        if self.parts is not None:
+            self.parts.take(self._reader)
         self._reader.forget()
         done = max(self._reader.offset, self.place.done)
         self.place = Place(done if self._open_since is None else self._open_since, done, self.place.last_step)
@@ -197,9 +235,12 @@ class RunFollower:
         for segment in segments(self._folder):
             if segment not in self._followers and self._only in (None, segment.writer):
                 place = self._places.get(segment.path.name, BEGINNING)
-                self._followers[segment] = Follower(segment.path, segment.writer, place=place)
+                self._followers[segment] = self._follow(segment, place)
         rows = [row for follower in self._followers.values() for row in follower.new_rows()]
         return sorted(rows, key=lambda row: row.time)
+
+    def _follow(self, segment: SegmentFile, place: Place) -> Follower:
+        return Follower(segment.path, segment.writer, place=place)
 
     def take_unfinished(self) -> list[Row]:
         """Return, once, what the writers logged after their last commits."""

@@ -18,6 +18,7 @@ from windsock.journal.reader import SegmentReader, events
 from windsock.model import Row, Status, Writer
 from windsock.plain import plain
 from windsock.relay.desk import Desk, Word, read_desk, write_desk
+from windsock.relay.ranks import RankedFollower
 from windsock.secrets import BLANK, Secrets
 from windsock.trackers import registry
 from windsock.trackers.protocol import Rewindable, Tracker
@@ -119,7 +120,8 @@ class Courier:
         return None
 
     def _deliver_all(self, tracker: Tracker) -> None:
-        follower = RunFollower(self._folder, self._saved_places, self._only)
+        vocabulary = read_run_info(self._folder).vocabulary
+        follower = RankedFollower(self._folder, self._saved_places, self._only, vocabulary)
         while not self._stop.is_set():
             end = self._run_end()
             self._rows += follower.new_rows()
