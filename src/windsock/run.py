@@ -80,7 +80,8 @@ class Run(Reports, Offers, Phased):
         self._end_lock = threading.RLock()
         self._links: list[Link] = []
         self._keeper: Keeper | None = None
-        self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+        self._spool = settings.spool / info.id if settings.spool else None
+        self._journal = JournalWriter(self._spool or folder, writer, self._prepare_folder, self._announce)
         self._began = time.perf_counter()
 
     @property
@@ -292,7 +293,10 @@ class Run(Reports, Offers, Phased):
             self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
 
     def _prepare_folder(self) -> None:
-        write_run_info(self.path, self.info)
+        if self._spool is not None:
+            self._spool.mkdir(parents=True, exist_ok=True)
+        else:
+            write_run_info(self.path, self.info)
 
     def _announce(self) -> None:
         """Say who writes here: the first frame of a segment, and of each further part."""

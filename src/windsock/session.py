@@ -138,6 +138,7 @@ def init(
     devices: int | None = None,
     peak_flops: float | None = None,
     in_process: bool | None = None,
+    spool: str | os.PathLike[str] | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:
@@ -192,12 +193,18 @@ def _begin(chosen: Settings) -> Run:
     run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
     if earlier:
         _warn_of_live_twin(run, earlier[-1].path)
-    run.start(_links(chosen, run, trackers) if trackers else ())
+    run.start(_links(chosen, run, trackers) if trackers or chosen.spool else ())
     return run
 
 
 def _links(chosen: Settings, run: Run, trackers: Mapping[str, Tracker]) -> Iterator[Link]:
-    """Yield what carries rows to the trackers: threads of this process, and the relay."""
+    """Yield what carries bytes from the spool, and rows to the trackers: threads of this process, and the relay."""
+    if chosen.spool:
+        from windsock.relay.spool import SpoolLink
+
+        yield SpoolLink(chosen.spool / run.id, run.path, run.notice)
+    if not trackers:
+        return
     from windsock.relay.link import RelayLink, ThreadLink
 
     here = {name for name, tracker in trackers.items() if tracker.in_process or chosen.in_process}

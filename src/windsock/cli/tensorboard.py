@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import signal
 import subprocess
 import sys
 import threading
@@ -44,7 +45,18 @@ def run(options: argparse.Namespace) -> int:
     print(f"TensorBoard: http://{options.host}:{options.port}/  (Ctrl-C ends it)", flush=True)
     # The fast loader hides points whose step falls, which a run that logs steps in any order has.
     command = [sys.executable, "-m", "tensorboard.main", *what, "--load_fast=false"]
-    return subprocess.call([*command, "--host", options.host, "--port", str(options.port)])
+    return _serve([*command, "--host", options.host, "--port", str(options.port)])
+
+
+def _serve(command: list[str]) -> int:
+    """Run TensorBoard until it or we are told to end; it never outlives us."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    process = subprocess.Popen(command)
+    try:
+        return process.wait()
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _folders(options: argparse.Namespace) -> list[Path]:

@@ -210,6 +210,10 @@ def _watch(carrier: Courier, hang: float, parent: int) -> None:
 def main(arguments: list[str]) -> int:
     """Be the relay of a run or, with a tracker's name, one of its couriers."""
     orders: Orders = pickle.load(sys.stdin.buffer)
+    if arguments[0] == "--carry":
+        from windsock.relay.spool import carry
+
+        return carry(Path(arguments[1]), Path(arguments[2]))
     folder = Path(arguments[0])
     if len(arguments) == 1:
         return supervise(folder, orders)
