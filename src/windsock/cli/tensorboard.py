@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -37,15 +39,14 @@ def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("tensorboard.main") is None:
         raise WindsockError("TensorBoard is not installed: pip install 'windsock[tensorboard]'")
     folders = _folders(options)
-    places = {f"{read_run_info(folder).name}-{folder.name}": _event_folder(folder) for folder in folders}
-    if len(places) == 1:
-        what = ["--logdir", str(next(iter(places.values())))]
-    else:
-        what = ["--logdir_spec", ",".join(f"{name}:{path}" for name, path in places.items())]
+    places = {_title(folder): _event_folder(folder) for folder in folders}
     print(f"TensorBoard: http://{options.host}:{options.port}/  (Ctrl-C ends it)", flush=True)
-    # The fast loader hides points whose step falls, which a run that logs steps in any order has.
-    command = [sys.executable, "-m", "tensorboard.main", *what, "--load_fast=false"]
-    return _serve([*command, "--host", options.host, "--port", str(options.port)])
+    with tempfile.TemporaryDirectory(prefix="windsock-") as shelf:  # links give runs their names, also for HParams
+        for title, place in places.items():
+            (Path(shelf) / title).symlink_to(Path(place).absolute())
+        # The fast loader hides points whose step falls, which a run that logs steps in any order has.
+        command = [sys.executable, "-m", "tensorboard.main", "--logdir", shelf, "--load_fast=false"]
+        return _serve([*command, "--host", options.host, "--port", str(options.port)])
 
 
 def _serve(command: list[str]) -> int:
@@ -66,6 +67,12 @@ def _folders(options: argparse.Namespace) -> list[Path]:
         if found:
             return found
     return [find_run(options.what, directory(options))]
+
+
+def _title(folder: Path) -> str:
+    """Return what TensorBoard calls a run: its name and id, without what separates runs in its arguments."""
+    name = read_run_info(folder).name
+    return re.sub(r"[:,/\\]", "_", name if name == folder.name else f"{name}-{folder.name}")
 
 
 def _event_folder(folder: Path) -> str:
