@@ -85,10 +85,9 @@ def test_both_languages_show_the_same_and_name_every_argument():
     """The Chinese guide differs in words alone; an argument that a tracker takes stands in both."""
     import inspect
 
-    for language in ("python", "sh"):
-        assert blocks("trackers.md", language) == blocks("trackers.zh.md", language)
     ours, theirs = (
-        [re.sub(r" *#.*", "", text) for text in blocks(page, "yaml")] for page in ("trackers.md", "trackers.zh.md")
+        [re.sub(r" *#.*", "", text) for language in ("python", "sh", "yaml") for text in blocks(page, language)]
+        for page in ("trackers.md", "trackers.zh.md")
     )
     assert ours == theirs
     for page in ("trackers.md", "trackers.zh.md"):
