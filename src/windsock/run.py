@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -22,6 +22,8 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
+from windsock.probe.phases import Amount, Phase
+from windsock.probe.probe import Probe
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
 from windsock.scalars import Deferred, packable, sort
@@ -32,6 +34,7 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
+    from windsock.probe.sampler import Sampler
     from windsock.trackers.feed import Feed
     from windsock.trackers.protocol import Tracker
 
@@ -78,6 +81,8 @@ class Run(Reports):
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+        self._probe = Probe.of(settings, self._journal, self.guard)
+        self._sampler: Sampler | None = None
 
     @property
     def id(self) -> str:
@@ -156,10 +161,40 @@ class Run(Reports):
             self._write_measured(number)
             self._close_gathered(number)
             totals = self._counters.totals(number)
+            self._write_rows(self._probe.commit(number, self._counters.take_step(), totals))
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
+
+    def phase(
+        self,
+        name: str,
+        onload: Callable[[], Any] | None = None,
+        offload: Callable[[], Any] | None = None,
+        tokens: Amount = None,
+        flops: Amount = None,
+        clock: str = "host",
+    ) -> Phase:
+        """Return a phase of the step to enter with ``with`` or ``async with``, or to decorate a function with.
+
+        Time and memory come out as ``time/{name}/…`` and ``memory/{name}/…`` of the step that is open when it begins.
+        ``onload`` and ``offload`` are called before and after the body and timed apart. ``tokens`` is how many the work
+        processed: a number, a mapping of their kind to it (``{"generated": n}``), or a function that is asked at the
+        end. ``flops`` is that of a model's arithmetic, ``{"actor": n}``. ``clock="device"`` takes the device's time.
+        """
+        return self._probe.phase(name, onload=onload, offload=offload, tokens=tokens, flops=flops, clock=clock)
+
+    def timer(self, name: str, tokens: Amount = None) -> Phase:
+        """Return a plain timer, used like a phase: ``time/{name}``, no memory."""
+        return self._probe.phase(name, timer=True, tokens=tokens)
+
+    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
+        """Log how many tokens each data-parallel shard of the step has, before and after balancing."""
+        try:
+            self.log(self._probe.shards(before, after))
         except Exception as problem:  # noqa: BLE001 - see log
             self.guard(problem)
 
@@ -240,7 +275,15 @@ class Run(Reports):
             self._end(Status("crashed", f"a tracker did not start: {problem}"))
             raise
         self._keeper = Keeper(self)
+        self._start_sampler()
         on_farewell(self._end)
+
+    def _start_sampler(self) -> None:
+        if self._settings.system_seconds > 0:
+            from windsock.probe.sampler import Sampler
+
+            probe, seconds = self._probe, self._settings.system_seconds
+            self._sampler = Sampler(probe.samples, probe.open_names, seconds, self.guard)
 
     def _start_tracker(self, name: str, tracker: Tracker) -> None:
         from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
@@ -254,9 +297,12 @@ class Run(Reports):
     def _end_recording(self, status: Status, timeout: float) -> None:
         if self._keeper is not None:
             self._keeper.stop()
+        if self._sampler is not None:
+            self._sampler.stop()
         self._harvest(wait=True)
         self._finish_measured()
         self._finish_gathered()
+        self._write_rows(self._probe.finish())
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -289,6 +335,8 @@ class Run(Reports):
         self._measure_lock = threading.RLock()
         self._books = None  # what the parent gathers, it writes
         self._counters.after_fork_in_child()
+        self._probe.after_fork_in_child()
+        self._sampler = None
 
     def _as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
@@ -336,6 +384,10 @@ class Run(Reports):
         for name, (reason, count) in self._skipped.items():
             if count > 1:
                 self._journal.event("skipped", name=name, reason=reason, count=count)
+
+    def _write_rows(self, rows: Sequence[tuple[int | None, Mapping[str, float]]]) -> None:
+        for step, values in rows:
+            self._journal.row(tuple(values), values.values(), step)
 
     def _write_measured(self, step: int) -> None:
         """Finish what was measured for a step: values where this is rank 0, states where other ranks hold more."""

@@ -19,7 +19,8 @@ from windsock.journal.folder import find_run, read_run_info, segments
 from windsock.journal.frames import Kind
 from windsock.journal.series import Series
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, RunInfo, Status, Writer
+from windsock.model import Histogram, PhaseSpan, RunInfo, Status, Writer
+from windsock.probe import ranks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,6 +146,7 @@ class View:
             name: None for role, rank in self._writers() for a in self._of_writer(role, rank) for name in a.names()
         }
         ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
+        ordered |= dict.fromkeys(self._names_over_ranks())
         return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
@@ -159,9 +161,55 @@ class View:
             series = self._series_of(name, writer_role, writer_rank, attempt)
             if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
                 series = _joined(name, [series, merged])
+            if rank is None and attempt is None and (reduced := self._over_ranks(name, writer_role)) is not None:
+                return reduced
             if len(series):
                 return series
         raise RunNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+
+    def phases(self, step: int | None = None) -> list[PhaseSpan]:
+        """Return the passages through phases and timers, of a step or all, in the order in which they began.
+
+        One whose ``end`` is None is still open, or was when its process died.
+        """
+        found = []
+        for role, rank in self._writers():
+            of_writer = self._of_writer(role, rank)
+            for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
+                found += [span for span in attempt.spans() if limit is None or span.step < limit]
+        return sorted((s for s in found if step in (None, s.step)), key=lambda span: span.start)
+
+    def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
+        """Return from when to when each step of each writer went; its first one begins with its first phase."""
+        first: dict[Writer, float] = {}
+        for span in self.phases():
+            first.setdefault(span.writer, span.start)
+        found: dict[Writer, dict[int, tuple[float, float]]] = {}
+        for writer, attempt in sorted(self._attempts.items()):
+            began = first.get(writer)
+            for step, ended in attempt.commits():
+                found.setdefault(writer, {})[step] = (ended if began is None else min(began, ended), ended)
+                began = ended
+        return found
+
+    def _names_over_ranks(self) -> Iterable[str]:
+        for role in {writer.role for writer in self._attempts}:
+            counted: dict[str, int] = {}
+            for rank in self._ranks(role):
+                for name in {name for attempt in self._of_writer(role, rank) for name in attempt.names()}:
+                    counted[name] = counted.get(name, 0) + 1
+            yield from ranks.names_over_ranks(name for name, count in counted.items() if count > 1)
+
+    def _ranks(self, role: str) -> list[int]:
+        return sorted({writer.rank for writer in self._attempts if writer.role == role})
+
+    def _over_ranks(self, name: str, role: str) -> Series | None:
+        """Return what several ranks' own values come to, where that is more than one rank's; else None."""
+        reduction = ranks.reduction(name, self.info.vocabulary)
+        if reduction is None or len(self._ranks(role)) < 2:
+            return None
+        pieces = {rank: self._series_of(reduction.of, role, rank, None) for rank in self._ranks(role)}
+        return ranks.reduced(name, reduction, pieces)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps (None: logged for an open step)."""

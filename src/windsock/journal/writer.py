@@ -89,6 +89,10 @@ class JournalWriter:
         payload = frames.state_payload(layout, OPEN_STEP if step is None else step, at, vector)
         return self._append(frames.frame(payload))
 
+    def mark(self, payload: bytes) -> bool:
+        """Write a payload that was encoded already, such as that of a phase."""
+        return self._append(frames.frame(payload))
+
     def event(self, event: str, **fields: Any) -> bool:
         """Write something that happened: start, heartbeat, finish, config, …"""
         return self.record(Kind.EVENT, {"event": event, "time": time.time(), **fields})
