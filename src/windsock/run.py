@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -21,7 +21,7 @@ from windsock.journal.folder import (
 from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
-from windsock.model import RunInfo, Status, Writer
+from windsock.model import RunInfo, Sample, Status, Writer
 from windsock.probe.phases import Amount, Phase
 from windsock.probe.probe import Probe
 from windsock.process import process_identity
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
     from windsock.probe.sampler import Sampler
+    from windsock.samples.pending import Pending
     from windsock.trackers.feed import Feed
     from windsock.trackers.protocol import Tracker
 
@@ -73,6 +74,7 @@ class Run(Reports):
         self._measurements: dict[int | None, Measurement] = {}
         self._measure_lock = threading.RLock()
         self._missing: dict[str, str] = {}
+        self._pending: Pending | None = None
         self._layouts: set[int] = set()
         self._late = 0
         self._ended: Status | None = None
@@ -164,6 +166,7 @@ class Run(Reports):
             self._write_rows(self._probe.commit(number, self._counters.take_step(), totals))
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
+            self._write_samples(number)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
         except Exception as problem:  # noqa: BLE001 - see log
@@ -230,6 +233,74 @@ class Run(Reports):
             return None
         with self._measure_lock:
             return self._measurements.setdefault(step, Measurement(self.writer.rank))
+
+    def sample(
+        self,
+        prompt: Any = None,
+        completion: Any = None,
+        *,
+        messages: Any = None,
+        reward: Any = None,
+        rewards: Any = None,
+        advantage: Any = None,
+        length: Any = None,
+        finish_reason: Any = None,
+        task: Any = None,
+        run: Any = None,
+        group: Any = None,
+        weight_version: Any = None,
+        step: int | None = None,
+        **unknown: Any,
+    ) -> None:
+        """Offer one completion; the most informative of a step are written at its commit, within the run's budget.
+
+        ``messages`` stand instead of prompt and completion where there was a chat; ``rewards`` are the components of
+        ``reward`` by name; ``length`` is in tokens. Without ``step`` it belongs to the step that the next commit
+        names. A value that is not what it should be is left out, counted and told of once, and the rest is kept. A
+        number that lies on an accelerator is waited for.
+        """
+        fields = {name: value for name, value in locals().items() if name not in ("self", "step", "unknown")}
+        self._offer(fields | unknown, step)
+
+    def samples(
+        self, samples: Iterable[Mapping[str, Any] | Sample] | Mapping[str, Any], step: int | None = None
+    ) -> None:
+        """Offer many samples: mappings or ``Sample`` records, or a mapping of columns in which single values repeat."""
+        try:
+            if isinstance(samples, Mapping):
+                from windsock.samples.offered import rows_of
+
+                samples, refused = rows_of(samples)
+                self.skip({f"sample.{name}": reason for name, reason in refused.items()})
+            for sample in samples:
+                self._offer(sample, step)
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
+
+    def _offer(self, given: Any, step: int | None) -> None:
+        try:
+            if self._ended is not None:
+                self.notice("sample after finish: it is not recorded")
+                return
+            if not isinstance(given, Mapping | Sample):
+                self.skip({"sample": f"of type {type(given).__name__}, not a mapping of fields or a Sample"})
+                return
+            own = given.step if isinstance(given, Sample) else given.get("step")
+            named = step if own is None else own
+            refused = self._samples_under_way().offer(given, None if named is None else self._as_step(named))
+            if refused:
+                self.skip({f"sample.{name}": reason for name, reason in refused.items()})
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
+
+    def _samples_under_way(self) -> Pending:
+        if self._pending is None:
+            from windsock.samples.choice import Budget  # most runs have no samples, and begin sooner without
+            from windsock.samples.pending import Pending
+
+            budget = Budget(self._settings.samples_per_step, self._settings.sample_bytes_per_step)
+            self._pending = Pending(budget, self._journal.samples)
+        return self._pending
 
     def update_config(self, config: Any) -> None:
         """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
@@ -303,6 +374,7 @@ class Run(Reports):
         self._finish_measured()
         self._finish_gathered()
         self._write_rows(self._probe.finish())
+        self._write_samples(0 if self.step is None else self.step + 1, last=True)
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -334,6 +406,7 @@ class Run(Reports):
         self._measurements = {}
         self._measure_lock = threading.RLock()
         self._books = None  # what the parent gathers, it writes
+        self._pending = None
         self._counters.after_fork_in_child()
         self._probe.after_fork_in_child()
         self._sampler = None
@@ -424,6 +497,14 @@ class Run(Reports):
                 {"layout": str(layout.hash), "entries": layout.entries, "options": measurement.described_options()},
             )
         self._journal.state(layout.hash, step, vector.tolist())
+
+    def _write_samples(self, step: int, last: bool = False) -> None:
+        """Write the samples kept of a step; whatever is wrong with them, the step is committed."""
+        try:
+            if self._pending is not None:
+                (self._pending.finish if last else self._pending.commit)(step)
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
 
     def _tell_lost(self) -> None:
         if self._ended is not None:

@@ -54,6 +54,12 @@ class DisabledRun(Run):
     def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
         """Do nothing."""
 
+    def sample(self, *texts: Any, **fields: Any) -> None:
+        """Do nothing."""
+
+    def samples(self, samples: Any, step: int | None = None) -> None:
+        """Do nothing."""
+
     def commit(self, step: int | None = None) -> None:
         """Do nothing."""
 
@@ -124,6 +130,8 @@ def init(
     system_seconds: float | None = None,
     devices: int | None = None,
     peak_flops: float | None = None,
+    samples_per_step: int | None = None,
+    sample_bytes_per_step: int | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:

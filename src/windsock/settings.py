@@ -57,6 +57,10 @@ TABLE = (
     Setting("system_seconds", (int, float), "0", "sample the machine so often", "WINDSOCK_SYSTEM_SECONDS"),
     Setting("devices", (int,), "those in use", "accelerators of the run, for numbers per device", "WINDSOCK_DEVICES"),
     Setting("peak_flops", (int, float), "known devices", "what one accelerator can do, in FLOP/s, for the utilisation"),
+    Setting("samples_per_step", (int,), "64", "how many samples of a step are kept; 0 keeps none",
+            "WINDSOCK_SAMPLES_PER_STEP"),
+    Setting("sample_bytes_per_step", (int,), "1048576", "how many bytes they may have, before they are packed",
+            "WINDSOCK_SAMPLE_BYTES_PER_STEP"),
     Setting("alongside", (bool,), "false", "keep earlier runs of this process open instead of ending them"),
     Setting("mode", (str,), "online", "disabled makes every call a cheap no-op", "WINDSOCK_MODE", MODES),
 )  # fmt: skip
@@ -90,6 +94,8 @@ class Settings:
     system_seconds: float = 0.0
     devices: int | None = None
     peak_flops: float | None = None
+    samples_per_step: int = 64
+    sample_bytes_per_step: int = 1 << 20  # of JSON
     alongside: bool = False
     disabled: bool = False
     world_size: int = 1  # how many processes the launcher says there are
@@ -145,6 +151,8 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
         system_seconds=float(merged.get("system_seconds", 0.0)),
         devices=merged.get("devices"),
         peak_flops=merged.get("peak_flops"),
+        samples_per_step=merged.get("samples_per_step", 64),
+        sample_bytes_per_step=merged.get("sample_bytes_per_step", 1 << 20),
         alongside=merged.get("alongside", False),
         disabled=merged.get("mode") == "disabled",
         world_size=world_size_from(environ),
@@ -262,7 +270,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
         raise SettingsError(f"{key}: expected a list of strings, got {_got(value)}")
     if setting.choices and value not in setting.choices:
         raise SettingsError(f"{key}: expected one of {', '.join(setting.choices)}, got {value!r}")
-    if setting.name in ("rank", "system_seconds") and isinstance(value, int | float) and value < 0:
+    if (setting.kinds == (int,) or setting.name == "system_seconds") and isinstance(value, int | float) and value < 0:
         raise SettingsError(f"{key}: expected 0 or more, got {value}")
     return value
 

@@ -15,17 +15,20 @@ import numpy as np
 from windsock.errors import RunNotFoundError
 from windsock.journal import frames
 from windsock.journal.columns import Attempt, poll_all
-from windsock.journal.folder import find_run, read_run_info, segments
+from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
+from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, PhaseSpan, RunInfo, Status, Writer
+from windsock.model import Histogram, PhaseSpan, RunInfo, Sample, Status, Writer
 from windsock.probe import ranks
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from windsock.measurement.merged import Described
+    from windsock.samples.index import SampleIndex
+    from windsock.samples.query import Census, Found, Query, Steps
 
 MAIN_ROLE = "trainer"
 
@@ -44,6 +47,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}
+        self._sample_index: SampleIndex | None = None
         self.refresh()
 
     def __repr__(self) -> str:
@@ -222,6 +226,61 @@ class View:
                     kept["edges"], kept["counts"] = tuple(kept["edges"]), tuple(kept["counts"])
                     found.append((step, Histogram(**kept)))
         return found
+
+    def samples(
+        self,
+        step: Steps | None = None,
+        *,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        run: str | None = None,
+        finish_reason: str | None = None,
+        weight_version: int | None = None,
+        grep: str | None = None,
+        regex: str | None = None,
+        sort: str = "step",
+        limit: int | None = None,
+    ) -> list[Sample]:
+        """Return the samples for which all that is given holds, of all writers; the first ``limit`` of them.
+
+        ``step`` is one, a range, or a pair of a first and a last one, both included; ``grep`` is looked for regardless
+        of case in prompt, completion and messages, ``regex`` as it stands; ``sort`` is by step, reward, advantage,
+        length or time, with a minus for the largest first.
+        """
+        from windsock.samples.query import Query
+
+        asked = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
+        return self.find_samples(Query(**asked), limit).samples
+
+    def find_samples(self, query: Query, limit: int | None = None) -> Found:
+        """Return the first samples that match, how many match in all, and what samples there are."""
+        return self.sample_index.find(query, self._writer_limits(), limit)
+
+    def sample_census(self) -> Census:
+        """Tell how many samples there are, of how many that were offered, and over which steps and rewards."""
+        return self.sample_index.census(self._writer_limits())
+
+    @property
+    def sample_index(self) -> SampleIndex:
+        """The index in which samples are found; it is made, and brought up to date, when it is used."""
+        if self._sample_index is None:
+            from windsock.samples.index import SampleIndex
+
+            self._sample_index = SampleIndex(self.path, self._sample_frames)
+        return self._sample_index
+
+    def _sample_frames(self) -> list[tuple[SegmentFile, list[SampleFrame]]]:
+        return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
+
+    def _writer_limits(self) -> dict[Writer, int | None]:
+        """Return, of every writer, the step from which on a newer attempt supersedes it."""
+        limits: dict[Writer, int | None] = {}
+        for role, rank in self._writers():
+            attempts = self._of_writer(role, rank)
+            limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+        return limits
 
     def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
         """Return metrics as a pandas DataFrame: a row for each step, a column for each name."""

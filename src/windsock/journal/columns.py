@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP
-from windsock.journal.reader import Record, SegmentReader, Table, events
+from windsock.journal.reader import Record, SampleFrame, SegmentReader, Table, events
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
 from windsock.model import Damage, PhaseSpan, Writer
@@ -89,6 +89,12 @@ class Attempt:
         """Return step and time of every commit, in the order of time."""
         found = [(at, step) for part in self._parts.values() for _, step, at in part.reader.commits]
         return [(step, at) for at, step in sorted(found)]
+
+    def sample_frames(self) -> Iterator[tuple[SegmentFile, list[SampleFrame]]]:
+        """Yield the segments of the attempt, each with the frames of samples that were found in it."""
+        for number in sorted(self._parts):
+            reader = self._parts[number].reader
+            yield SegmentFile(self.writer, number, reader.path), reader.samples
 
     def state_tables(self) -> dict[tuple[int, int], Table]:
         """Return the tables of states, by part and layout."""

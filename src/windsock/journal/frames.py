@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -35,6 +36,9 @@ PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, 
 
 TIMER, DEVICE_CLOCK, FAILED = 1, 2, 4  # flags of a phase
 LONGEST_NAME = 2**16 - 1
+SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were offered
+SAMPLE_LEVEL = 3  # of zlib: half the time of its default for a tenth more bytes
+MAX_SAMPLES = 1 << 28  # bytes that a body may become when it is unpacked; no writer of ours comes near
 
 
 class Kind(IntEnum):
@@ -181,6 +185,33 @@ def parse_phase(payload: bytes) -> PhaseMark:
 
 def _phase_text(text: bytes) -> str:
     return text.decode("utf-8", "replace")
+
+
+def sample_payload(step: int, time: float, seen: int, samples: Sequence[bytes]) -> bytes:
+    """Encode samples of a step, each a JSON object in UTF-8; ``seen`` is how many were offered for these."""
+    body = zlib.compress(b"[" + b",".join(samples) + b"]", SAMPLE_LEVEL)
+    return SAMPLE_HEAD.pack(Kind.SAMPLE, step, time, len(samples), seen) + body
+
+
+def parse_sample_head(payload: bytes) -> tuple[int, float, int, int]:
+    """Return step, time, how many samples are in a frame and how many were offered, without unpacking it."""
+    if len(payload) < SAMPLE_HEAD.size:
+        raise ValueError("a sample frame is longer than that")
+    _, step, time, kept, seen = SAMPLE_HEAD.unpack_from(payload)
+    return step, time, kept, seen
+
+
+def parse_samples(payload: bytes) -> list[Any]:
+    """Decode the samples of a frame; raises ValueError for whatever is wrong with it."""
+    unpacker = zlib.decompressobj()
+    try:
+        body = unpacker.decompress(payload[SAMPLE_HEAD.size :], MAX_SAMPLES)
+        samples = json.loads(body) if unpacker.eof else None
+    except (zlib.error, RecursionError) as problem:
+        raise ValueError(f"a sample frame that cannot be unpacked: {problem}") from problem
+    if not isinstance(samples, list):
+        raise ValueError("samples must be a JSON array, whole and not too large")
+    return samples
 
 
 def record_payload(kind: Kind, record: Mapping[str, Any]) -> bytes:
