@@ -14,7 +14,7 @@ LEVELS = [
     {"errors", "model"},
     {"farewell", "plain", "process", "scalars", "secrets", "wording"},
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
-    {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "trackers"},
+    {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"run", "view"},
     {"session"},
     {"demo", "integrations", "server", "table", "terminal"},

@@ -22,6 +22,7 @@ class Counters:
         self._writer = writer
         self._lock = threading.Lock()
         self._totals: dict[str, float] = {}
+        self._of_step: dict[str, float] = {}
         self._first_step: int | None = None
         self._earlier: list[Attempt] | None = None  # newest first
         self._continued: set[str] = set()
@@ -30,6 +31,7 @@ class Counters:
         """Count from here on: the parent's totals are the parent's, and so may be its lock."""
         self._lock = threading.Lock()
         self._totals = {}
+        self._of_step = {}
         self._continued = set()
 
     def add(self, amounts: Mapping[str, float]) -> None:
@@ -37,6 +39,13 @@ class Counters:
         with self._lock:
             for name, amount in amounts.items():
                 self._totals[name] = self._totals.get(name, 0.0) + amount
+                self._of_step[name] = self._of_step.get(name, 0.0) + amount
+
+    def take_step(self) -> dict[str, float]:
+        """Return what was counted since the last call."""
+        with self._lock:
+            taken, self._of_step = self._of_step, {}
+            return taken
 
     def totals(self, step: int) -> dict[str, float]:
         """Return the totals as of the end of ``step``, earlier attempts included."""

@@ -91,6 +91,40 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseSpan:
+    """One passage through a phase or timer; ``end`` is None where it is still open, or was when its process died.
+
+    ``onload``, ``execute`` and ``offload`` are seconds by ``clock``; the probe's own cost is in none of them. ``peak``
+    is the most device memory since the entry and ``rss`` the host memory on leaving, in bytes.
+    """
+
+    name: str
+    writer: Writer
+    step: int
+    start: float
+    end: float | None = None
+    id: int = 0
+    parent: int | None = None
+    lane: str = "main"
+    part: int = 0
+    timer: bool = False
+    onload: float | None = None
+    execute: float | None = None
+    offload: float | None = None
+    clock: Literal["host", "device"] = "host"
+    failed: bool = False
+    tokens: float | None = None
+    token_kind: str = ""
+    peak: float | None = None
+    rss: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Onload, execute and offload together; None while the span is open."""
+        return None if self.execute is None else (self.onload or 0.0) + self.execute + (self.offload or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """How a run, or one of its writers, is doing, and why we think so."""
 

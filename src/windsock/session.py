@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
 from windsock.model import RunInfo, Status, Writer
+from windsock.probe.phases import Phase, Unrecorded
 from windsock.run import Run
 from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
@@ -40,6 +41,23 @@ class DisabledRun(Run):
         """Do nothing."""
 
     def measure(self, batch: Any, part: str | None = "data", step: int | None = None, **options: Any) -> None:
+        """Do nothing."""
+
+    def phase(self, name: str, onload: Any = None, offload: Any = None, *args: Any, **options: Any) -> Phase:
+        """Return a phase that is not recorded; what the caller wants loaded and offloaded still is."""
+        return Phase(Unrecorded(), name, onload=onload, offload=offload)
+
+    def timer(self, name: str, tokens: Any = None) -> Phase:
+        """Return a timer that times nothing."""
+        return Phase(Unrecorded(), name)
+
+    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
+        """Do nothing."""
+
+    def sample(self, *texts: Any, **fields: Any) -> None:
+        """Do nothing."""
+
+    def samples(self, samples: Any, step: int | None = None) -> None:
         """Do nothing."""
 
     def commit(self, step: int | None = None) -> None:
@@ -107,6 +125,13 @@ def init(
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
     detailed_stats: bool | None = None,
+    memory: str | None = None,
+    memory_children: bool | None = None,
+    system_seconds: float | None = None,
+    devices: int | None = None,
+    peak_flops: float | None = None,
+    samples_per_step: int | None = None,
+    sample_bytes_per_step: int | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:

@@ -15,16 +15,20 @@ import numpy as np
 from windsock.errors import RunNotFoundError
 from windsock.journal import frames
 from windsock.journal.columns import Attempt, poll_all
-from windsock.journal.folder import find_run, read_run_info, segments
+from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
+from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, RunInfo, Status, Writer
+from windsock.model import Histogram, PhaseSpan, RunInfo, Sample, Status, Writer
+from windsock.probe import ranks
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from windsock.measurement.merged import Described
+    from windsock.samples.index import SampleIndex
+    from windsock.samples.query import Census, Found, Query, Steps
 
 MAIN_ROLE = "trainer"
 
@@ -43,6 +47,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}
+        self._sample_index: SampleIndex | None = None
         self.refresh()
 
     def __repr__(self) -> str:
@@ -145,6 +150,7 @@ class View:
             name: None for role, rank in self._writers() for a in self._of_writer(role, rank) for name in a.names()
         }
         ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
+        ordered |= dict.fromkeys(self._names_over_ranks())
         return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
@@ -159,9 +165,55 @@ class View:
             series = self._series_of(name, writer_role, writer_rank, attempt)
             if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
                 series = _joined(name, [series, merged])
+            if rank is None and attempt is None and (reduced := self._over_ranks(name, writer_role)) is not None:
+                return reduced
             if len(series):
                 return series
         raise RunNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+
+    def phases(self, step: int | None = None) -> list[PhaseSpan]:
+        """Return the passages through phases and timers, of a step or all, in the order in which they began.
+
+        One whose ``end`` is None is still open, or was when its process died.
+        """
+        found = []
+        for role, rank in self._writers():
+            of_writer = self._of_writer(role, rank)
+            for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
+                found += [span for span in attempt.spans() if limit is None or span.step < limit]
+        return sorted((s for s in found if step in (None, s.step)), key=lambda span: span.start)
+
+    def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
+        """Return from when to when each step of each writer went; its first one begins with its first phase."""
+        first: dict[Writer, float] = {}
+        for span in self.phases():
+            first.setdefault(span.writer, span.start)
+        found: dict[Writer, dict[int, tuple[float, float]]] = {}
+        for writer, attempt in sorted(self._attempts.items()):
+            began = first.get(writer)
+            for step, ended in attempt.commits():
+                found.setdefault(writer, {})[step] = (ended if began is None else min(began, ended), ended)
+                began = ended
+        return found
+
+    def _names_over_ranks(self) -> Iterable[str]:
+        for role in {writer.role for writer in self._attempts}:
+            counted: dict[str, int] = {}
+            for rank in self._ranks(role):
+                for name in {name for attempt in self._of_writer(role, rank) for name in attempt.names()}:
+                    counted[name] = counted.get(name, 0) + 1
+            yield from ranks.names_over_ranks(name for name, count in counted.items() if count > 1)
+
+    def _ranks(self, role: str) -> list[int]:
+        return sorted({writer.rank for writer in self._attempts if writer.role == role})
+
+    def _over_ranks(self, name: str, role: str) -> Series | None:
+        """Return what several ranks' own values come to, where that is more than one rank's; else None."""
+        reduction = ranks.reduction(name, self.info.vocabulary)
+        if reduction is None or len(self._ranks(role)) < 2:
+            return None
+        pieces = {rank: self._series_of(reduction.of, role, rank, None) for rank in self._ranks(role)}
+        return ranks.reduced(name, reduction, pieces)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps (None: logged for an open step)."""
@@ -174,6 +226,61 @@ class View:
                     kept["edges"], kept["counts"] = tuple(kept["edges"]), tuple(kept["counts"])
                     found.append((step, Histogram(**kept)))
         return found
+
+    def samples(
+        self,
+        step: Steps | None = None,
+        *,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        run: str | None = None,
+        finish_reason: str | None = None,
+        weight_version: int | None = None,
+        grep: str | None = None,
+        regex: str | None = None,
+        sort: str = "step",
+        limit: int | None = None,
+    ) -> list[Sample]:
+        """Return the samples for which all that is given holds, of all writers; the first ``limit`` of them.
+
+        ``step`` is one, a range, or a pair of a first and a last one, both included; ``grep`` is looked for regardless
+        of case in prompt, completion and messages, ``regex`` as it stands; ``sort`` is by step, reward, advantage,
+        length or time, with a minus for the largest first.
+        """
+        from windsock.samples.query import Query
+
+        asked = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
+        return self.find_samples(Query(**asked), limit).samples
+
+    def find_samples(self, query: Query, limit: int | None = None) -> Found:
+        """Return the first samples that match, how many match in all, and what samples there are."""
+        return self.sample_index.find(query, self._writer_limits(), limit)
+
+    def sample_census(self) -> Census:
+        """Tell how many samples there are, of how many that were offered, and over which steps and rewards."""
+        return self.sample_index.census(self._writer_limits())
+
+    @property
+    def sample_index(self) -> SampleIndex:
+        """The index in which samples are found; it is made, and brought up to date, when it is used."""
+        if self._sample_index is None:
+            from windsock.samples.index import SampleIndex
+
+            self._sample_index = SampleIndex(self.path, self._sample_frames)
+        return self._sample_index
+
+    def _sample_frames(self) -> list[tuple[SegmentFile, list[SampleFrame]]]:
+        return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
+
+    def _writer_limits(self) -> dict[Writer, int | None]:
+        """Return, of every writer, the step from which on a newer attempt supersedes it."""
+        limits: dict[Writer, int | None] = {}
+        for role, rank in self._writers():
+            attempts = self._of_writer(role, rank)
+            limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+        return limits
 
     def frame(self, patterns: str | Iterable[str] = "*") -> pd.DataFrame:
         """Return metrics as a pandas DataFrame: a row for each step, a column for each name."""

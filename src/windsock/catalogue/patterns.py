@@ -34,7 +34,7 @@ def _choice(name: str, en: str, zh: str, *choices: tuple[str, str, str]) -> Plac
 
 _ALL = (
     _open("phase", "many", "the phase of the step, usually cluster and operation", "步内的阶段，通常是“集群/操作”"),
-    _open("device", "digits", "the device as its process numbers it", "进程内的设备编号"),
+    _open("device", "digits", "the device, by its number on the machine", "设备在本机上的编号"),
     _open("taskset", "many", "the set of tasks; the name may hold slashes", "任务集，名称中可含斜杠"),
     _open("dataset", "one", "the evaluation set", "评测集"),
     _open("metric", "one", "the metric that the task reports", "任务上报的指标"),

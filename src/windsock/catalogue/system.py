@@ -1,5 +1,6 @@
 """System: throughput, counters, utilisation of the devices, and how evenly the work is spread."""
 
+from dataclasses import replace
 from typing import Any
 
 from windsock.catalogue.conventions import WINDOW
@@ -538,8 +539,166 @@ _BATCHES = tuple(
     )
 )
 
+
+def _sampled(
+    key: str, unit: str, statistic: str, direction: str, en: str, zh: str, about: Text, look: Text, next: Text
+) -> tuple[Metric, Metric]:
+    """Declare what the sampler of the machine reads: over the step, and while one phase was open."""
+    whole = Metric(
+        f"system/{key}",
+        "system",
+        Text(en, zh),
+        about,
+        f"{statistic} over the samples of the step",
+        unit,
+        "devices" if "{device}" in key else "hosts",
+        statistic,
+        "none",
+        look=look,
+        next=next,
+        direction=direction,
+    )
+    during = replace(
+        whole,
+        id=f"system/{key}/during/{{phase}}",
+        title=Text(f"{en}, by phase", f"{zh}（按阶段）"),
+        about=Text(
+            f"{about.en} Of the samples taken while this phase was the innermost one open.",
+            f"{about.zh}只取该阶段为最内层打开阶段时的采样。",
+        ),
+        formula=f"{statistic} over the samples of the step that were taken in the phase",
+    )
+    return whole, during
+
+
+_SAMPLED = tuple(
+    metric
+    for row in (
+        (
+            "device/{device}/utilisation",
+            "fraction",
+            "mean",
+            "higher",
+            "Device utilisation",
+            "设备利用率",
+            Text(
+                "The share of time in which a kernel ran on the device, as NVML says it.",
+                "设备上有核函数在运行的时间占比，由 NVML 给出。",
+            ),
+            Text(
+                "Near 1 in training and generation. A device is called busy however few of its units work: see power.",
+                "训练与生成时接近 1。哪怕只有少数单元在工作也算忙：请对照功耗。",
+            ),
+            Text(
+                "system/device/{device}/power, time/unaccounted, time/wait_for_batch.",
+                "看 system/device/{device}/power、time/unaccounted 与 time/wait_for_batch。",
+            ),
+        ),
+        (
+            "device/{device}/memory_used",
+            "GiB",
+            "max",
+            "lower",
+            "Device memory in use",
+            "设备显存用量",
+            Text(
+                "The most device memory in use by all processes, NCCL and contexts included.",
+                "所有进程占用显存的最大值，含 NCCL 与上下文。",
+            ),
+            Text("Below the device's total.", "低于设备总量。"),
+            Text(
+                "memory/{phase}/end/onload/max_reserved/{device}: what PyTorch itself holds of it.",
+                "看 memory/{phase}/end/onload/max_reserved/{device}：其中 PyTorch 自己占了多少。",
+            ),
+        ),
+        (
+            "device/{device}/power",
+            "W",
+            "mean",
+            "none",
+            "Device power",
+            "设备功耗",
+            Text("What the device draws.", "设备的功耗。"),
+            Text(
+                "Near its limit while it computes; far below it waits for memory, network or the host.",
+                "计算时接近上限；远低于上限说明在等显存、网络或主机。",
+            ),
+            Text("system/device/{device}/utilisation.", "看 system/device/{device}/utilisation。"),
+        ),
+        (
+            "device/{device}/temperature",
+            "°C",
+            "max",
+            "lower",
+            "Device temperature",
+            "设备温度",
+            Text("The highest temperature of the device.", "设备的最高温度。"),
+            Text(
+                "Below what its maker calls throttling, about 85 °C; a hot device is a slow rank.",
+                "低于厂商的降频温度（约 85 °C）；过热的设备会成为慢的 rank。",
+            ),
+            Text("time/{phase}/ranks/slowest.", "看 time/{phase}/ranks/slowest。"),
+        ),
+        (
+            "cpu/utilisation",
+            "fraction",
+            "mean",
+            "none",
+            "CPU utilisation",
+            "CPU 利用率",
+            Text("The share of all cores of the host that is busy.", "主机全部核心的忙碌占比。"),
+            Text(
+                "Moderate; at 1 the loop and the data loading wait for a core.",
+                "应适中；到 1 时训练循环与数据加载要等核心。",
+            ),
+            Text("The number of workers and environments per host.", "看每台主机上的 worker 数与环境数。"),
+        ),
+        *(
+            (
+                f"{what}_rate",
+                "bytes/s",
+                "mean",
+                "none",
+                en,
+                zh,
+                Text(f"Bytes per second of the host: {en.lower()}.", f"主机每秒的字节数：{zh}。"),
+                Text("Bursts at checkpoints and weight synchronisation.", "在写检查点与同步权重时出现高峰。"),
+                Text("time/sync_weight, and the phase in which it is high.", "看 time/sync_weight，以及数值高的阶段。"),
+            )
+            for what, en, zh in (
+                ("disk/read", "Disk reads", "磁盘读取"),
+                ("disk/write", "Disk writes", "磁盘写入"),
+                ("network/receive", "Network received", "网络接收"),
+                ("network/send", "Network sent", "网络发送"),
+            )
+        ),
+    )
+    for metric in _sampled(*row)
+)
+
 METRICS: tuple[Metric, ...] = (
     *_RATES,
+    *_SAMPLED,
+    Metric(
+        "windsock/probe_seconds",
+        "system",
+        Text("What the probe costs", "探针开销"),
+        Text(
+            "Seconds of the step that windsock itself spent on phases: markers, readings, sums. They are in no timer.",
+            "windsock 自身在本步的阶段记录上花费的秒数：写标记、读内存、求和。不计入任何计时器。",
+        ),
+        "Σ seconds inside the probe",
+        "seconds",
+        "steps",
+        "sum",
+        "sum",
+        look=Text("Below a thousandth of the step.", "低于一步的千分之一。"),
+        next=Text(
+            "Many short phases, or memory_children: enter fewer, or set memory to cpu or none.",
+            "短阶段过多，或启用了 memory_children：减少阶段，或把 memory 设为 cpu 或 none。",
+        ),
+        direction="lower",
+    ),
     Metric(
         "system/samples",
         "system",

@@ -553,9 +553,156 @@ _PHASES = (
     ),
 )
 
+
+def _over_ranks(what: str, en: str, zh: str, about: Text, unit: str, statistic: str) -> Metric:
+    return Metric(
+        f"time/{{phase}}/ranks/{what}",
+        "time",
+        Text(f"Over ranks: {en}", f"各 rank：{zh}"),
+        about,
+        "argmax over ranks of time/{phase}" if what == "slowest" else f"{what} over ranks of time/{{phase}}",
+        unit,
+        "ranks",
+        statistic,
+        "none",
+        look=Text(
+            "Maximum and mean close together, and the slowest rank another one every step. One rank that is always the "
+            "slowest holds up all others: a slow device, a hot one, or an uneven shard.",
+            "最大值与均值接近，且最慢的 rank 每步不同。若总是同一个最慢，它就拖住了所有人：设备慢、过热，或分片不均。",
+        ),
+        next=Text(
+            "system/shard_tokens/balanced_max, system/device/{device}/temperature of that rank.",
+            "看 system/shard_tokens/balanced_max，以及该 rank 的 system/device/{device}/temperature。",
+        ),
+        direction="none" if what == "slowest" else "lower",
+    )
+
+
+_RANKS = (
+    _over_ranks(
+        "mean",
+        "mean",
+        "均值",
+        Text(
+            "The mean over ranks of a time of the step; the name of that time stands before /ranks.",
+            "本步某项时间对各 rank 的均值；/ranks 之前是该项时间的名字。",
+        ),
+        "seconds",
+        "mean",
+    ),
+    _over_ranks(
+        "max",
+        "maximum",
+        "最大值",
+        Text(
+            "The largest over ranks of a time of the step: what everyone who waits for all ranks waits for.",
+            "本步某项时间在各 rank 中的最大值：凡要等齐所有 rank 的，等的就是它。",
+        ),
+        "seconds",
+        "max",
+    ),
+    _over_ranks(
+        "min",
+        "minimum",
+        "最小值",
+        Text("The smallest over ranks of a time of the step.", "本步某项时间在各 rank 中的最小值。"),
+        "seconds",
+        "min",
+    ),
+    _over_ranks(
+        "slowest",
+        "the slowest",
+        "最慢者",
+        Text(
+            "The rank whose time is the largest; of equal ones the lowest.",
+            "时间最长的那个 rank；相同时取编号最小的。",
+        ),
+        "rank",
+        "other",
+    ),
+)
+
 METRICS: tuple[Metric, ...] = (
     *_DRIVER,
     *_PHASES,
+    Metric(
+        "time/{phase}/count",
+        "time",
+        Text("Phase: passages", "阶段次数"),
+        Text(
+            "How often a phase or timer was gone through in the step. Written when it is more than once; the times are "
+            "then sums.",
+            "本步内进入某阶段或计时器的次数。多于一次时才写出；此时各项时间为总和。",
+        ),
+        "Σ passages of this name in the step",
+        "count",
+        "phases",
+        "count",
+        "sum",
+        look=Text("The same every step, or in proportion to the work.", "每步相同，或与工作量成比例。"),
+        next=Text("time/{phase}/total divided by it is one passage.", "time/{phase}/total 除以它就是单次时间。"),
+    ),
+    *_RANKS,
+    Metric(
+        "time/unaccounted",
+        "time",
+        Text("Time in no phase", "未归属时间"),
+        Text(
+            "Seconds of the step, from commit to commit, in which no phase and no timer of this process was open.",
+            "一步（两次提交之间）中，本进程没有任何阶段或计时器处于打开状态的秒数。",
+        ),
+        "seconds of the step − |union of its outermost spans|",
+        "seconds",
+        "steps",
+        "other",
+        "none",
+        look=Text("A few per cent of the step.", "只占一步的百分之几。"),
+        next=Text(
+            "What the loop does between its phases: checkpoints, logging, data loading. Give it a timer.",
+            "看循环在各阶段之间做了什么：检查点、日志、数据加载。给它加一个计时器。",
+        ),
+        direction="lower",
+    ),
+    Metric(
+        "time/unaccounted_share",
+        "time",
+        Text("Share of the step in no phase", "未归属时间占比"),
+        Text(
+            "The share of the step in which no phase and no timer of this process was open.",
+            "一步中本进程没有任何阶段或计时器处于打开状态的时间占比。",
+        ),
+        "time/unaccounted / time/step",
+        "fraction",
+        "steps",
+        "share",
+        "none",
+        look=Text(
+            "Below 0.1: else the phases do not tell where the time goes.", "低于 0.1：否则各阶段说明不了时间去向。"
+        ),
+        next=Text("time/unaccounted, in seconds.", "看以秒计的 time/unaccounted。"),
+        direction="lower",
+    ),
+    Metric(
+        "time/overlap",
+        "time",
+        Text("Overlap of phases", "阶段重叠时间"),
+        Text(
+            "Seconds of the step in which outermost phases of two or more threads or tasks of this process were "
+            "open at once.",
+            "一步中，本进程两个或更多线程或任务的最外层阶段同时处于打开状态的秒数。",
+        ),
+        "|moments of the step covered by the outermost spans of two or more lanes|",
+        "seconds",
+        "steps",
+        "other",
+        "none",
+        look=Text(
+            "Zero when phases alternate; near the shorter of the two when rollout and training run side by side. Less "
+            "is a bubble: one waits for the other.",
+            "各阶段交替进行时为零；rollout 与训练并行时应接近两者中较短的一个。偏小说明有气泡：一方在等另一方。",
+        ),
+        next=Text("time/wait_for_batch, time/rollout.", "看 time/wait_for_batch 与 time/rollout。"),
+    ),
     _timer(
         "{operation}",
         "Operation",
@@ -587,7 +734,7 @@ METRICS: tuple[Metric, ...] = (
         ),
     ),
     Metric(
-        "time/per_token/{operation}",
+        "time/per_token/{phase}",
         "time",
         Text("Time per token", "每 token 时间"),
         Text(
@@ -606,9 +753,9 @@ METRICS: tuple[Metric, ...] = (
         direction="lower",
         needs=("tokens",),
         names=(
-            *ours("timing_per_token_ms/{operation}", "trinity", difference=MILLISECONDS),
+            *ours("timing_per_token_ms/{phase}", "trinity", difference=MILLISECONDS),
             *differs(
-                "timing_per_token_ms/{operation}",
+                "timing_per_token_ms/{phase}",
                 "trinity",
                 "verl",
                 by=difference(

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.terminal.show import notices, verdicts
+    from windsock.terminal.show import notices, open_phases, verdicts
 
     status = view.status
     return {
@@ -48,6 +48,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "span": view.span,
         "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
         "path": str(view.path),
+        "open_phases": open_phases(view),
         "config": view.config,
         "environment": view.environment,
         "notices": notices(view),

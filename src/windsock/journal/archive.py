@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 from windsock.errors import JournalError
+from windsock.journal.folder import INDEX_FOLDER
 
 SUFFIX = ".tar.gz"
 
@@ -20,7 +21,7 @@ def pack(folder: Path) -> Path:
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with tarfile.open(draft, "w:gz", compresslevel=6) as archive:
-            archive.add(folder, folder.name)
+            archive.add(folder, folder.name, filter=_without_index)
         _check(draft, folder)
         os.replace(draft, target)
     finally:
@@ -48,10 +49,19 @@ def archives(dir: Path) -> list[Path]:
     return sorted(dir.glob(f"*/*{SUFFIX}"))
 
 
+def _without_index(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what can be made again."""
+    return member if _kept(Path(*Path(member.name).parts[1:])) else None
+
+
+def _kept(inside: Path) -> bool:
+    return inside.parts[:1] != (INDEX_FOLDER,)
+
+
 def _check(archive: Path, folder: Path) -> None:
     """Compare every byte with the original: what follows is its removal."""
     with tarfile.open(archive) as packed:
-        for file in (path for path in folder.rglob("*") if path.is_file()):
+        for file in (path for path in folder.rglob("*") if path.is_file() and _kept(path.relative_to(folder))):
             member = packed.extractfile(str(file.relative_to(folder.parent)))
             with file.open("rb") as original:
                 while True:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP
-from windsock.journal.reader import Record, SegmentReader, Table, events
+from windsock.journal.reader import Record, SampleFrame, SegmentReader, Table, events
 from windsock.journal.series import Series
-from windsock.model import Damage, Writer
+from windsock.journal.spans import read_spans
+from windsock.model import Damage, PhaseSpan, Writer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -78,6 +79,22 @@ class Attempt:
         """Yield everything that is neither row nor schema."""
         for reader in self.readers:
             yield from reader.records
+
+    def spans(self) -> list[PhaseSpan]:
+        """Return the spans of phases, part by part."""
+        readers = {number: part.reader for number, part in self._parts.items()}
+        return list(read_spans(readers, self.writer, self._step_at))
+
+    def commits(self) -> list[tuple[int, float]]:
+        """Return step and time of every commit, in the order of time."""
+        found = [(at, step) for part in self._parts.values() for _, step, at in part.reader.commits]
+        return [(step, at) for at, step in sorted(found)]
+
+    def sample_frames(self) -> Iterator[tuple[SegmentFile, list[SampleFrame]]]:
+        """Yield the segments of the attempt, each with the frames of samples that were found in it."""
+        for number in sorted(self._parts):
+            reader = self._parts[number].reader
+            yield SegmentFile(self.writer, number, reader.path), reader.samples
 
     def state_tables(self) -> dict[tuple[int, int], Table]:
         """Return the tables of states, by part and layout."""
@@ -182,6 +199,9 @@ class Attempt:
         upcoming = max([*(step for _, step in commits), *explicit, -1]) + 1
         at = np.searchsorted(np.array([at for at, _ in commits], np.float64), times)
         return np.array([*(step for _, step in commits), upcoming], np.int64)[at]
+
+    def _step_at(self, time: float) -> int:
+        return int(self._steps_by_time(np.array([time]))[0])
 
     def _united(self, name: str, columns: list[tuple[Ints, Floats, Floats, Ints]]) -> Series:
         """Merge what several key sets or parts hold of a metric; of a step that comes twice the last stays."""

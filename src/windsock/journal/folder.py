@@ -22,6 +22,7 @@ from windsock.errors import JournalError, RunNotFoundError, SettingsError
 from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
+INDEX_FOLDER = "index"  # inside a run's: what was made from the journal, and can be made again
 SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<part>\d+)\.seg")
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no two that look alike

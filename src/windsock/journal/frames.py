@@ -7,12 +7,14 @@ a kind byte and its body.
 from __future__ import annotations
 
 import json
+import math
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 FORMAT_VERSION = 1
@@ -29,6 +31,14 @@ ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
 COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
 SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
 PACKET_HEAD = struct.Struct("<BI")  # kind, length of the JSON
+PHASE_HEAD = struct.Struct("<BQQqdBHH")  # kind, span, parent, step, start, flags, length of name, length of lane
+PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN where there is none
+
+TIMER, DEVICE_CLOCK, FAILED = 1, 2, 4  # flags of a phase
+LONGEST_NAME = 2**16 - 1
+SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were offered
+SAMPLE_LEVEL = 3  # of zlib: half the time of its default for a tenth more bytes
+MAX_SAMPLES = 1 << 28  # bytes that a body may become when it is unpacked; no writer of ours comes near
 
 
 class Kind(IntEnum):
@@ -107,6 +117,101 @@ def state_payload(layout: int, step: int, time: float, vector: Sequence[float]) 
 def commit_payload(step: int, time: float) -> bytes:
     """Encode the end of a step: it gives its number to the open rows before it."""
     return COMMIT_BODY.pack(Kind.COMMIT, step, time)
+
+
+class PhaseMark(NamedTuple):
+    """The open or the close marker of a span; what is only known at the end is NaN in the former."""
+
+    span: int
+    parent: int  # 0: none
+    step: int
+    start: float
+    flags: int
+    name: str
+    lane: str
+    elapsed: float = math.nan
+    onload: float = math.nan
+    execute: float = math.nan
+    offload: float = math.nan
+    tokens: float = math.nan
+    peak: float = math.nan
+    rss: float = math.nan
+    token_kind: str = ""
+
+
+def phase_text(text: str) -> bytes:
+    """Encode a name or a lane of a phase."""
+    return text.encode("utf-8", "surrogatepass")[:LONGEST_NAME]
+
+
+def phase_open_payload(span: int, parent: int, step: int, start: float, flags: int, name: bytes, lane: bytes) -> bytes:
+    """Encode that a span began."""
+    return PHASE_HEAD.pack(Kind.PHASE_OPEN, span, parent, step, start, flags, len(name), len(lane)) + name + lane
+
+
+def phase_close_payload(
+    span: int,
+    parent: int,
+    step: int,
+    start: float,
+    flags: int,
+    name: bytes,
+    lane: bytes,
+    durations: tuple[float, ...],
+    token_kind: bytes = b"",
+) -> bytes:
+    """Encode that a span ended; it says again what the open marker says, which may be damaged."""
+    head = PHASE_HEAD.pack(Kind.PHASE_CLOSE, span, parent, step, start, flags, len(name), len(lane))
+    return head + name + lane + PHASE_TAIL.pack(*durations) + token_kind
+
+
+def parse_phase(payload: bytes) -> PhaseMark:
+    """Decode an open or a close marker."""
+    if len(payload) < PHASE_HEAD.size:
+        raise ValueError("a phase marker that is too short")
+    kind, span, parent, step, start, flags, name_length, lane_length = PHASE_HEAD.unpack_from(payload)
+    lane_place = PHASE_HEAD.size + name_length
+    place = lane_place + lane_length
+    name, lane = _phase_text(payload[PHASE_HEAD.size : lane_place]), _phase_text(payload[lane_place:place])
+    if kind == Kind.PHASE_OPEN:
+        return PhaseMark(span, parent, step, start, flags, name, lane)
+    if len(payload) < place + PHASE_TAIL.size:
+        raise ValueError("a phase marker that is too short")
+    tail: tuple[float, ...] = PHASE_TAIL.unpack_from(payload, place)
+    return PhaseMark._make(
+        (span, parent, step, start, flags, name, lane, *tail, _phase_text(payload[place + PHASE_TAIL.size :]))
+    )
+
+
+def _phase_text(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def sample_payload(step: int, time: float, seen: int, samples: Sequence[bytes]) -> bytes:
+    """Encode samples of a step, each a JSON object in UTF-8; ``seen`` is how many were offered for these."""
+    body = zlib.compress(b"[" + b",".join(samples) + b"]", SAMPLE_LEVEL)
+    return SAMPLE_HEAD.pack(Kind.SAMPLE, step, time, len(samples), seen) + body
+
+
+def parse_sample_head(payload: bytes) -> tuple[int, float, int, int]:
+    """Return step, time, how many samples are in a frame and how many were offered, without unpacking it."""
+    if len(payload) < SAMPLE_HEAD.size:
+        raise ValueError("a sample frame is longer than that")
+    _, step, time, kept, seen = SAMPLE_HEAD.unpack_from(payload)
+    return step, time, kept, seen
+
+
+def parse_samples(payload: bytes) -> list[Any]:
+    """Decode the samples of a frame; raises ValueError for whatever is wrong with it."""
+    unpacker = zlib.decompressobj()
+    try:
+        body = unpacker.decompress(payload[SAMPLE_HEAD.size :], MAX_SAMPLES)
+        samples = json.loads(body) if unpacker.eof else None
+    except (zlib.error, RecursionError) as problem:
+        raise ValueError(f"a sample frame that cannot be unpacked: {problem}") from problem
+    if not isinstance(samples, list):
+        raise ValueError("samples must be a JSON array, whole and not too large")
+    return samples
 
 
 def record_payload(kind: Kind, record: Mapping[str, Any]) -> bytes:

@@ -91,6 +91,17 @@ class Record:
     payload: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SampleFrame:
+    """Where samples of a step lie, and what their frame says of them; they stay on disk until somebody asks."""
+
+    offset: int
+    step: int
+    time: float
+    kept: int
+    seen: int
+
+
 class SegmentReader:
     """Follows one segment. ``poll`` reads what is new; everything read so far is in the attributes.
 
@@ -106,6 +117,7 @@ class SegmentReader:
         self.states: dict[int, Table] = {}
         self.commits: list[tuple[int, int, float]] = []  # offset, step, time
         self.records: list[Record] = []
+        self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
         self.torn = 0  # bytes at the end that are no whole frame yet
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
@@ -155,6 +167,7 @@ class SegmentReader:
         self.states.clear()
         self.commits.clear()
         self.records.clear()
+        self.samples.clear()
         self.damage.clear()
 
     def _read_head(self, fd: int) -> bool:
@@ -225,6 +238,8 @@ class SegmentReader:
         elif kind == Kind.COMMIT and len(payload) == COMMIT_BODY.size:
             _, step, time = COMMIT_BODY.unpack(payload)
             self.commits.append((offset, step, time))
+        elif kind == Kind.SAMPLE:
+            self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
             self.records.append(Record(kind, offset, payload))
 
@@ -269,6 +284,17 @@ class SegmentReader:
             view = np.frombuffer(b"".join(payloads), _row_type(size))
             self._take_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
         self._singles.clear()
+
+
+def read_payload(fd: int, offset: int) -> bytes:
+    """Read one frame again; raises ValueError where it is not, or no longer, a whole one."""
+    head = os.pread(fd, HEAD, offset)
+    if len(head) == HEAD:
+        magic, length, crc = FRAME_HEAD.unpack(head)
+        payload = os.pread(fd, length, offset + HEAD) if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME else b""
+        if payload and len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
+            return payload
+    raise ValueError(f"no whole frame at byte {offset}")
 
 
 def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:

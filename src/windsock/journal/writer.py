@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from windsock.model import Histogram, Writer
 
 ROW = int(Kind.ROW)
 COPY_AFTER = (16, 256, 1024)  # rows between the copies of a schema; the last one repeats
+SAMPLE_BYTES = 1 << 20  # of samples in one frame, before they are packed; a larger one has a frame to itself
 MANY = 4096  # key sets remembered; more than that is a program that makes names up, and memory must not grow
 
 
@@ -89,6 +90,10 @@ class JournalWriter:
         payload = frames.state_payload(layout, OPEN_STEP if step is None else step, at, vector)
         return self._append(frames.frame(payload))
 
+    def mark(self, payload: bytes) -> bool:
+        """Write a payload that was encoded already, such as that of a phase."""
+        return self._append(frames.frame(payload))
+
     def event(self, event: str, **fields: Any) -> bool:
         """Write something that happened: start, heartbeat, finish, config, …"""
         return self.record(Kind.EVENT, {"event": event, "time": time.time(), **fields})
@@ -98,6 +103,14 @@ class JournalWriter:
         fields = {field: getattr(histogram, field) for field in Histogram.__dataclass_fields__}
         at = time.time() if at is None else at
         return self.record(Kind.HISTOGRAM, {"name": name, "step": step, "time": at, **fields})
+
+    def samples(self, step: int, seen: int, samples: Sequence[bytes], at: float | None = None) -> bool:
+        """Write the samples kept of a step, in frames of bounded size; the first says how many were seen."""
+        at, written = time.time() if at is None else at, True
+        for piece in _pieces(samples, SAMPLE_BYTES):
+            written = self._append(frames.frame(frames.sample_payload(step, at, seen, piece))) and written
+            seen = 0
+        return written
 
     def record(self, kind: Kind, record: Mapping[str, Any]) -> bool:
         """Write a frame whose body is a JSON object."""
@@ -139,3 +152,16 @@ class JournalWriter:
         for schema in self._by_set.values():
             schema.unwritten()
         self._announce()
+
+
+def _pieces(samples: Sequence[bytes], limit: int) -> Iterator[list[bytes]]:
+    """Cut samples into runs of at most so many bytes; none at all are one empty run."""
+    piece: list[bytes] = []
+    size = 0
+    for sample in samples:
+        if piece and size + len(sample) > limit:
+            yield piece
+            piece, size = [], 0
+        piece.append(sample)
+        size += len(sample)
+    yield piece

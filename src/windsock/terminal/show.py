@@ -47,6 +47,7 @@ def _heading(console: Console, view: View) -> None:
         "writers": ", ".join(_writers(view)) or "none",
         "path": str(view.path),
     }
+    facts |= {"phase": phase} if (phase := "; ".join(open_phases(view))) else {}
     command = view.environment.get("command")
     if command:
         facts["command"] = " ".join(command[1:])
@@ -63,6 +64,20 @@ def _heading(console: Console, view: View) -> None:
         highlight=False,
     )
     _print_pairs(console, facts.items())
+
+
+def open_phases(view: View) -> list[str]:
+    """Say where each writer is, or was when it ended: its innermost open phases, and for how long."""
+    found = [span for span in view.phases() if span.end is None]
+    outer = {(span.writer, span.parent) for span in found}
+    statuses = view.writer_statuses()
+    told = []
+    for span in (span for span in found if (span.writer, span.id) not in outer and span.writer in statuses):
+        alive = not statuses[span.writer].ended
+        since = (time.time() if alive else view.span[1]) - span.start
+        words = f"in for {duration(max(0.0, since))}" if alive else "was open when it ended"
+        told.append(f"{span.name} of step {span.step} ({span.writer}, {span.lane}) {words}")
+    return told
 
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:

@@ -1,0 +1,97 @@
+"""A sample as the journal keeps it: a JSON object of what it has, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from windsock.model import Sample
+
+MAX_REPR = 1000  # characters of what is no plain data inside a message
+INTEGERS = range(-(2**63), 2**63)
+IN_THE_HEAD = ("step",)  # what the frame says for all of its samples
+
+
+def encode(sample: Sample) -> bytes:
+    """Return a sample as JSON in UTF-8, without what it does not have."""
+    record = {name: value for name in NAMES if (value := getattr(sample, name)) not in EMPTY}
+    try:
+        return to_json(record)
+    except Exception:  # noqa: BLE001 - a message inside itself, or that may do anything when asked
+        return to_json({**record, "messages": [{"content": repr(m)[:MAX_REPR]} for m in sample.messages]})
+
+
+def to_json(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON in UTF-8; where a lone surrogate forbids that, in ASCII with escapes."""
+    try:
+        return _dump(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return _dump(record, ensure_ascii=True).encode()
+
+
+def decode(record: Any, step: int, time: float = 0.0) -> Sample:
+    """Return the sample of a record, parsed or as JSON; an entry that is not what it should be is left out."""
+    if isinstance(record, bytes):
+        record = json.loads(record)
+    if not isinstance(record, Mapping):
+        raise ValueError("a sample must be a JSON object")
+    found = {name: value for name, read in READERS.items() if (value := read(record.get(name))) is not None}
+    return Sample(**{"time": time, **found}, step=step)
+
+
+def _dump(record: Mapping[str, Any], ensure_ascii: bool) -> str:
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=ensure_ascii, skipkeys=True, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Return plain data for what JSON does not know: arrays and scalars of NumPy and torch, and the rest in words."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return repr(value)[:MAX_REPR]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, float):
+        return value
+    return float(whole) if (whole := _integer(value)) is not None else None
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in INTEGERS else None
+
+
+def _numbers(value: Any) -> dict[str, float] | None:
+    if not isinstance(value, Mapping):
+        return None
+    return {name: number for name, entry in value.items() if (number := _number(entry)) is not None}
+
+
+def _messages(value: Any) -> tuple[Mapping[str, Any], ...] | None:
+    return tuple(entry for entry in value if isinstance(entry, Mapping)) if isinstance(value, list) else None
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "prompt": _text,
+    "completion": _text,
+    "messages": _messages,
+    "reward": _number,
+    "rewards": _numbers,
+    "advantage": _number,
+    "length": _integer,
+    "finish_reason": _text,
+    "task": _text,
+    "run": _text,
+    "group": _text,
+    "weight_version": _integer,
+    "time": _number,
+}
+NAMES = tuple(field.name for field in fields(Sample) if field.name not in IN_THE_HEAD)
+EMPTY: tuple[Any, ...] = (None, "", (), {})

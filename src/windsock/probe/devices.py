@@ -1,0 +1,227 @@
+"""The accelerators of this process, through one small interface; torch is used where it is loaded, never imported.
+
+A device is named by its number on the machine, not by the number that this process gives it: processes that see one
+device each would all call it 0.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+VISIBLE_VARIABLES = {
+    "cuda": ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    "npu": ("ASCEND_RT_VISIBLE_DEVICES",),
+    "xpu": ("ZE_AFFINITY_MASK",),
+}
+LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+PEAK_FLOPS = {
+    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "H800": 989e12, "H20": 148e12,
+    "A100": 312e12, "A800": 312e12, "L40S": 362e12, "MI300X": 1307e12,
+}  # fmt: skip
+"""Dense bfloat16 FLOP/s by a part of the device's name, as the makers' data sheets give them; the first that fits."""
+
+
+class Reading(NamedTuple):
+    """What the allocator of one device says, in bytes; peaks are since the last reset, None where it keeps none."""
+
+    allocated: int
+    reserved: int
+    peak_allocated: int | None = None
+    peak_reserved: int | None = None
+
+
+class Mark(Protocol):
+    """A point in a device's queue of work."""
+
+    def reached(self) -> bool:
+        """Tell whether the device got there, without waiting."""
+
+    def wait(self) -> None:
+        """Wait until the device gets there."""
+
+    def seconds_since(self, earlier: Any) -> float:
+        """Return the device's time from an earlier mark to this one; both must have been reached."""
+
+
+class Device(Protocol):
+    """One accelerator that this process uses."""
+
+    index: int  # on the machine
+    name: str
+    uuid: str
+    total: int | None  # bytes
+
+    def read(self) -> Reading:
+        """Read the allocator's statistics: one call, no waiting."""
+
+    def reset_peaks(self) -> None:
+        """Let the peaks begin at what is held now."""
+
+
+class TorchDevice:
+    """A device of a torch back end that speaks as ``torch.cuda`` does: CUDA, ROCm, NPU, XPU."""
+
+    def __init__(self, backend: str, module: Any, visible: int) -> None:
+        properties = module.get_device_properties(visible)
+        self.name = str(getattr(properties, "name", backend))
+        self.uuid = str(getattr(properties, "uuid", ""))
+        self.total: int | None = getattr(properties, "total_memory", None)
+        self.visible = visible
+        self.index = physical_index(backend, visible, module.device_count(), self.uuid)
+        self._statistics: Callable[[int], dict[str, Any]] = module.memory.memory_stats_as_nested_dict
+        self._reset: Callable[[int], None] = module.memory.reset_peak_memory_stats
+
+    def read(self) -> Reading:
+        """Read the allocator's statistics."""
+        statistics = self._statistics(self.visible)
+        if not statistics:
+            return Reading(0, 0, 0, 0)
+        allocated, reserved = statistics["allocated_bytes"]["all"], statistics["reserved_bytes"]["all"]
+        return Reading(allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
+
+    def reset_peaks(self) -> None:
+        """Let the peaks begin at what is held now."""
+        self._reset(self.visible)
+
+
+class MpsDevice:
+    """Apple's GPU, whose allocator keeps no peaks."""
+
+    index = 0
+    name = "mps"
+    uuid = ""
+
+    def __init__(self, torch: Any) -> None:
+        self._mps = torch.mps
+        self.total: int | None = None
+        with suppress(Exception):
+            self.total = int(torch.mps.recommended_max_memory())
+
+    def read(self) -> Reading:
+        """Read what the allocator holds."""
+        return Reading(self._mps.current_allocated_memory(), self._mps.driver_allocated_memory())
+
+    def reset_peaks(self) -> None:
+        """Do nothing: there are none."""
+
+
+class EventMark:
+    """An event in the current stream of the current device."""
+
+    def __init__(self, module: Any) -> None:
+        self._event = module.Event(enable_timing=True)
+        self._event.record()
+
+    def reached(self) -> bool:
+        """Tell whether the device got there."""
+        return bool(self._event.query())
+
+    def wait(self) -> None:
+        """Wait until the device gets there."""
+        self._event.synchronize()
+
+    def seconds_since(self, earlier: EventMark) -> float:
+        """Return the device's time from an earlier mark to this one."""
+        return float(earlier._event.elapsed_time(self._event)) / 1000
+
+
+class Accelerators:
+    """The devices that this process uses. Those that it only sees are left alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Device] = {}
+        self._devices: list[Device] = []
+        self._looked = False
+
+    def devices(self) -> Sequence[Device]:
+        """Return the devices in use as of the last look; look where none is known yet."""
+        return self._devices if self._devices else self.look()
+
+    def look(self) -> Sequence[Device]:
+        """Look which devices are in use by now: the current one, and others on which something was allocated."""
+        backend, module = _backend()
+        if module is None:
+            return self._devices
+        if backend == "mps":
+            self._devices = self._devices or [MpsDevice(sys.modules["torch"])]
+            return self._devices
+        current = module.current_device()
+        for visible in range(module.device_count()):
+            if visible not in self._known and (visible == current or _holds(module, visible)):
+                self._known[visible] = TorchDevice(backend, module, visible)
+        self._devices = [self._known[visible] for visible in sorted(self._known)]
+        return self._devices
+
+    def mark(self) -> Mark | None:
+        """Put a mark into the current stream; None where there is no device with a queue."""
+        _, module = _backend()
+        return None if module is None else EventMark(module)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's devices: a child cannot use them."""
+        self._known, self._devices = {}, []
+
+
+def _holds(module: Any, visible: int) -> bool:
+    statistics = module.memory.memory_stats_as_nested_dict(visible)
+    return bool(statistics) and statistics["reserved_bytes"]["all"]["peak"] > 0
+
+
+def _backend() -> tuple[str, Any]:
+    """Return the back end that the training has begun to use; nothing is begun from here."""
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "npu", "xpu"):
+        module = getattr(torch, name, None)
+        if module is not None and getattr(module, "is_initialized", bool)():
+            return name, module
+    if sys.platform == "darwin" and torch is not None and torch.backends.mps.is_available():
+        return "mps", torch.mps
+    return "", None
+
+
+def physical_index(
+    backend: str, visible: int, count: int, uuid: str = "", environ: Mapping[str, str] | None = None
+) -> int:
+    """Return a device's number on the machine from the number that this process gives it.
+
+    The variable that hides devices says it; where it names them by UUID, NVML does; where that is not there, the
+    process's rank on the machine tells processes apart.
+    """
+    environ = os.environ if environ is None else environ
+    given = next((environ[name] for name in VISIBLE_VARIABLES.get(backend, ()) if environ.get(name)), "")
+    entries = [entry.strip() for entry in given.split(",")] if given else []
+    if visible >= len(entries):
+        return visible
+    if entries[visible].isdigit():
+        return int(entries[visible])
+    found = _nvml_index(uuid or entries[visible])
+    return local_rank(environ) * count + visible if found is None else found
+
+
+def local_rank(environ: Mapping[str, str]) -> int:
+    """Return this process's number on its machine, where a launcher says it."""
+    return next((int(environ[name]) for name in LOCAL_RANK_VARIABLES if environ.get(name, "").isdigit()), 0)
+
+
+def _nvml_index(uuid: str) -> int | None:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            known = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+            known = known.decode() if isinstance(known, bytes) else str(known)
+            if known.removeprefix("GPU-") == uuid.removeprefix("GPU-"):
+                return index
+    except Exception:  # noqa: BLE001 - no package, no driver, no right to ask: all the same
+        return None
+    return None
+
+
+def peak_flops(name: str) -> float | None:
+    """Return a device's dense bfloat16 peak in FLOP/s, where it is known."""
+    return next((peak for part, peak in PEAK_FLOPS.items() if part.lower() in name.lower()), None)

@@ -1,0 +1,426 @@
+"""The probe of a run: writes spans into the journal as they begin and end, and tells what a step's add up to."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from windsock.journal import frames
+from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER
+from windsock.journal.writer import JournalWriter
+from windsock.probe import intervals, throughput
+from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
+from windsock.probe.devices import Accelerators, Device, peak_flops
+from windsock.probe.intervals import Interval
+from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
+from windsock.probe.names import Names, Value
+from windsock.probe.phases import Phase, Span, amounts, current_span, lane
+from windsock.probe.sampler import Gathered
+from windsock.probe.shards import shard_values
+from windsock.probe.steps import GIB, Key, Step
+from windsock.scalars import Deferred, sort
+from windsock.settings import Settings
+
+Rows = list[tuple["int | None", dict[str, float]]]
+"""Rows to write: a step that is committed already, or None for the one that is about to be, and values by name."""
+
+
+class Probe:
+    """Records the phases of one run. Its own trouble is handed to ``guard`` and stops nobody.
+
+    Clock, accelerators and memory readers can be given, so that what comes out of known readings can be checked.
+    """
+
+    def __init__(
+        self,
+        journal: JournalWriter,
+        guard: Callable[[Exception], None],
+        vocabulary: str = "roll",
+        *,
+        clock: HostClock | None = None,
+        accelerators: Accelerators | None = None,
+        memory: str = "all",
+        read_host: Callable[[], HostReading] = host_memory,
+        read_host_used: Callable[[], int] = host_used,
+        device_count: int | None = None,
+        peak: float | None = None,
+        processes: int = 1,
+    ) -> None:
+        self._journal = journal
+        self._guard = guard
+        self._names = Names(vocabulary)
+        self._clock = clock or HostClock()
+        self._now = self._clock.now
+        self._accelerators = accelerators or Accelerators()
+        self._read_host = read_host if memory != "none" else None
+        self._read_host_used = read_host_used
+        self._ledger = Ledger(self._accelerators.devices) if memory == "all" else None
+        self._device_count = device_count
+        self._peak = peak
+        self._processes = processes
+        self._created = self._now()
+        self.samples = Gathered()
+        self._began: float | None = None  # the present step; the first one begins with its first phase
+        self._begin_recording()
+
+    @classmethod
+    def of(cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None]) -> Probe:
+        """Return the probe that a run's settings ask for."""
+        return cls(
+            journal,
+            guard,
+            settings.vocabulary,
+            memory=settings.memory,
+            read_host=host_memory_with_children if settings.memory_children else host_memory,
+            device_count=settings.devices,
+            peak=settings.peak_flops,
+            processes=settings.world_size,
+        )
+
+    def _begin_recording(self) -> None:
+        self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
+        self._process = object()  # spans of another process than this are not ours to end
+        self._ids = itertools.count((int.from_bytes(os.urandom(4), "little") >> 11 << 32) + 1)  # below 2^53
+        self._step = Step()
+        self._late: list[Step] = []
+        self._pending: list[Span] = []  # closed, but a device has yet to tell their times or tokens
+        self._open: dict[int, Span] = {}
+        self._roots: list[tuple[str, float, float]] = []  # lane, start and end of spans that lie in no other
+        self._watch: Watch | None = None  # the peaks of the step
+        self._told: list[int] = []
+        self._commit_cost = 0.0
+
+    def after_fork_in_child(self) -> None:
+        """Forget what is the parent's: its locks, its open phases, its devices."""
+        self._begin_recording()
+        self._accelerators.after_fork_in_child()
+        if self._ledger is not None:
+            self._ledger = Ledger(self._accelerators.devices)
+
+    def phase(self, name: str, **options: Any) -> Phase:
+        """Return a phase that is recorded here."""
+        if options.get("clock", "host") not in CLOCKS:
+            wrong = options.pop("clock")
+            self._guard(ValueError(f"phase {name!r}: expected a clock of {', '.join(CLOCKS)}, got {wrong!r}"))
+        return Phase(self, name, **options)
+
+    def shards(self, before: Sequence[float], after: Sequence[float] | None) -> dict[str, float]:
+        """Return the statistics of tokens per shard, by name."""
+        return self._names.named(shard_values(before, after))
+
+    def named(self, values: Iterable[Value]) -> dict[str, float]:
+        """Return values under the names of the run's vocabulary."""
+        return self._names.named(values)
+
+    def open_names(self) -> set[str]:
+        """Return the innermost phases that are open at this moment."""
+        spans = list(self._open.values())
+        outer = {span.parent.id for span in spans if span.parent is not None}
+        return {span.phase.name for span in spans if span.id not in outer}
+
+    @property
+    def device_count(self) -> int | None:
+        """How many devices the run uses: as was said, or as the launcher's processes and the devices in use tell."""
+        return self._device_count or len(self._accelerators.devices()) * self._processes or None
+
+    def open(self, phase: Phase) -> Span:
+        """Begin a span."""
+        span = Span(phase, self._process, self._now())
+        try:
+            self._enter(span)
+        except Exception as problem:  # noqa: BLE001 - the probe's trouble is not the training's
+            self._guard(problem)
+        span.mark = self._now()
+        span.own = span.mark - span.entered
+        return span
+
+    def turn(self, span: Span, stretch: str) -> None:
+        """End the present stretch and begin the next."""
+        moment = self._now()
+        if span.owner is not self._process:
+            return
+        try:
+            self._end_stretch(span, moment)
+        except Exception as problem:  # noqa: BLE001 - see open
+            self._guard(problem)
+        span.stretch, span.spent = stretch, 0.0
+        span.mark = self._now()
+        span.own += span.mark - moment
+
+    def close(self, span: Span, failed: bool) -> None:
+        """End the present stretch and the span."""
+        moment = self._now()
+        span.open, span.left, span.failed = False, moment, failed
+        if current_span.get() is span:
+            current_span.set(span.outer)
+        if span.owner is not self._process:
+            return
+        try:
+            self._leave(span, moment)
+        except Exception as problem:  # noqa: BLE001 - see open
+            self._guard(problem)
+        span.own += self._now() - moment
+        span.step.probe_seconds += span.own
+        parent, cost = span.parent, span.own + span.nested
+        if parent is not None and parent.open and parent.thread == span.thread:
+            parent.spent += cost
+            parent.nested += cost
+        span.outer = span.parent = None  # a task may keep this span for ever, but not a chain of them
+
+    def _enter(self, span: Span) -> None:
+        phase = span.phase
+        outer = span.outer = current_span.get()
+        while outer is not None and not (outer.open and outer.owner is self._process):
+            outer = outer.outer
+        span.parent, span.step = outer, self._step
+        span.lane, span.thread, span.id = lane(), threading.get_ident(), next(self._ids)
+        current_span.set(span)
+        if self._began is None:
+            self._began = span.entered
+        if not phase.timer:
+            self._read_entry(span)
+        self._open[span.id] = span
+        span.parent_id = 0 if outer is None else outer.id
+        flags = TIMER if phase.timer else 0
+        start = self._clock.unix(span.entered)
+        self._journal.mark(
+            frames.phase_open_payload(
+                span.id, span.parent_id, OPEN_STEP, start, flags, phase.text, frames.phase_text(span.lane)
+            )
+        )
+        if phase.clock == "device":
+            span.clock = DeviceClock(self._accelerators.mark)
+            span.clock.mark()
+
+    def _read_entry(self, span: Span) -> None:
+        if self._read_host is not None:
+            span.host["start"] = self._read_host()
+        if self._ledger is not None and self._accelerators.devices():
+            if self._watch is None:
+                self._watch = Watch()
+                self._ledger.enter(self._watch)
+                self._tell_devices()
+            span.watch = Watch()
+            moment = "start/offload" if span.phase.onload is not None else "start/onload"
+            span.held[moment] = self._ledger.enter(span.watch)
+
+    def _end_stretch(self, span: Span, moment: float) -> None:
+        ended = span.stretch
+        if span.clock is not None:
+            span.clock.mark(ended)
+        setattr(span, ended, max(0.0, moment - span.mark - span.spent))
+        if self._ledger is None or span.watch is None:
+            return
+        if ended == "onload":
+            span.held["start/onload"] = self._ledger.begin_work(span.watch)
+        elif ended == "execute":
+            span.held["end/onload"] = self._ledger.end_work(span.watch)
+        else:
+            span.held["end/offload"] = self._ledger.read(span.watch)
+
+    def _leave(self, span: Span, moment: float) -> None:
+        self._open.pop(span.id, None)
+        self._end_stretch(span, moment)
+        if span.execute is None:
+            span.execute = 0.0  # loading failed
+        if self._ledger is not None and span.watch is not None:
+            self._ledger.leave(span.watch)
+        if self._read_host is not None and not span.phase.timer:
+            span.host["end"] = self._read_host()
+        if not span.failed:
+            self._count(span)
+        waits = span.deferred is not None or (span.clock is not None and span.clock.usable)
+        self._mark_close(span)
+        with self._lock:
+            span.step.add_memory(span)
+            if not span.parent_id:
+                self._roots.append((span.lane, span.entered, span.left))
+            if waits:
+                span.step.sums((span.phase.name, span.phase.timer)).pending += 1
+                self._pending.append(span)
+            else:
+                self._add(span)
+
+    def _count(self, span: Span) -> None:
+        """Ask for the tokens and FLOPs of a span; what lies on a device is fetched without waiting."""
+        found = sort(amounts(span.tokens)) if span.tokens is not None else None
+        if found is not None:
+            span.kinds = dict(found.numbers)
+            if found.deferred:
+                span.deferred = tuple(found.deferred), Deferred(found.deferred.values())
+        if span.phase.flops is not None:
+            span.flops = dict(sort(amounts(span.phase.flops)).numbers)
+
+    def _mark_close(self, span: Span, flags: int = 0) -> None:
+        phase, step = span.phase, span.step.number
+        flags |= (TIMER if phase.timer else 0) | (FAILED if span.failed else 0)
+        peaks = [peak for peak, _ in span.watch.peaks.values()] if span.watch is not None else ()
+        durations = (
+            span.left - span.entered,
+            math.nan if span.onload is None else span.onload,
+            span.execute or 0.0,
+            math.nan if span.offload is None else span.offload,
+            sum(span.kinds.values()) if span.kinds else math.nan,
+            max(peaks, default=math.nan),
+            span.host["end"].rss if "end" in span.host else math.nan,
+        )
+        self._journal.mark(
+            frames.phase_close_payload(
+                span.id,
+                span.parent_id,
+                OPEN_STEP if step is None else step,
+                self._clock.unix(span.entered),
+                flags,
+                phase.text,
+                frames.phase_text(span.lane),
+                durations,
+                "+".join(span.kinds).encode("utf-8", "surrogatepass"),
+            )
+        )
+
+    def _add(self, span: Span) -> None:
+        span.step.add(span)
+        if span.step.late and span.step not in self._late:
+            self._late.append(span.step)
+
+    def settle(self, wait: bool = False) -> None:
+        """Take in what devices have told by now of spans that are closed; with ``wait``, of all."""
+        with self._lock:
+            waiting, self._pending = self._pending, []
+            for span in waiting:
+                if not wait and not _ready(span):
+                    self._pending.append(span)
+                    continue
+                try:
+                    self._settle(span)
+                except Exception as problem:  # noqa: BLE001 - see open; the host's times stand
+                    self._guard(problem)
+                span.step.sums((span.phase.name, span.phase.timer)).pending -= 1
+                self._add(span)
+
+    def _settle(self, span: Span) -> None:
+        flags = 0
+        if span.deferred is not None:
+            names, deferred = span.deferred
+            span.kinds |= dict(zip(names, deferred.values(), strict=True))
+        if span.clock is not None and span.clock.usable:
+            for stretch, seconds in span.clock.seconds().items():
+                setattr(span, stretch, seconds)
+            flags = DEVICE_CLOCK
+        self._mark_close(span, flags)
+
+    def commit(self, number: int, counted: Mapping[str, float], totals: Mapping[str, float]) -> Rows:
+        """End a step: return its values, and those of earlier steps that are only known now.
+
+        ``counted`` is what the loop counted in this step, ``totals`` since the run began.
+        """
+        try:
+            return self._commit(number, counted, totals)
+        except Exception as problem:  # noqa: BLE001 - see open
+            self._guard(problem)
+            return []
+
+    def _commit(self, number: int, counted: Mapping[str, float], totals: Mapping[str, float]) -> Rows:
+        now = self._now()
+        self.settle()
+        with self._lock:
+            step, self._step = self._step, Step()
+            step.number = number
+            roots, self._roots = self._roots, []
+        start = self._created if self._began is None else self._began
+        self._began = now
+        values = [*self._of_step(step, step.phases), *self.samples.take()]
+        if roots or self._open:
+            values += self._step_memory()
+            values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
+        if values or counted:
+            values += self._of_window(roots, start, now)
+        values += throughput.rates(counted, totals, now - start, self.device_count)
+        rows = self._late_rows()
+        if values:
+            rows.append((None, self._names.named(values)))
+        self._commit_cost = self._now() - now
+        return rows
+
+    def finish(self) -> Rows:
+        """Return what is not written yet, waiting for devices."""
+        try:
+            self.settle(wait=True)
+            rows = self._late_rows()
+            values = self._names.named(self._of_step(self._step, self._step.phases))
+            return [*rows, (None, values)] if values else rows
+        except Exception as problem:  # noqa: BLE001 - see open
+            self._guard(problem)
+            return []
+
+    def _late_rows(self) -> Rows:
+        with self._lock:
+            steps, self._late = self._late, []
+            rows: Rows = []
+            for step in steps:
+                late, step.late = step.late, set()
+                values = self._names.named(self._of_step(step, late))
+                if values:
+                    rows.append((step.number, values))
+        return rows
+
+    def _of_step(self, step: Step, keys: Iterable[Key]) -> Iterator[Value]:
+        keys = list(keys)
+        yield from step.times(keys)
+        yield from step.rates()
+        yield from step.utilisation(self._peak_flops(), self.device_count)
+        devices = {device.index: device.total for device in self._accelerators.devices()}
+        yield from step.memory({name for name, timer in keys if not timer}, devices)
+
+    def _of_window(self, roots: list[tuple[str, float, float]], start: float, end: float) -> Iterator[Value]:
+        """Yield how long the step took, what of it lay in no phase, and for how long phases ran side by side."""
+        seconds = end - start
+        yield "time/step", (), seconds
+        lanes: dict[str, list[Interval]] = {}
+        still_open = [(span.lane, span.entered, end) for span in list(self._open.values()) if not span.parent_id]
+        for lane_name, began, ended in (*roots, *still_open):
+            lanes.setdefault(lane_name, []).extend(intervals.clipped([(began, ended)], start, end))
+        if lanes and seconds > 0:
+            unaccounted = max(0.0, seconds - intervals.length(one for lane in lanes.values() for one in lane))
+            yield "time/unaccounted", (), unaccounted
+            yield "time/unaccounted_share", (), unaccounted / seconds
+            yield "time/overlap", (), intervals.overlap(lanes.values())
+
+    def _step_memory(self) -> Iterator[Value]:
+        """Yield the peaks of the step on the device that held most, and what is in use on the host."""
+        if self._read_host is not None:
+            yield "memory/host/used", (), self._read_host_used() / GIB
+        if self._ledger is None or self._watch is None:
+            return
+        self._accelerators.look()
+        self._tell_devices()
+        held = self._ledger.renew(self._watch).values()
+        for what in ("max_allocated", "max_reserved"):
+            peaks = [peak for one in held if (peak := getattr(one, what)) is not None]
+            if peaks:
+                yield f"memory/step/{what}", (), max(peaks) / GIB
+
+    def _peak_flops(self) -> float | None:
+        devices = self._accelerators.devices()
+        return self._peak or (peak_flops(devices[0].name) if devices else None)
+
+    def _tell_devices(self) -> None:
+        """Write down which devices the numbers in the names are."""
+        devices = self._accelerators.devices()
+        if [device.index for device in devices] != self._told:
+            self._told = [device.index for device in devices]
+            self._journal.event("devices", devices=[_described(device) for device in devices])
+
+
+def _ready(span: Span) -> bool:
+    if span.deferred is not None and not span.deferred[1].ready():
+        return False
+    return span.clock is None or not span.clock.usable or span.clock.ready()
+
+
+def _described(device: Device) -> dict[str, Any]:
+    return {"index": device.index, "name": device.name, "uuid": device.uuid, "total": device.total}

@@ -1,0 +1,185 @@
+"""What spans that were read back have to say: a summary of each phase, and one step laid out over time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from windsock.model import PhaseSpan, Writer
+from windsock.probe.intervals import Interval, clipped, length, overlap
+
+Windows = Mapping[Writer, Mapping[int, Interval]]
+"""From when to when each step of each writer went."""
+
+MANY_LANES = 4  # that do the same; more of them share a group
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSummary:
+    """All passages through one phase. Times are of one passage, in seconds; memory is in bytes.
+
+    ``share`` is of the steps' time on the writers that went through it; it never exceeds one, however many ran at once.
+    """
+
+    name: str
+    timer: bool
+    count: int
+    failed: int
+    mean: float
+    p95: float
+    max: float
+    writers: int
+    slowest: Writer
+    share: float | None
+    tokens_per_second: float | None
+    token_kind: str
+    peak: float | None
+    rss: float | None
+
+
+def summaries(spans: Iterable[PhaseSpan], windows: Windows) -> list[PhaseSummary]:
+    """Summarise spans by name, in the order in which the names first came; open spans have no say."""
+    by_name: dict[tuple[str, bool], list[PhaseSpan]] = {}
+    for span in spans:
+        if span.end is not None:
+            by_name.setdefault((span.name, span.timer), []).append(span)
+    return [_summary(of_name, windows) for of_name in by_name.values()]
+
+
+def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
+    seconds = sorted(span.seconds or 0.0 for span in spans)
+    slowest = max(spans, key=lambda span: span.seconds or 0.0)
+    by_writer: dict[Writer, list[Interval]] = {}
+    for span in spans:
+        by_writer.setdefault(span.writer, []).append(_interval(span))
+    counted = [span for span in spans if span.tokens is not None]
+    lasted = length(_interval(span) for span in counted)
+    return PhaseSummary(
+        name=spans[0].name,
+        timer=spans[0].timer,
+        count=len(spans),
+        failed=sum(span.failed for span in spans),
+        mean=sum(seconds) / len(seconds),
+        p95=_quantile(seconds, 0.95),
+        max=seconds[-1],
+        writers=len(by_writer),
+        slowest=slowest.writer,
+        share=_share(by_writer, windows),
+        tokens_per_second=sum(span.tokens or 0.0 for span in counted) / lasted if lasted > 0 else None,
+        token_kind=", ".join(sorted({span.token_kind for span in counted})),
+        peak=max((span.peak for span in spans if span.peak is not None), default=None),
+        rss=max((span.rss for span in spans if span.rss is not None), default=None),
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the smallest value that is at least as large as this share of all."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _interval(span: PhaseSpan, until: float = math.inf) -> Interval:
+    return span.start, until if span.end is None else span.end
+
+
+def _share(by_writer: Mapping[Writer, list[Interval]], windows: Windows) -> float | None:
+    inside = whole = 0.0
+    for writer, intervals in by_writer.items():
+        of_writer = windows.get(writer, {}).values()
+        whole += sum(end - start for start, end in of_writer)
+        if of_writer:
+            first, last = min(start for start, _ in of_writer), max(end for _, end in of_writer)
+            inside += length(clipped(intervals, first, last))
+    return min(1.0, inside / whole) if whole > 0 else None
+
+
+@dataclass(slots=True)
+class TimelineRow:
+    """One line of a timeline: the spans of one name in one place of the nesting."""
+
+    name: str
+    depth: int
+    spans: list[PhaseSpan] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all its spans together."""
+        return sum(span.seconds or 0.0 for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One step over time: groups of rows by writer and lane."""
+
+    step: int
+    start: float
+    end: float
+    groups: tuple[tuple[str, tuple[TimelineRow, ...]], ...]
+    unaccounted: float  # share of the main writer's step in no phase
+    overlap: float  # share of it in which phases of two or more lanes ran
+
+
+def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float) -> Timeline | None:
+    """Lay out the spans of a step; ``now`` is where those that are still open end. None where there are none."""
+    of_step = [span for span in spans if span.step == step]
+    if not of_step:
+        return None
+    bounds = [windows[writer][step] for writer in {s.writer for s in of_step} if step in windows.get(writer, {})]
+    start = min([span.start for span in of_step] + [began for began, _ in bounds])
+    end = max([ended for _, ended in bounds] + [now if span.end is None else span.end for span in of_step])
+    main = of_step[0].writer
+    began, ended = windows.get(main, {}).get(step, (start, end))
+    lanes = _roots(of_step, main, end)
+    inside = [clipped(lane, began, ended) for lane in lanes.values()]
+    whole = max(ended - began, 1e-12)
+    covered = length(one for lane in inside for one in lane)
+    groups = tuple((title, _rows(group)) for title, group in _groups(of_step))
+    return Timeline(step, start, end, groups, max(0.0, 1 - covered / whole), overlap(inside) / whole)
+
+
+def _roots(spans: Iterable[PhaseSpan], writer: Writer, end: float) -> dict[str, list[Interval]]:
+    lanes: dict[str, list[Interval]] = {}
+    for span in spans:
+        if span.writer == writer and span.parent is None:
+            lanes.setdefault(span.lane, []).append(_interval(span, end))
+    return lanes
+
+
+def _groups(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
+    """Group spans by writer and lane; many lanes that go through the same phases are one group."""
+    lanes: dict[tuple[Writer, int, str], list[PhaseSpan]] = {}
+    for span in spans:
+        lanes.setdefault((span.writer, span.part, span.lane), []).append(span)
+    alike: dict[tuple[Writer, frozenset[str]], list[tuple[Writer, int, str]]] = {}
+    for place, of_lane in lanes.items():
+        alike.setdefault((place[0], frozenset(span.name for span in of_lane)), []).append(place)
+    found = []
+    for places in alike.values():
+        if len(places) > MANY_LANES:
+            found.append((f"{places[0][0]} · {len(places)} lanes", [s for place in places for s in lanes[place]]))
+        else:
+            found += [(f"{place[0]} · {place[2]}", lanes[place]) for place in places]
+    return sorted(found, key=lambda group: (group[1][0].writer, group[1][0].start))
+
+
+def _rows(spans: Sequence[PhaseSpan]) -> tuple[TimelineRow, ...]:
+    """Unite the spans of a group by their place in the nesting, outer before inner, earlier before later."""
+    by_id = {span.id: span for span in spans}
+    rows: dict[tuple[str, ...], TimelineRow] = {}
+    for span in sorted(spans, key=lambda span: span.start):
+        path: tuple[str, ...] = (span.name,)
+        outer = by_id.get(span.parent or 0)
+        while outer is not None:
+            path = (outer.name, *path)
+            outer = by_id.get(outer.parent or 0)
+        rows.setdefault(path, TimelineRow(span.name, len(path) - 1)).spans.append(span)
+    order: list[TimelineRow] = []
+    _descend((), rows, order)
+    return tuple(order)
+
+
+def _descend(above: tuple[str, ...], rows: Mapping[tuple[str, ...], TimelineRow], order: list[TimelineRow]) -> None:
+    for path, row in rows.items():
+        if path[:-1] == above:
+            order.append(row)
+            _descend(path, rows, order)

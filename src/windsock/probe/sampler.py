@@ -1,0 +1,166 @@
+"""A thread that looks at the machine every few seconds, and remembers which phase was open when it did."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from windsock.catalogue.patterns import Filled
+from windsock.probe.devices import local_rank
+from windsock.probe.names import Value, metric
+
+Samples = dict[tuple[str, Filled], float]
+"""Catalogue id and device to what was read."""
+
+GIB = 2.0**30
+
+
+class Gathered:
+    """What the samples since the last commit come to, over all and by phase."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._found: dict[tuple[str, Filled], list[float]] = {}
+
+    def add(self, samples: Samples, phases: Iterable[str]) -> None:
+        """Take in one look at the machine."""
+        phases = sorted(phases)
+        with self._lock:
+            for (id, filled), value in samples.items():
+                self._found.setdefault((id, filled), []).append(value)
+                for phase in phases:
+                    place = f"{id}/during/{{phase}}", (*filled, ("phase", phase))
+                    self._found.setdefault(place, []).append(value)
+
+    def take(self) -> Iterator[Value]:
+        """Yield the means, or the largest where the catalogue says so, and begin anew."""
+        with self._lock:
+            found, self._found = self._found, {}
+        for (id, filled), values in found.items():
+            yield id, filled, max(values) if metric(id).statistic == "max" else sum(values) / len(values)
+
+
+class Sampler:
+    """The thread. ``readers`` are what it asks; one that fails is told of once and asked no more."""
+
+    def __init__(
+        self,
+        gathered: Gathered,
+        open_phases: Callable[[], Iterable[str]],
+        seconds: float,
+        guard: Callable[[Exception], None],
+        readers: Iterable[Callable[[], Samples]] | None = None,
+    ) -> None:
+        self._gathered = gathered
+        self._open_phases = open_phases
+        self._seconds = seconds
+        self._guard = guard
+        self._readers = list(readers) if readers is not None else None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="windsock-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+        self._thread.join(1.0)
+
+    def _loop(self) -> None:
+        if self._readers is None:
+            self._readers = [*_started(Host, self._guard), *_started(Nvml, self._guard)]
+        while not self._stop.wait(self._seconds):
+            self._look()
+
+    def _look(self) -> None:
+        assert self._readers is not None
+        phases = list(self._open_phases())
+        for reader in list(self._readers):
+            try:
+                self._gathered.add(reader(), phases)
+            except Exception as problem:  # noqa: BLE001 - a driver may say anything
+                self._readers.remove(reader)
+                self._guard(problem)
+
+
+def _started(make: Callable[[], Callable[[], Samples]], guard: Callable[[Exception], None]) -> list[Any]:
+    try:
+        return [make()]
+    except ImportError:
+        return []  # the package is optional
+    except Exception as problem:  # noqa: BLE001 - no driver, or no right to ask it
+        guard(problem)
+        return []
+
+
+class Host:
+    """CPU, disk and network of the host, once per host: by its first process."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._silent = local_rank(os.environ if environ is None else environ) > 0
+        psutil.cpu_percent()  # the first answer is of no use
+        self._before = time.monotonic(), self._bytes()
+
+    def __call__(self) -> Samples:
+        """Read; rates are since the last call."""
+        if self._silent:
+            return {}
+        now, counted = time.monotonic(), self._bytes()
+        then, before = self._before
+        self._before = now, counted
+        rates: Samples = {
+            (f"system/{name}_rate", ()): (value - before[name]) / (now - then)
+            for name, value in counted.items()
+            if name in before and now > then
+        }
+        return {("system/cpu/utilisation", ()): self._psutil.cpu_percent() / 100, **rates}
+
+    def _bytes(self) -> dict[str, float]:
+        disk, network = self._psutil.disk_io_counters(), self._psutil.net_io_counters()
+        found: dict[str, float] = {}
+        if disk is not None:
+            found |= {"disk/read": disk.read_bytes, "disk/write": disk.write_bytes}
+        if network is not None:
+            found |= {"network/receive": network.bytes_recv, "network/send": network.bytes_sent}
+        return found
+
+
+class Nvml:
+    """NVIDIA devices that this process sees."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        pynvml.nvmlInit()
+        self._nvml = pynvml
+        count = pynvml.nvmlDeviceGetCount()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        numbers = [int(entry) for entry in (visible or "").split(",") if entry.strip().isdigit()]
+        self._handles = {n: pynvml.nvmlDeviceGetHandleByIndex(n) for n in (numbers or range(count)) if n < count}
+
+    def __call__(self) -> Samples:
+        """Read all devices; what one does not tell is missing."""
+        found: Samples = {}
+        for number, handle in self._handles.items():
+            for what, value in self._of_device(handle):
+                found[f"system/device/{{device}}/{what}", (("device", str(number)),)] = value
+        return found
+
+    def _of_device(self, handle: Any) -> Iterator[tuple[str, float]]:
+        nvml = self._nvml
+        readings: tuple[tuple[str, Callable[[], float]], ...] = (
+            ("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100),
+            ("memory_used", lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / GIB),
+            ("power", lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
+            ("temperature", lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))),
+        )
+        for what, read in readings:
+            try:
+                yield what, float(read())
+            except nvml.NVMLError:
+                continue

@@ -1,0 +1,111 @@
+"""Spans as a trace in Chrome's event format, which Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from windsock.model import PhaseSpan, Writer
+from windsock.probe.report import Windows
+
+NANO = 1e9
+STEPS = "steps"  # the lane that shows where steps begin and end
+
+
+def trace(spans: Sequence[PhaseSpan], windows: Windows, name: str, id: str) -> dict[str, Any]:
+    """Return the trace: a process for each writer, a thread for each lane, a slice for each span and its stretches."""
+    starts = [span.start for span in spans] + [began for w in windows.values() for began, _ in w.values()]
+    origin = min(starts, default=0.0)
+    return {
+        "traceEvents": list(_events(spans, windows, origin)),
+        "displayTimeUnit": "ms",
+        "otherData": {"run": name, "id": id, "origin": f"{origin:.6f}", "producer": "windsock"},
+    }
+
+
+def _events(spans: Sequence[PhaseSpan], windows: Windows, origin: float) -> Iterator[dict[str, Any]]:
+    writers = sorted({span.writer for span in spans} | set(windows))
+    for process, writer in enumerate(writers, 1):
+        yield _meta("process_name", process, 0, str(writer) + _attempt(writer))
+        yield _meta("thread_name", process, 0, STEPS)
+        for step, (began, ended) in sorted(windows.get(writer, {}).items()):
+            yield _slice(f"step {step}", process, 0, began - origin, ended - origin, {"step": step})
+        lanes = _lanes([span for span in spans if span.writer == writer])
+        for thread, (lane, of_lane) in enumerate(lanes, 1):
+            yield _meta("thread_name", process, thread, lane)
+            for span in of_lane:
+                yield from _span(span, process, thread, origin)
+
+
+def _attempt(writer: Writer) -> str:
+    return f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
+
+
+def _lanes(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
+    """Split spans into lanes in which they nest: one that only overlaps what is there gets a further lane."""
+    lanes: dict[tuple[str, int], list[PhaseSpan]] = {}
+    open_ends: dict[tuple[str, int], list[float]] = {}
+    for span in sorted(spans, key=lambda span: (span.start, -_end(span))):
+        for number in itertools.count(1):
+            ends = open_ends.setdefault((span.lane, number), [])
+            while ends and ends[-1] <= span.start:
+                ends.pop()
+            if not ends or _end(span) <= ends[-1]:
+                break
+        ends.append(_end(span))
+        lanes.setdefault((span.lane, number), []).append(span)
+    return [(lane if n == 1 else f"{lane} ({n})", of_lane) for (lane, n), of_lane in lanes.items()]
+
+
+def _end(span: PhaseSpan) -> float:
+    return math.inf if span.end is None else span.end
+
+
+def _span(span: PhaseSpan, process: int, thread: int, origin: float) -> Iterator[dict[str, Any]]:
+    facts = {
+        "step": span.step,
+        "clock": span.clock,
+        "tokens": span.tokens,
+        "token kind": span.token_kind or None,
+        "failed": span.failed or None,
+        "seconds": span.seconds,
+        "peak bytes": span.peak,
+        "rss bytes": span.rss,
+    }
+    given = {key: value for key, value in facts.items() if value is not None}
+    start = span.start - origin
+    if span.end is None:
+        begin = _slice(span.name, process, thread, start, start, {**given, "open": True})
+        del begin["dur"]
+        yield {**begin, "ph": "B"}
+        return
+    yield _slice(span.name, process, thread, start, span.end - origin, given)
+    if span.onload is not None or span.offload is not None:
+        for stretch, (begin_at, end_at) in stretches(span).items():
+            yield _slice(stretch, process, thread, begin_at - origin, end_at - origin, {})
+
+
+def stretches(span: PhaseSpan) -> dict[str, tuple[float, float]]:
+    """Return from when to when a closed span was onloading, executing and offloading.
+
+    The three fill the time between entry and exit in proportion: the device's clock may have run differently.
+    """
+    assert span.end is not None
+    total = span.seconds
+    scale = (span.end - span.start) / total if total else 0.0
+    loaded = span.start + (span.onload or 0.0) * scale
+    worked = span.end - (span.offload or 0.0) * scale
+    bounds = {"onload": (span.start, loaded), "execute": (loaded, max(loaded, worked)), "offload": (worked, span.end)}
+    return {name: both for name, both in bounds.items() if getattr(span, name) is not None}
+
+
+def _slice(name: str, process: int, thread: int, start: float, end: float, facts: dict[str, Any]) -> dict[str, Any]:
+    first, last = round(start * NANO), round(end * NANO)  # whole nanoseconds, so that what nests still does
+    times = {"ts": first / 1000, "dur": (last - first) / 1000}
+    return {"ph": "X", "name": name, "cat": "phase", "pid": process, "tid": thread, **times, "args": facts}
+
+
+def _meta(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}

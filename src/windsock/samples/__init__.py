@@ -1,0 +1,1 @@
+"""Samples: which of a step are kept, and finding them again."""

@@ -1,0 +1,283 @@
+"""Which samples of a step are kept, decided while they stream by.
+
+The most informative stay, within a budget of samples and of bytes (of JSON, before it is packed). Of both,
+
+- a quarter is for extremes: a sixteenth each for the highest rewards, the lowest rewards and the largest advantages by
+  absolute value, a thirty-second each for the longest and the shortest completions. NaN is the most extreme of all;
+- an eighth is for completions that were truncated (``finish_reason`` is ``length``);
+- a half is for whole groups: samples that share ``group``, else ``task``, else the prompt. A hash of the task's or the
+  group's name chooses, so that every process, and every step with the same prompts, follows the same ones;
+- the rest, an eighth or more, is for a random few, so that what is ordinary is seen too.
+
+The very first of each kind of extreme is kept whatever its size. What a share leaves over goes to the random ones, and
+a step within its budget is kept whole. Extremes, truncated ones and groups do not depend on the order of arrival: each
+share holds the first of a fixed ranking that fit, and what once did not fit bars all that ranks behind it. Memory is
+bounded by a small multiple of the budget, whatever is offered.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import takewhile
+from operator import itemgetter
+from typing import Any
+from zlib import crc32
+
+from windsock.journal.samples import encode
+from windsock.model import Sample
+from windsock.samples.cut import cut
+
+Key = tuple[float, int, int]  # a value, or 0; a hash that breaks ties; the place of arrival
+GroupKey = tuple[int, int]  # hashes of the name that is followed, and of the group's own
+
+ALONE: GroupKey = (0, 0)  # of a sample of which nothing is known that it could share with others
+TRUNCATED = "length"
+MASK = 2**64 - 1
+_rank = itemgetter(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of a step is kept."""
+
+    count: int
+    bytes: int
+
+    def share(self, parts: int, least: int = 0) -> Budget:
+        """Return one of so many equal parts, of at least so many samples."""
+        return Budget(max(least, self.count // parts), self.bytes // parts)
+
+    def holds(self, count: int, size: int) -> bool:
+        """Tell whether so much is within the budget."""
+        return count <= self.count and size <= self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A sample that is in at least one share: its JSON, its place of arrival and its group."""
+
+    text: bytes
+    place: int
+    group: GroupKey
+
+    @property
+    def size(self) -> int:
+        """What it takes of the budget; one byte is the comma."""
+        return len(self.text) + 1
+
+
+class Best:
+    """The first of a ranking, as many as the budget holds, and the very first in any case."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._ranked: list[tuple[Key, Kept]] = []
+        self._size = 0
+        self._bar: Key | None = None
+
+    def __iter__(self) -> Iterator[Kept]:
+        return (kept for _, kept in self._ranked)
+
+    def wants(self, key: Key) -> bool:
+        """Tell whether one of that rank would be kept, as far as that is known without its size."""
+        return self._budget.count > 0 and (self._bar is None or key < self._bar)
+
+    def add(self, key: Key, kept: Kept) -> None:
+        """Take one in, and let go of the last ones for which there is no room."""
+        self._ranked.insert(bisect_right(self._ranked, key, key=_rank), (key, kept))
+        self._size += kept.size
+        while not self._budget.holds(len(self._ranked), self._size) and len(self._ranked) > 1:
+            self._bar, last = self._ranked.pop()
+            self._size -= last.size
+
+
+class Group:
+    """The members of a group: how many there are, and those that one budget holds."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.count = self.size = 0
+        self.members = Best(budget)
+
+
+class Groups:
+    """The groups that come first by their hash, whole; of the first, where it alone is too large, a part."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._groups: dict[GroupKey, Group] = {}
+        self._order: list[GroupKey] = []
+        self._count = self._size = 0
+        self._bar: GroupKey | None = None
+
+    def __iter__(self) -> Iterator[list[Kept]]:
+        return (list(self._groups[key].members) for key in self._order)
+
+    def wants(self, group: GroupKey, member: Key) -> bool:
+        """Count a member, and tell whether it has to be looked at."""
+        if group == ALONE or (self._bar is not None and group >= self._bar):
+            return False
+        if group not in self._groups:
+            self._groups[group] = Group(self._budget)
+            insort(self._order, group)
+        found = self._groups[group]
+        found.count += 1
+        self._count += 1
+        self._cut()
+        return group in self._groups and (found.count <= self._budget.count or found.members.wants(member))
+
+    def add(self, group: GroupKey, member: Key, kept: Kept) -> None:
+        """Take in a member that was wanted."""
+        found = self._groups[group]
+        found.size += kept.size
+        self._size += kept.size
+        if found.members.wants(member):
+            found.members.add(member, kept)
+        self._cut()
+
+    def _cut(self) -> None:
+        while not self._budget.holds(self._count, self._size) and len(self._order) > 1:
+            self._bar = self._order.pop()
+            last = self._groups.pop(self._bar)
+            self._count -= last.count
+            self._size -= last.size
+
+
+class Choice:
+    """The samples of one step that are worth keeping, of all that are offered."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.seen = 0
+        self._budget = budget
+        sixteenth, smaller = budget.share(16, 1), budget.share(32, 1)
+        self._highest, self._lowest, self._steepest = Best(sixteenth), Best(sixteenth), Best(sixteenth)
+        self._longest, self._shortest = Best(smaller), Best(smaller)
+        self._truncated = Best(budget.share(8))
+        self._groups = Groups(budget.share(2, 1))
+        self._random = Best(budget)
+
+    @property
+    def _extremes(self) -> tuple[Best, ...]:
+        return self._highest, self._lowest, self._steepest, self._longest, self._shortest
+
+    def offer(self, sample: Sample, place: int) -> None:
+        """Look at a sample, and keep it where a share wants it; ``place`` numbers all that are offered."""
+        tie, group = _content_hash(sample), _group_key(sample)
+        self.seen += 1
+        wanted = [(share, key) for share, key in self._ranks(sample, tie, place) if share.wants(key)]
+        member = (0.0, tie, place)
+        in_group = self._groups.wants(group, member)
+        if not wanted and not in_group:
+            return
+        kept = Kept(self._encoded(sample), place, group)
+        for share, key in wanted:
+            share.add(key, kept)
+        if in_group:
+            self._groups.add(group, member, kept)
+
+    def chosen(self) -> list[bytes]:
+        """Return what is kept as JSON, groups together, in the order of arrival."""
+        picked = self._first_extremes()
+        count, size = len(picked), sum(kept.size for kept in picked.values())
+        for some in self._in_turn():
+            fresh = {kept.place: kept for kept in some if kept.place not in picked}
+            more = sum(kept.size for kept in fresh.values())
+            if self._budget.holds(count + len(fresh), size + more):
+                picked.update(fresh)
+                count, size = count + len(fresh), size + more
+        return [kept.text for kept in _together(picked.values())]
+
+    def _ranks(self, sample: Sample, tie: int, place: int) -> Iterator[tuple[Best, Key]]:
+        """Yield every share that a sample may belong to, with its rank there."""
+        reward, advantage = total_reward(sample), sample.advantage
+        length = len(sample.completion) if sample.length is None else sample.length
+        if reward is not None:
+            yield self._highest, (_descending(reward), tie, place)
+            if not math.isnan(reward):
+                yield self._lowest, (reward, tie, place)
+        if advantage is not None:
+            yield self._steepest, (_descending(abs(advantage)), tie, place)
+        yield self._longest, (-length, tie, place)
+        yield self._shortest, (length, tie, place)
+        if sample.finish_reason == TRUNCATED:
+            yield self._truncated, (0.0, tie, place)
+        yield self._random, (0.0, _scrambled(place), place)
+
+    def _encoded(self, sample: Sample) -> bytes:
+        text = encode(sample)
+        return text if len(text) < self._budget.bytes else cut(text, self._budget.bytes - 1)
+
+    def _first_extremes(self) -> dict[int, Kept]:
+        """Return the first of every kind of extreme; where they do not fit together, with their texts cut."""
+        firsts = {kept.place: kept for share in self._extremes for kept in list(share)[:1]}
+        picked = dict(list(firsts.items())[: self._budget.count])
+        if sum(kept.size for kept in picked.values()) <= self._budget.bytes:
+            return picked
+        room = self._budget.bytes // len(picked) - 1
+        shortened = (Kept(cut(kept.text, room), kept.place, kept.group) for kept in picked.values())
+        return {kept.place: kept for kept in shortened if kept.size <= room + 1}
+
+    def _in_turn(self) -> Iterator[list[Kept]]:
+        """Yield what to add, the most wanted first; what comes together is added together or not at all."""
+        for number, group in enumerate(self._groups):
+            yield from [group] if number else [group, *_one_by_one(group)]
+        for share in (*self._extremes, self._truncated, self._random):
+            yield from _one_by_one(share)
+
+
+def total_reward(sample: Sample) -> float | None:
+    """Return a sample's reward; where only one component is known, that one."""
+    if sample.reward is None and len(sample.rewards) == 1:
+        return next(iter(sample.rewards.values()))
+    return sample.reward
+
+
+def _together(some: Iterable[Kept]) -> list[Kept]:
+    """Return samples in the order of arrival, but for those of a group, which follow its first."""
+    firsts: dict[GroupKey, int] = {}
+    ordered = sorted(some, key=lambda kept: kept.place)
+    for kept in ordered:
+        firsts.setdefault(kept.group, kept.place)
+    return sorted(ordered, key=lambda kept: kept.place if kept.group == ALONE else firsts[kept.group])
+
+
+def _one_by_one(some: Iterable[Kept]) -> list[list[Kept]]:
+    return [[kept] for kept in some]
+
+
+def _descending(value: float) -> float:
+    """Return a rank that puts the largest first, and NaN with infinity."""
+    return -math.inf if math.isnan(value) else -value
+
+
+def _content_hash(sample: Sample) -> int:
+    """Return a number that depends on what a sample says, and neither on the process nor on the order of arrival."""
+    words = (sample.task, sample.group, sample.run, sample.prompt, sample.completion, str(sample.messages or ""))
+    return crc32("\0".join(word or "" for word in words).encode("utf-8", "surrogatepass"))
+
+
+def _group_key(sample: Sample) -> GroupKey:
+    """Return by which hash a group is ranked and told apart; that of the task comes first, as it lasts over steps."""
+    own = sample.group or sample.task or sample.prompt
+    if not own:
+        own = "".join(str(message) for message in takewhile(_is_asked, sample.messages))
+    return (_hash(sample.task or own), _hash(own)) if own else ALONE
+
+
+def _is_asked(message: Mapping[str, Any]) -> bool:
+    return message.get("role") != "assistant"
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _scrambled(number: int) -> int:
+    """Return a number that looks random, the same for the same (the finaliser of SplitMix64)."""
+    number = (number + 1) * 0x9E3779B97F4A7C15 & MASK
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK
+    return number ^ number >> 31

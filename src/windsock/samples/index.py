@@ -1,0 +1,299 @@
+"""The index in which samples are found: an SQLite file made from the journal, which can be deleted at any time.
+
+It is brought up to date before every search, from where each segment was read last. Numbers and names stand in one
+table, the texts as they are in another, so that a search for words reads them once, end to end, without unpacking
+anything: that is faster than unpacking the journal and much smaller than an index of trigrams. The file lies in the
+run's folder, or where that cannot be written to, in the system's temporary one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
+
+from windsock.errors import JournalError
+from windsock.journal.folder import INDEX_FOLDER, SegmentFile
+from windsock.journal.frames import SEGMENT_HEAD, parse_samples
+from windsock.journal.reader import HEAD, SampleFrame, read_payload
+from windsock.journal.samples import decode, encode
+from windsock.model import Sample, Writer
+from windsock.samples.choice import total_reward
+from windsock.samples.query import Census, Found, Query, to_bytes
+
+T = TypeVar("T")
+Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
+Limits = Mapping[Writer, int | None]  # the step from which on a newer attempt supersedes a writer's
+
+FILE = "samples.sqlite"
+VERSION = 1
+WAIT_SECONDS = 60.0  # for another process that brings the index up to date
+LAYOUT = """
+CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE, mark BLOB, done INTEGER);
+CREATE TABLE damage (text TEXT PRIMARY KEY);
+CREATE TABLE frames (segment INTEGER, step INTEGER, kept INTEGER, seen INTEGER);
+CREATE TABLE samples (
+    id INTEGER PRIMARY KEY, segment INTEGER, step INTEGER, time REAL, reward REAL, advantage REAL, length INTEGER,
+    weight_version INTEGER, finish_reason BLOB, task BLOB, "group" BLOB, run BLOB
+);
+CREATE TABLE words (id INTEGER PRIMARY KEY, prompt INTEGER, completion INTEGER, texts BLOB, rest BLOB);
+"""
+INSERT_SAMPLE = "INSERT INTO samples VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT_WORDS = "INSERT INTO words VALUES (?, ?, ?, ?, ?)"
+
+
+class Stale(sqlite3.DatabaseError):
+    """The index is of another version, or of segments that are no longer there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """What is to be taken in of one segment; ``mark`` tells it from another of the same name."""
+
+    segment: SegmentFile
+    mark: bytes
+    frames: list[SampleFrame]
+
+
+class SampleIndex:
+    """Finds samples of one run. ``source`` gives the frames that the journal holds, by segment."""
+
+    def __init__(self, folder: Path, source: Source) -> None:
+        self._folder = folder
+        self._source = source
+        self.tell: Callable[[int, int], None] = lambda done, total: None  # called for every frame that is taken in
+
+    def find(self, query: Query, limits: Limits, limit: int | None = None) -> Found:
+        """Return the first ``limit`` samples that match, and how many match in all."""
+        return self._use(lambda db: _find(db, query, limits, limit))
+
+    def census(self, limits: Limits) -> Census:
+        """Tell what samples there are."""
+        return self._use(lambda db: _census(db, limits))
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something with the index, brought up to date, where it can be; a damaged one is made anew."""
+        trouble: Exception | None = None
+        for place in (self._in_run, self._in_temporary):
+            for _ in range(2):
+                try:
+                    path = place()
+                    with closing(_opened(path)) as db:
+                        self._update(db)
+                        return work(db)
+                except (sqlite3.DatabaseError, zlib.error, ValueError, OSError) as problem:
+                    trouble = problem
+                    if _is_out_of_reach(problem):
+                        break
+                    remove(path)
+        raise JournalError(f"no index of samples can be made for {self._folder}: {trouble}") from trouble
+
+    def _in_run(self) -> Path:
+        path = self._folder / INDEX_FOLDER / FILE
+        path.parent.mkdir(exist_ok=True)
+        return path
+
+    def _in_temporary(self) -> Path:
+        folder = Path(tempfile.gettempdir()) / f"windsock-{os.getuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.stat().st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to somebody else")
+        name = blake2b(os.fsencode(self._folder.resolve()), digest_size=12).hexdigest()
+        return folder / f"{name}.{FILE}"
+
+    def _update(self, db: sqlite3.Connection) -> None:
+        """Take in what the journal has more than the index; another process may be doing the same."""
+        if not any(fresh.frames for fresh in self._fresh(db)):
+            return
+        db.execute("BEGIN IMMEDIATE")
+        fresh = self._fresh(db)
+        total, done = sum(len(one.frames) for one in fresh), 0
+        for one in fresh:
+            with open(one.segment.path, "rb") as file:
+                segment = _segment_id(db, one)
+                for frame in one.frames:
+                    self._take_in(db, segment, one.segment, file.fileno(), frame)
+                    done += 1
+                    self.tell(done, total)
+            if one.frames:
+                db.execute("UPDATE segments SET done = ? WHERE id = ?", (one.frames[-1].offset + 1, segment))
+        db.execute("COMMIT")
+
+    def _fresh(self, db: sqlite3.Connection) -> list[Fresh]:
+        """Return what is new of every segment; raises where the index is not of these segments."""
+        known = {name: (mark, done) for name, mark, done in db.execute("SELECT name, mark, done FROM segments")}
+        found = []
+        for segment, frames in self._source():
+            if not frames and segment.path.name not in known:
+                continue
+            mark, done = _mark(segment.path), 0
+            if segment.path.name in known:
+                former, done = known.pop(segment.path.name)
+                if former != mark or done > segment.path.stat().st_size:
+                    raise Stale(f"{segment.path.name} is another one now")
+            found.append(Fresh(segment, mark, [frame for frame in frames if frame.offset >= done]))
+        gone = [name for name in known if not (self._folder / name).exists()]  # others may be newer than our source
+        if gone:
+            raise Stale(f"{', '.join(gone)} are gone")
+        return found
+
+    def _take_in(self, db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame) -> None:
+        kept = 0
+        for sample in _read(db, segment, fd, frame):
+            cursor = db.execute(INSERT_SAMPLE, (id, *_columns(sample)))
+            db.execute(INSERT_WORDS, (cursor.lastrowid, *_words(sample)))
+            kept += 1
+        db.execute("INSERT INTO frames VALUES (?, ?, ?, ?)", (id, frame.step, kept, max(frame.seen, 0)))
+
+
+def _is_out_of_reach(problem: Exception) -> bool:
+    """Tell a place that cannot be used (read-only, full, locked for too long) from an index that is damaged."""
+    return isinstance(problem, OSError | sqlite3.OperationalError) and "no such" not in str(problem)
+
+
+def _read(db: sqlite3.Connection, segment: SegmentFile, fd: int, frame: SampleFrame) -> Iterator[Sample]:
+    """Yield the samples of a frame; what cannot be read is passed over and remembered."""
+    try:
+        records = parse_samples(read_payload(fd, frame.offset))
+    except ValueError as problem:
+        _remember(db, segment, frame, problem)
+        return
+    for record in records:
+        try:
+            yield decode(record, frame.step, frame.time)
+        except ValueError as problem:
+            _remember(db, segment, frame, problem)
+
+
+def _remember(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, problem: ValueError) -> None:
+    text = f"{segment.path.name}: byte {frame.offset}: samples of step {frame.step} cannot be read: {problem}"
+    db.execute("INSERT OR IGNORE INTO damage VALUES (?)", (text.encode("utf-8", "replace").decode(),))
+
+
+def remove(path: Path) -> None:
+    """Delete an index and what SQLite may have left beside it."""
+    for suffix in ("-journal", "-wal", "-shm", ""):
+        with suppress(OSError):
+            os.unlink(f"{path}{suffix}")
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open an index, and make it where there is none."""
+    db = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
+    try:
+        db.execute("PRAGMA page_size = 16384")  # texts of a few kilobytes waste half of a smaller one
+        db.execute("PRAGMA synchronous = OFF")  # it can be made again
+        if _version(db) == 0:
+            db.execute("BEGIN IMMEDIATE")
+            if _version(db) == 0:  # nobody was faster
+                for statement in LAYOUT.split(";"):
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
+            db.execute("COMMIT")
+        if _version(db) != VERSION:
+            raise Stale("an index of another version")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _mark(path: Path) -> bytes:
+    """Return what tells a segment from others of its name: the head of its first frame, which says who began it."""
+    with open(path, "rb") as file:
+        return os.pread(file.fileno(), HEAD, SEGMENT_HEAD.size)
+
+
+def _segment_id(db: sqlite3.Connection, fresh: Fresh) -> int:
+    name = fresh.segment.path.name
+    db.execute("INSERT OR IGNORE INTO segments VALUES (NULL, ?, ?, 0)", (name, fresh.mark))
+    return int(db.execute("SELECT id FROM segments WHERE name = ?", (name,)).fetchone()[0])
+
+
+def _columns(sample: Sample) -> tuple[Any, ...]:
+    """Return what of a sample can be asked for without reading it; SQLite makes NULL of NaN, which matches no bound."""
+    names = (sample.finish_reason, sample.task, sample.group, sample.run)
+    numbers = (total_reward(sample), sample.advantage, sample.length, sample.weight_version)
+    return sample.step, sample.time, *numbers, *(None if name is None else to_bytes(name) for name in names)
+
+
+def _words(sample: Sample) -> tuple[int, int, bytes, bytes]:
+    """Return a sample as its texts, to be searched, with the lengths of the first two, and the rest of it, packed."""
+    prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
+    said = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
+    rest = zlib.compress(encode(replace(sample, prompt="", completion="")), 1)
+    return len(prompt), len(completion), b"\0".join((prompt, completion, *said)), rest
+
+
+def texts_of(content: Any) -> Iterator[str]:
+    """Yield the texts of a message's content: itself, or those of its parts."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from texts_of(part)
+    elif isinstance(content, Mapping):
+        yield from texts_of(content.get("text"))
+
+
+def _sample(step: int, prompt: int, completion: int, texts: bytes, rest: bytes) -> Sample:
+    sample = decode(zlib.decompress(rest), step)
+    first, second = texts[:prompt], texts[prompt + 1 : prompt + 1 + completion]
+    return replace(
+        sample, prompt=first.decode("utf-8", "surrogatepass"), completion=second.decode("utf-8", "surrogatepass")
+    )
+
+
+def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
+    conditions = [*_current(db, limits), *query.conditions()]
+    holds = query.holds()
+    tables = "samples"
+    if holds is not None:
+        db.create_function("holds", 1, holds, deterministic=True)
+        tables, conditions = "samples JOIN words USING (id)", [*conditions, ("holds(texts)", None)]
+    where, values = _where(conditions)
+    column, down = query.sort.removeprefix("-"), "DESC" if query.sort.startswith("-") else "ASC"
+    order = f'"{column}" IS NULL, "{column}" {down}, step, id'
+    ids = [id for (id,) in db.execute(f"SELECT id FROM {tables} WHERE {where} ORDER BY {order}", values)]
+    shown = ids if limit is None else ids[:limit]
+    rows = "SELECT step, prompt, completion, texts, rest FROM samples JOIN words USING (id) WHERE id = ?"
+    samples = [_sample(*db.execute(rows, (id,)).fetchone()) for id in shown]
+    return Found(samples, len(ids), _census(db, limits))
+
+
+def _census(db: sqlite3.Connection, limits: Limits) -> Census:
+    where, values = _where(_current(db, limits))
+    kept, seen = db.execute(f"SELECT sum(kept), sum(max(seen, 0)) FROM frames WHERE {where}", values).fetchone()
+    damage = tuple(text for (text,) in db.execute("SELECT text FROM damage"))
+    if not kept:
+        return Census(0, seen or 0, damage=damage)
+    extent = "SELECT min(step), max(step), min(reward), max(reward) FROM samples"
+    first, last, lowest, highest = db.execute(f"{extent} WHERE {where}", values).fetchone()
+    return Census(kept, max(seen, kept), (first, last), None if lowest is None else (lowest, highest), damage)
+
+
+def _current(db: sqlite3.Connection, limits: Limits) -> list[tuple[str, Any]]:
+    """Return the conditions that leave out what a newer attempt supersedes."""
+    conditions = []
+    for id, name in db.execute("SELECT id, name FROM segments"):
+        segment = SegmentFile.parse(Path(name))
+        limit = limits.get(segment.writer) if segment else None
+        if limit is not None:
+            conditions.append((f"NOT (segment = {id} AND step >= ?)", limit))
+    return conditions
+
+
+def _where(conditions: Iterable[tuple[str, Any]]) -> tuple[str, list[Any]]:
+    listed = list(conditions)
+    return " AND ".join(c for c, _ in listed) or "1", [value for c, value in listed if "?" in c]

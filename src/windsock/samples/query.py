@@ -1,0 +1,132 @@
+"""What to look for among samples, and what was found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from windsock.model import Sample
+
+Steps = int | range | tuple[int | None, int | None]
+SORTS = ("step", "reward", "advantage", "length", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which samples are wanted; all that is given must hold.
+
+    ``step`` is one, a range, or a pair of a first and a last one, both included and either of them None for open.
+    Where a sample has no reward, its only component counts. ``grep`` is looked for regardless of case, ``regex`` as it
+    stands, in prompt, completion and messages. ``sort`` is one of ``SORTS``, with a minus for the largest first; what
+    has no such value comes last.
+    """
+
+    step: Steps | None = None
+    min_reward: float | None = None
+    max_reward: float | None = None
+    task: str | None = None
+    group: str | None = None
+    run: str | None = None
+    finish_reason: str | None = None
+    weight_version: int | None = None
+    grep: str | None = None
+    regex: str | None = None
+    sort: str = "step"
+
+    def __post_init__(self) -> None:
+        if self.sort.removeprefix("-") not in SORTS:
+            raise ValueError(f"sort: expected one of {', '.join(SORTS)}, or one with a minus, got {self.sort!r}")
+        if self.regex is not None:
+            compiled(self.regex)
+
+    def conditions(self) -> Iterator[tuple[str, Any]]:
+        """Yield what must hold of the columns of the index, as SQL with its value."""
+        first, last = step_range(self.step)
+        yield from _given("step >= ?", first)
+        yield from _given("step <= ?", last)
+        if isinstance(self.step, range) and abs(self.step.step) != 1:
+            yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
+        yield from _given("reward >= ?", self.min_reward)
+        yield from _given("reward <= ?", self.max_reward)
+        yield from _given("weight_version = ?", self.weight_version)
+        for name in ("task", "group", "run", "finish_reason"):
+            value = getattr(self, name)
+            yield from _given(f'"{name}" = ?', None if value is None else to_bytes(value))
+
+    def holds(self) -> Callable[[bytes], bool] | None:
+        """Return what tells whether texts, as the index keeps them, hold what is looked for; None: all do."""
+        tests = []
+        if self.grep:
+            tests.append(_substring(self.grep))
+        if self.regex is not None:
+            tests.append(_expression(compiled(self.regex)))
+        if not tests:
+            return None
+        return tests[0] if len(tests) == 1 else lambda texts: all(test(texts) for test in tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What samples of a run there are: how many, of how many offered, and over which steps and rewards."""
+
+    kept: int = 0
+    seen: int = 0
+    steps: tuple[int, int] | None = None
+    rewards: tuple[float, float] | None = None
+    damage: tuple[str, ...] = ()  # what could not be read
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The samples asked for, how many match in all, and what there is."""
+
+    samples: list[Sample] = field(default_factory=list)
+    matched: int = 0
+    census: Census = field(default_factory=Census)
+
+
+def compiled(regex: str) -> re.Pattern[str]:
+    """Return a regular expression, or say what is wrong with it."""
+    try:
+        return re.compile(regex)
+    except re.error as problem:
+        raise ValueError(f"regex {regex!r}: {problem}") from None
+
+
+def to_bytes(text: str) -> bytes:
+    """Return any text, lone surrogates included, as the index keeps it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def step_range(step: Steps | None) -> tuple[int | None, int | None]:
+    """Return the first and the last step that are meant, both included."""
+    if step is None or isinstance(step, int):
+        return step, step
+    if isinstance(step, range):
+        return (min(step[0], step[-1]), max(step[0], step[-1])) if len(step) else (1, 0)
+    return step
+
+
+def _given(condition: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if value is not None:
+        yield condition, value
+
+
+def _substring(wanted: str) -> Callable[[bytes], bool]:
+    """Look for a text regardless of case.
+
+    Letters beyond ASCII have a case only where Unicode is asked, which takes several times as long: that is done where
+    the wanted text has such letters.
+    """
+    if any(char.lower() != char.upper() and not char.isascii() for char in wanted):
+        lowered = wanted.lower()
+        return lambda texts: lowered in texts.decode("utf-8", "surrogatepass").lower()
+    needle = to_bytes(wanted).lower()
+    return lambda texts: needle in texts.lower()
+
+
+def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
+    search = pattern.search
+    return lambda texts: any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))

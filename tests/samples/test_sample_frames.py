@@ -1,0 +1,140 @@
+"""Samples on their way through the journal."""
+
+import math
+import os
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import windsock
+from windsock.journal import frames
+from windsock.journal.reader import SegmentReader, read_payload
+from windsock.journal.samples import decode, encode
+from windsock.journal.writer import JournalWriter
+from windsock.model import Sample, Writer
+
+ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)  # lone surrogates too
+
+
+@given(
+    st.builds(
+        Sample,
+        prompt=ANY_TEXT,
+        completion=ANY_TEXT,
+        messages=st.lists(st.fixed_dictionaries({"role": ANY_TEXT, "content": ANY_TEXT}), max_size=3).map(tuple),
+        reward=st.none() | st.floats(allow_nan=False),
+        rewards=st.dictionaries(ANY_TEXT, st.floats(allow_nan=False), max_size=3),
+        length=st.none() | st.integers(-(2**63), 2**63 - 1),
+        task=st.none() | ANY_TEXT.filter(bool),
+        step=st.just(7),
+    )
+)
+def test_any_sample_survives_the_way_through_a_frame(sample: Sample):
+    """Every Unicode text, lone surrogates included, and every number comes back as it was."""
+    [record] = frames.parse_samples(frames.sample_payload(7, 1.5, 9, [encode(sample)]))
+    assert decode(record, 7) == sample
+
+
+def test_the_body_is_what_the_documentation_promises():
+    """Step, time and counts in the clear, then a packed JSON array."""
+    payload = frames.sample_payload(12, 3.25, 4096, [b'{"completion":"x"}', b"{}"])
+    assert payload[0] == 8
+    assert frames.parse_sample_head(payload) == (12, 3.25, 2, 4096)
+    assert zlib.decompress(payload[25:]) == b'[{"completion":"x"},{}]'
+
+
+def test_nan_stays_nan():
+    """A reward that is no number is not nothing."""
+    back = decode(encode(Sample(reward=math.nan, advantage=-math.inf)), 0)
+    assert (str(back.reward), back.advantage) == ("nan", -math.inf)
+
+
+def test_entries_of_the_wrong_type_are_left_out():
+    """A frame of somebody else's costs its strange entries only."""
+    record = {
+        "prompt": 3,
+        "completion": "c",
+        "reward": "high",
+        "rewards": {"a": 1, "b": None},
+        "length": 2.5,
+        "task": [],
+    }
+    assert decode({**record, "weight_version": 10**30, "messages": [1, {"role": "user"}]}, 1) == Sample(
+        completion="c", rewards={"a": 1.0}, messages=({"role": "user"},), step=1
+    )
+
+
+def test_a_message_that_json_cannot_carry_does_not_cost_the_sample():
+    """Objects are described, and a message inside itself is too."""
+    inside: dict[str, object] = {"role": "user", "content": "hello"}
+    inside["self"] = inside
+    assert decode(encode(Sample("p", messages=(inside,), reward=1.0)), 0).reward == 1.0
+    described = decode(encode(Sample(messages=({"role": "user", "content": Path("x")},))), 0)
+    assert "x" in described.messages[0]["content"]
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_samples_are_a_value_error(body: bytes):
+    """A reader can rely on one kind of exception."""
+    payload = frames.sample_payload(1, 0.0, 0, [])[: frames.SAMPLE_HEAD.size] + body
+    for wrong in (payload, payload[:25] + zlib.compress(body)):
+        try:
+            assert isinstance(frames.parse_samples(wrong), list)
+        except ValueError:
+            continue
+
+
+def test_a_body_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """A small frame cannot fill the memory."""
+    monkeypatch.setattr(frames, "MAX_SAMPLES", 1000)
+    with pytest.raises(ValueError, match="not too large"):
+        frames.parse_samples(frames.sample_payload(1, 0.0, 1, [b'"' + b"x" * 5000 + b'"']))
+
+
+def test_frames_have_a_bounded_size_and_the_first_says_how_many_were_seen(tmp_path: Path):
+    """A large budget becomes several frames."""
+    noise = random.Random(1)
+    texts = [encode(Sample("p", noise.randbytes(150_000).hex())) for _ in range(12)]
+    writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
+    writer.samples(3, 4096, texts)
+    writer.close()
+    reader = SegmentReader(tmp_path / "trainer.0.1.0.seg")
+    reader.poll()
+    assert [frame.seen for frame in reader.samples] == [4096, 0, 0, 0]
+    assert sum(frame.kept for frame in reader.samples) == 12
+    fd = os.open(reader.path, os.O_RDONLY)
+    payloads = [read_payload(fd, frame.offset) for frame in reader.samples]
+    with pytest.raises(ValueError, match="no whole frame"):
+        read_payload(fd, reader.samples[0].offset + 1)
+    os.close(fd)
+    assert max(len(payload) for payload in payloads) < 1 << 20
+    assert sum(len(frames.parse_samples(payload)) for payload in payloads) == 12
+
+
+def test_a_reader_does_not_hold_the_bodies_of_samples(tmp_path: Path):
+    """Opening a run for its metrics keeps where samples lie, and nothing else of them."""
+    run = windsock.init()
+    run.sample("p", "c" * 1000)
+    run.log({"x": 1.0})
+    run.commit(0)
+    run.finish()
+    reader = SegmentReader(run.path / "trainer.0.1.0.seg")
+    reader.poll()
+    assert [(frame.step, frame.kept, frame.seen) for frame in reader.samples] == [(0, 1, 1)]
+    assert all(record.kind != frames.Kind.SAMPLE for record in reader.records)
+
+
+def test_a_frame_that_is_too_short_is_damage(tmp_path: Path):
+    """It is told of like any other, and the rest is read."""
+    writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
+    writer.segment.append(frames.frame(b"\x08abc"))
+    writer.row(("x",), (1.0,), 0)
+    writer.close()
+    reader = SegmentReader(tmp_path / "trainer.0.1.0.seg")
+    reader.poll()
+    assert [damage.reason for damage in reader.damage] == ["a frame of kind 8 that makes no sense"]
+    assert len(reader.tables) == 1

@@ -1,0 +1,280 @@
+"""Finding samples again."""
+
+import multiprocessing
+import os
+import random
+import re
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import windsock
+from windsock.journal import frames
+from windsock.journal.writer import JournalWriter
+from windsock.model import Sample, Writer
+from windsock.samples import index
+from windsock.samples.query import Query
+
+WORDS = ["alpha", "Beta", "GAMMA", "straße", "ÜBER", "über", "字符", "\\boxed{4}", "a\nb", '"quoted"', "\ud800", "\0"]
+
+
+def make(count: int = 300, seed: int = 1) -> windsock.Run:
+    """Return a finished run with samples of every kind."""
+    draw = random.Random(seed)
+    run = windsock.init(samples_per_step=1000)
+    for n in range(count):
+        run.sample(
+            prompt=" ".join(draw.choices(WORDS, k=3)),
+            completion=" ".join(draw.choices(WORDS, k=4)),
+            messages=[{"role": "user", "content": draw.choice(WORDS)}] if n % 5 == 0 else None,
+            reward=draw.choice([None, draw.random(), float("nan")]),
+            rewards={"a": draw.random()} if n % 3 == 0 else None,
+            advantage=draw.gauss(0, 1),
+            length=draw.randrange(100),
+            finish_reason=draw.choice(["stop", "length", None]),
+            task=f"t{n % 7}",
+            group=f"g{n % 11}",
+            run=n % 2,
+            weight_version=n % 4,
+            step=n % 20,
+        )
+    run.finish()
+    return run
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[windsock.View, list[Sample]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WINDSOCK_DIR", str(tmp_path_factory.mktemp("runs")))
+        view = windsock.open(make().path)
+    return view, view.samples()
+
+
+def reward_of(sample: Sample) -> float:
+    """Return what reward filters go by; NaN matches no bound."""
+    if sample.reward is None and len(sample.rewards) == 1:
+        return next(iter(sample.rewards.values()))
+    return float("nan") if sample.reward is None else sample.reward
+
+
+def texts_of(sample: Sample) -> list[str]:
+    return [sample.prompt, sample.completion, *(message["content"] for message in sample.messages)]
+
+
+REFERENCE: dict[str, Callable[[Sample, object], bool]] = {
+    "step": lambda s, v: s.step in v if isinstance(v, range) else s.step == v,
+    "min_reward": lambda s, v: reward_of(s) >= v,  # type: ignore[operator]
+    "max_reward": lambda s, v: reward_of(s) <= v,  # type: ignore[operator]
+    "task": lambda s, v: s.task == v,
+    "group": lambda s, v: s.group == v,
+    "run": lambda s, v: s.run == v,
+    "finish_reason": lambda s, v: s.finish_reason == v,
+    "weight_version": lambda s, v: s.weight_version == v,
+    "grep": lambda s, v: any(str(v).lower() in text.lower() for text in texts_of(s)),
+    "regex": lambda s, v: any(re.search(str(v), text) for text in texts_of(s)),
+}
+FILTERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "step": st.integers(-1, 21) | st.builds(range, st.integers(0, 9), st.integers(9, 20), st.integers(1, 3)),
+        "min_reward": st.floats(0, 1),
+        "max_reward": st.floats(0, 1),
+        "task": st.sampled_from(["t1", "t6", "none"]),
+        "group": st.sampled_from(["g1", "g10"]),
+        "run": st.sampled_from(["0", "1"]),
+        "finish_reason": st.sampled_from(["stop", "length"]),
+        "weight_version": st.integers(0, 4),
+        "grep": st.sampled_from(["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß"]),
+        "regex": st.sampled_from(["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta"]),
+    },
+)
+
+
+@given(FILTERS)
+@settings(max_examples=200, deadline=None)
+def test_every_filter_finds_what_looking_at_all_samples_finds(
+    samples: tuple[windsock.View, list[Sample]], filters: dict[str, object]
+):
+    """Any filters together, against plain Python."""
+    view, everything = samples
+    expected = [s for s in everything if all(REFERENCE[name](s, value) for name, value in filters.items())]
+    assert repr(view.samples(**filters)) == repr(expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["step", "reward", "advantage", "length", "time"])
+def test_samples_are_sorted_and_what_has_no_value_comes_last(samples: tuple[windsock.View, list[Sample]], name: str):
+    """Ascending, or with a minus descending."""
+    view, _ = samples
+    for sort, down in ((name, False), (f"-{name}", True)):
+        found = view.samples(sort=sort)
+        values = [reward_of(s) if name == "reward" else getattr(s, name) for s in found]
+        known = [value for value in values if value == value]
+        assert values[: len(known)] == sorted(known, reverse=down)
+    assert view.samples(sort=f"-{name}", limit=3) == view.samples(sort=f"-{name}")[:3]
+
+
+def test_a_range_of_steps_is_given_in_several_ways(samples: tuple[windsock.View, list[Sample]]):
+    """One step, a range, or a pair with both ends included, either of them open."""
+    view, _ = samples
+    for step, expected in (
+        (3, {3}),
+        (range(3, 5), {3, 4}),
+        ((3, 5), {3, 4, 5}),
+        ((18, None), {18, 19}),
+        ((None, 0), {0}),
+    ):
+        assert {sample.step for sample in view.samples(step)} == expected  # type: ignore[arg-type]
+    assert view.samples(range(0)) == []
+
+
+def test_what_cannot_be_asked_says_why():
+    """An unknown order and a regular expression that is none."""
+    with pytest.raises(ValueError, match="sort: expected one of step, reward, .* got 'beauty'"):
+        Query(sort="beauty")
+    with pytest.raises(ValueError, match=r"regex '\(': missing \)"):
+        Query(regex="(")
+
+
+def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sample]]):
+    """How many of how many, and over which steps and rewards."""
+    view, everything = samples
+    census = view.sample_census()
+    rewards = [reward_of(s) for s in everything if reward_of(s) == reward_of(s)]
+    assert (census.kept, census.seen, census.steps) == (300, 300, (0, 19))
+    assert census.rewards == (min(rewards), max(rewards))
+    assert view.find_samples(Query(grep="alpha"), 1).matched == len(view.samples(grep="alpha"))
+
+
+def test_the_index_follows_a_run_that_grows():
+    """What is committed is found by the same view after a refresh, and nothing twice."""
+    run = windsock.init()
+    view = windsock.open(run.path)
+    assert view.samples() == []
+    for step in range(3):
+        run.sample("p", f"c{step}")
+        run.commit(step)
+        view.refresh()
+        assert [sample.completion for sample in view.samples()] == [f"c{n}" for n in range(step + 1)]
+
+
+def test_a_newer_attempt_supersedes_the_samples_of_the_older():
+    """From its first step on, per role and rank; other writers stay."""
+
+    def attempt(first: int, **settings: object) -> windsock.Run:
+        run = windsock.init(id="again", **settings)  # type: ignore[arg-type]
+        for step in range(first, 5):
+            run.sample("p", f"{run.writer} {run.writer.attempt} {step}")
+            run.log({"x": 1.0})
+            run.commit(step)
+        run.finish()
+        return run
+
+    attempt(0)
+    attempt(0, role="explorer", rank=1)
+    view = windsock.open(attempt(3).path)
+    assert [sample.completion for sample in view.samples(grep="trainer")] == [
+        "trainer/0 1 0", "trainer/0 1 1", "trainer/0 1 2", "trainer/0 2 3", "trainer/0 2 4",
+    ]  # fmt: skip
+    assert len(view.samples(grep="explorer")) == 5
+    assert (view.sample_census().kept, view.sample_census().seen) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b"no database at all"),
+        lambda path: path.write_bytes(path.read_bytes()[: 3 * 16384]),
+        lambda path: path.write_bytes(b""),
+        lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(),
+        lambda path: sqlite3.connect(path).execute("DROP TABLE words").connection.close(),
+    ],
+    ids=["deleted", "foreign", "torn", "empty", "another version", "a table gone"],
+)
+def test_an_index_that_is_gone_or_damaged_is_made_again(harm: Callable[[Path], object]):
+    """It is a view of the journal, and nothing more."""
+    view = windsock.open(make(100).path)
+    before = view.samples()
+    path = view.path / "index" / "samples.sqlite"
+    harm(path)
+    assert repr(view.samples()) == repr(before)
+    assert path.exists()
+
+
+def test_an_index_of_another_segment_is_made_again():
+    """A run that was removed and recorded anew under the same id is not mixed up with the old one."""
+    for words in ("old", "new"):
+        run = windsock.init(id="same")
+        run.sample("p", words)
+        run.finish()
+        assert [sample.completion for sample in windsock.open(run.path).samples()] == [words]
+        (run.path / "trainer.0.1.0.seg").unlink()
+
+
+def test_without_a_place_in_the_run_the_index_is_temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A folder that cannot be written to can be searched all the same."""
+    run = make(50)
+    (run.path / "index").write_text("in the way")
+    monkeypatch.setattr(index.tempfile, "tempdir", str(tmp_path))
+    assert len(windsock.open(run.path).samples()) == 50
+    [folder] = tmp_path.glob("windsock-*")
+    assert oct(folder.stat().st_mode)[-3:] == "700"
+    monkeypatch.setattr(index.tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(windsock.JournalError, match="no index of samples can be made"):
+        windsock.open(run.path).samples()
+
+
+def _search(path: Path, answers: "multiprocessing.Queue[int]") -> None:
+    answers.put(len(windsock.open(path).samples(grep="alpha")))
+
+
+def test_processes_may_make_the_index_at_once():
+    """Each gets the whole answer, and the samples are in it once."""
+    run = make(400)
+    context = multiprocessing.get_context("fork")
+    answers: multiprocessing.Queue[int] = context.Queue()
+    processes = [context.Process(target=_search, args=(run.path, answers)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    found = {answers.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join()
+    view = windsock.open(run.path)
+    assert found == {len(view.samples(grep="alpha"))}
+    assert view.sample_census().kept == 400
+
+
+def test_damaged_and_foreign_frames_cost_themselves_only(tmp_path: Path):
+    """The rest is found, and what could not be read is told."""
+    writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
+    writer.samples(1, 1, [b'{"completion":"before"}'])
+    head = frames.sample_payload(2, 0.0, 1, [])[: frames.SAMPLE_HEAD.size]
+    writer.segment.append(frames.frame(head + b"no zlib"))
+    writer.samples(3, 2, [b'{"completion":"beside"}', b"17"])
+    writer.samples(4, 1, [b'{"completion":"flipped"}'])
+    writer.samples(5, 1, [b'{"completion":"after"}'])
+    writer.close()
+    path = tmp_path / "trainer.0.1.0.seg"
+    data = bytearray(path.read_bytes())
+    data[data.rfind(frames.FRAME_MAGIC) - 3] ^= 1
+    path.write_bytes(data)
+    view = windsock.open(tmp_path)
+    assert [sample.completion for sample in view.samples()] == ["before", "beside", "after"]
+    assert len(view.damage()) == 1
+    assert len(view.sample_census().damage) == 2
+
+
+def test_an_archive_leaves_the_index_out(capsys: pytest.CaptureFixture[str]):
+    """What can be made again is not packed, and is made again after a restore."""
+    from windsock.journal.archive import pack, unpack
+
+    run = make(30)
+    before = windsock.open(run.path).samples()
+    assert os.listdir(run.path / "index") == ["samples.sqlite"]
+    folder = unpack(pack(run.path))
+    assert not (folder / "index").exists()
+    assert repr(windsock.open(folder).samples()) == repr(before)

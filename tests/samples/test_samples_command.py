@@ -1,0 +1,193 @@
+"""``windsock samples``, as people and programs use it."""
+
+import io
+import json
+import math
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+from rich.console import Console
+
+import windsock
+from windsock.cli import main
+from windsock.cli.samples import Patience
+from windsock.model import Sample
+from windsock.samples.query import Found
+from windsock.terminal.samples import Sought, folded, harmless, laid_out, show_samples
+
+
+@pytest.fixture
+def run() -> windsock.Run:
+    """Return a finished run with two steps of two groups, and a chat."""
+    run = windsock.init(name="lake")
+    for step in (3, 4):
+        for task in ("left", "right"):
+            for n in range(3):
+                run.sample(
+                    f"Go {task}!", f"attempt {n} of step {step}\n[bold]Slippery[/bold] ice", reward=n / 2,
+                    rewards={"goal": float(n == 2), "speed": 0.25}, advantage=n - 1.0, length=10 * n + 1,
+                    finish_reason="length" if n == 0 else "stop", task=task, group=f"{task}-{step}", weight_version=step,
+                )  # fmt: skip
+        run.commit(step)
+    run.sample(messages=[{"role": "user", "content": "你好"}, {"role": "tool", "content": "\x1b[2J", "id": 7}], task="chat")
+    run.finish()
+    return run
+
+
+def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["samples", "lake", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_listing_shows_facts_and_texts(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """One line of facts, prompt and completion below it, and how many there are in the end."""
+    out = cli(capsys, "--task", "left", "--step", "4", "--sort", "-reward", "-n", "1")
+    assert out.splitlines() == [
+        "step 4  left  group left-4  reward 1 (goal 1, speed 0.25)  advantage +1  21 tokens  stop  version 4",
+        "  prompt",
+        "    Go left!",
+        "  completion",
+        "    attempt 2 of step 4",
+        "    [bold]Slippery[/bold] ice",
+        "",
+        "3 match, 1 shown (-n 0 shows all); 13 samples are kept of 13 offered, steps 3 – 5, rewards 0 to 1",
+    ]
+
+
+def test_the_newest_step_comes_first(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Without an order, what the run does now is what is seen."""
+    lines = cli(capsys).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == ["5", *["4"] * 6, *["3"] * 6]
+
+
+def test_a_group_is_shown_by_reward_with_its_prompt_once(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """What the members share need not be read again."""
+    out = cli(capsys, "--group", "right-3")
+    assert [line.split("reward ")[1][:3] for line in out.splitlines() if "reward " in line] == ["1 (", "0.5", "0 ("]
+    assert (out.count("Go right!"), out.count("prompt  as above")) == (1, 2)
+
+
+def test_filters_search_and_order_as_arguments(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Every option reaches the query."""
+
+    def found(*arguments: str) -> list[tuple[int, str, float]]:
+        lines = cli(capsys, "--json", *arguments).splitlines()
+        records = [json.loads(line) for line in lines]
+        return [(record["step"], record["task"], record.get("reward")) for record in records]
+
+    assert found("--step", "3", "--min-reward", "0.5", "--grep", "ATTEMPT 2") == [(3, "left", 1.0), (3, "right", 1.0)]
+    assert found("--step", "4:", "--max-reward", "0.2", "--task", "left") == [(4, "left", 0.0)]
+    assert found("--step", ":3", "--regex", "attempt [01]", "--finish-reason", "length", "--sort=-length") == [
+        (3, "left", 0.0), (3, "right", 0.0),
+    ]  # fmt: skip
+    assert found("--sort", "-reward", "-n", "1") == [(3, "left", 1.0)]
+    assert len(found("--sort", "reward")) == 13
+    assert found("--grep", "你好") == [(5, "chat", None)]
+
+
+def test_json_is_strict(capsys: pytest.CaptureFixture[str]):
+    """One object a line, NaN as a word, any text in ASCII."""
+    run = windsock.init(name="lake")
+    run.sample("\ud800", "é", reward=math.nan, rewards={"a": math.inf})
+    run.finish()
+    [line] = cli(capsys, "--json").splitlines()
+    record = json.loads(line, parse_constant=lambda word: pytest.fail(word))
+    assert (record["prompt"], record["reward"], record["rewards"]) == ("\ud800", "NaN", {"a": "Infinity"})
+    assert line.isascii()
+
+
+def test_controls_and_markup_do_nothing(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """A completion cannot clear the screen, colour it or turn its direction."""
+    out = cli(capsys, "--task", "chat")
+    assert "\x1b" not in out
+    assert "␛[2J" in out
+    assert '{"id": 7}' in out
+    assert harmless("a\x00\x9b\u202e\ud800\tb\r\nc") == "a␀\\u009b\\u202e\\ud800   b\nc"
+
+
+def test_no_match_says_what_there_is(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Steps and rewards, so that the next question is better."""
+    assert cli(capsys, "--min-reward", "2") == (
+        "no sample matches; 13 samples are kept of 13 offered, steps 3 – 5, rewards 0 to 1\n"
+    )
+    windsock.init(name="empty").finish()
+    assert main(["samples", "empty"]) == 0
+    assert "empty has no samples: run.sample(...) in the training records them" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--regex", "("], "argument --regex: regex '(': missing )"),
+        (["--step", "x"], "argument --step: expected a step or FIRST:LAST, got 'x'"),
+        (["--sort", "beauty"], "argument --sort: invalid choice: 'beauty'"),
+    ],
+)
+def test_a_wrong_argument_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    """With what was expected."""
+    with pytest.raises(SystemExit):
+        main(["samples", "lake", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_long_texts_are_cut_short_around_what_was_looked_for():
+    """Beginning, end and finds; all of it when asked."""
+    text = "\n".join(f"line {n}" for n in range(50))
+    shown = laid_out(text, 40, Sought(grep="LINE 30").pattern, full=False)
+    assert shown == [
+        "line 0", "line 1", "line 2", "line 3", "… 25 more lines …", "line 29", "line 30", "line 31",
+        "… 15 more lines …", "line 47", "line 48", "line 49",
+    ]  # fmt: skip
+    assert len(laid_out(text, 40, None, full=True)) == 50
+    huge = "x" * 100_000 + "needle" + "y" * 100_000
+    shown = laid_out(huge, 100, Sought(regex="needle").pattern, full=False)
+    assert any("needle" in line for line in shown)
+    assert len(shown) < 30
+
+
+def test_lines_are_folded_at_blanks_and_by_the_width_of_characters():
+    """Chinese characters take two columns, and nothing is lost."""
+    assert folded("one two three four", 9) == ["one two", "three", "four"]
+    assert folded("字" * 7, 6) == ["字字字", "字字字", "字"]
+    assert folded("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert folded("", 10) == [""]
+
+
+def test_what_was_looked_for_is_highlighted_on_a_terminal():
+    """And only there."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, color_system="standard", width=80, highlight=False)
+    show_samples(console, "n", Found([Sample("p", "The Answer is 4", step=1)], 1), Sought(grep="answer"))
+    assert "\x1b[30;43mAnswer\x1b[0m" in screen.getvalue()
+
+
+def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[str]):
+    """Nothing is said where it is quick, and nothing is left in the end."""
+    quick, slow = Patience(), Patience()
+    slow._began = time.monotonic() - 10
+    for done in range(1, 33):
+        quick.tell(done, 32)
+    assert capsys.readouterr().err == ""
+    for done in range(1, 33):
+        slow.tell(done, 32)
+    assert capsys.readouterr().err == "\rmaking the index of samples: 50 %\r\x1b[K"
+
+
+def test_a_real_terminal_shows_colour_and_a_pipe_does_not(run: windsock.Run):
+    """The same command, looked at and piped."""
+    command = [sys.executable, "-m", "windsock", "samples", "lake", "--grep", "slippery", "-n", "1"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    subprocess.run(command, stdout=slave, stderr=slave, check=True, env=environment)
+    seen = os.read(master, 65536).decode()
+    os.close(master)
+    os.close(slave)
+    assert "\x1b[" in seen
+    assert "\x1b[" not in piped
+    assert "[bold]Slippery[/bold]" in piped
