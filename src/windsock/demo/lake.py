@@ -56,7 +56,7 @@ class Lakes:
     def best_scores(self, maps: Ints, starts: Ints, turns: int) -> Floats:
         """Return what an optimal player scores: 1 where the goal can be reached in time."""
         distance = self.distance[maps, starts]
-        return ((distance >= 0) & (distance <= turns)).astype(np.float64)
+        return ((distance >= 0) & (distance <= turns)).astype(np.float32)
 
 
 def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float = 0.7) -> Lakes:
@@ -64,7 +64,7 @@ def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float 
     seen = {row.tobytes() for row in avoid.tiles} if avoid is not None else set()
     tiles, after = [], []
     for number, board in _boards(seed, frozen):
-        row = np.array([TILES[letter] for line in board for letter in line])
+        row = _tokens(board)
         if row.tobytes() not in seen:
             seen.add(row.tobytes())
             tiles.append(row)
@@ -73,8 +73,22 @@ def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float 
             break
         if number > 100 * count:
             raise WindsockError(f"there are not {count} different maps of {SIZE}x{SIZE} with {frozen:.0%} ice")
+    return _lakes(tiles, after)
+
+
+def classic_lake() -> Lakes:
+    """Return gymnasium's own map of this size."""
+    board = gymnasium_lake().MAPS[f"{SIZE}x{SIZE}"]
+    return _lakes([_tokens(board)], [_transitions(board)])
+
+
+def _lakes(tiles: list[Ints], after: list[Ints]) -> Lakes:
     all_tiles, all_after = np.array(tiles), np.array(after)
     return Lakes(all_tiles, all_after, _distances(all_tiles, all_after), _sights(all_tiles))
+
+
+def _tokens(board: list[str]) -> Ints:
+    return np.array([TILES[letter] for line in board for letter in line])
 
 
 def _boards(seed: int, frozen: float) -> Iterator[tuple[int, list[str]]]:
@@ -118,4 +132,4 @@ def _sights(tiles: Ints) -> Floats:
     board = np.pad(tiles.reshape(-1, SIZE, SIZE), ((0, 0), (REACH, REACH), (REACH, REACH)), constant_values=PAD)
     windows = np.lib.stride_tricks.sliding_window_view(board, (WINDOW, WINDOW), axis=(1, 2))
     channels = [(windows == token).reshape(len(tiles), CELLS, -1) for token in (HOLE, GOAL, PAD)]
-    return np.concatenate(channels, axis=2).astype(np.float64)
+    return np.concatenate(channels, axis=2).astype(np.float32)

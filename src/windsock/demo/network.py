@@ -24,7 +24,7 @@ class Network:
         for number, (inputs, outputs) in enumerate(self.shapes, 1):
             scale = last if number == len(self.shapes) else 1.0
             layers += [rng.normal(0, scale / np.sqrt(inputs), inputs * outputs), np.zeros(outputs)]
-        return np.concatenate(layers)
+        return np.concatenate(layers).astype(np.float32)
 
     def layers(self, weights: Floats) -> list[tuple[Floats, Floats]]:
         """Return matrix and bias of each layer, as views of the vector."""

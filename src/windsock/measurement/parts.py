@@ -112,13 +112,13 @@ def measured_states(
     selection: Selection, parts: tuple[str, ...], rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities whose inputs are there, and why the others are missing."""
-    batch, options = selection.batch, selection.options
+    given, options = selection.batch.given, selection.options
     states: dict[str, Floats] = {}
     missing: dict[str, str] = {}
     for quantity in QUANTITIES:
         if quantity.part not in parts:
             continue
-        reason = _lacking(quantity, batch, options)
+        reason = _lacking(quantity, given, options)
         if reason is None:
             try:
                 states[quantity.state] = _state(quantity, selection, rank)
@@ -137,19 +137,19 @@ def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
         return quantity.kind.of(quantity.data(selection, selection.options), rank)
 
 
-def _lacking(quantity: Quantity, batch: Batch, options: Options) -> str | None:
+def _lacking(quantity: Quantity, given: frozenset[str], options: Options) -> str | None:
     """Say which input is not there."""
     for need in quantity.needs:
         alternatives = need.split("|")
-        if not any(_has(name, batch, options) for name in alternatives):
+        if not any(_has(name, given, options) for name in alternatives):
             if need in Options.__dataclass_fields__:
                 return f"{need} is not set"
             return f"the batch has no {FROM_LOGITS.get(need, ' or '.join(alternatives))}"
     return None
 
 
-def _has(name: str, batch: Batch, options: Options) -> bool:
-    return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in batch.given
+def _has(name: str, given: frozenset[str], options: Options) -> bool:
+    return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in given
 
 
 def finished(
