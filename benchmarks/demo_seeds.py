@@ -1,6 +1,6 @@
 """Whether the demo learns with other seeds than its own: the validation score of each, from the runs' journals.
 
-    scripts/bench demo_seeds --seeds 0 1 2 3 4 5
+scripts/bench demo_seeds --seeds 0 1 2 3 4 5
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ def learn(seed: int, steps: int | None, folder: str) -> None:
     scores = windsock.open(run.path).series("val/score/of_best")
     curve = " ".join(f"{score:.2f}" for score in scores.values)
     took = f"{time.perf_counter() - began:.0f} s, {time.process_time() - busy:.0f} s of a core"
-    print(f"seed {seed}: {scores.values[0]:.3f} to {scores.values[-1]:.3f} of the best possible ({took})  {curve}", flush=True)
+    print(
+        f"seed {seed}: {scores.values[0]:.3f} to {scores.values[-1]:.3f} of the best possible ({took})  {curve}",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import WindsockError
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -101,7 +102,7 @@ def _boards(seed: int, frozen: float) -> Iterator[tuple[int, list[str]]]:
         yield number, frozen_lake.generate_random_map(SIZE, frozen, seed=int(seeds.integers(2**31)))
 
 
-def gymnasium_lake():  # type: ignore[no-untyped-def]  # gymnasium is optional
+def gymnasium_lake() -> Any:
     """Return gymnasium's module of the game."""
     try:
         from gymnasium.envs.toy_text import frozen_lake

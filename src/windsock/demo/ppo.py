@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.demo.network import log_softmax
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def advantages_of(
-    rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float
-) -> tuple[Floats, Floats]:
+def advantages_of(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float) -> tuple[Floats, Floats]:
     """Return advantages (GAE) and returns; a response ends with its last valid token, after which all is zero."""
     advantages = np.zeros_like(rewards)
     later = np.zeros(len(rewards))

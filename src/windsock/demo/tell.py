@@ -75,9 +75,7 @@ def experience(run: Run, e: Experience, recipe: Recipe, version: int) -> None:
         max_response_length=recipe.turns,
         max_prompt_length=PROMPT_LENGTH + 1,  # no prompt is cut: all have the length of a map
     )
-    run.drawn(
-        versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
-    )
+    run.drawn(versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version)
     run.samples(list(_samples(e, recipe)))
     tokens = episodes.token_counts
     run.count(tokens=int(tokens.sum()), samples=int(e.keep.sum()), episodes=len(episodes))
@@ -146,7 +144,7 @@ def value_part(run: Run, e: Experience, rows: Ints, values: Floats, recipe: Reci
     )
 
 
-def update(run: Run, learnt: Mapping[str, float], recipe: Recipe) -> None:
+def update(run: Run, learnt: Mapping[str, float]) -> None:
     """Log what an update used and met: learning rates, norms of gradients."""
     run.log({name_of(id, run): value for id, value in learnt.items()})
 
@@ -180,8 +178,10 @@ def evaluation(trainer: Run, explorer: Run, step: int, taskset: Taskset, played:
     """Tell how an evaluation went; the one on held-out maps is the training's validation."""
     scores = played.solved.astype(np.float64)
     tasks, runs = divmod(np.arange(len(played)), recipe.repeats)
-    options = {"repeats": recipe.repeats, "prefix": taskset.prefix, "detailed_stats": taskset.detailed}
-    with explorer.evaluation(taskset.name, step, **options) as gathered:
+    detailed, prefix = taskset.detailed, taskset.prefix
+    with explorer.evaluation(
+        taskset.name, step, repeats=recipe.repeats, prefix=prefix, detailed_stats=detailed
+    ) as gathered:
         gathered.add_many(tasks, metrics={"score": scores, "moves": played.lengths}, runs=runs)
     if taskset.name == "held_out":
         best = taskset.lakes.best_scores(played.maps, played.starts, recipe.turns)

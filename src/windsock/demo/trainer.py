@@ -94,7 +94,7 @@ class Trainer:
         if (number + 1) % recipe.save_every == 0:
             with run.timer("save_checkpoint"):
                 self.save(number)
-        tell.update(run, learnt, recipe)
+        tell.update(run, learnt)
         self.explorer.commit(number)
         run.commit(number)
 
@@ -153,9 +153,9 @@ class Trainer:
     def _credit(self, experience: Experience) -> None:
         """Turn scores into rewards of tokens, and those into advantages."""
         recipe, episodes = self.recipe, experience.episodes
-        experience.outcomes = (
-            reward.normalised(experience.scores, recipe.runs) if recipe.normalise else experience.scores
-        )
+        experience.outcomes = scores = experience.scores
+        if recipe.normalise:
+            experience.outcomes = np.where(experience.keep, reward.normalised(scores, recipe.runs), scores)
         experience.rewards = reward.token_rewards(
             episodes, experience.outcomes, experience.old - experience.ref, recipe
         )
@@ -241,9 +241,7 @@ class Trainer:
             for taskset in tell.tasksets(self.lakes, self.held_out):
                 rng = np.random.default_rng([self.recipe.seed, 1, number, taskset.number])
                 maps, starts = (np.repeat(array, self.recipe.repeats) for array in (taskset.maps, taskset.starts))
-                played = play(
-                    self.actor, trained["weights"], taskset.lakes, maps, starts, rng, self.recipe.turns
-                )
+                played = play(self.actor, trained["weights"], taskset.lakes, maps, starts, rng, self.recipe.turns)
                 tell.evaluation(self.run, self.explorer, number, taskset, played, self.recipe)
 
     def save(self, number: int) -> None:

@@ -17,15 +17,24 @@ from windsock.demo.trainer import Trainer
 from windsock.run import Run
 from windsock.session import init
 
-ENDED_BY_HAND = "ended by hand"
-
 
 def begin(recipe: Recipe, source: Any = None, **settings: Any) -> tuple[Run, Run]:
     """Begin the run: return what records the trainer and what records the explorer."""
-    usual = {"project": "demo", "config": asdict(recipe), "devices": 1, "peak_flops": peak_flops()}
+    usual: dict[str, Any] = {
+        "project": "demo",
+        "config": {"demo": asdict(recipe)},
+        "devices": 1,
+        "peak_flops": peak_flops(),
+    }
     run = init(source, **(usual | settings))
-    shared = {"id": run.id, "dir": settings.get("dir"), "vocabulary": run.info.vocabulary, "project": run.project}
-    return run, init(role="explorer", mode=settings.get("mode"), **shared)
+    shared: dict[str, Any] = {
+        "id": run.id,
+        "vocabulary": run.info.vocabulary,
+        "project": run.project,
+        "mode": settings.get("mode"),
+    }
+    folder = settings.get("dir") or run.path.parent.parent
+    return run, init(role="explorer", dir=folder, track_with=[], **shared)  # trackers are fed by the trainer
 
 
 def train(recipe: Recipe, run: Run, explorer: Run, after_step: Callable[[int], None] | None = None) -> Trainer:
