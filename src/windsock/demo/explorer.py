@@ -56,9 +56,9 @@ class Episodes:
         return np.asarray(self.lakes.sights[self.maps[rows, None], self.positions[rows]][self.mask[rows]])
 
     def spread(self, of_tokens: NDArray[Any], rows: Ints | None = None) -> Floats:
-        """Return one number for each valid token as an array of episodes and turns."""
+        """Return what each valid token has one of as an array of episodes and turns."""
         mask = self.mask if rows is None else self.mask[rows]
-        placed = np.zeros(mask.shape)
+        placed = np.zeros((*mask.shape, *of_tokens.shape[1:]))
         placed[mask] = of_tokens
         return placed
 

@@ -41,23 +41,32 @@ def policy_error(
     weights: Floats,
     clip: float,
     entropy_coef: float,
-) -> tuple[Floats, Floats, Floats]:
-    """Return the derivative of the policy loss by the logits, with the log-probs and entropies it has now.
+) -> tuple[Floats, Floats]:
+    """Return the derivative of the policy loss by the logits, with the log-probs that every choice has now.
 
     The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy.
     """
     all_log_probs = log_softmax(logits)
     probs = np.exp(all_log_probs)
     rows = np.arange(len(choices))
-    log_probs = all_log_probs[rows, choices]
-    entropy = -(probs * all_log_probs).sum(axis=1)
-    ratio = np.exp(log_probs - old)
+    entropy = entropy_of(all_log_probs)
+    ratio = np.exp(all_log_probs[rows, choices] - old)
     binds = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
     by_log_prob = np.where(binds, 0.0, -weights * ratio * advantages)
     error = -probs * by_log_prob[:, None]
     error[rows, choices] += by_log_prob
     error += entropy_coef * probs * (all_log_probs + entropy[:, None])
-    return error / len(choices), log_probs, entropy
+    return error / len(choices), all_log_probs
+
+
+def entropy_of(log_probs: Floats) -> Floats:
+    """Return the entropy of each distribution."""
+    return np.asarray(-(np.exp(log_probs) * log_probs).sum(axis=-1))
+
+
+def exact_kl(old: Floats, new: Floats) -> Floats:
+    """Return KL(old‖new) of each pair of distributions."""
+    return np.asarray((np.exp(old) * (old - new)).sum(axis=-1))
 
 
 def value_error(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:

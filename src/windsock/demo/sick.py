@@ -67,9 +67,9 @@ SICK: dict[str, Sickness] = {
         {"sync_every": 25},
     ),
     "lr-too-high": Sickness(
-        "the actor's learning rate is a hundred times too high: each update undoes the one before",
+        "the actor's learning rate is a thousand times too high: each update undoes the one before",
         "policy/kl_k2",
-        {"actor_lr": 2e-2},
+        {"actor_lr": 0.2},
     ),
     "slow-phase": Sickness(
         "the reward plays every episode again in a game of its own instead of looking its end up in a table",

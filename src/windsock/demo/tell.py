@@ -11,6 +11,7 @@ import numpy as np
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.demo.explorer import Episodes
 from windsock.demo.lake import CHOICE, END, PROMPT_LENGTH, Bools, Floats, Ints, Lakes, classic_lake
+from windsock.demo.ppo import entropy_of, exact_kl
 from windsock.demo.recipe import Recipe
 from windsock.run import Run
 
@@ -58,7 +59,7 @@ def experience(run: Run, e: Experience, recipe: Recipe, version: int) -> None:
             "old_log_probs": e.old,
             "ref_log_probs": e.ref,
             "rollout_log_probs": episodes.log_probs,
-            "old_entropy": e.old_entropy,
+            "old_entropy": entropy_of(e.old_all),
             "old_values": e.values,
             "rewards": e.rewards,
             "advantages": e.advantages,
@@ -109,13 +110,16 @@ def _shards(tokens: Ints, shards: int) -> tuple[list[float], list[float]]:
     return before, np.bincount(places, dealt, shards).tolist()
 
 
-def policy_part(run: Run, e: Experience, rows: Ints, log_probs: Floats, entropy: Floats, recipe: Recipe) -> None:
-    """Measure the policy part of a mini-batch."""
+def policy_part(run: Run, e: Experience, rows: Ints, log_probs: Floats, recipe: Recipe) -> None:
+    """Measure the policy part of a mini-batch; the log-probs are of every choice at its valid tokens."""
+    mask = e.episodes.mask[rows]
+    taken = log_probs[np.arange(len(log_probs)), e.episodes.choices[rows][mask]]
     run.measure(
         {
-            "response_mask": e.episodes.mask[rows],
-            "log_probs": log_probs,
-            "entropy": entropy,
+            "response_mask": mask,
+            "log_probs": e.episodes.spread(taken, rows),
+            "entropy": e.episodes.spread(entropy_of(log_probs), rows),
+            "exact_kl": e.episodes.spread(exact_kl(e.old_all[rows][mask], log_probs), rows),
             "old_log_probs": e.old[rows],
             "ref_log_probs": e.ref[rows],
             "advantages": e.advantages[rows],

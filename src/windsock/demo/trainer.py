@@ -37,8 +37,8 @@ class Experience:
     tasks: Ints  # the group of each episode
     scores: Floats
     keep: Bools
-    old: Floats
-    old_entropy: Floats
+    old: Floats  # log-probs of the choices, by the policy that is about to be updated
+    old_all: Floats  # of all choices: (episodes, turns, choices)
     ref: Floats
     values: Floats
     weights: Floats
@@ -127,28 +127,26 @@ class Trainer:
         choices, tokens = episodes.choices[episodes.mask], len(seen)
         with run.timer("ref_log_probs_values_reward"):
             with self._phase("reference/compute_log_probs", "reference", tokens):
-                ref, _ = self._log_probs("reference", seen, choices)
+                ref = self._log_probs("reference", seen)[np.arange(tokens), choices]
             with self._phase("reward/compute_rewards", "reward"):
                 scores = reward.scores_of(episodes, self.states["reward"]["distance"], recipe.fault)
         with run.timer("old_log_probs_values"):
             with self._phase("actor_train/compute_log_probs", "actor_train", tokens):
-                old, entropy = self._log_probs("actor_train", seen, choices)
+                old_all = self._log_probs("actor_train", seen)
             with self._phase("critic/compute_values", "critic", tokens):
                 values = self.critic.forward(self.states["critic"]["weights"], seen)[-1][:, 0]
-        if recipe.fault == "old-from-reference":
-            old = ref
+        old = ref if recipe.fault == "old-from-reference" else old_all[np.arange(tokens), choices]
         began = time.perf_counter()
         keep = reward.kept(scores, recipe)
         tell.pipeline(run, scores, tasks, keep, time.perf_counter() - began)
-        old, entropy, ref, values = (episodes.spread(array) for array in (old, entropy, ref, values))
+        old, old_all, ref, values = (episodes.spread(array) for array in (old, old_all, ref, values))
         drift = np.where(episodes.mask, old - episodes.log_probs, 0.0).sum(axis=1)
         weights = np.minimum(np.exp(np.minimum(drift, 50.0)), recipe.largest_weight)
-        return Experience(episodes, tasks, scores, keep, old, entropy, ref, values, weights)
+        return Experience(episodes, tasks, scores, keep, old, old_all, ref, values, weights)
 
-    def _log_probs(self, worker: str, seen: NDArray[Any], choices: Ints) -> tuple[Floats, Floats]:
-        """Return the log-prob of each choice, and the entropy with which it was made."""
-        every = log_softmax(self.actor.forward(self.states[worker]["weights"], seen)[-1])
-        return every[np.arange(len(choices)), choices], -(np.exp(every) * every).sum(axis=1)
+    def _log_probs(self, worker: str, seen: NDArray[Any]) -> Floats:
+        """Return the log-probs of every choice at every token."""
+        return log_softmax(self.actor.forward(self.states[worker]["weights"], seen)[-1])
 
     def _credit(self, experience: Experience) -> None:
         """Turn scores into rewards of tokens, and those into advantages."""
@@ -207,7 +205,7 @@ class Trainer:
                 self.updates += 1
                 mask = episodes.mask[rows]
                 passed = self.actor.forward(weights, episodes.seen(rows))
-                error, log_probs, entropy = ppo.policy_error(
+                error, log_probs = ppo.policy_error(
                     passed[-1],
                     episodes.choices[rows][mask],
                     experience.old[rows][mask],
@@ -221,9 +219,7 @@ class Trainer:
                 )
                 adam(weights, moments, gradient, recipe.actor_lr, self.updates)
                 norms.append(norm)
-                tell.policy_part(
-                    self.run, experience, rows, episodes.spread(log_probs, rows), episodes.spread(entropy, rows), recipe
-                )
+                tell.policy_part(self.run, experience, rows, log_probs, recipe)
                 if recipe.fault == "keep-every-batch":
                     self.hoard.append(passed)
         self.version += 1

@@ -37,10 +37,21 @@ def begin(recipe: Recipe, source: Any = None, **settings: Any) -> tuple[Run, Run
     return run, init(role="explorer", dir=folder, track_with=[], **shared)  # trackers are fed by the trainer
 
 
-def train(recipe: Recipe, run: Run, explorer: Run, after_step: Callable[[int], None] | None = None) -> Trainer:
-    """Train; ``after_step`` is called with each step that was committed."""
+def train(
+    recipe: Recipe,
+    run: Run,
+    explorer: Run,
+    after_step: Callable[[int], None] | None = None,
+    keep: Path | None = None,
+) -> Trainer:
+    """Train; ``after_step`` is called with each step that was committed.
+
+    The states of the workers lie in a folder that goes when the training ends, or in ``keep``.
+    """
     with tempfile.TemporaryDirectory(prefix="windsock-demo-") as folder, one_thread():
-        trainer = Trainer(recipe, run, explorer, Path(folder))
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+        trainer = Trainer(recipe, run, explorer, keep or Path(folder))
         for number in range(recipe.steps):
             trainer.step(number)
             if after_step is not None:

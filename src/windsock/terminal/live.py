@@ -64,7 +64,8 @@ class Watch:
         if self._live is None:
             if step % self._line_every == 0 or last:
                 self._view.refresh()
-                self._console.print(plain_line(self._view, step, self._steps), markup=False, highlight=False)
+                line = plain_line(self._view, step, self._steps)
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         elif last or time.monotonic() - self._drawn >= REDRAW_SECONDS:
             self._view.refresh()
             self._live.update(picture(self._view, step, self._steps, time.monotonic() - self._began), refresh=True)
