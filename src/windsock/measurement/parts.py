@@ -108,6 +108,7 @@ class Measurement:
         self.merge(Measurement(self._rank, states, missing, selection.options))
 
 
+@np.errstate(all="ignore")  # NaN and infinities are values, and counted
 def measured_states(
     selection: Selection, parts: tuple[str, ...], rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
@@ -130,11 +131,10 @@ def measured_states(
 
 
 def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
-    with np.errstate(all="ignore"):  # NaN and infinities are values, and counted
-        if quantity.channel is not None:
-            return selection.state(quantity.kind, quantity.channel, rank)
-        assert quantity.data is not None
-        return quantity.kind.of(quantity.data(selection, selection.options), rank)
+    if quantity.channel is not None:
+        return selection.state(quantity.kind, quantity.channel, rank)
+    assert quantity.data is not None
+    return quantity.kind.of(quantity.data(selection, selection.options), rank)
 
 
 def _lacking(quantity: Quantity, given: frozenset[str], options: Options) -> str | None:
