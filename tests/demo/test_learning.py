@@ -51,7 +51,8 @@ def test_the_error_of_the_policy_is_the_derivative_of_its_loss(entropy_coef: flo
         now = log_softmax(flat.reshape(count, 5))
         batch = windsock.Batch(
             response_mask=np.ones((count, 1)), log_probs=now[np.arange(count), choices, None],
-            old_log_probs=old[:, None], advantages=advantages[:, None], weights=weights, entropy=ppo.entropy_of(now)[:, None],
+            old_log_probs=old[:, None], advantages=advantages[:, None], weights=weights,
+            entropy=ppo.entropy_of(now)[:, None],
         )  # fmt: skip
         measured = windsock.measure(batch, clip=clip, entropy_coef=entropy_coef, loss="token-mean")
         return measured["actor/total_loss"]

@@ -144,7 +144,7 @@ def where_next(view: View, trackers: Iterable[str]) -> list[str]:
     found = [
         f"windsock show {view.id}",
         f"windsock phases {view.id}",
-        f"windsock samples {view.id} --limit 5",
+        f"windsock samples {view.id} -n 5",
         f"windsock explain {name}",
         f"windsock export {view.id} --to csv -o {view.id}.csv",
     ]
