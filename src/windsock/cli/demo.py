@@ -114,5 +114,6 @@ def _tell(options: argparse.Namespace, view: Any, how: str) -> None:
     view.refresh()
     print(f"{how}: run {view.id} in {view.path}")
     if not options.quiet:
-        print("look at it with", *where_next(view, (options.track_with or "").split(",")), sep="\n  ")
+        reference = str(view.path) if options.dir else view.id  # the path is found wherever one looks
+        print("look at it with", *where_next(view, (options.track_with or "").split(","), reference), sep="\n  ")
     sys.stdout.flush()

@@ -48,7 +48,7 @@ SICK: dict[str, Sickness] = {
     ),
     "dead-groups": Sickness(
         "the temperature is almost zero: all runs of a task write the same, and there is nothing to compare",
-        "reward/zero_std_groups",
+        "reward/groups/solved_none",
         {"temperature": 0.01},
     ),
     "reward-hacking": Sickness(

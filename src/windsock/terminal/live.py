@@ -138,15 +138,15 @@ def phase_shares(view: View) -> list[tuple[str, float]]:
     return sorted(shares, key=lambda pair: -pair[1])
 
 
-def where_next(view: View, trackers: Iterable[str]) -> list[str]:
-    """Return the commands that show more of a run."""
+def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]:
+    """Return the commands that show more of a run, which ``reference`` finds."""
     name = written(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
     found = [
-        f"windsock show {view.id}",
-        f"windsock phases {view.id}",
-        f"windsock samples {view.id} -n 5",
+        f"windsock show {reference}",
+        f"windsock phases {reference}",
+        f"windsock samples {reference} -n 5",
         f"windsock explain {name}",
-        f"windsock export {view.id} --to csv -o {view.id}.csv",
+        f"windsock export {reference} --to csv -o {view.id}.csv",
     ]
     if "tensorboard" in trackers:
         found.append(f"tensorboard --logdir {view.path}")
