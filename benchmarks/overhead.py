@@ -1,10 +1,10 @@
 """What recording costs the demo's training: the same loop with recording off, without measuring, and whole.
 
-Trainings of one seed are equal step by step. Here they go side by side in one process, a step of each in turn, so that
-whatever else the machine does meets all of them; what each took of the processor is compared step by step. The first
-steps, in which modules are imported, are left out.
+Trainings of one seed are equal step by step, so that a step can be compared with itself: of several trainings of each
+kind, taken in turn, the quickest passage through each step counts, in wall and in processor time. That leaves out what
+else the machine does. The first steps, in which modules are imported, are left out too.
 
-    scripts/bench overhead --steps 40
+    scripts/bench overhead --steps 30 --rounds 5
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Silent:
 def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
     """Return a training that records as much as its kind says."""
     (folder / kind).mkdir()
-    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", alongside=True)
+    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online")
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())
@@ -54,34 +54,41 @@ def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     recipe = Recipe().changed({"steps": options.steps})
-    seconds = np.zeros((options.steps, len(KINDS), 2))
-    with tempfile.TemporaryDirectory() as folder, one_thread():
-        trainers = [trainer_of(kind, recipe, Path(folder)) for kind in KINDS]
-        for number in range(options.steps):
+    seconds = np.zeros((options.rounds, len(KINDS), options.steps, 2))
+    with one_thread():
+        for number in range(options.rounds):
             for place in np.roll(np.arange(len(KINDS)), number):
-                began = time.perf_counter(), time.process_time()
-                trainers[place].step(number)
-                seconds[number, place] = time.perf_counter() - began[0], time.process_time() - began[1]
-        for trainer in trainers:
-            trainer.explorer.finish()
-            trainer.run.finish()
-    report(seconds[FIRST:])
+                seconds[number, place] = step_seconds(KINDS[place], recipe)
+    report(seconds[:, :, FIRST:].min(axis=0))
+
+
+def step_seconds(kind: str, recipe: Recipe) -> list[tuple[float, float]]:
+    """Train once; return the wall and processor seconds of each step."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = trainer_of(kind, recipe, Path(folder))
+        for number in range(recipe.steps):
+            began = time.perf_counter(), time.process_time()
+            trainer.step(number)
+            found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+        trainer.explorer.finish()
+        trainer.run.finish()
+    return found
 
 
 def report(seconds: Any) -> None:
-    """Print what each kind took beyond the first."""
-    off = seconds[:, 0]
-    print(f"{len(seconds)} steps; without recording one takes {np.median(off[:, 1]) * 1e3:.0f} ms of the processor")
-    for place, kind in list(enumerate(KINDS))[1:]:
-        more = seconds[:, place] - off
-        wall, busy = (float(np.median(more[:, which])) / float(np.median(off[:, which])) for which in (0, 1))
-        total = more[:, 1].sum() / off[:, 1].sum()
+    """Print what each kind took beyond the first, which records nothing."""
+    mean = seconds.mean(axis=1) * 1e3
+    wall, busy = mean[0]
+    print(f"{seconds.shape[1]} steps; without recording one takes {wall:.1f} ms, {busy:.1f} ms of the processor")
+    for kind, (wall, busy) in list(zip(KINDS, mean, strict=True))[1:]:
         print(
-            f"{kind:22}{np.median(more[:, 1]) * 1e3:+7.2f} ms a step: {busy:+.2%} of the processor's time "
-            f"({total:+.2%} in sum, {wall:+.2%} on the clock)"
+            f"{kind:22}{wall - mean[0, 0]:+7.2f} ms a step: {wall / mean[0, 0] - 1:+.2%} of the time, "
+            f"{busy / mean[0, 1] - 1:+.2%} of the processor's"
         )
 
 

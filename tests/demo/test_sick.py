@@ -99,9 +99,9 @@ def test_stale_policy(healthy: Values, sick: Values):
 
 
 def test_lr_too_high(healthy: Values, sick: Values):
-    """Updates overshoot: the KL of an update and the norm of gradients are many times the healthy ones."""
-    assert sick("actor/approxkl").max() > 5 * healthy("actor/approxkl").max()
-    assert late(sick("critic/score/mean")) < late(healthy("critic/score/mean")) - 0.1
+    """Updates overshoot: their KL and the share of tokens that the clip binds are many times the healthy ones."""
+    assert np.median(sick("actor/approxkl")) > 5 * np.median(healthy("actor/approxkl"))
+    assert np.median(sick("actor/clipfrac")) > 3 * np.median(healthy("actor/clipfrac"))
 
 
 def test_slow_phase(healthy: Values, sick: Values):
@@ -114,9 +114,9 @@ def test_slow_phase(healthy: Values, sick: Values):
 def test_memory_leak(healthy: Values, sick: Values):
     """Memory grows with every step, and the training is the same otherwise."""
     name = "memory/cpu/actor_train/train_step/end/rss"
-    growth = np.diff(sick(name))
-    assert growth.sum() > 0.02
-    assert growth.sum() > 3 * np.diff(healthy(name)).sum()
+    growth, usual = (values(name)[-1] - values(name)[4] for values in (sick, healthy))
+    assert growth > 0.005
+    assert growth > 5 * usual
     assert sick("critic/score/mean").tolist() == healthy("critic/score/mean").tolist()
 
 

@@ -44,7 +44,7 @@ class Recipe:
     validation_maps: int = 64
     repeats: int = 4
     save_every: int = 50
-    samples: int = 16  # episodes that are shown, of a step
+    samples: int = 8  # episodes that are shown, of a step
     fault: str = ""
 
     def changed(self, changes: Mapping[str, Any]) -> Recipe:

@@ -11,7 +11,7 @@ from windsock.demo.explorer import Episodes
 from windsock.demo.lake import END, Bools, Floats, Ints, gymnasium_lake
 from windsock.demo.recipe import Recipe
 
-APPROACH = 0.5  # what the faulty reward pays for a move towards the goal
+APPROACH = 1.0  # what the faulty reward pays for a move towards the goal
 
 
 def scores_of(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:

@@ -67,9 +67,9 @@ SICK: dict[str, Sickness] = {
         {"sync_every": 25},
     ),
     "lr-too-high": Sickness(
-        "the actor's learning rate is a thousand times too high: each update undoes the one before",
+        "the actor's learning rate is a hundred times too high: each update undoes the one before",
         "policy/kl_k2",
-        {"actor_lr": 0.2},
+        {"actor_lr": 0.02},
     ),
     "slow-phase": Sickness(
         "the reward plays every episode again in a game of its own instead of looking its end up in a table",
@@ -77,7 +77,7 @@ SICK: dict[str, Sickness] = {
         {"fault": "replay-one-by-one"},
     ),
     "memory-leak": Sickness(
-        "the trainer keeps what passed through the network in every update, for nobody",
+        "the trainer keeps what the policy saw in every step, for nobody",
         "memory/cpu/{phase}/{when}/rss",
         {"fault": "keep-every-batch"},
     ),

@@ -136,6 +136,8 @@ class Trainer:
             with self._phase("critic/compute_values", "critic", tokens):
                 values = self.critic.forward(self.states["critic"]["weights"], seen)[-1][:, 0]
         old = ref if recipe.fault == "old-from-reference" else old_all[np.arange(tokens), choices]
+        if recipe.fault == "keep-every-batch":
+            self.hoard.append(seen)
         began = time.perf_counter()
         keep = reward.kept(scores, recipe)
         tell.pipeline(run, scores, tasks, keep, time.perf_counter() - began)
@@ -220,8 +222,6 @@ class Trainer:
                 adam(weights, moments, gradient, recipe.actor_lr, self.updates)
                 norms.append(norm)
                 tell.policy_part(self.run, experience, rows, log_probs, recipe)
-                if recipe.fault == "keep-every-batch":
-                    self.hoard.append(passed)
         self.version += 1
         return {"policy/grad_norm": float(np.mean(norms)), "policy/lr": recipe.actor_lr}
 

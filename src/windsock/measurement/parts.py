@@ -63,7 +63,7 @@ class Measurement:
     def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
         """Measure parts of a batch and merge the states with what is there."""
         options = options or Options()
-        batch = completed(batch, options)
+        batch = completed(batch, options, "data" in parts)
         if device.on_device(batch):
             launched = device.launch(batch, parts, options)
             with self._lock:
