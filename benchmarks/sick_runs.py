@@ -27,6 +27,7 @@ from windsock.wording import number
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PHASES = {"slow-phase": "reward/compute_rewards", "memory-leak": "actor_train/train_step"}
+AT_PEAK = {"lr-too-high"}  # it is over after one step
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LABEL = 460, 190, 62, 30, 28, 62
 HEALTHY, SICK_COLOUR, INK = "#2a7f9e", "#c2452d", "#555555"
 
@@ -132,9 +133,10 @@ def draw(views: dict[str, windsock.View]) -> None:
             (IMAGES / f"sick-{name}.svg").write_text(Plot(metric, both).svg())
 
 
-def late(view: windsock.View, metric: str) -> str:
-    """Return where a series has come to: the median of its last ten points."""
-    return number(float(f"{np.median(view.series(metric).values[-10:]):.3g}"))
+def told(view: windsock.View, metric: str, peak: bool) -> str:
+    """Return where a series has come to, the median of its last ten points; or the highest that it was."""
+    values = view.series(metric).values
+    return number(float(f"{values.max() if peak else np.median(values[-10:]):.3g}"))
 
 
 def table(views: dict[str, windsock.View]) -> Iterable[str]:
@@ -143,7 +145,7 @@ def table(views: dict[str, windsock.View]) -> Iterable[str]:
     for name, sickness in SICK.items():
         if name in views:
             metric = metric_of(name)
-            values = (late(views[one], metric) for one in ("healthy", name))
+            values = (told(views[one], metric, name in AT_PEAK) for one in ("healthy", name))
             yield f"| `{name}` | {sickness.why} | `{metric}` | {' | '.join(values)} |"
 
 

@@ -79,10 +79,12 @@ def test_dead_groups(healthy: Values, sick: Values):
     assert late(sick("critic/score/mean")) < 0.2 < late(healthy("critic/score/mean"))
 
 
-def test_reward_hacking(healthy: Values, sick: Values):
-    """The score rises far above what a solved task earns, and the validation stays behind."""
-    assert late(sick("critic/score/mean")) > 1.3 > 1 >= late(healthy("critic/score/mean"))
-    assert sick("val/score/mean")[-1] < late(sick("critic/score/mean")) - 0.8
+def test_reward_hacking(tmp_path: Path):
+    """The score rises far above what a solved task earns, and the validation to nothing: in longer trainings."""
+    longer = {"steps": 25, "actor_lr": 3e-3, "hidden": 128}
+    healthy, sick = (reader(trained(tmp_path, sick=name, **longer)) for name in ("", "reward-hacking"))
+    assert late(sick("critic/score/mean")) > 2 > 1 >= late(healthy("critic/score/mean"))
+    assert sick("val/score/mean")[-1] < 0.1 < 0.5 < healthy("val/score/mean")[-1]
 
 
 def test_length_explosion(healthy: Values, sick: Values):

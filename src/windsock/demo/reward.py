@@ -11,14 +11,14 @@ from windsock.demo.explorer import Episodes
 from windsock.demo.lake import END, Bools, Floats, Ints, gymnasium_lake
 from windsock.demo.recipe import Recipe
 
-APPROACH = 1.0  # what the faulty reward pays for a move towards the goal
+APPROACH = 0.5  # what the faulty reward pays for a move towards the goal
 
 
 def scores_of(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:
     """Return the score of each episode: 1 where it ended on the goal, else 0."""
-    scores = episodes.solved.astype(np.float64)
+    scores: Floats = episodes.solved.astype(np.float64)
     if fault == "pay-approach":
-        scores += APPROACH * _approaches(episodes, distance)
+        scores = APPROACH * _approaches(episodes, distance)
     if fault == "replay-one-by-one":
         scores = np.array([_replayed(episodes, row) for row in range(len(episodes))])
     return scores

@@ -52,7 +52,7 @@ SICK: dict[str, Sickness] = {
         {"temperature": 0.01},
     ),
     "reward-hacking": Sickness(
-        "the reward pays for every move towards the goal and takes nothing for going away: pacing pays best",
+        "the reward pays for moves towards the goal, not for reaching it: pacing up and down before it pays best",
         "validation/score/mean",
         {"fault": "pay-approach"},
     ),
@@ -67,7 +67,7 @@ SICK: dict[str, Sickness] = {
         {"sync_every": 25},
     ),
     "lr-too-high": Sickness(
-        "the actor's learning rate is a hundred times too high: each update undoes the one before",
+        "the actor's learning rate is a hundred times too high: one update throws the policy where nothing is learnt",
         "policy/kl_k2",
         {"actor_lr": 0.02},
     ),
