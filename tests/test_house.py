@@ -15,8 +15,8 @@ LEVELS = [
     {"farewell", "plain", "process", "scalars", "secrets", "wording"},
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
     {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
-    {"run", "view"},
-    {"session"},
+    {"readable", "run", "view"},
+    {"account", "session"},
     {"demo", "integrations", "server", "table", "terminal"},
     {"cli"},
 ]

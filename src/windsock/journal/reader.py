@@ -119,6 +119,7 @@ class SegmentReader:
         self.records: list[Record] = []
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
+        self.gathered = 0  # records of rollouts and evaluations among all that came
         self.torn = 0  # bytes at the end that are no whole frame yet
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
@@ -242,6 +243,7 @@ class SegmentReader:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
             self.records.append(Record(kind, offset, payload))
+            self.gathered += kind == Kind.GATHERED
 
     def _take_run(self, data: bytes, place: int, total: int, length: int) -> None:
         """Take in ``length`` frames of one size: rows as columns, anything else one by one."""

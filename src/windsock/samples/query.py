@@ -26,6 +26,8 @@ class Query:
     step: Steps | None = None
     min_reward: float | None = None
     max_reward: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
     task: str | None = None
     group: str | None = None
     run: str | None = None
@@ -50,6 +52,8 @@ class Query:
             yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
         yield from _given("reward >= ?", self.min_reward)
         yield from _given("reward <= ?", self.max_reward)
+        yield from _given("length >= ?", self.min_length)
+        yield from _given("length <= ?", self.max_length)
         yield from _given("weight_version = ?", self.weight_version)
         for name in ("task", "group", "run", "finish_reason"):
             value = getattr(self, name)
