@@ -11,24 +11,29 @@ from windsock.catalogue.spec import PRODUCERS
 from windsock.readable import Readable
 
 
+def known_names(names: Iterable[str]) -> list[str]:
+    """Return the names that anybody is known to write: there is no more to be learned about the others."""
+    return [name for name in names if recognise(name).matches]
+
+
 def source_of(view: Readable, names: Sequence[str]) -> str | None:
     """Return whose names a run uses, as ``recognise`` takes it: its own word where that explains as many as a guess."""
-    info = view.info
+    info, known = view.info, known_names(names)
     said = f"windsock:{info.vocabulary}" if info.producer == "windsock" else info.producer
-    said_known = _known(names, said) if said.partition("/")[0] in PRODUCERS else -1
+    said_known = _count(known, said) if said.partition("/")[0] in PRODUCERS else -1
     guessed = detect(names).source
-    guessed_known = _known(names, guessed) if guessed else 0
+    guessed_known = _count(known, guessed) if guessed else 0
     return said if said_known >= guessed_known else guessed
 
 
-def _known(names: Iterable[str], source: str) -> int:
+def _count(names: Iterable[str], source: str) -> int:
     return sum(bool(recognise(name, source).matches) for name in names)
 
 
-def verdicts(view: Readable, source: str | None = None) -> list[Verdict]:
-    """Judge the crucial values of a run."""
-    names = view.names()
-    source = source or source_of(view, names)
+def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | None = None) -> list[Verdict]:
+    """Judge the crucial values of a run, by whose names it uses; ``names`` are those to look at, where not all."""
+    names = known_names(view.names()) if names is None else names
+    source = source or source_of(view, view.names())
     return crucial_values({name: view.series(name).values for name in names if is_wanted(name, source)}, source)
 
 

@@ -151,6 +151,8 @@ class View:
         }
         ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
         ordered |= dict.fromkeys(self._names_over_ranks())
+        if "*" in patterns:
+            return list(ordered)
         return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:

@@ -33,7 +33,9 @@ def run() -> windsock.Run:
                     finish_reason="length" if n == 0 else "stop", task=task, group=f"{task}-{step}", weight_version=step,
                 )  # fmt: skip
         run.commit(step)
-    run.sample(messages=[{"role": "user", "content": "你好"}, {"role": "tool", "content": "\x1b[2J", "id": 7}], task="chat")
+    run.sample(
+        messages=[{"role": "user", "content": "你好"}, {"role": "tool", "content": "\x1b[2J", "id": 7}], task="chat"
+    )
     run.finish()
     return run
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.account import source_of
+from windsock.account import known_names, source_of
 from windsock.catalogue.vital import vital_signs
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
@@ -193,7 +193,7 @@ class Listing:
 def reward_of(view: Readable) -> dict[str, Any] | None:
     """Return the reward of a run with its sparkline; None where it logs none."""
     names = view.names()
-    sign = vital_signs(names, source_of(view, names)).get("reward")
+    sign = vital_signs(known_names(names), source_of(view, names)).get("reward")
     if sign is None:
         return None
     series = view.series(sign.name)

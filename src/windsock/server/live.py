@@ -63,6 +63,11 @@ class Hub:
                         yield _event(name, data)
             yield _event("bye", {})
 
+    @property
+    def watched(self) -> list[str]:
+        """What is watched at the moment: keys of runs, and the list as an empty one."""
+        return list(self._topics)
+
     async def close(self) -> None:
         """Say goodbye to all pages and stop watching."""
         self._closed = True

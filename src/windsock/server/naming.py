@@ -60,8 +60,9 @@ def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
 
 def match_of(name: str, source: str | None) -> Match | None:
     """Return what a name stands for: by who wrote it, else where everybody means the same."""
-    by_source = recognise(name, source).matches if source is not None else ()
-    return by_source[0] if by_source else recognise(name).match
+    anybodys = recognise(name)
+    by_source = recognise(name, source).matches if source is not None and anybodys.matches else ()
+    return by_source[0] if by_source else anybodys.match
 
 
 def source(opened: Opened) -> str | None:

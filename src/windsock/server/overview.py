@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from windsock.account import missing, notices, verdicts
+from windsock.account import known_names, missing, notices, verdicts
 from windsock.catalogue.crucial import WORDS, Verdict
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.catalogue.spec import CatalogueError, Text
@@ -24,9 +24,10 @@ def overview(opened: Opened, points: int) -> dict[str, Any]:
     """Return all that the first picture needs."""
     view, whose = opened.view, source(opened)
     names = view.names()
-    signs = vital_signs(names, whose)
-    judged = opened.once("verdicts", lambda: verdicts(view, whose))
-    triples = {chart.main: chart.lines for chart in charts(_siblings(names, signs), whose)}
+    known = known_names(names)
+    signs = vital_signs(known, whose)
+    judged = verdicts(view, whose, known)
+    triples = {chart.main: chart.lines for chart in charts(_siblings(known, signs), whose)}
     absent = [_absent(vital, view) for vital in VITAL if vital.key not in signs]
     ids = [verdict.metric for verdict in judged] + [sign.match.metric.id for sign in signs.values()]
     return {

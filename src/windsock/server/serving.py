@@ -6,11 +6,16 @@ import errno
 import secrets
 import socket
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from windsock.errors import WindsockError
 from windsock.server.guard import EVERYWHERE, Guard, is_loopback
+
+if TYPE_CHECKING:
+    import uvicorn
 
 NEIGHBOURS = 50  # ports that are tried when one is to be proposed
 LONGEST_REQUEST = 256 << 10  # addresses with many metric names are long
@@ -64,25 +69,18 @@ def address(host: str, port: int, token: str | None) -> str:
     return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
-def serve(dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None]) -> None:
-    """Serve a directory until interrupted; ``ready`` is told the address once requests are taken."""
-    try:
-        import uvicorn
+def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+    """Return a server for a directory that ends its streams before it waits for them, and tells when it is ready."""
+    import uvicorn
 
-        from windsock.server.app import make_app
-    except ImportError as problem:
-        raise ServingError(f"the page needs {problem.name}: pip install 'windsock[page]'") from None
-    taken = bound(host, port)
-    port = taken.getsockname()[1]
-    guard = Guard(host, port, token_for(host, token))
+    from windsock.server.app import make_app
+
     app = make_app(dir, guard)
 
     class Server(uvicorn.Server):
-        """One that ends its streams before it waits for them, and says when it is ready."""
-
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            ready(address(host, port, guard.token))
+            ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             await app.state.hub.close()
@@ -97,4 +95,15 @@ def serve(dir: Path, host: str, port: int, token: str | None, ready: Callable[[s
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=LONGEST_REQUEST,
     )
-    Server(config).run([taken])
+    return Server(config)
+
+
+def serve(dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None]) -> None:
+    """Serve a directory until interrupted; ``ready`` is told the address once requests are taken."""
+    for package in ("starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise ServingError(f"the page needs {package}: pip install 'windsock[page]'")
+    with bound(host, port) as taken:
+        port = taken.getsockname()[1]
+        guard = Guard(host, port, token_for(host, token))
+        make_server(dir, guard, lambda: ready(address(host, port, guard.token))).run([taken])
