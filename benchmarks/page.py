@@ -1,10 +1,10 @@
 """How long the page's server takes to answer, cold and warm, beside TensorBoard on the same data.
 
-*Large* is one run of 5,000 steps of 5,000 metrics; *list* is 200 runs of 1,000 steps of 150 metrics; *shared* is one
-run of 1,000 steps of 1,000 metrics with one spike, written for windsock and, value by value the same, as TensorBoard
-event files. Cold is from the start of the server's process to the last byte of the answer, with the files in the
-system's cache; warm is the same request again, without an ETag. TensorBoard is asked over its own HTTP interface: it
-has drawn a chart when it lists all tags and gives the points of one.
+*Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by windsock and,
+value by value the same, as TensorBoard event files; *list* is 200 runs of 1,000 steps of 150 metrics. Cold is from the
+start of the server's process to the last byte of the answer, with the files in the system's cache; warm is the same
+request again, without an ETag. TensorBoard is asked over its own HTTP interface: it has drawn a chart when it lists all
+tags and gives the points of one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 WARM = 7  # answers of which the median counts
-PATIENCE = 600.0
+PATIENCE = 300.0
 CHARTS = 24
-SPIKE_STEP, SPIKE = 617, 1e6
+SPIKE = 1e6
+SAMPLED = 1000  # points that TensorBoard keeps of a series
 REWARD = "critic/score/mean"
 BARS = {"cold": 3.0, "warm": 1.0, "list": 0.5}
 
@@ -42,13 +43,14 @@ def names(count: int) -> list[str]:
 
 
 def rows(steps: int, count: int) -> Iterator[list[float]]:
-    """Yield a row of values for each step; one value of one metric is a spike."""
+    """Yield a row of values for each step; some metrics have one spike each."""
     draw = random.Random(7).random
     pool = [draw() for _ in range(count + 997)]
     for step in range(steps):
         row = pool[step % 997 : step % 997 + count]
-        if step == SPIKE_STEP:
-            row[1] = SPIKE
+        for place in range(1, CHARTS):
+            if step == place * 617 % steps:
+                row[place] = SPIKE
         yield row
 
 
@@ -144,8 +146,8 @@ def windsock_times(dir: Path, key: str, count: int) -> dict[str, float]:
         found["overview warm"] = median(f"{base}/runs/{key}/overview")
         found["24 charts warm"] = median(f"{base}/runs/{key}/series?{charts}")
         found["names warm"] = median(f"{base}/runs/{key}/names")
-        spiky = json.loads(fetch(f"{base}/runs/{key}/series?name={names(2)[1]}&points=100&format=json"))
-        found["spike kept"] = float(max(spiky["series"][0]["max"]) == SPIKE)
+        drawn = json.loads(fetch(f"{base}/runs/{key}/series?{charts}&points=100&format=json"))["series"]
+        found["spikes kept of 23"] = sum(max(one.get("max") or one["last"]) == SPIKE for one in drawn)
     return found
 
 
@@ -163,7 +165,7 @@ def list_times(dir: Path) -> dict[str, float]:
     return found
 
 
-def tensorboard_times(dir: Path, count: int) -> dict[str, float]:
+def tensorboard_times(dir: Path, steps: int, count: int) -> dict[str, float]:
     """Time TensorBoard until it lists all tags and gives one series, then 24 of them."""
     port = free_port()
     base = f"http://127.0.0.1:{port}/data/plugin/scalars"
@@ -172,15 +174,13 @@ def tensorboard_times(dir: Path, count: int) -> dict[str, float]:
     with serving(command) as began:
         until(f"{base}/tags", lambda body: any(len(tags) == count for tags in json.loads(body).values()))
         one = f"{base}/scalars?{urlencode({'run': '.', 'tag': wanted[0]})}"
-        until(one, lambda body: len(json.loads(body)) > 900)
+        until(one, lambda body: len(json.loads(body)) > 0.9 * min(steps, SAMPLED))
         found = {"overview cold": time.perf_counter() - began}
-        for name in wanted[:CHARTS]:
-            fetch(f"{base}/scalars?{urlencode({'run': '.', 'tag': name})}")
+        drawn = [fetch(f"{base}/scalars?{urlencode({'run': '.', 'tag': name})}") for name in wanted[:CHARTS]]
         found["first 24 charts cold"] = time.perf_counter() - began
         found["overview warm"] = median(f"{base}/tags") + median(one)
         found["24 charts warm"] = CHARTS * median(one)
-        points = json.loads(fetch(f"{base}/scalars?{urlencode({'run': '.', 'tag': wanted[1]})}"))
-        found["spike kept"] = float(max(point[2] for point in points) == SPIKE)
+        found["spikes kept of 23"] = sum(max(p[2] for p in json.loads(points)) == SPIKE for points in drawn)
     return found
 
 
@@ -195,38 +195,35 @@ def print_table(title: str, columns: dict[str, dict[str, float]]) -> None:
 def _cell(key: str, value: float | None) -> str:
     if value is None:
         return "–"
-    return ("yes" if value else "no") if key == "spike kept" else f"{value:.3f} s"
+    return f"{value:.0f}" if key.startswith("spikes") else f"{value:.3f} s"
 
 
 def report(options: argparse.Namespace) -> bool:
-    large, many, shared = (options.dir / name for name in ("large", "list", "shared"))
+    large, many, events = (options.dir / name for name in ("large", "list", "events"))
     steps, count = round(5000 * options.scale), round(5000 * options.scale)
     once(large, lambda: make_run(large, "large", steps, count))
     once(many, lambda: [make_run(many, f"r{n:03d}", round(1000 * options.scale), 150) for n in range(200)] and None)
-    once(shared, lambda: make_run(shared, "shared", 1000, 1000))
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}")
-    found = windsock_times(large, "large", count)
-    listed = list_times(many)
-    print_table(f"one run of {steps:,} steps of {count:,} metrics", {"windsock": found})
-    print_table("200 runs", {"windsock": listed})
-    both: dict[str, dict[str, float]] = {"windsock": windsock_times(shared, "shared", 1000)}
+    both = {"windsock": windsock_times(large, "large", count)}
     if not options.alone:
-        events = options.dir / "events"
-        once(events, lambda: make_events(events, 1000, 1000))
-        both["TensorBoard"] = tensorboard_times(events, 1000)
-    print_table("one run of 1,000 steps of 1,000 metrics", both)
-    return verdict(found, listed, both)
+        once(events, lambda: make_events(events, steps, count))
+        both["TensorBoard"] = tensorboard_times(events, steps, count)
+    listed = list_times(many)
+    print_table(f"one run of {steps:,} steps of {count:,} metrics", both)
+    print_table("200 runs of 1,000 steps of 150 metrics", {"windsock": listed})
+    return verdict(listed, both)
 
 
-def verdict(found: dict[str, float], listed: dict[str, float], both: dict[str, dict[str, float]]) -> bool:
+def verdict(listed: dict[str, float], both: dict[str, dict[str, float]]) -> bool:
+    found = both["windsock"]
     checks: list[tuple[bool, str]] = [
         (found["overview cold"] < BARS["cold"], f"first picture cold under {BARS['cold']:g} s"),
         (found["overview warm"] < BARS["warm"], f"first picture warm under {BARS['warm']:g} s"),
         (listed["first list"] < BARS["list"], f"200 runs under {BARS['list']:g} s"),
-        (bool(both["windsock"]["spike kept"]), "the spike is kept"),
+        (found["spikes kept of 23"] == CHARTS - 1, "no spike is lost"),
     ]
     if "TensorBoard" in both:
-        times = both["TensorBoard"]["overview cold"] / both["windsock"]["overview cold"]
+        times = both["TensorBoard"]["overview cold"] / found["overview cold"]
         checks.append((times >= 10, f"first chart 10 x sooner than TensorBoard: {times:.1f} x"))
     print()
     for holds, text in checks:
