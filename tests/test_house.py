@@ -14,6 +14,7 @@ LEVELS = [
     {"errors", "model"},
     {"farewell", "plain", "process", "scalars", "secrets", "wording"},
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
+    {"recorder"},
     {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"readable", "run", "view"},
     {"account", "session"},

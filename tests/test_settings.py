@@ -110,6 +110,9 @@ def test_our_own_section_takes_every_setting(tmp_path: Path):
         ("windsock: {rank: true}", "rank: expected an integer, got bool (True)"),
         ("windsock: {rank: -1}", "rank: expected 0 or more, got -1"),
         ("windsock: {vocabulary: latin}", "vocabulary: expected one of roll, trl, trinity, got 'latin'"),
+        ("windsock: {memory: gpu}", "memory: expected one of all, cpu, none, got 'gpu'"),
+        ("windsock: {system_seconds: often}", "system_seconds: expected an integer or a number, got str ('often')"),
+        ("windsock: {system_seconds: -1}", "system_seconds: expected 0 or more, got -1"),
         ("windsock: [1]", "windsock: expected a mapping of settings, got list ([1])"),
         ("track_with: 3", "track_with: expected a string or a list or a tuple, got int (3)"),
         ("track_with: [1, 2]", "track_with: expected a list of strings, got list ([1, 2])"),
@@ -195,6 +198,17 @@ def test_a_config_that_is_no_mapping_is_refused():
     """A number is no configuration."""
     with pytest.raises(SettingsError, match=r"config: expected a mapping.*got int \(3\)"):
         resolve(None, {"config": 3}, {})
+
+
+def test_what_the_probe_does_can_be_set():
+    """By keyword, and as text from the environment."""
+    settings = resolve(
+        {"windsock": {"peak_flops": "989e12"}},
+        {"memory": "cpu"},
+        {"WINDSOCK_SYSTEM_SECONDS": "2.5", "WINDSOCK_DEVICES": "8"},
+    )
+    assert (settings.memory, settings.system_seconds) == ("cpu", 2.5)
+    assert (settings.devices, settings.peak_flops) == (8, 989e12)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -21,11 +21,11 @@ from windsock.journal.folder import (
 from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
-from windsock.model import RunInfo, Sample, Status, Writer
-from windsock.probe.phases import Amount, Phase
-from windsock.probe.probe import Probe
+from windsock.model import RunInfo, Status, Writer
+from windsock.probe.phased import Phased
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
+from windsock.samples.offers import Offers
 from windsock.scalars import Deferred, packable, sort
 from windsock.secrets import Secrets
 from windsock.settings import Settings, plain_config
@@ -34,8 +34,6 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
-    from windsock.probe.sampler import Sampler
-    from windsock.samples.pending import Pending
     from windsock.trackers.feed import Feed
     from windsock.trackers.protocol import Tracker
 
@@ -46,7 +44,7 @@ MANY_OPEN_ROWS = 1000
 MANY_NOTICES = 1000
 
 
-class Run(Reports):
+class Run(Reports, Offers, Phased):
     """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
 
     Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
@@ -74,7 +72,6 @@ class Run(Reports):
         self._measurements: dict[int | None, Measurement] = {}
         self._measure_lock = threading.RLock()
         self._missing: dict[str, str] = {}
-        self._pending: Pending | None = None
         self._layouts: set[int] = set()
         self._late = 0
         self._ended: Status | None = None
@@ -83,8 +80,12 @@ class Run(Reports):
         self._feeds: list[Feed] = []
         self._keeper: Keeper | None = None
         self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
-        self._probe = Probe.of(settings, self._journal, self.guard)
-        self._sampler: Sampler | None = None
+        self._began = time.perf_counter()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over for this process."""
+        return self._ended is not None
 
     @property
     def id(self) -> str:
@@ -124,7 +125,7 @@ class Run(Reports):
             if step is None:
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
-                step = self._as_step(step)
+                step = self.as_step(step)
             names = tuple(values)
             try:
                 numbers = packable(values.values())
@@ -156,48 +157,19 @@ class Run(Reports):
         Without a number it is the last step plus one. Device values are on disk when this returns.
         """
         try:
-            number = self._as_step(step) if step is not None else None
+            number = self.as_step(step) if step is not None else None
             if number is None:
                 number = 0 if self.step is None else self.step + 1
             self._harvest(wait=True)
             self._write_measured(number)
             self._close_gathered(number)
             totals = self._counters.totals(number)
-            self._write_rows(self._probe.commit(number, self._counters.take_step(), totals))
+            self._write_phases(number, self._counters.take_step(), totals)
             if totals:
                 self._journal.row(tuple(totals), totals.values(), None)
             self._write_samples(number)
             self._journal.commit(number)
             self.step, self._open_rows = number, 0
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
-
-    def phase(
-        self,
-        name: str,
-        onload: Callable[[], Any] | None = None,
-        offload: Callable[[], Any] | None = None,
-        tokens: Amount = None,
-        flops: Amount = None,
-        clock: str = "host",
-    ) -> Phase:
-        """Return a phase of the step to enter with ``with`` or ``async with``, or to decorate a function with.
-
-        Time and memory come out as ``time/{name}/…`` and ``memory/{name}/…`` of the step that is open when it begins.
-        ``onload`` and ``offload`` are called before and after the body and timed apart. ``tokens`` is how many the work
-        processed: a number, a mapping of their kind to it (``{"generated": n}``), or a function that is asked at the
-        end. ``flops`` is that of a model's arithmetic, ``{"actor": n}``. ``clock="device"`` takes the device's time.
-        """
-        return self._probe.phase(name, onload=onload, offload=offload, tokens=tokens, flops=flops, clock=clock)
-
-    def timer(self, name: str, tokens: Amount = None) -> Phase:
-        """Return a plain timer, used like a phase: ``time/{name}``, no memory."""
-        return self._probe.phase(name, timer=True, tokens=tokens)
-
-    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
-        """Log how many tokens each data-parallel shard of the step has, before and after balancing."""
-        try:
-            self.log(self._probe.shards(before, after))
         except Exception as problem:  # noqa: BLE001 - see log
             self.guard(problem)
 
@@ -216,7 +188,7 @@ class Run(Reports):
             from windsock.measurement.parts import check_part
 
             whole = batch if isinstance(batch, Batch) else Batch(**batch)
-            number = None if step is None else self._as_step(step)
+            number = None if step is None else self.as_step(step)
             measurement = self._measurement(number)
             if measurement is not None:
                 measurement.add(whole, check_part(part), Options.of(options))
@@ -233,74 +205,6 @@ class Run(Reports):
             return None
         with self._measure_lock:
             return self._measurements.setdefault(step, Measurement(self.writer.rank))
-
-    def sample(
-        self,
-        prompt: Any = None,
-        completion: Any = None,
-        *,
-        messages: Any = None,
-        reward: Any = None,
-        rewards: Any = None,
-        advantage: Any = None,
-        length: Any = None,
-        finish_reason: Any = None,
-        task: Any = None,
-        run: Any = None,
-        group: Any = None,
-        weight_version: Any = None,
-        step: int | None = None,
-        **unknown: Any,
-    ) -> None:
-        """Offer one completion; the most informative of a step are written at its commit, within the run's budget.
-
-        ``messages`` stand instead of prompt and completion where there was a chat; ``rewards`` are the components of
-        ``reward`` by name; ``length`` is in tokens. Without ``step`` it belongs to the step that the next commit
-        names. A value that is not what it should be is left out, counted and told of once, and the rest is kept. A
-        number that lies on an accelerator is waited for.
-        """
-        fields = {name: value for name, value in locals().items() if name not in ("self", "step", "unknown")}
-        self._offer(fields | unknown, step)
-
-    def samples(
-        self, samples: Iterable[Mapping[str, Any] | Sample] | Mapping[str, Any], step: int | None = None
-    ) -> None:
-        """Offer many samples: mappings or ``Sample`` records, or a mapping of columns in which single values repeat."""
-        try:
-            if isinstance(samples, Mapping):
-                from windsock.samples.offered import rows_of
-
-                samples, refused = rows_of(samples)
-                self.skip({f"sample.{name}": reason for name, reason in refused.items()})
-            for sample in samples:
-                self._offer(sample, step)
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
-
-    def _offer(self, given: Any, step: int | None) -> None:
-        try:
-            if self._ended is not None:
-                self.notice("sample after finish: it is not recorded")
-                return
-            if not isinstance(given, Mapping | Sample):
-                self.skip({"sample": f"of type {type(given).__name__}, not a mapping of fields or a Sample"})
-                return
-            own = given.step if isinstance(given, Sample) else given.get("step")
-            named = step if own is None else own
-            refused = self._samples_under_way().offer(given, None if named is None else self._as_step(named))
-            if refused:
-                self.skip({f"sample.{name}": reason for name, reason in refused.items()})
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
-
-    def _samples_under_way(self) -> Pending:
-        if self._pending is None:
-            from windsock.samples.choice import Budget  # most runs have no samples, and begin sooner without
-            from windsock.samples.pending import Pending
-
-            budget = Budget(self._settings.samples_per_step, self._settings.sample_bytes_per_step)
-            self._pending = Pending(budget, self._journal.samples)
-        return self._pending
 
     def update_config(self, config: Any) -> None:
         """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
@@ -349,13 +253,6 @@ class Run(Reports):
         self._start_sampler()
         on_farewell(self._end)
 
-    def _start_sampler(self) -> None:
-        if self._settings.system_seconds > 0:
-            from windsock.probe.sampler import Sampler
-
-            probe, seconds = self._probe, self._settings.system_seconds
-            self._sampler = Sampler(probe.samples, probe.open_names, seconds, self.guard)
-
     def _start_tracker(self, name: str, tracker: Tracker) -> None:
         from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
 
@@ -368,13 +265,11 @@ class Run(Reports):
     def _end_recording(self, status: Status, timeout: float) -> None:
         if self._keeper is not None:
             self._keeper.stop()
-        if self._sampler is not None:
-            self._sampler.stop()
         self._harvest(wait=True)
         self._finish_measured()
         self._finish_gathered()
-        self._write_rows(self._probe.finish())
         self._write_samples(0 if self.step is None else self.step + 1, last=True)
+        self._finish_phases()
         self._tell_skipped()
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
@@ -408,10 +303,9 @@ class Run(Reports):
         self._books = None  # what the parent gathers, it writes
         self._pending = None
         self._counters.after_fork_in_child()
-        self._probe.after_fork_in_child()
-        self._sampler = None
+        self._forget_phases()
 
-    def _as_step(self, step: Any) -> int | None:
+    def as_step(self, step: Any) -> int | None:
         """Return a step as an integer; one that is none makes the row an open one, and is told of."""
         try:
             number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
@@ -458,10 +352,6 @@ class Run(Reports):
             if count > 1:
                 self._journal.event("skipped", name=name, reason=reason, count=count)
 
-    def _write_rows(self, rows: Sequence[tuple[int | None, Mapping[str, float]]]) -> None:
-        for step, values in rows:
-            self._journal.row(tuple(values), values.values(), step)
-
     def _write_measured(self, step: int) -> None:
         """Finish what was measured for a step: values where this is rank 0, states where other ranks hold more."""
         with self._measure_lock:
@@ -471,7 +361,7 @@ class Run(Reports):
         measurement = found[0]
         for other in found[1:]:
             measurement.merge(other)
-        if self._settings.world_size > 1 or self.writer.rank > 0:
+        if self.shared:
             self._write_state(measurement, step)
         if self.writer.rank == 0:
             measured = measurement.finish(self.info.vocabulary)
@@ -497,14 +387,6 @@ class Run(Reports):
                 {"layout": str(layout.hash), "entries": layout.entries, "options": measurement.described_options()},
             )
         self._journal.state(layout.hash, step, vector.tolist())
-
-    def _write_samples(self, step: int, last: bool = False) -> None:
-        """Write the samples kept of a step; whatever is wrong with them, the step is committed."""
-        try:
-            if self._pending is not None:
-                (self._pending.finish if last else self._pending.commit)(step)
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
 
     def _tell_lost(self) -> None:
         if self._ended is not None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
 from windsock.model import RunInfo, Status, Writer
-from windsock.probe.phases import Phase, Unrecorded
 from windsock.run import Run
 from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
+    from windsock.probe.phases import Phase
     from windsock.trackers.protocol import Tracker
 
 
@@ -45,11 +45,13 @@ class DisabledRun(Run):
 
     def phase(self, name: str, onload: Any = None, offload: Any = None, *args: Any, **options: Any) -> Phase:
         """Return a phase that is not recorded; what the caller wants loaded and offloaded still is."""
+        from windsock.probe.phases import Phase, Unrecorded
+
         return Phase(Unrecorded(), name, onload=onload, offload=offload)
 
     def timer(self, name: str, tokens: Any = None) -> Phase:
         """Return a timer that times nothing."""
-        return Phase(Unrecorded(), name)
+        return self.phase(name)
 
     def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
         """Do nothing."""
@@ -125,13 +127,13 @@ def init(
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
     detailed_stats: bool | None = None,
+    samples_per_step: int | None = None,
+    sample_bytes_per_step: int | None = None,
     memory: str | None = None,
     memory_children: bool | None = None,
     system_seconds: float | None = None,
     devices: int | None = None,
     peak_flops: float | None = None,
-    samples_per_step: int | None = None,
-    sample_bytes_per_step: int | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:

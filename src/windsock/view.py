@@ -201,7 +201,7 @@ class View:
     def _names_over_ranks(self) -> Iterable[str]:
         for role in {writer.role for writer in self._attempts}:
             counted: dict[str, int] = {}
-            for rank in self._ranks(role):
+            for rank in found if len(found := self._ranks(role)) > 1 else ():
                 for name in {name for attempt in self._of_writer(role, rank) for name in attempt.names()}:
                     counted[name] = counted.get(name, 0) + 1
             yield from ranks.names_over_ranks(name for name, count in counted.items() if count > 1)
@@ -211,10 +211,11 @@ class View:
 
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return what several ranks' own values come to, where that is more than one rank's; else None."""
-        reduction = ranks.reduction(name, self.info.vocabulary)
-        if reduction is None or len(self._ranks(role)) < 2:
+        found = self._ranks(role)
+        reduction = ranks.reduction(name, self.info.vocabulary) if len(found) > 1 else None
+        if reduction is None:
             return None
-        pieces = {rank: self._series_of(reduction.of, role, rank, None) for rank in self._ranks(role)}
+        pieces = {rank: self._series_of(reduction.of, role, rank, None) for rank in found}
         return ranks.reduced(name, reduction, pieces)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:

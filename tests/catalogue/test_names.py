@@ -45,7 +45,7 @@ def test_names_of_two_eras_are_one_metric(old: str, new: str, metric: str):
         ("timing_s/gen", "time/rollout"),
         ("timing_s/save_checkpoint", "time/{operation}"),
         ("timing_s/agent_loop/tool_calls/max", "time/agent_loop/{operation}/max"),
-        ("timing_per_token_ms/gen", "time/per_token/{operation}"),
+        ("timing_per_token_ms/gen", "time/per_token/{phase}"),
         ("perf/total_num_tokens", "system/tokens"),
         ("perf/mfu/actor_infer", "system/mfu/{model}"),
         ("val-core/openai/gsm8k/acc/best@8/mean", "eval/{taskset}/{metric}/best@{k}"),

@@ -204,13 +204,14 @@ def test_sampling_never_raises(capsys: pytest.CaptureFixture[str]):
     run = windsock.init()
     for wrong in (None, 3, "text", [1], [None], {"completion": Wicked()}, {}, broken(), Wicked()):
         run.samples(wrong)  # type: ignore[arg-type]
+    run.samples({"completion": ["beside"], "reward": Wicked()})
     run.sample("p", "good", reward=Wicked(), messages=[Wicked(), {"content": Wicked()}], step="x")  # type: ignore[arg-type]
     run.log({"x": 1.0})
     run.commit(0)
     run.finish()
     run.sample("p", "after")
     run.finish()
-    assert {"first", "good"} <= set(completions(run))
+    assert {"first", "good", "beside"} <= set(completions(run))
     assert windsock.open(run.path).series("x").last == 1.0
     assert "sample after finish: it is not recorded" in capsys.readouterr().err
 

@@ -43,6 +43,7 @@ def chosen(samples: list[Sample], budget: Budget) -> list[dict[str, object]]:
 
 
 @given(several_samples(), st.integers(1, 40), st.integers(100, 4000))
+@settings(deadline=None)
 def test_the_budget_is_never_exceeded(samples: list[Sample], count: int, size: int):
     """Neither in samples nor in bytes, whatever comes, and no sample is kept twice."""
     choice = Choice(Budget(count, size))
@@ -56,12 +57,14 @@ def test_the_budget_is_never_exceeded(samples: list[Sample], count: int, size: i
 
 
 @given(several_samples())
+@settings(deadline=None)
 def test_a_step_within_its_budget_is_kept_whole(samples: list[Sample]):
     """Nothing is thrown away where there is room."""
     assert len(chosen(samples, Budget(len(samples), 1 << 20))) == len(samples)
 
 
 @given(several_samples(), st.integers(5, 30))
+@settings(deadline=None)
 def test_the_extremes_are_always_kept(samples: list[Sample], count: int):
     """Highest and lowest reward, largest advantage, longest and shortest completion."""
     kept = chosen(samples, Budget(count, 1 << 20))
@@ -79,7 +82,7 @@ def test_the_extremes_are_always_kept(samples: list[Sample], count: int):
 
 
 @given(several_samples(), st.integers(8, 40), st.integers(400, 6000), st.randoms(use_true_random=False))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_the_order_of_arrival_does_not_change_extremes_and_groups(
     samples: list[Sample], count: int, size: int, order: random.Random
 ):

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,24 @@ from windsock.journal import frames
 from windsock.journal.writer import JournalWriter
 from windsock.model import Sample, Writer
 from windsock.samples import index
-from windsock.samples.query import Query
+from windsock.samples.query import Query, leading_literal
 
-WORDS = ["alpha", "Beta", "GAMMA", "straße", "ÜBER", "über", "字符", "\\boxed{4}", "a\nb", '"quoted"', "\ud800", "\0"]
+WORDS = [
+    "alpha",
+    "Beta",
+    "GAMMA",
+    "straße",
+    "ÜBER",
+    "über",
+    "字符",
+    "Привет",
+    "приВЕт",
+    "\\boxed{4}",
+    "a\nb",
+    '"quoted"',
+    "\ud800",
+    "\0",
+]
 
 
 def make(count: int = 300, seed: int = 1) -> windsock.Run:
@@ -88,8 +104,12 @@ FILTERS = st.fixed_dictionaries(
         "run": st.sampled_from(["0", "1"]),
         "finish_reason": st.sampled_from(["stop", "length"]),
         "weight_version": st.integers(0, 4),
-        "grep": st.sampled_from(["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß"]),
-        "regex": st.sampled_from(["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta"]),
+        "grep": st.sampled_from(
+            ["alpha", "BETA", "a", "über", "字", "{4}", "\n", '"', "\ud800", "STRASSE", "aß", "ПРИВЕТ", "привЕ", "зима"]
+        ),
+        "regex": st.sampled_from(
+            ["alpha|Beta", r"boxed\{\d\}", "^ÜBER", "字$", "beta", "(?i)beta", "al?pha", "字*符", "(?x) a l", "a{0}B"]
+        ),
     },
 )
 
@@ -129,6 +149,8 @@ def test_a_range_of_steps_is_given_in_several_ways(samples: tuple[windsock.View,
     ):
         assert {sample.step for sample in view.samples(step)} == expected  # type: ignore[arg-type]
     assert view.samples(range(0)) == []
+    assert view.samples(np.int64(3), min_reward=np.float32(0)) == view.samples(3, min_reward=0)  # type: ignore[arg-type]
+    assert repr(view.samples(run=1, limit=2)) == repr(view.samples(run="1", limit=2))  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_asked_says_why():
@@ -137,6 +159,30 @@ def test_what_cannot_be_asked_says_why():
         Query(sort="beauty")
     with pytest.raises(ValueError, match=r"regex '\(': missing \)"):
         Query(regex="(")
+
+
+@pytest.mark.parametrize(
+    ("regex", "begin"),
+    [
+        (r"answer 77\d", "answer 77"),
+        (r"\\boxed\{4\}", "\\boxed{4}"),
+        ("ab*", "a"),
+        ("ab?c", "a"),
+        ("a{2}", ""),
+        (r"a\.+", "a"),
+        ("a|b", ""),
+        ("^a", ""),
+        ("(?i)a", ""),
+        ("[ab]c", ""),
+        (r"\d", ""),
+        (r"\x41", ""),
+        ("", ""),
+        ("字 符.", "字 符"),
+    ],
+)
+def test_every_match_begins_with_the_leading_literal(regex: str, begin: str):
+    """Where it is not plain to see, nothing is claimed."""
+    assert leading_literal(regex) == begin
 
 
 def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sample]]):
@@ -154,6 +200,7 @@ def test_the_index_follows_a_run_that_grows():
     run = windsock.init()
     view = windsock.open(run.path)
     assert view.samples() == []
+    assert not (run.path / "index").exists()
     for step in range(3):
         run.sample("p", f"c{step}")
         run.commit(step)

@@ -30,12 +30,12 @@ def run() -> windsock.Run:
                 run.sample(
                     f"Go {task}!", f"attempt {n} of step {step}\n[bold]Slippery[/bold] ice", reward=n / 2,
                     rewards={"goal": float(n == 2), "speed": 0.25}, advantage=n - 1.0, length=10 * n + 1,
-                    finish_reason="length" if n == 0 else "stop", task=task, group=f"{task}-{step}", weight_version=step,
+                    finish_reason="length" if n == 0 else "stop", task=task, group=f"{task}-{step}",
+                    weight_version=step,
                 )  # fmt: skip
         run.commit(step)
-    run.sample(
-        messages=[{"role": "user", "content": "你好"}, {"role": "tool", "content": "\x1b[2J", "id": 7}], task="chat"
-    )
+    chat = [{"role": "user", "content": "你好"}, {"role": "tool", "content": "\x1b[2J", "id": 7}]
+    run.sample(messages=chat, task="chat")
     run.finish()
     return run
 

@@ -31,14 +31,14 @@ ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
 COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
 SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
 PACKET_HEAD = struct.Struct("<BI")  # kind, length of the JSON
+SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were offered
+SAMPLE_LEVEL = 3  # of zlib: half the time of its default for a tenth more bytes
+MAX_SAMPLES = 1 << 28  # bytes that a body may become when it is unpacked; no writer of ours comes near
 PHASE_HEAD = struct.Struct("<BQQqdBHH")  # kind, span, parent, step, start, flags, length of name, length of lane
 PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN where there is none
 
 TIMER, DEVICE_CLOCK, FAILED = 1, 2, 4  # flags of a phase
 LONGEST_NAME = 2**16 - 1
-SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were offered
-SAMPLE_LEVEL = 3  # of zlib: half the time of its default for a tenth more bytes
-MAX_SAMPLES = 1 << 28  # bytes that a body may become when it is unpacked; no writer of ours comes near
 
 
 class Kind(IntEnum):

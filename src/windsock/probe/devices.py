@@ -135,7 +135,6 @@ class Accelerators:
     def __init__(self) -> None:
         self._known: dict[int, Device] = {}
         self._devices: list[Device] = []
-        self._looked = False
 
     def devices(self) -> Sequence[Device]:
         """Return the devices in use as of the last look; look where none is known yet."""

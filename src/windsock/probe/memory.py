@@ -121,7 +121,7 @@ class Ledger:
         with self._lock:
             held = self._read(watch, reset=True)
             watch.working = True
-            watch.work = {device: one.allocated for device, one in held.items()}
+            watch.work = {n: one.allocated for n, one in held.items() if one.max_allocated is not None}
         return held
 
     def end_work(self, watch: Watch) -> dict[int, Held]:

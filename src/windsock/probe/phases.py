@@ -69,7 +69,7 @@ class Span:
         return (self.onload or 0.0) + (self.execute or 0.0) + (self.offload or 0.0)
 
 
-class Recorder(Protocol):
+class Timekeeper(Protocol):
     """Who writes spans down. None of this raises."""
 
     def open(self, phase: Phase) -> Span:
@@ -105,7 +105,7 @@ class Phase:
 
     def __init__(
         self,
-        recorder: Recorder,
+        timekeeper: Timekeeper,
         name: str,
         *,
         timer: bool = False,
@@ -123,14 +123,14 @@ class Phase:
         self.tokens = tokens
         self.flops = flops
         self.clock = clock
-        self._recorder = recorder
+        self._timekeeper = timekeeper
         self._entered: list[Span] = []
 
     def __repr__(self) -> str:
         return f"<windsock {'timer' if self.timer else 'phase'} {self.name!r}>"
 
     def __enter__(self) -> Span:
-        span = self._recorder.open(self)
+        span = self._timekeeper.open(self)
         self._entered.append(span)
         if self.onload is not None:
             try:
@@ -138,7 +138,7 @@ class Phase:
             except BaseException:
                 self._close(span, failed=True)
                 raise
-            self._recorder.turn(span, "execute")
+            self._timekeeper.turn(span, "execute")
         return span
 
     def __exit__(
@@ -148,7 +148,7 @@ class Phase:
         if self.offload is None:
             self._close(span, failed)
             return
-        self._recorder.turn(span, "offload")
+        self._timekeeper.turn(span, "offload")
         try:
             self.offload()
         except BaseException:
@@ -158,7 +158,7 @@ class Phase:
             self._close(span, failed)
 
     async def __aenter__(self) -> Span:
-        span = self._recorder.open(self)
+        span = self._timekeeper.open(self)
         self._entered.append(span)
         if self.onload is not None:
             try:
@@ -166,7 +166,7 @@ class Phase:
             except BaseException:
                 self._close(span, failed=True)
                 raise
-            self._recorder.turn(span, "execute")
+            self._timekeeper.turn(span, "execute")
         return span
 
     async def __aexit__(
@@ -176,7 +176,7 @@ class Phase:
         if self.offload is None:
             self._close(span, failed)
             return
-        self._recorder.turn(span, "offload")
+        self._timekeeper.turn(span, "offload")
         try:
             await _awaited(self.offload())
         except BaseException:
@@ -204,7 +204,7 @@ class Phase:
     def _close(self, span: Span, failed: bool) -> None:
         if span in self._entered:
             self._entered.remove(span)
-        self._recorder.close(span, failed)
+        self._timekeeper.close(span, failed)
 
 
 def _failed(kind: type[BaseException] | None) -> bool:

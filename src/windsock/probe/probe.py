@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from windsock.journal import frames
-from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER
+from windsock.journal.frames import DEVICE_CLOCK
 from windsock.journal.writer import JournalWriter
-from windsock.probe import intervals, throughput
+from windsock.probe import throughput
 from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
-from windsock.probe.intervals import Interval
+from windsock.probe.marks import close_mark, open_mark
 from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
 from windsock.probe.names import Names, Value
 from windsock.probe.phases import Phase, Span, amounts, current_span, lane
 from windsock.probe.sampler import Gathered
 from windsock.probe.shards import shard_values
-from windsock.probe.steps import GIB, Key, Step
+from windsock.probe.steps import GIB, Key, Root, Step, window_values
 from windsock.scalars import Deferred, sort
 from windsock.settings import Settings
 
@@ -49,6 +47,7 @@ class Probe:
         device_count: int | None = None,
         peak: float | None = None,
         processes: int = 1,
+        created: float | None = None,
     ) -> None:
         self._journal = journal
         self._guard = guard
@@ -62,14 +61,16 @@ class Probe:
         self._device_count = device_count
         self._peak = peak
         self._processes = processes
-        self._created = self._now()
+        self._created = self._now() if created is None else created  # when the run began, by the clock
         self.samples = Gathered()
         self._began: float | None = None  # the present step; the first one begins with its first phase
         self._begin_recording()
 
     @classmethod
-    def of(cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None]) -> Probe:
-        """Return the probe that a run's settings ask for."""
+    def of(
+        cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None], created: float
+    ) -> Probe:
+        """Return the probe that a run's settings ask for; ``created`` is when the run began, by ``perf_counter``."""
         return cls(
             journal,
             guard,
@@ -79,6 +80,7 @@ class Probe:
             device_count=settings.devices,
             peak=settings.peak_flops,
             processes=settings.world_size,
+            created=created,
         )
 
     def _begin_recording(self) -> None:
@@ -89,7 +91,7 @@ class Probe:
         self._late: list[Step] = []
         self._pending: list[Span] = []  # closed, but a device has yet to tell their times or tokens
         self._open: dict[int, Span] = {}
-        self._roots: list[tuple[str, float, float]] = []  # lane, start and end of spans that lie in no other
+        self._roots: list[Root] = []  # spans that lie in no other
         self._watch: Watch | None = None  # the peaks of the step
         self._told: list[int] = []
         self._commit_cost = 0.0
@@ -122,6 +124,10 @@ class Probe:
         outer = {span.parent.id for span in spans if span.parent is not None}
         return {span.phase.name for span in spans if span.id not in outer}
 
+    def devices_in_use(self) -> set[int]:
+        """Return the numbers of the devices that this process uses."""
+        return {device.index for device in self._accelerators.devices()}
+
     @property
     def device_count(self) -> int | None:
         """How many devices the run uses: as was said, or as the launcher's processes and the devices in use tell."""
@@ -130,10 +136,7 @@ class Probe:
     def open(self, phase: Phase) -> Span:
         """Begin a span."""
         span = Span(phase, self._process, self._now())
-        try:
-            self._enter(span)
-        except Exception as problem:  # noqa: BLE001 - the probe's trouble is not the training's
-            self._guard(problem)
+        self._guarded(self._enter, span)
         span.mark = self._now()
         span.own = span.mark - span.entered
         return span
@@ -143,10 +146,7 @@ class Probe:
         moment = self._now()
         if span.owner is not self._process:
             return
-        try:
-            self._end_stretch(span, moment)
-        except Exception as problem:  # noqa: BLE001 - see open
-            self._guard(problem)
+        self._guarded(self._end_stretch, span, moment)
         span.stretch, span.spent = stretch, 0.0
         span.mark = self._now()
         span.own += span.mark - moment
@@ -159,10 +159,7 @@ class Probe:
             current_span.set(span.outer)
         if span.owner is not self._process:
             return
-        try:
-            self._leave(span, moment)
-        except Exception as problem:  # noqa: BLE001 - see open
-            self._guard(problem)
+        self._guarded(self._leave, span, moment)
         span.own += self._now() - moment
         span.step.probe_seconds += span.own
         parent, cost = span.parent, span.own + span.nested
@@ -170,6 +167,12 @@ class Probe:
             parent.spent += cost
             parent.nested += cost
         span.outer = span.parent = None  # a task may keep this span for ever, but not a chain of them
+
+    def _guarded(self, work: Callable[..., None], *args: Any) -> None:
+        try:
+            work(*args)
+        except Exception as problem:  # noqa: BLE001 - the probe's trouble is not the training's
+            self._guard(problem)
 
     def _enter(self, span: Span) -> None:
         phase = span.phase
@@ -182,16 +185,10 @@ class Probe:
         if self._began is None:
             self._began = span.entered
         if not phase.timer:
-            self._read_entry(span)
+            self._guarded(self._read_entry, span)
         self._open[span.id] = span
         span.parent_id = 0 if outer is None else outer.id
-        flags = TIMER if phase.timer else 0
-        start = self._clock.unix(span.entered)
-        self._journal.mark(
-            frames.phase_open_payload(
-                span.id, span.parent_id, OPEN_STEP, start, flags, phase.text, frames.phase_text(span.lane)
-            )
-        )
+        self._journal.mark(open_mark(span, self._clock.unix(span.entered)))
         if phase.clock == "device":
             span.clock = DeviceClock(self._accelerators.mark)
             span.clock.mark()
@@ -209,18 +206,21 @@ class Probe:
             span.held[moment] = self._ledger.enter(span.watch)
 
     def _end_stretch(self, span: Span, moment: float) -> None:
-        ended = span.stretch
         if span.clock is not None:
-            span.clock.mark(ended)
-        setattr(span, ended, max(0.0, moment - span.mark - span.spent))
-        if self._ledger is None or span.watch is None:
-            return
-        if ended == "onload":
-            span.held["start/onload"] = self._ledger.begin_work(span.watch)
-        elif ended == "execute":
-            span.held["end/onload"] = self._ledger.end_work(span.watch)
+            span.clock.mark(span.stretch)
+        setattr(span, span.stretch, max(0.0, moment - span.mark - span.spent))
+        if self._ledger is not None and span.watch is not None:
+            self._guarded(self._read_devices, self._ledger, span, span.watch)
+
+    @staticmethod
+    def _read_devices(ledger: Ledger, span: Span, watch: Watch) -> None:
+        """Read the devices where a stretch ended."""
+        if span.stretch == "onload":
+            span.held["start/onload"] = ledger.begin_work(watch)
+        elif span.stretch == "execute":
+            span.held["end/onload"] = ledger.end_work(watch)
         else:
-            span.held["end/offload"] = self._ledger.read(span.watch)
+            span.held["end/offload"] = ledger.read(watch)
 
     def _leave(self, span: Span, moment: float) -> None:
         self._open.pop(span.id, None)
@@ -229,10 +229,10 @@ class Probe:
             span.execute = 0.0  # loading failed
         if self._ledger is not None and span.watch is not None:
             self._ledger.leave(span.watch)
-        if self._read_host is not None and not span.phase.timer:
-            span.host["end"] = self._read_host()
+        if not span.phase.timer:
+            self._guarded(self._read_exit, span)
         if not span.failed:
-            self._count(span)
+            self._guarded(self._count, span)
         waits = span.deferred is not None or (span.clock is not None and span.clock.usable)
         self._mark_close(span)
         with self._lock:
@@ -245,6 +245,10 @@ class Probe:
             else:
                 self._add(span)
 
+    def _read_exit(self, span: Span) -> None:
+        if self._read_host is not None:
+            span.host["end"] = self._read_host()
+
     def _count(self, span: Span) -> None:
         """Ask for the tokens and FLOPs of a span; what lies on a device is fetched without waiting."""
         found = sort(amounts(span.tokens)) if span.tokens is not None else None
@@ -256,31 +260,7 @@ class Probe:
             span.flops = dict(sort(amounts(span.phase.flops)).numbers)
 
     def _mark_close(self, span: Span, flags: int = 0) -> None:
-        phase, step = span.phase, span.step.number
-        flags |= (TIMER if phase.timer else 0) | (FAILED if span.failed else 0)
-        peaks = [peak for peak, _ in span.watch.peaks.values()] if span.watch is not None else ()
-        durations = (
-            span.left - span.entered,
-            math.nan if span.onload is None else span.onload,
-            span.execute or 0.0,
-            math.nan if span.offload is None else span.offload,
-            sum(span.kinds.values()) if span.kinds else math.nan,
-            max(peaks, default=math.nan),
-            span.host["end"].rss if "end" in span.host else math.nan,
-        )
-        self._journal.mark(
-            frames.phase_close_payload(
-                span.id,
-                span.parent_id,
-                OPEN_STEP if step is None else step,
-                self._clock.unix(span.entered),
-                flags,
-                phase.text,
-                frames.phase_text(span.lane),
-                durations,
-                "+".join(span.kinds).encode("utf-8", "surrogatepass"),
-            )
-        )
+        self._journal.mark(close_mark(span, self._clock.unix(span.entered), span.step.number, flags))
 
     def _add(self, span: Span) -> None:
         span.step.add(span)
@@ -295,10 +275,7 @@ class Probe:
                 if not wait and not _ready(span):
                     self._pending.append(span)
                     continue
-                try:
-                    self._settle(span)
-                except Exception as problem:  # noqa: BLE001 - see open; the host's times stand
-                    self._guard(problem)
+                self._guarded(self._settle, span)  # where that fails, the host's times stand
                 span.step.sums((span.phase.name, span.phase.timer)).pending -= 1
                 self._add(span)
 
@@ -320,7 +297,7 @@ class Probe:
         """
         try:
             return self._commit(number, counted, totals)
-        except Exception as problem:  # noqa: BLE001 - see open
+        except Exception as problem:  # noqa: BLE001 - see _guarded
             self._guard(problem)
             return []
 
@@ -333,12 +310,13 @@ class Probe:
             roots, self._roots = self._roots, []
         start = self._created if self._began is None else self._began
         self._began = now
-        values = [*self._of_step(step, step.phases), *self.samples.take()]
+        values = [*(self._of_step(step, step.phases) if step.phases else ()), *self.samples.take()]
         if roots or self._open:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
         if values or counted:
-            values += self._of_window(roots, start, now)
+            still_open = [(span.lane, span.entered, now) for span in list(self._open.values()) if not span.parent_id]
+            values += window_values((*roots, *still_open), start, now)
         values += throughput.rates(counted, totals, now - start, self.device_count)
         rows = self._late_rows()
         if values:
@@ -353,7 +331,7 @@ class Probe:
             rows = self._late_rows()
             values = self._names.named(self._of_step(self._step, self._step.phases))
             return [*rows, (None, values)] if values else rows
-        except Exception as problem:  # noqa: BLE001 - see open
+        except Exception as problem:  # noqa: BLE001 - see _guarded
             self._guard(problem)
             return []
 
@@ -375,20 +353,6 @@ class Probe:
         yield from step.utilisation(self._peak_flops(), self.device_count)
         devices = {device.index: device.total for device in self._accelerators.devices()}
         yield from step.memory({name for name, timer in keys if not timer}, devices)
-
-    def _of_window(self, roots: list[tuple[str, float, float]], start: float, end: float) -> Iterator[Value]:
-        """Yield how long the step took, what of it lay in no phase, and for how long phases ran side by side."""
-        seconds = end - start
-        yield "time/step", (), seconds
-        lanes: dict[str, list[Interval]] = {}
-        still_open = [(span.lane, span.entered, end) for span in list(self._open.values()) if not span.parent_id]
-        for lane_name, began, ended in (*roots, *still_open):
-            lanes.setdefault(lane_name, []).extend(intervals.clipped([(began, ended)], start, end))
-        if lanes and seconds > 0:
-            unaccounted = max(0.0, seconds - intervals.length(one for lane in lanes.values() for one in lane))
-            yield "time/unaccounted", (), unaccounted
-            yield "time/unaccounted_share", (), unaccounted / seconds
-            yield "time/overlap", (), intervals.overlap(lanes.values())
 
     def _step_memory(self) -> Iterator[Value]:
         """Yield the peaks of the step on the device that held most, and what is in use on the host."""
@@ -417,9 +381,13 @@ class Probe:
 
 
 def _ready(span: Span) -> bool:
-    if span.deferred is not None and not span.deferred[1].ready():
-        return False
-    return span.clock is None or not span.clock.usable or span.clock.ready()
+    """Tell whether a device has told all of a span; where asking fails, waiting would not help."""
+    try:
+        if span.deferred is not None and not span.deferred[1].ready():
+            return False
+        return span.clock is None or not span.clock.usable or span.clock.ready()
+    except Exception:  # noqa: BLE001 - the device's trouble; settling tells of it
+        return True
 
 
 def _described(device: Device) -> dict[str, Any]:

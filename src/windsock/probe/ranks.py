@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.catalogue.spec import CatalogueError
 from windsock.journal.series import Series
 from windsock.probe.names import Names
 
@@ -41,7 +42,10 @@ def reduction(name: str, vocabulary: str) -> Reduction | None:
 
 @cache
 def _largest(vocabulary: str) -> frozenset[str]:
-    return frozenset(Names(vocabulary).named((id, (), 0.0) for id in LARGEST))
+    try:
+        return frozenset(Names(vocabulary).named((id, (), 0.0) for id in LARGEST))
+    except CatalogueError:  # somebody else's words
+        return frozenset()
 
 
 def names_over_ranks(names: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from windsock.probe.intervals import Interval, clipped, length, overlap
 Windows = Mapping[Writer, Mapping[int, Interval]]
 """From when to when each step of each writer went."""
 
+MAIN_ROLE = "trainer"
 MANY_LANES = 4  # that do the same; more of them share a group
 
 
@@ -127,7 +128,7 @@ def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float
     bounds = [windows[writer][step] for writer in {s.writer for s in of_step} if step in windows.get(writer, {})]
     start = min([span.start for span in of_step] + [began for began, _ in bounds])
     end = max([ended for _, ended in bounds] + [now if span.end is None else span.end for span in of_step])
-    main = of_step[0].writer
+    main = min((span.writer for span in of_step), key=lambda writer: (writer.role != MAIN_ROLE, writer))
     began, ended = windows.get(main, {}).get(step, (start, end))
     lanes = _roots(of_step, main, end)
     inside = [clipped(lane, began, ended) for lane in lanes.values()]

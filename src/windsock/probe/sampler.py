@@ -53,11 +53,13 @@ class Sampler:
         seconds: float,
         guard: Callable[[Exception], None],
         readers: Iterable[Callable[[], Samples]] | None = None,
+        devices_in_use: Callable[[], set[int]] = set,
     ) -> None:
         self._gathered = gathered
         self._open_phases = open_phases
         self._seconds = seconds
         self._guard = guard
+        self._devices_in_use = devices_in_use
         self._readers = list(readers) if readers is not None else None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="windsock-sampler", daemon=True)
@@ -70,7 +72,7 @@ class Sampler:
 
     def _loop(self) -> None:
         if self._readers is None:
-            self._readers = [*_started(Host, self._guard), *_started(Nvml, self._guard)]
+            self._readers = [*_started(Host), *_started(lambda: Nvml(self._devices_in_use))]
         while not self._stop.wait(self._seconds):
             self._look()
 
@@ -85,13 +87,10 @@ class Sampler:
                 self._guard(problem)
 
 
-def _started(make: Callable[[], Callable[[], Samples]], guard: Callable[[Exception], None]) -> list[Any]:
+def _started(make: Callable[[], Callable[[], Samples]]) -> list[Callable[[], Samples]]:
     try:
         return [make()]
-    except ImportError:
-        return []  # the package is optional
-    except Exception as problem:  # noqa: BLE001 - no driver, or no right to ask it
-        guard(problem)
+    except Exception:  # noqa: BLE001 - no package, no driver, no device: nothing to sample
         return []
 
 
@@ -131,10 +130,12 @@ class Host:
 
 
 class Nvml:
-    """NVIDIA devices that this process sees."""
+    """NVIDIA devices that this process uses; all that it sees, where it does not use any itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_use: Callable[[], set[int]] = set) -> None:
         import pynvml
+
+        self._in_use = in_use
 
         pynvml.nvmlInit()
         self._nvml = pynvml
@@ -146,7 +147,8 @@ class Nvml:
     def __call__(self) -> Samples:
         """Read all devices; what one does not tell is missing."""
         found: Samples = {}
-        for number, handle in self._handles.items():
+        used = self._in_use() & set(self._handles) or set(self._handles)
+        for number, handle in ((n, self._handles[n]) for n in sorted(used)):
             for what, value in self._of_device(handle):
                 found[f"system/device/{{device}}/{what}", (("device", str(number)),)] = value
         return found

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from windsock.catalogue.patterns import Filled
-from windsock.probe.intervals import Interval, length
+from windsock.probe.intervals import Interval, clipped, length, overlap
 from windsock.probe.memory import Held, HostReading
 from windsock.probe.names import Value
 from windsock.probe.phases import Span
 
 GIB = 2.0**30
+Root = tuple[str, float, float]  # lane, start and end of a span that lies in no other
 Key = tuple[str, bool]  # name, and whether it is a plain timer
 RATE_OF_KIND = {"generated": "system/generated_tokens_per_second", "trained": "system/train_tokens_per_second"}
 
@@ -118,6 +119,20 @@ class Step:
         for (phase, when), reading in self.host.items():
             for what, size in zip(HostReading._fields, reading, strict=True) if phase in names else ():
                 yield f"memory/cpu/{{phase}}/{{when}}/{what}", (("phase", phase), ("when", when)), size / GIB
+
+
+def window_values(roots: Iterable[Root], start: float, end: float) -> Iterator[Value]:
+    """Yield how long a step took, what of it lay in no phase, and for how long phases ran side by side."""
+    seconds = end - start
+    yield "time/step", (), seconds
+    lanes: dict[str, list[Interval]] = {}
+    for lane, began, ended in roots:
+        lanes.setdefault(lane, []).extend(clipped([(began, ended)], start, end))
+    if lanes and seconds > 0:
+        unaccounted = max(0.0, seconds - length(one for lane in lanes.values() for one in lane))
+        yield "time/unaccounted", (), unaccounted
+        yield "time/unaccounted_share", (), unaccounted / seconds
+        yield "time/overlap", (), overlap(lanes.values())
 
 
 def _peaks_joined(known: Held | None, new: Held) -> Held:

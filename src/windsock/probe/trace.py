@@ -11,6 +11,7 @@ from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import Windows
 
 NANO = 1e9
+FIRST_THREAD = 100_001  # to Perfetto, thread 0 and the thread with its process's number are special
 STEPS = "steps"  # the lane that shows where steps begin and end
 
 
@@ -27,13 +28,15 @@ def trace(spans: Sequence[PhaseSpan], windows: Windows, name: str, id: str) -> d
 
 def _events(spans: Sequence[PhaseSpan], windows: Windows, origin: float) -> Iterator[dict[str, Any]]:
     writers = sorted({span.writer for span in spans} | set(windows))
+    threads = itertools.count(FIRST_THREAD)
     for process, writer in enumerate(writers, 1):
-        yield _meta("process_name", process, 0, str(writer) + _attempt(writer))
-        yield _meta("thread_name", process, 0, STEPS)
+        thread = next(threads)
+        yield _meta("process_name", process, thread, str(writer) + _attempt(writer))
+        yield _meta("thread_name", process, thread, STEPS)
         for step, (began, ended) in sorted(windows.get(writer, {}).items()):
-            yield _slice(f"step {step}", process, 0, began - origin, ended - origin, {"step": step})
-        lanes = _lanes([span for span in spans if span.writer == writer])
-        for thread, (lane, of_lane) in enumerate(lanes, 1):
+            yield _slice(f"step {step}", process, thread, began - origin, ended - origin, {"step": step})
+        for lane, of_lane in _lanes([span for span in spans if span.writer == writer]):
+            thread = next(threads)
             yield _meta("thread_name", process, thread, lane)
             for span in of_lane:
                 yield from _span(span, process, thread, origin)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from windsock.journal.frames import Kind
-from windsock.journal.writer import JournalWriter
-from windsock.model import RunInfo, Writer
-from windsock.settings import Settings
+from windsock.recorder import Recorder
 
 if TYPE_CHECKING:
     from windsock.rollouts.books import Books
@@ -21,14 +18,9 @@ if TYPE_CHECKING:
 AnyHandle = TypeVar("AnyHandle", bound="Handle")
 
 
-class Reports(ABC):
+class Reports(Recorder):
     """What a run offers to explorers and evaluators. Everything behind it is imported with the first call."""
 
-    info: RunInfo
-    writer: Writer
-    step: int | None
-    _settings: Settings
-    _journal: JournalWriter
     _books: Books | None = None
     _books_lock = threading.Lock()
 
@@ -133,8 +125,8 @@ class Reports(ABC):
 
         with self._books_lock:
             if self._books is None:
-                self._books = Books(self, self.info.vocabulary, self._settings.world_size > 1 or self.writer.rank > 0)
-        handle = self._books.get(None if step is None else self._as_step(step), checked(plan, self.notice))
+                self._books = Books(self, self.info.vocabulary, self.shared)
+        handle = self._books.get(None if step is None else self.as_step(step), checked(plan, self.notice))
         assert isinstance(handle, kind)
         return handle
 
@@ -160,27 +152,3 @@ class Reports(ABC):
     def write_event(self, event: str, **fields: Any) -> None:
         """Write something that happened."""
         self._journal.event(event, **fields)
-
-    @abstractmethod
-    def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
-        """Write values."""
-
-    @abstractmethod
-    def commit(self, step: int | None = None) -> None:
-        """End a step."""
-
-    @abstractmethod
-    def notice(self, text: str) -> None:
-        """Tell something once."""
-
-    @abstractmethod
-    def skip(self, refused: Mapping[str, str]) -> None:
-        """Count values that cannot be recorded."""
-
-    @abstractmethod
-    def guard(self, problem: Exception) -> None:
-        """Show a problem; the training goes on."""
-
-    @abstractmethod
-    def _as_step(self, step: Any) -> int | None:
-        """Return a step as an integer."""

@@ -72,11 +72,19 @@ class SampleIndex:
 
     def find(self, query: Query, limits: Limits, limit: int | None = None) -> Found:
         """Return the first ``limit`` samples that match, and how many match in all."""
+        if not self._anything():
+            return Found()
         return self._use(lambda db: _find(db, query, limits, limit))
 
     def census(self, limits: Limits) -> Census:
         """Tell what samples there are."""
+        if not self._anything():
+            return Census()
         return self._use(lambda db: _census(db, limits))
+
+    def _anything(self) -> bool:
+        """Tell whether the journal has samples at all; where not, no index is made."""
+        return any(frames for _, frames in self._source())
 
     def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do something with the index, brought up to date, where it can be; a damaged one is made anew."""

@@ -39,14 +39,20 @@ def to_sample(given: Mapping[str, Any] | Sample) -> tuple[Sample, Refusals]:
 
 def rows_of(columns: Mapping[str, Any]) -> tuple[Iterator[dict[str, Any]], Refusals]:
     """Return the rows of a mapping of columns, single values repeated, and the columns that have another length."""
-    listed = {name: _listed(name, column) for name, column in columns.items()}
+    listed = {name: _listed_safely(name, column) for name, column in columns.items()}
+    odd = {name: str(column) for name, column in listed.items() if isinstance(column, Refused)}
     lengths = {name: len(column) for name, column in listed.items() if isinstance(column, list)}
     count = next((lengths[name] for name in (*TEXTS, "messages") if name in lengths), max(lengths.values(), default=1))
-    odd = {
-        name: f"a column of {length}, where there are {count}" for name, length in lengths.items() if length != count
-    }
+    odd |= {name: f"a column of {size}, where there are {count}" for name, size in lengths.items() if size != count}
     whole = {name: column for name, column in listed.items() if name not in odd}
     return ({name: _entry(column, row) for name, column in whole.items()} for row in range(count)), odd
+
+
+def _listed_safely(name: str, column: Any) -> Any:
+    try:
+        return _listed(name, column)
+    except Exception as problem:  # noqa: BLE001 - a column may do anything when asked
+        return Refused(f"of type {type(column).__name__}, not a column ({problem})")
 
 
 def _listed(name: str, column: Any) -> Any:

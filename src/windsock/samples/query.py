@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,9 @@ from typing import Any
 from windsock.model import Sample
 
 Steps = int | range | tuple[int | None, int | None]
+PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one character that stands for itself
+LITERALS = re.compile(f"(?:{PLAIN.pattern})*", re.DOTALL)
+FEW_LETTERS = 2  # of which every spelling is tried
 SORTS = ("step", "reward", "advantage", "length", "time")
 
 
@@ -50,14 +54,13 @@ class Query:
         yield from _given("step <= ?", last)
         if isinstance(self.step, range) and abs(self.step.step) != 1:
             yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
-        yield from _given("reward >= ?", self.min_reward)
-        yield from _given("reward <= ?", self.max_reward)
+        yield from _given("reward >= ?", self.min_reward, float)
+        yield from _given("reward <= ?", self.max_reward, float)
         yield from _given("length >= ?", self.min_length)
         yield from _given("length <= ?", self.max_length)
         yield from _given("weight_version = ?", self.weight_version)
         for name in ("task", "group", "run", "finish_reason"):
-            value = getattr(self, name)
-            yield from _given(f'"{name}" = ?', None if value is None else to_bytes(value))
+            yield from _given(f'"{name}" = ?', getattr(self, name), lambda value: to_bytes(str(value)))
 
     def holds(self) -> Callable[[bytes], bool] | None:
         """Return what tells whether texts, as the index keeps them, hold what is looked for; None: all do."""
@@ -106,31 +109,71 @@ def to_bytes(text: str) -> bytes:
 
 def step_range(step: Steps | None) -> tuple[int | None, int | None]:
     """Return the first and the last step that are meant, both included."""
-    if step is None or isinstance(step, int):
-        return step, step
     if isinstance(step, range):
         return (min(step[0], step[-1]), max(step[0], step[-1])) if len(step) else (1, 0)
-    return step
+    return step if isinstance(step, tuple) else (step, step)
 
 
-def _given(condition: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _given(condition: str, value: Any, convert: Callable[[Any], Any] = int) -> Iterator[tuple[str, Any]]:
+    """Yield a condition where there is a value for it, as a type that SQLite knows."""
     if value is not None:
-        yield condition, value
+        yield condition, convert(value)
 
 
 def _substring(wanted: str) -> Callable[[bytes], bool]:
     """Look for a text regardless of case.
 
-    Letters beyond ASCII have a case only where Unicode is asked, which takes several times as long: that is done where
-    the wanted text has such letters.
+    Bytes know the case of ASCII alone, and asking Unicode for that of a whole text takes five times as long. So the
+    beginning of what is wanted is looked for as bytes, in every case that its first few other letters can have.
     """
-    if any(char.lower() != char.upper() and not char.isascii() for char in wanted):
-        lowered = wanted.lower()
-        return lambda texts: lowered in texts.decode("utf-8", "surrogatepass").lower()
-    needle = to_bytes(wanted).lower()
-    return lambda texts: needle in texts.lower()
+    begin, rest = _beginning(wanted)
+    spelled = [to_bytes("".join(letters)).lower() for letters in itertools.product(*map(_cases, begin))]
+    if len(spelled) == 1 and not rest:
+        return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
+    lowered = wanted.lower() if rest else ""
+    leads = {bytes([next(byte for byte in needle if byte > 127)]) for needle in spelled}
+
+    def holds(texts: bytes) -> bool:
+        if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest to tell
+            return False
+        small = texts.lower()
+        found = any(needle in small for needle in spelled)
+        return found and (not rest or lowered in texts.decode("utf-8", "surrogatepass").lower())
+
+    return holds
+
+
+def _beginning(wanted: str) -> tuple[str, str]:
+    """Cut a text before its third letter beyond ASCII that has a case."""
+    places = [place for place, char in enumerate(wanted) if len(_cases(char)) > 1]
+    cut = places[FEW_LETTERS] if len(places) > FEW_LETTERS else len(wanted)
+    return wanted[:cut], wanted[cut:]
+
+
+def _cases(char: str) -> list[str]:
+    """Return a letter beyond ASCII in each of its cases; any other character, and what grows in one, as it is."""
+    if char.isascii():
+        return [char]
+    return sorted({case for case in (char, char.lower(), char.upper(), char.title()) if len(case) == 1})
 
 
 def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
-    search = pattern.search
-    return lambda texts: any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
+    search, begin = pattern.search, to_bytes(leading_literal(pattern.pattern))
+
+    def holds(texts: bytes) -> bool:
+        if begin not in texts:  # much faster to tell, and enough for most
+            return False
+        return any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
+
+    return holds
+
+
+def leading_literal(regex: str) -> str:
+    """Return a text with which every match of a regular expression begins; empty where none is plain to see."""
+    if "|" in regex:
+        return ""
+    plain = LITERALS.match(regex)
+    characters = PLAIN.findall(plain[0]) if plain else []
+    if plain and regex[plain.end() : plain.end() + 1] in tuple("*+?{"):  # of the last, it may be none or many
+        characters = characters[:-1]
+    return "".join(character[-1] for character in characters)

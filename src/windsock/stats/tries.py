@@ -97,7 +97,7 @@ def share_interval(values: Floats) -> tuple[float, float]:
     p = float(values.mean())
     most = p * (1 - p)
     spread = (float(np.square(values - p).sum()) + most) / n
-    m = n * most / spread if most > 0 else n
+    m = n * most / spread if spread > 0 else n
     squared = NORMAL_95 * NORMAL_95 / m
     middle = (p + squared / 2) / (1 + squared)
     half = math.sqrt(squared * (most + squared / 4)) / (1 + squared)

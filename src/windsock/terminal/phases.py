@@ -68,7 +68,7 @@ def chart(laid_out: Timeline, width: int) -> Iterator[Text]:
     room = width - label - 10
     lasted = laid_out.end - laid_out.start
     heading = f"step {laid_out.step:,}  {duration(lasted)}, {laid_out.unaccounted:.0%} in no phase"
-    heading += f", {laid_out.overlap:.0%} overlapping" if laid_out.overlap > 0 else ""
+    heading += f", {laid_out.overlap:.0%} overlapping" if laid_out.overlap >= 0.005 else ""
     yield Text(heading, style="bold")
     yield Text(" " * (label + 10) + _axis(lasted, room), style="dim")
     colours: dict[str, str] = {}
@@ -99,7 +99,8 @@ def _line(row: TimelineRow, laid_out: Timeline, label: int, room: int, colour: s
         name = f"{name[: label // 2]}…{name[len(name) - label + label // 2 + 1 :]}"
     failed = any(span.failed for span in row.spans)
     line = Text(name.ljust(label), style="red" if failed else "")
-    line.append(duration(row.seconds).rjust(8) + "  ", style="dim")
+    seconds = row.seconds + sum(laid_out.end - span.start for span in row.spans if span.end is None)
+    line.append(duration(seconds).rjust(8) + "  ", style="dim")
     line.append("".join(_cells(row.spans, laid_out, room)), style=colour)
     return line
 

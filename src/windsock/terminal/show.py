@@ -73,9 +73,8 @@ def open_phases(view: View) -> list[str]:
     statuses = view.writer_statuses()
     told = []
     for span in (span for span in found if (span.writer, span.id) not in outer and span.writer in statuses):
-        alive = not statuses[span.writer].ended
-        since = (time.time() if alive else view.span[1]) - span.start
-        words = f"in for {duration(max(0.0, since))}" if alive else "was open when it ended"
+        since = max(0.0, time.time() - span.start)
+        words = "was open when it ended" if statuses[span.writer].ended else f"in for {duration(since)}"
         told.append(f"{span.name} of step {span.step} ({span.writer}, {span.lane}) {words}")
     return told
 

@@ -1,0 +1,181 @@
+"""What samples cost: offering them, writing them, and finding one among 50,000.
+
+A run is made in which every step offers more samples than are kept: groups of eight completions of about 2 kB. Then
+it is opened, searched for the first time, which makes the index, and searched again in several ways: from one process,
+and as the whole command, started anew each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+KEPT_PER_STEP, GROUP = 64, 8
+BAR = 1.0  # seconds
+REPEATS = 5
+SEARCHES: dict[str, dict[str, Any]] = {
+    "a rare word": {"grep": "answer 777"},
+    "a word in no sample": {"grep": "no such word"},
+    "a word in all": {"grep": "therefore", "sort": "-reward"},
+    "a word with a letter beyond ASCII": {"grep": "überall"},
+    "a word of such letters": {"grep": "повсюду"},
+    "a regular expression": {"regex": r"answer 77\d\b"},
+    "one that begins with no letter *": {"regex": r"\b77[78]$"},
+    "step, reward and word": {"step": 12, "min_reward": 0.5, "grep": "therefore"},
+    "reward alone": {"min_reward": 0.999},
+}
+
+
+class Writer:
+    """Writes something like English: common words often, rare ones seldom, phrases that come again."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        letters = "etaoinshrdlucmfwypvbgk"
+        words = ["".join(self._draw.choices(letters, k=self._draw.randrange(2, 10))) for _ in range(5000)]
+        weights = [1 / (rank + 5) for rank in range(len(words))]
+        self._phrases = [" ".join(self._draw.choices(words, weights, k=12)) for _ in range(20_000)]
+
+    def text(self, size: int) -> str:
+        """Return a text of about so many characters."""
+        phrases = self._draw.choices(self._phrases, k=max(1, size // 70))
+        return ".\n".join(f"{phrase} – therefore {self._draw.randrange(1000)}" for phrase in phrases)
+
+
+def offered(writer: Writer, step: int, count: int) -> list[dict[str, Any]]:
+    """Return the samples of a step as keyword arguments."""
+    draw = random.Random(step)
+    rows = []
+    for group in range(count // GROUP):
+        prompt, task = writer.text(400), f"task-{draw.randrange(2000)}"
+        for _ in range(GROUP):
+            text = f"{writer.text(draw.randrange(800, 2400))}\nanswer {draw.randrange(1000)}"
+            rows.append({
+                "prompt": prompt, "completion": text, "reward": draw.random(),
+                "rewards": {"accuracy": float(draw.random() > 0.5), "format": draw.random()},
+                "advantage": draw.gauss(0, 1), "length": len(text) // 4, "task": task, "group": f"{step}-{group}",
+                "finish_reason": draw.choice(["stop", "stop", "stop", "length"]), "weight_version": step,
+            })  # fmt: skip
+    return rows
+
+
+def record(dir: Path, steps: int, per_step: int) -> dict[str, Any]:
+    """Make the run; return the run and what each part of it cost."""
+    import windsock
+
+    writer = Writer(7)
+    run = windsock.init(dir=dir, project="bench", name="samples", samples_per_step=KEPT_PER_STEP)
+    offering, committing, size = [], [], 0
+    for step in range(steps):
+        rows = offered(writer, step, per_step)
+        size += sum(len(row["prompt"].encode()) + len(row["completion"].encode()) for row in rows[:KEPT_PER_STEP])
+        began = time.perf_counter()
+        for row in rows:
+            run.sample(**row)
+        offering.append((time.perf_counter() - began) / per_step)
+        run.log({f"metric/{n}": float(n) for n in range(50)})
+        began = time.perf_counter()
+        run.commit(step)
+        committing.append(time.perf_counter() - began)
+    run.finish()
+    return {"path": run.path, "offer": offering, "commit": committing, "text": size / (steps * KEPT_PER_STEP)}
+
+
+def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
+    """Return the median time of something and what it gave."""
+    times, result = [], None
+    for _ in range(repeats):
+        began = time.perf_counter()
+        result = work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times), result
+
+
+def command_arguments(filters: dict[str, Any]) -> list[str]:
+    return [part for name, value in filters.items() for part in (f"--{name.replace('_', '-')}={value}",)]
+
+
+def searches(path: Path) -> list[float]:
+    """Print what every search takes, inside a process and as a command; return all times."""
+    import windsock
+    from windsock.samples.query import Query
+
+    view = windsock.open(path)
+    first, _ = timed(lambda: view.find_samples(Query(grep="answer 777"), 20), 1)
+    print(f"  {'the first search, which makes the index':48}{first:9.2f} s")
+    print(f"\n  {'later searches (median of ' + str(REPEATS) + ')':36}{'matches':>12}{'in process':>12}{'command':>12}")
+    times = []
+    for name, filters in SEARCHES.items():
+        inside, found = timed(lambda filters=filters: view.find_samples(Query(**filters), 20))
+        command = [sys.executable, "-m", "windsock", "samples", str(path), *command_arguments(filters)]
+        outside, _ = timed(lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+        print(f"  {name:36}{found.matched:12,}{inside:10.3f} s{outside:10.3f} s")
+        times += [] if name.endswith("*") else [inside, outside]
+    print("  * as fast as Python's re, which looks at every place of every text: not part of the bar")
+    return times
+
+
+def opening(path: Path) -> tuple[float, float]:
+    """Return seconds and MiB that opening the run for its metrics takes, in a process of its own."""
+    code = (
+        "import time, windsock, resource; windsock.View; t = time.perf_counter(); "
+        f"windsock.open({str(path)!r}).series('metric/1'); print(time.perf_counter() - t, "
+        "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    runs = [subprocess.check_output([sys.executable, "-c", code], text=True).split() for _ in range(REPEATS)]
+    return statistics.median(float(s) for s, _ in runs), statistics.median(float(m) for _, m in runs)
+
+
+def report(dir: Path, options: argparse.Namespace) -> bool:
+    """Make the run, measure and print; return whether the bar holds."""
+    steps = -(-options.samples // KEPT_PER_STEP)
+    made = record(dir, steps, options.offered)
+    kept = steps * KEPT_PER_STEP
+    journal = sum(file.stat().st_size for file in made["path"].iterdir() if file.is_file())
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}")
+    print(f"{kept:,} samples kept of {steps * options.offered:,} offered, in {steps:,} steps\n")
+    line("run.sample, each", statistics.median(made["offer"]) * 1e6, "µs")
+    line(f"commit of a step with {KEPT_PER_STEP}", statistics.median(made["commit"]) * 1e3, "ms")
+    line("peak memory of the training process", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
+    line("texts of a sample", made["text"], "bytes")
+    line("on disk, each", journal / kept, "bytes")
+    seconds, mebibytes = opening(made["path"])
+    line("open the run for a metric", seconds, "s")
+    line("  and the memory that takes", mebibytes, "MiB")
+    times = searches(made["path"])
+    index = sum(file.stat().st_size for file in (made["path"] / "index").iterdir())
+    print()
+    line("the index, each", index / kept, "bytes")
+    holds = max(times) < BAR
+    print(f"\n  under a second after the first: {'holds' if holds else 'FAILS'} (the slowest took {max(times):.2f} s)")
+    return holds
+
+
+def line(what: str, value: float, unit: str) -> None:
+    print(f"  {what:48}{value:9.3f} {unit}" if value < 10 else f"  {what:48}{value:9,.0f} {unit}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure what samples cost, and how fast they are found.")
+    parser.add_argument("--samples", type=int, default=50_000, help="how many are kept in the end (default 50,000)")
+    parser.add_argument("--offered", type=int, default=256, help="how many every step offers (default 256)")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="samples-") as scratch:
+        holds = report(Path(scratch), options)
+    return int(options.strict and not holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

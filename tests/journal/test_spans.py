@@ -1,0 +1,60 @@
+"""Spans from their markers, also where some of them are lost."""
+
+from pathlib import Path
+
+import pytest
+
+import windsock
+from windsock.journal.reader import SegmentReader
+
+
+def segment(run: windsock.Run) -> Path:
+    [path] = run.path.glob("*.seg")
+    return path
+
+
+@pytest.mark.parametrize(("kind", "closed"), [(9, True), (10, False)])
+def test_a_lost_marker_costs_only_what_it_alone_says(kind: int, closed: bool):
+    """Without the open marker the close one tells all; without the close one the span seems open."""
+    run = windsock.init()
+    with run.phase("train", tokens=3):
+        pass
+    run.commit(5)
+    run.finish()
+    reader = SegmentReader(segment(run))
+    reader.poll()
+    [lost] = [record for record in reader.records if record.kind == kind]
+    data = bytearray(segment(run).read_bytes())
+    data[lost.offset + 20] ^= 255
+    segment(run).write_bytes(data)
+    view = windsock.open(run.path)
+    [span] = view.phases()
+    assert (span.name, span.step, span.lane, span.end is not None) == ("train", 5, "main", closed)
+    assert len(view.damage()) == 1
+
+
+def test_spans_of_a_superseded_attempt_do_not_count():
+    """As with rows: from the newer attempt's first step on, the older one's are gone."""
+    for first in (0, 2):
+        run = windsock.init(id="again")
+        for step in range(first, first + 4):
+            with run.phase("train"):
+                pass
+            run.commit(step)
+        run.finish()
+    spans = windsock.open("again").phases()
+    assert [(span.step, span.writer.attempt) for span in spans] == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 2), (5, 2)]
+    assert [span.writer.attempt for span in windsock.open("again").phases(step=3)] == [2]
+
+
+def test_steps_have_windows():
+    """From commit to commit; the first begins with its first phase."""
+    run = windsock.init()
+    with run.phase("train"):
+        pass
+    run.commit(0)
+    run.commit(1)
+    view = windsock.open(run.path)
+    [windows] = view.step_windows().values()
+    assert windows[0][0] == view.phases()[0].start
+    assert windows[0][1] == windows[1][0] <= windows[1][1]

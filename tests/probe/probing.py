@@ -1,0 +1,132 @@
+"""A clock, a device and a run whose readings are known, for tests of the probe."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import windsock
+from windsock.probe.clocks import HostClock
+from windsock.probe.devices import Accelerators, Reading
+from windsock.probe.memory import HostReading
+from windsock.probe.probe import Probe
+
+
+class Time:
+    """Stands still until it is told to pass; with a tick, every look at it takes that long."""
+
+    def __init__(self, tick: float = 0.0) -> None:
+        self.now = 100.0
+        self.tick = tick
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+    def passes(self, seconds: float) -> Callable[[], None]:
+        """Return a function that takes so long."""
+
+        def wait() -> None:
+            self.now += seconds
+
+        return wait
+
+
+class KnownDevice:
+    """An allocator of which the test says what it holds."""
+
+    def __init__(self, index: int = 0, total: int | None = 1000, peaks: bool = True) -> None:
+        self.index, self.total, self.name, self.uuid = index, total, "NVIDIA H200", f"GPU-{index}"
+        self.held = self.peak = 0
+        self.peaks = peaks
+        self.calls: list[str] = []
+
+    def hold(self, size: int) -> None:
+        self.held = size
+        self.peak = max(self.peak, size)
+
+    def read(self) -> Reading:
+        self.calls.append("read")
+        if not self.peaks:
+            return Reading(self.held, 2 * self.held)
+        return Reading(self.held, 2 * self.held, self.peak, 2 * self.peak)
+
+    def reset_peaks(self) -> None:
+        self.calls.append("reset")
+        self.peak = self.held
+
+
+class KnownMark:
+    """A mark in a queue that the device reaches when the test says so."""
+
+    def __init__(self, queue: "KnownQueue") -> None:
+        self.queue = queue
+        self.at = queue.time
+
+    def reached(self) -> bool:
+        return self.queue.done
+
+    def wait(self) -> None:
+        self.queue.waited += 1
+
+    def seconds_since(self, earlier: "KnownMark") -> float:
+        return self.at - earlier.at
+
+
+class KnownQueue:
+    """The device's own time."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.done = False
+        self.waited = 0
+
+
+class KnownAccelerators(Accelerators):
+    """The devices of a test."""
+
+    def __init__(self, devices: Sequence[Any] = (), queue: KnownQueue | None = None) -> None:
+        super().__init__()
+        self._devices = list(devices)
+        self._queue = queue
+
+    def look(self) -> Sequence[Any]:
+        return self._devices
+
+    def mark(self) -> Any:
+        return None if self._queue is None else KnownMark(self._queue)
+
+
+def known_run(
+    time: Callable[[], float] | None = None,
+    devices: Sequence[Any] = (),
+    queue: KnownQueue | None = None,
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> windsock.Run:
+    """Begin a run whose probe has these readings."""
+    run = windsock.init(**(settings or {}))
+    options.setdefault("read_host", lambda: HostReading(2**30, 2**31))
+    options.setdefault("read_host_used", lambda: 2**32)
+    run._probe = Probe(
+        run._journal,
+        run.guard,
+        run.info.vocabulary,
+        clock=HostClock(time) if time is not None else None,
+        accelerators=KnownAccelerators(devices, queue),
+        **options,
+    )
+    return run
+
+
+def values(run: windsock.Run, step: int | None = None) -> dict[str, float]:
+    """Return what the journal holds: the last value of each name, or that of a step."""
+    view = windsock.open(Path(run.path))
+    found = {}
+    for name in view.names():
+        series = view.series(name)
+        at = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+        if step is None:
+            found[name] = series.last
+        elif step in at:
+            found[name] = at[step]
+    return found

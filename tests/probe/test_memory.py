@@ -1,0 +1,289 @@
+"""Memory of phases: exact sequences of readings, with peaks that no other phase clobbers."""
+
+import os
+import threading
+from collections.abc import Callable
+
+import psutil
+import pytest
+from probing import KnownAccelerators, KnownDevice, Time, known_run, values
+
+import windsock
+from windsock.probe.devices import Accelerators, local_rank, peak_flops, physical_index
+from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
+
+GIB = 2**30
+
+
+def of_phase(run: windsock.Run, phase: str, device: int = 0) -> dict[str, int]:
+    """Return the readings of a phase in bytes, by moment and kind."""
+    prefix, suffix = f"memory/{phase}/", f"/{device}"
+    return {
+        name.removeprefix(prefix).removesuffix(suffix): round(value * GIB)
+        for name, value in values(run).items()
+        if name.startswith(prefix) and name.endswith(suffix) and "_frac" not in name
+    }
+
+
+def holding(device: KnownDevice, *sizes: int) -> Callable[[], None]:
+    """Return a function after which the device has held these sizes, one after the other."""
+
+    def hold() -> None:
+        for size in sizes:
+            device.hold(size)
+
+    return hold
+
+
+def test_the_four_moments_of_a_phase():
+    """What is held at each, and the most since the phase was entered; reserved is twice of it on this device."""
+    device = KnownDevice(total=1000)
+    run = known_run(Time(), [device])
+    device.hold(700)
+    device.hold(10)
+    with run.phase("train", onload=holding(device, 150, 100), offload=holding(device, 20)):
+        holding(device, 400, 120)()
+    run.commit(0)
+    assert of_phase(run, "train") == {
+        "start/offload/allocated": 10, "start/offload/max_allocated": 10,
+        "start/offload/reserved": 20, "start/offload/max_reserved": 20,
+        "start/onload/allocated": 100, "start/onload/max_allocated": 150,
+        "start/onload/reserved": 200, "start/onload/max_reserved": 300,
+        "end/onload/allocated": 120, "end/onload/max_allocated": 400,
+        "end/onload/reserved": 240, "end/onload/max_reserved": 800,
+        "end/offload/allocated": 20, "end/offload/max_allocated": 400,
+        "end/offload/reserved": 40, "end/offload/max_reserved": 800,
+        "end/onload/work_peak": 400,
+    }  # fmt: skip
+    found = values(run)
+    assert found["memory/train/end/onload/max_allocated_frac/0"] == 0.4
+    assert found["memory/train/end/onload/max_reserved_frac/0"] == 0.8
+    assert round(found["memory/step/max_allocated"] * GIB) == 400
+
+
+def test_one_reading_per_snapshot_and_a_reset_only_where_a_peak_begins():
+    """The four moments are four readings; the step's own are one more at its beginning and one at its end."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    with run.phase("first"):
+        pass
+    device.calls.clear()
+    with run.phase("train", onload=lambda: None, offload=lambda: None):
+        pass
+    assert device.calls == ["read", "reset", "read", "reset", "read", "read"]
+
+
+def test_the_peak_of_the_work_leaves_out_loading():
+    """A transient of loading shows in the peak of the phase, not in that of its work."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    with run.phase("train", onload=holding(device, 900, 100)):
+        holding(device, 300, 100)()
+    run.commit(0)
+    found = of_phase(run, "train")
+    assert (found["end/onload/max_allocated"], found["end/onload/work_peak"]) == (900, 300)
+
+
+def test_without_callables_two_moments_remain():
+    """Nothing moved, so there is nothing to tell apart."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    with run.phase("train"):
+        device.hold(5)
+    run.commit(0)
+    assert {name.rpartition("/")[0] for name in of_phase(run, "train")} == {"start/onload", "end/onload"}
+
+
+def test_nested_phases_do_not_clobber_each_others_peaks():
+    """An inner phase resets the allocator's counter; the outer one still knows what came before and after."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    with run.phase("outer"):
+        holding(device, 500, 50)()
+        with run.phase("inner"):
+            holding(device, 200, 60)()
+        holding(device, 300, 10)()
+        with run.phase("second"):
+            device.hold(40)
+    run.commit(0)
+    peaks = {name: of_phase(run, name)["end/onload/max_allocated"] for name in ("outer", "inner", "second")}
+    assert peaks == {"outer": 500, "inner": 200, "second": 40}
+    assert round(values(run)["memory/step/max_allocated"] * GIB) == 500
+
+
+def test_phases_side_by_side_share_what_they_cannot_tell_apart():
+    """One allocator serves all threads: each phase has the peak of its own time."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    first, second = run.phase("first"), run.phase("second")
+    first.__enter__()
+    holding(device, 100, 10)()
+    second.__enter__()
+    holding(device, 70, 10)()
+    first.__exit__(None, None, None)
+    holding(device, 80, 10)()
+    second.__exit__(None, None, None)
+    run.commit(0)
+    assert of_phase(run, "first")["end/onload/max_allocated"] == 100
+    assert of_phase(run, "second")["end/onload/max_allocated"] == 80
+
+
+def test_of_several_passages_peaks_take_the_maximum_and_readings_the_last():
+    """A peak in the first passage is not hidden by the second."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    for most, left in ((90, 30), (50, 20)):
+        with run.phase("train"):
+            holding(device, most, left)()
+    run.commit(0)
+    found = of_phase(run, "train")
+    assert (found["end/onload/max_allocated"], found["end/onload/allocated"]) == (90, 20)
+
+
+def test_the_peak_of_a_step_begins_anew_with_it():
+    """A lifetime peak could only rise."""
+    device = KnownDevice()
+    run = known_run(Time(), [device])
+    for step, most in enumerate((800, 30)):
+        with run.phase("train"):
+            holding(device, most, 5)()
+        run.commit(step)
+    series = windsock.open(run.path).series("memory/step/max_allocated")
+    assert [round(value * GIB) for value in series.values.tolist()] == [800, 30]
+
+
+def test_several_devices_are_named_by_their_number_on_the_machine():
+    """Each has its own keys, and the journal tells which device the number is."""
+    run = known_run(Time(), [KnownDevice(3), KnownDevice(5)])
+    with run.phase("train"):
+        pass
+    run.commit(0)
+    assert of_phase(run, "train", 3)
+    assert of_phase(run, "train", 5)
+    [event] = [e for e in windsock.open(run.path).events() if e["event"] == "devices"]
+    assert [(d["index"], d["uuid"], d["name"]) for d in event["devices"]] == [
+        (3, "GPU-3", "NVIDIA H200"), (5, "GPU-5", "NVIDIA H200"),
+    ]  # fmt: skip
+
+
+def test_a_device_that_keeps_no_peaks_has_no_peak_keys():
+    """Absent is not zero."""
+    run = known_run(Time(), [KnownDevice(peaks=False)])
+    with run.phase("train", onload=lambda: None):
+        pass
+    run.commit(0)
+    kinds = {name.rpartition("/")[2] for name in of_phase(run, "train")}
+    assert kinds == {"allocated", "reserved"}
+    assert "memory/step/max_allocated" not in values(run)
+
+
+def test_without_an_accelerator_there_are_only_host_keys():
+    """No zeros for devices that are not there; the start is taken at the true entry."""
+    readings = iter([HostReading(1 * GIB, 8 * GIB), HostReading(3 * GIB, 9 * GIB)])
+    run = known_run(Time(), read_host=lambda: next(readings))
+    with run.phase("train", onload=lambda: None, offload=lambda: None):
+        pass
+    run.commit(0)
+    assert {name: value for name, value in values(run).items() if name.startswith("memory/")} == {
+        "memory/cpu/train/start/rss": 1.0, "memory/cpu/train/start/vms": 8.0,
+        "memory/cpu/train/end/rss": 3.0, "memory/cpu/train/end/vms": 9.0,
+        "memory/host/used": 4.0,
+    }  # fmt: skip
+    assert [span.rss for span in windsock.open(run.path).phases()] == [3 * GIB]
+
+
+@pytest.mark.parametrize(
+    ("memory", "devices", "host"), [("all", True, True), ("cpu", False, True), ("none", False, False)]
+)
+def test_memory_can_be_switched_off(memory: str, devices: bool, host: bool):
+    """Of the devices alone, whose counters are then left to the training, or altogether."""
+    device = KnownDevice()
+    run = known_run(Time(), [device], memory=memory)
+    with run.phase("train"):
+        pass
+    run.commit(0)
+    found = {name for name in values(run) if name.startswith("memory/")}
+    assert (any("onload" in name for name in found), any("cpu" in name for name in found)) == (devices, host)
+    assert bool(device.calls) is devices
+
+
+def test_host_memory_is_what_psutil_says():
+    """Of this process, with its children, and of the host."""
+    own = psutil.Process().memory_info()
+    assert host_memory().vms == pytest.approx(own.vms, rel=0.2)
+    assert host_memory().rss == pytest.approx(own.rss, rel=0.2)
+    assert host_memory_with_children().rss == pytest.approx(own.rss, rel=0.5)
+    memory = psutil.virtual_memory()
+    assert host_used() == pytest.approx(memory.total - memory.available, rel=0.5)
+
+
+def test_many_threads_may_read_at_once():
+    """The ledger of peaks stays whole."""
+    device = KnownDevice()
+    ledger = Ledger(KnownAccelerators([device]).devices)
+
+    def work() -> None:
+        for _ in range(200):
+            watch = Watch()
+            ledger.enter(watch)
+            ledger.begin_work(watch)
+            ledger.end_work(watch)
+            ledger.leave(watch)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ledger._watches == {}
+
+
+@pytest.mark.parametrize(
+    ("visible", "environ", "number"),
+    [
+        (1, {}, 1),
+        (0, {"CUDA_VISIBLE_DEVICES": "3"}, 3),
+        (1, {"CUDA_VISIBLE_DEVICES": "4, 6"}, 6),
+        (0, {"HIP_VISIBLE_DEVICES": "2"}, 2),
+        (0, {"CUDA_VISIBLE_DEVICES": "GPU-8932f937", "LOCAL_RANK": "5"}, 5),
+        (0, {"CUDA_VISIBLE_DEVICES": "MIG-GPU-1/2/3", "SLURM_LOCALID": "2"}, 2),
+        (0, {"CUDA_VISIBLE_DEVICES": ""}, 0),
+    ],
+)
+def test_a_device_is_numbered_as_on_the_machine(visible: int, environ: dict[str, str], number: int):
+    """Eight processes with one visible device each do not all have device 0."""
+    assert physical_index("cuda", visible, 1, "", environ) == number
+
+
+def test_the_local_rank_comes_from_the_launcher():
+    """Zero where nobody says it."""
+    assert local_rank({"SLURM_LOCALID": "3"}) == 3
+    assert local_rank({}) == 0
+
+
+def test_nothing_is_begun_on_a_device_from_here():
+    """Though torch is loaded, no accelerator was used in this process: none is looked at."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        assert list(Accelerators().devices()) == []
+        assert Accelerators().mark() is None
+        assert not torch.cuda.is_initialized()
+
+
+def test_peaks_of_known_devices():
+    """By a part of the name; unknown is not infinite."""
+    assert peak_flops("NVIDIA H200") == 989e12
+    assert peak_flops("NVIDIA H100 PCIe") == 756e12
+    assert peak_flops("Voodoo 2") is None
+
+
+def test_children_may_be_included(tmp_path: object):
+    """The setting chooses the reader."""
+    run = windsock.init(memory_children=True)
+    with run.phase("train"):
+        pass
+    run.commit(0)
+    assert values(run)["memory/cpu/train/end/rss"] * GIB == pytest.approx(
+        psutil.Process(os.getpid()).memory_info().rss, rel=0.5
+    )

@@ -1,0 +1,205 @@
+"""What a step comes to: its time, what of it lay in no phase, throughput, and every documented name."""
+
+import csv
+import threading
+from pathlib import Path
+
+import pytest
+from probing import KnownDevice, Time, known_run, values
+
+import windsock
+from windsock.catalogue.names import recognise
+from windsock.probe.intervals import length, overlap, united
+
+SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
+FAMILIES = ("time/", "memory/", "system/", "timing_per_token_ms/", "perf/", "global_seqlen/", "eps", "episode")
+TIMERS = (
+    "rollout", "ref_log_probs_values_reward", "old_log_probs_values", "adv", "eval", "wait_explore_step", "save",
+    "experience_pipeline/write", "update_actor", "update_critic", "values", "ref",
+)  # fmt: skip
+
+
+def documented(vocabulary: str) -> set[str]:
+    """Return the documented names of a vocabulary that phases, timers and counters produce, filled in."""
+    with SEED.open() as file:
+        rows = [row["name"] for row in csv.DictReader(file, delimiter="\t") if row["vocabulary"] == vocabulary]
+    fill = {
+        "{metric_infix}": "actor_train/train_step",
+        "{device_id}": "0",
+        "{operation}": "save",
+        "{operator}": "write",
+    }
+    found = {name for name in rows if name.startswith(FAMILIES)}
+    for placeholder, value in fill.items():
+        found = {name.replace(placeholder, value) for name in found}
+    assert not any("{" in name for name in found)
+    return found
+
+
+@pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
+def test_every_documented_name_of_time_memory_and_system_is_produced(vocabulary: str):
+    """The list of the documentation, from one step that uses phases; the device is a known one."""
+    time = Time()
+    settings = {"vocabulary": vocabulary}
+    run = known_run(time, [KnownDevice(0)], settings=settings, device_count=8, peak=989e12)
+    load, work = time.passes(1.0), time.passes(2.0)
+    with run.phase("actor_train/train_step", onload=load, offload=load, flops={"actor": 1e15, "critic": 1e14}):
+        work()
+    for name in TIMERS:
+        with run.timer(name, tokens=1000):
+            work()
+    run.shards(before=[10, 30, 20], after=[19, 21, 20])
+    run.count(tokens=5000, samples=64, episodes=16)
+    run.commit(0)
+    produced = values(run)
+    wanted = documented(vocabulary)
+    assert len(wanted) == {"roll": 32, "trl": 2, "trinity": 23}[vocabulary]
+    assert sorted(wanted - set(produced)) == []
+    unknown = [
+        name for name in produced if "/" in name and not recognise(name, source=f"windsock:{vocabulary}").matches
+    ]
+    assert unknown == []
+
+
+def test_the_names_and_units_of_each_vocabulary():
+    """One step, told in three ways."""
+    for vocabulary, names in {
+        "roll": {"system/tps": 500.0, "system/samples": 64.0, "time/per_token/train": 0.01, "time/step": 10.0},
+        "trl": {"eps": 1.6, "episode": 16.0, "system/tokens_per_second": 500.0},
+        "trinity": {
+            "perf/throughput": 250.0, "perf/total_num_tokens": 5000.0, "perf/time_per_step": 10.0,
+            "timing_per_token_ms/train": 10.0, "perf/max_memory_allocated_gb": 0.5, "perf/cpu_memory_used_gb": 4.0,
+            "perf/mfu/actor": 0.25,
+        },
+    }.items():  # fmt: skip
+        time, device = Time(), KnownDevice(0)
+        run = known_run(time, [device], settings={"vocabulary": vocabulary}, device_count=2, peak=1e12)
+        with run.phase("train", tokens=1000, flops={"actor": 5e12}):
+            device.hold(2**29)
+            time.now += 10.0
+        run.count(tokens=5000, samples=64, episodes=16)
+        run.commit(0)
+        found = values(run)
+        assert {name: found[name] for name in names} == pytest.approx(names)
+        run.finish()
+
+
+def test_throughput_pairs_tokens_with_the_time_they_took():
+    """A step's tokens over this step's time: no window, no lag, no bias in the first steps."""
+    time = Time()
+    run = known_run(time)
+    took = (20.0, 10.0, 10.0, 10.0, 10.0, 10.0, 5.0)
+    for step, seconds in enumerate(took):
+        with run.timer("step_train"):
+            time.now += seconds
+        run.count(tokens=1000)
+        run.commit(step)
+    series = windsock.open(run.path).series("system/tps")
+    assert series.values.tolist() == [1000 / seconds for seconds in took]
+
+
+def test_the_first_step_begins_with_its_first_phase():
+    """Loading a model before the loop is no training; without phases it begins with the run."""
+    time = Time()
+    run = known_run(time)
+    time.now += 600.0
+    with run.timer("rollout"):
+        time.now += 10.0
+    run.count(tokens=1000)
+    run.commit(0)
+    assert values(run)["system/tps"] == 100.0
+    bare = known_run(time)
+    time.now += 50.0
+    bare.count(tokens=1000)
+    bare.commit(0)
+    assert values(bare)["system/tps"] == 20.0
+
+
+def test_what_was_not_counted_has_no_rate():
+    """A step without tokens has no throughput; the counters stay."""
+    time = Time()
+    run = known_run(time)
+    run.count(tokens=10, samples=2)
+    time.now += 1.0
+    run.commit(0)
+    time.now += 1.0
+    run.commit(1)
+    view = windsock.open(run.path)
+    assert view.series("system/tps").steps.tolist() == [0]
+    assert view.series("system/samples").values.tolist() == [2.0, 2.0]
+
+
+def test_counters_go_on_over_attempts():
+    """Samples of a run that is continued count on from where it took over; the rate is of the step alone."""
+    for attempt, first in enumerate((0, 2)):
+        run = windsock.init(id="continued")
+        for step in range(first, first + 3):
+            run.count(samples=10, tokens=7)
+            run.commit(step)
+        run.finish()
+        assert attempt + 1 == run.writer.attempt
+    series = windsock.open("continued").series("system/samples")
+    assert series.values.tolist() == [10.0, 20.0, 30.0, 40.0, 50.0]
+    assert windsock.open("continued").series("system/tokens").values.tolist() == [7.0] * 5
+
+
+def test_a_run_that_only_logs_gets_no_further_names():
+    """What is not used is not written."""
+    run = windsock.init()
+    run.log({"a": 1.0})
+    run.commit(0)
+    assert list(values(run)) == ["a"]
+
+
+def test_time_in_no_phase_and_overlap():
+    """From commit to commit: what lies in no phase, and what lies in two lanes at once."""
+    time = Time()
+    run = known_run(time)
+    with run.phase("first"):
+        time.now += 1.0
+    run.commit(0)
+    one, two = run.phase("train"), run.phase("rollout")
+    one.__enter__()
+    time.now += 3.0
+    thread = threading.Thread(target=two.__enter__, name="explorer")
+    thread.start()
+    thread.join()
+    time.now += 2.0
+    one.__exit__(None, None, None)
+    time.now += 1.0
+    two.__exit__(None, None, None)
+    time.now += 4.0
+    run.commit(1)
+    found = values(run, 1)
+    assert (found["time/step"], found["time/unaccounted"], found["time/overlap"]) == (10.0, 4.0, 2.0)
+    assert found["time/unaccounted_share"] == 0.4
+
+
+def test_intervals():
+    """Touching ones unite; overlap counts lanes, not spans."""
+    assert united([(3, 4), (0, 1), (1, 2), (0.5, 1.5)]) == [(0, 2), (3, 4)]
+    assert length([(0, 2), (1, 3), (5, 6)]) == 4
+    assert overlap([[(0, 4), (1, 2)], [(1, 3)], [(2, 5)]]) == 3
+
+
+def test_shards_without_balancing():
+    """What was not given is missing."""
+    run = known_run(settings={"vocabulary": "trinity"})
+    run.shards([10, 30, 20])
+    run.shards([])
+    run.commit(0)
+    found = {name: value for name, value in values(run).items() if name.startswith("global_seqlen")}
+    assert found == {
+        "global_seqlen/min": 10.0, "global_seqlen/max": 30.0, "global_seqlen/minmax_diff": 20.0,
+        "global_seqlen/mean": 20.0,
+    }  # fmt: skip
+
+
+def test_utilisation_needs_flops_and_a_peak():
+    """Neither is guessed."""
+    time = Time()
+    run = known_run(time, device_count=2)
+    with run.phase("train", flops={"actor": 1e12}):
+        time.now += 1.0
+    run.commit(0)
+    assert not [name for name in values(run) if "mfu" in name]
