@@ -1,7 +1,8 @@
 """The list of runs: cheap facts at once, the reward with its sparkline as soon as it has been read.
 
 Facts are taken again only when a run's files have changed, or while it may still change its status. Rewards need the
-whole run, so a thread of their own reads them, newest runs first, and ends when there is nothing left to read.
+whole run, so a thread of their own reads them, newest runs first, and ends when there is nothing left to read; an index
+keeps them for the next server.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
 from windsock.journal.glance import glance
 from windsock.readable import Readable
 from windsock.server.answers import RequestError, encode, said
+from windsock.server.index import ListIndex
 from windsock.server.library import Entry, Library, Signature, signature
-from windsock.server.marks import Marks
+from windsock.server.marks import FOLDER, Marks
 from windsock.view import View
 
 SPARK_POINTS = 48
@@ -70,6 +72,8 @@ class Listing:
         self._count = 0
         self._reader: threading.Thread | None = None
         self._closed = False
+        self._index = ListIndex(library.dir / FOLDER)
+        self._indexed = self._index.load()
 
     def view(self, since: str | None = None) -> dict[str, Any]:
         """Return the runs, or those that changed since a cursor."""
@@ -116,7 +120,9 @@ class Listing:
             self._count += 1
             self._gone[key] = self._count
         for key, entry in entries.items():
-            self._look(self._known.setdefault(key, _Known(entry)))
+            if key not in self._known:
+                self._known[key] = _Known(entry)
+            self._look(self._known[key])
         for key in [key for key, known in self._known.items() if not known.facts]:
             del self._known[key]
         waiting = [known for known in self._known.values() if known.reward_seen is None]
@@ -134,9 +140,18 @@ class Listing:
             known.seen, known.looked, known.ended = seen, now, facts["status"] not in ("running", "stalled")
             self._changed(known, known.facts != facts)
             known.facts = facts
+            if known.reward_seen is None:
+                self._remember(known)
         marks = self._marks.of(known.entry.key)
         self._changed(known, known.marks != marks)
         known.marks = marks
+
+    def _remember(self, known: _Known) -> None:
+        """Take what an earlier server read, if the files are still the same."""
+        state, reading = self._indexed.pop(str(known.entry.folder), (None, None))
+        if state == _state(known.seen):
+            known.reward_seen = known.seen
+            known.reward, known.read = reading
 
     def _changed(self, known: _Known, really: bool) -> None:
         if really:
@@ -157,6 +172,7 @@ class Listing:
 
     def _read(self) -> None:
         told = time.monotonic()
+        fresh: list[tuple[str, Any, Any]] = []
         while not self._closed:
             with self._lock:
                 due = [known for known in self._known.values() if self._is_due(known)]
@@ -164,9 +180,14 @@ class Listing:
             if not due:
                 break
             self._read_one(due[0])
+            if due[0].ended and due[0].reward_seen:
+                reading = due[0].reward, due[0].read
+                fresh.append((str(due[0].entry.folder), _state(due[0].reward_seen), reading))
             if time.monotonic() - told > 1.0:
                 told = time.monotonic()
                 self.tell()
+        if fresh:
+            self._index.save(fresh)
         self.tell()
 
     def _read_one(self, known: _Known) -> None:
@@ -188,6 +209,11 @@ class Listing:
         foreign = entry.kind == "tensorboard"
         view = TensorBoardRun(entry.folder, self._library.dir) if foreign else View(entry.folder)
         return reward_of(view), _foreign_read(view)
+
+
+def _state(seen: Signature) -> dict[str, list[int]]:
+    """Return the state of files as JSON gives it back."""
+    return {name: list(sizes) for name, sizes in seen.items()}
 
 
 def reward_of(view: Readable) -> dict[str, Any] | None:

@@ -30,6 +30,8 @@ OUTERMOST = frozenset((
     "time/experience_pipeline/{operator}",
 ))  # fmt: skip
 """Times of whole phases: those of their parts would count twice."""
+ANY = "time/{operation}"  # whatever somebody timed: a phase of its own, or a part of another
+FITS = 1.02  # of the step: clocks differ a little
 
 
 @dataclass(slots=True)
@@ -40,6 +42,21 @@ class Table:
     whole: Floats
     seconds: dict[str, Floats] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
+
+    def parts(self) -> set[str]:
+        """Return the timers that must lie inside others: with them the phases would take longer than the step."""
+        whole = float(np.nansum(self.whole))
+        if not self.metrics or whole <= 0:
+            return set()
+        sums = {name: float(np.nansum(values)) for name, values in self.seconds.items()}
+        room = FITS * whole - sum(seconds for name, seconds in sums.items() if self.metrics[name] != ANY)
+        found = set()
+        for name in sorted((name for name in sums if self.metrics[name] == ANY), key=lambda name: -sums[name]):
+            if sums[name] > room:
+                found.add(name)
+            else:
+                room -= sums[name]
+        return found
 
 
 def phases_view(opened: Opened, window: Window) -> dict[str, Any]:
@@ -66,14 +83,22 @@ def shares(opened: Opened, window: Window) -> dict[str, Any] | None:
     ends = [*(starts[1:] - 1).tolist(), len(table.steps) - 1]
     known = {name: _means(values, starts) for name, values in table.seconds.items()}
     whole = _means(table.whole, starts)
-    total = np.nansum(list(known.values()), axis=0) if known else np.zeros(len(starts))
+    parts = table.parts()
+    outer = [values for name, values in known.items() if name not in parts]
+    total = np.nansum(outer, axis=0) if outer else np.zeros(len(starts))
     return {
         "from": "metrics" if table.metrics else "spans",
         "steps": [table.steps[place] for place in starts.tolist()],
         "steps_end": [table.steps[place] for place in ends],
         "step_seconds": _given(whole),
         "phases": [
-            {"name": name, "seconds": _given(values), "share": _share(values, whole), "metric": table.metrics.get(name)}
+            {
+                "name": name,
+                "seconds": _given(values),
+                "share": _share(values, whole),
+                "part": name in parts,
+                "metric": table.metrics.get(name),
+            }
             for name, values in known.items()
         ],
         "unaccounted": _given(np.maximum(whole - total, 0.0)),
