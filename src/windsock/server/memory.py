@@ -9,6 +9,7 @@ import numpy as np
 from windsock.catalogue.names import Match
 from windsock.catalogue.patterns import PLACEHOLDERS
 from windsock.errors import RunNotFoundError
+from windsock.readable import Readable
 from windsock.server.answers import said
 from windsock.server.library import Opened
 from windsock.server.naming import match_of, metric_records, source
@@ -18,8 +19,9 @@ from windsock.wording import natural
 HELD = ("allocated", "reserved", "max_allocated", "max_reserved")
 STAIR = "memory/{phase}/{moment}/"
 FRACTION = "memory/{phase}/end/onload/max_reserved_frac/{device}"
-PEAK = "memory/{phase}/end/onload/max_reserved/{device}"
+PEAK = "memory/{phase}/{moment}/max_reserved/{device}"
 STEP_PEAKS = ("memory/step/max_allocated", "memory/step/max_reserved")
+GIB = 2.0**30
 MOMENTS = [moment for moment, _ in PLACEHOLDERS["moment"].choices]
 
 
@@ -82,16 +84,21 @@ def _value_at(opened: Opened, name: str, step: int) -> float | None:
 
 
 def _capacity(opened: Opened, held: dict[str, Match]) -> dict[str, float]:
-    """Return the size of each device: its peak, logged also as a fraction of it."""
-    peaks = {
-        match.filled: name for name, match in held.items() if match.metric.id == PEAK.replace("end/onload", "{moment}")
-    }
-    found = {}
+    """Return the size of each device: as the run found it, else from its peak, logged also as a fraction of it."""
+    found = _sizes(opened.view)
+    peaks = {frozenset(match.filled): name for name, match in held.items() if match.metric.id == PEAK}
     for name, match in held.items():
-        if match.metric.id == FRACTION:
-            filled = dict(match.filled)
-            peak = next((n for f, n in peaks.items() if {**filled, "moment": "end/onload"} == dict(f)), None)
-            fraction = series_of(opened, Wanted("", name)).last
-            if peak and fraction > 0:
-                found[filled["device"]] = series_of(opened, Wanted("", peak)).last / fraction
+        device = dict(match.filled).get("device", "")
+        if match.metric.id != FRACTION or device in found:
+            continue
+        peak = peaks.get(frozenset((*match.filled, ("moment", "end/onload"))))
+        fraction = series_of(opened, Wanted("", name)).last
+        if peak and fraction > 0:
+            found[device] = series_of(opened, Wanted("", peak)).last / fraction
     return found
+
+
+def _sizes(view: Readable) -> dict[str, float]:
+    told = [event["devices"] for event in view.events() if event.get("event") == "devices" and "devices" in event]
+    devices = [device for several in told for device in several if isinstance(device, dict)]
+    return {str(device["index"]): device["total"] / GIB for device in devices if device.get("total")}
