@@ -92,11 +92,12 @@ class Listing:
 
     def one(self, key: str) -> dict[str, Any]:
         """Return one run as it stands in the list."""
-        self._library.entry(key)
+        entry = self._library.entry(key)
         with self._lock:
-            self._update()
-            known = self._known.get(key)
-            if known is None:
+            self._marks.refresh()
+            known = self._known.setdefault(key, _Known(entry))
+            self._look(known)
+            if not known.facts:
                 raise RequestError(404, f"run {key!r} cannot be read")
             return known.record()
 

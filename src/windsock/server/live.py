@@ -15,7 +15,9 @@ import anyio
 import anyio.to_thread
 
 from windsock import __version__
+from windsock.errors import WindsockError
 from windsock.server.answers import RequestError, encode
+from windsock.server.library import Opened
 from windsock.server.site import Site
 
 RUN_SECONDS = 0.25
@@ -29,7 +31,7 @@ LIST = ""  # the topic that is no run's
 class Topic:
     """Something that is watched: what is known of it, and how many watch."""
 
-    def __init__(self, look: Callable[[int], dict[str, Any]], seconds: float) -> None:
+    def __init__(self, look: Callable[[int, dict[str, Any]], dict[str, Any]], seconds: float) -> None:
         self.look = look
         self.seconds = seconds
         self.facts: dict[str, Any] = {}
@@ -98,8 +100,8 @@ class Hub:
 
     def _topic(self, key: str) -> Topic:
         if key == LIST:
-            return Topic(lambda _: {"cursor": self._site.listing.cursor()}, LIST_SECONDS)
-        return Topic(lambda turn: self._run_facts(key, turn), RUN_SECONDS)
+            return Topic(lambda turn, before: {"cursor": self._site.listing.cursor()}, LIST_SECONDS)
+        return Topic(lambda turn, before: self._run_facts(key, turn, before), RUN_SECONDS)
 
     async def _watch(self, topic: Topic) -> None:
         turn = 0
@@ -112,8 +114,8 @@ class Hub:
         if self._limiter is None or self._news is None:
             self._limiter, self._news = anyio.CapacityLimiter(THREADS), asyncio.Condition()
         try:
-            facts = await anyio.to_thread.run_sync(topic.look, turn, limiter=self._limiter)
-        except (RequestError, OSError):  # it vanished; it may come back
+            facts = await anyio.to_thread.run_sync(topic.look, turn, topic.facts, limiter=self._limiter)
+        except (RequestError, WindsockError, OSError):  # it vanished; it may come back
             facts = {"gone": True}
         if facts != topic.facts:
             topic.facts = facts
@@ -132,19 +134,19 @@ class Hub:
                     await self._news.wait()
         return []
 
-    def _run_facts(self, key: str, turn: int) -> dict[str, Any]:
+    def _run_facts(self, key: str, turn: int, before: dict[str, Any]) -> dict[str, Any]:
+        """Look at a run; at its status, which the clock changes too, only now and then."""
         with self._site.library.use(key) as opened:
-            facts = opened.once("live", lambda: _of_view(opened.version, opened.view))
-            if turn % STATUS_LOOKS == 0 or facts["version"] == opened.version:
-                status = opened.once(("status", turn // STATUS_LOOKS), lambda: opened.view.status)
-                facts = {**facts, "status": status.word, "reason": status.reason}
-            return facts
+            if before.get("version") == opened.version and turn % STATUS_LOOKS:
+                return before
+            return _of_run(opened)
 
 
-def _of_view(version: int, view: Any) -> dict[str, Any]:
+def _of_run(opened: Opened) -> dict[str, Any]:
+    view = opened.view
     steps, status = view.steps, view.status
     return {
-        "version": version,
+        "version": opened.version,
         "last_step": steps[1] if steps else None,
         "names": len(view.names()),
         "last_heard": view.span[1],
