@@ -12,12 +12,13 @@ SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
     {"errors", "model"},
-    {"farewell", "plain", "process", "scalars", "secrets", "wording"},
+    {"farewell", "mounts", "plain", "process", "scalars", "secrets", "wording"},
     {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
     {"recorder"},
     {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"readable", "run", "view"},
-    {"account", "session"},
+    {"account", "relay"},
+    {"session"},
     {"demo", "integrations", "server", "table", "terminal"},
     {"cli"},
 ]

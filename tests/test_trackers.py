@@ -183,7 +183,7 @@ def test_a_tracker_that_hangs_does_not_hold_the_training(recorder: type[Recorder
         run.commit(step)
     run.finish(timeout=0.5)
     assert time.monotonic() - began < 10
-    assert "tracker 'recorder' did not finish within 0.5 s" in capsys.readouterr().err
+    assert "tracker 'recorder' has" in capsys.readouterr().err
     assert any(thread.name == "windsock-recorder" for thread in threading.enumerate())
 
 

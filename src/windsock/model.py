@@ -52,6 +52,12 @@ class Histogram:
     count: int
     nonfinite: int = 0
 
+    @classmethod
+    def of_record(cls, fields: Mapping[str, Any]) -> Histogram:
+        """Return the histogram that a journal's record holds among other fields."""
+        kept = {name: fields[name] for name in cls.__dataclass_fields__}
+        return cls(**{**kept, "edges": tuple(kept["edges"]), "counts": tuple(kept["counts"])})
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

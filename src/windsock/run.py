@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -22,6 +22,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
+from windsock.plain import plain
 from windsock.probe.phased import Phased
 from windsock.process import process_identity
 from windsock.rollouts.reports import Reports
@@ -34,8 +35,7 @@ from windsock.surroundings import surroundings
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.parts import Measurement
-    from windsock.trackers.feed import Feed
-    from windsock.trackers.protocol import Tracker
+    from windsock.trackers.protocol import Link
 
 TEND_SECONDS = 1.0
 PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
@@ -68,6 +68,7 @@ class Run(Reports, Offers, Phased):
         self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
         self._deferred_lock = threading.RLock()  # re-entrant, as is the next: SIGTERM may end the run anywhere
         self._open_rows = 0
+        self._newest: int | None = None  # the step that was logged or committed last
         self._counters = Counters(folder, writer)
         self._measurements: dict[int | None, Measurement] = {}
         self._measure_lock = threading.RLock()
@@ -77,9 +78,10 @@ class Run(Reports, Offers, Phased):
         self._ended: Status | None = None
         self._forked = False
         self._end_lock = threading.RLock()
-        self._feeds: list[Feed] = []
+        self._links: list[Link] = []
         self._keeper: Keeper | None = None
-        self._journal = JournalWriter(folder, writer, self._prepare_folder, self._announce)
+        self._spool = settings.spool / info.id if settings.spool else None
+        self._journal = JournalWriter(self._spool or folder, writer, self._prepare_folder, self._announce)
         self._began = time.perf_counter()
 
     @property
@@ -126,6 +128,8 @@ class Run(Reports, Offers, Phased):
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
                 step = self.as_step(step)
+            else:
+                self._newest = step
             names = tuple(values)
             try:
                 numbers = packable(values.values())
@@ -138,6 +142,15 @@ class Run(Reports, Offers, Phased):
             self._log_sorted(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
             self.guard(problem, values)
+
+    def text(self, name: str, text: str, step: int | None = None) -> None:
+        """Write a text under a name, for the step that ``log`` would write it for."""
+        try:
+            number = None if step is None else self.as_step(step)
+            self._open_rows += number is None
+            self._journal.record(Kind.TEXT, {"name": str(name), "step": number, "time": time.time(), "text": str(text)})
+        except Exception as problem:  # noqa: BLE001 - see log
+            self.guard(problem)
 
     def count(self, **amounts: float) -> None:
         """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
@@ -169,7 +182,8 @@ class Run(Reports, Offers, Phased):
                 self._journal.row(tuple(totals), totals.values(), None)
             self._write_samples(number)
             self._journal.commit(number)
-            self.step, self._open_rows = number, 0
+            self.step = self._newest = number
+            self._open_rows = 0
         except Exception as problem:  # noqa: BLE001 - see log
             self.guard(problem)
 
@@ -216,9 +230,10 @@ class Run(Reports, Offers, Phased):
             self.guard(problem)
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
-        """End the run: everything is brought to the disk, and trackers in this process get what is left.
+        """End the run: everything is brought to the disk, and trackers get what is left.
 
-        ``timeout`` bounds the waiting for them. Further calls do nothing.
+        ``timeout`` bounds the waiting for them; what they do not have by then, and how it still gets there, is told.
+        Further calls do nothing.
         """
         with self._end_lock:
             if self._ended is not None:
@@ -239,25 +254,22 @@ class Run(Reports, Offers, Phased):
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def start(self, trackers: Mapping[str, Tracker]) -> None:
+    def start(self, links: Iterable[Link] = ()) -> None:
         """Write what a segment begins with, and start what runs beside the training."""
         self._announce()
         self._journal.event("config", config=self._config)
+        if self._settings.trackers:
+            self._journal.event("trackers", trackers=self._secrets.blanked(plain(self._settings.trackers)))
         try:
-            for name, tracker in trackers.items():
-                self._start_tracker(name, tracker)
+            for link in links:
+                link.start()
+                self._links.append(link)
         except Exception as problem:
             self._end(Status("crashed", f"a tracker did not start: {problem}"))
             raise
         self._keeper = Keeper(self)
         self._start_sampler()
         on_farewell(self._end)
-
-    def _start_tracker(self, name: str, tracker: Tracker) -> None:
-        from windsock.trackers.feed import Feed  # brings NumPy, which a run without trackers can do without
-
-        tracker.start(self.info, self._config, self.path)
-        self._feeds.append(Feed(name, tracker, self._journal.segment, self.notice))
 
     def _end(self, status: Status) -> None:
         self.finish(Status(status.word, self._secrets.scrub(status.reason)))
@@ -274,20 +286,22 @@ class Run(Reports, Offers, Phased):
         counts = {"dropped": self._journal.segment.dropped, "late": self._late}
         self._journal.event("finish", status=status.word, reason=status.reason, **counts)
         self._journal.segment.tend()
-        for feed in self._feeds:
-            if not feed.close(status, timeout):
-                self.notice(f"tracker {feed.name!r} did not finish within {timeout:g} s")
         lost = self._journal.close() + self._journal.segment.dropped
+        for text in (text for link in self._links for text in link.wait(status, timeout)):
+            self.notice(text)
         if lost:
             self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
 
     def _prepare_folder(self) -> None:
-        write_run_info(self.path, self.info)
+        if self._spool is not None:
+            self._spool.mkdir(parents=True, exist_ok=True)
+        else:
+            write_run_info(self.path, self.info)
 
     def _announce(self) -> None:
         """Say who writes here: the first frame of a segment, and of each further part."""
         self._layouts.clear()
-        self._journal.event("start", **process_identity())
+        self._journal.event("start", world_size=self._settings.world_size, **process_identity())
         if self._forked and self._keeper is None:
             self._keeper = Keeper(self)
 
@@ -295,7 +309,7 @@ class Run(Reports, Offers, Phased):
         """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
         self._forked = True
         self._keeper = None
-        self._feeds = []
+        self._links = []
         self._deferred = []
         self._deferred_lock = threading.RLock()
         self._measurements = {}
@@ -421,6 +435,13 @@ class Run(Reports, Offers, Phased):
                 "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
             )
 
+    def _tend_links(self) -> None:
+        """What the keeper does with every heartbeat: see that rows are carried, and how far."""
+        for link in self._links:
+            link.tend()
+            if self._newest is not None:
+                self.log(link.values(), step=self._newest)
+
 
 class Keeper:
     """The thread beside the training: brings bytes to the disk, says that we live, gathers the surroundings."""
@@ -453,6 +474,7 @@ class Keeper:
 
     def _beat(self) -> None:
         self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)
+        self._run._tend_links()
 
     def _try(self, work: Callable[[], None]) -> None:
         try:

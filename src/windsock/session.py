@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
     from windsock.probe.phases import Phase
-    from windsock.trackers.protocol import Tracker
+    from windsock.trackers.protocol import Link, Tracker
 
 
 class DisabledRun(Run):
@@ -35,6 +35,9 @@ class DisabledRun(Run):
         self._config = self._secrets.blanked(settings.config)
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
+        """Do nothing."""
+
+    def text(self, name: str, text: str, step: int | None = None) -> None:
         """Do nothing."""
 
     def count(self, **amounts: float) -> None:
@@ -134,6 +137,8 @@ def init(
     system_seconds: float | None = None,
     devices: int | None = None,
     peak_flops: float | None = None,
+    in_process: bool | None = None,
+    spool: str | os.PathLike[str] | None = None,
     alongside: bool | None = None,
     mode: str | None = None,
 ) -> Run:
@@ -188,8 +193,26 @@ def _begin(chosen: Settings) -> Run:
     run = Run(chosen, info, folder, Writer(chosen.role, chosen.rank, attempt), _forget)
     if earlier:
         _warn_of_live_twin(run, earlier[-1].path)
-    run.start(trackers)
+    run.start(_links(chosen, run, trackers) if trackers or chosen.spool else ())
     return run
+
+
+def _links(chosen: Settings, run: Run, trackers: Mapping[str, Tracker]) -> Iterator[Link]:
+    """Yield what carries bytes from the spool, and rows to the trackers: threads of this process, and the relay."""
+    if chosen.spool:
+        from windsock.relay.spool import SpoolLink
+
+        yield SpoolLink(chosen.spool / run.id, run.path, run.notice)
+    if not trackers:
+        return
+    from windsock.relay.link import RelayLink, ThreadLink
+
+    here = {name for name, tracker in trackers.items() if tracker.in_process or chosen.in_process}
+    own = {name: run.writer for name, tracker in trackers.items() if getattr(tracker, "own_rows", False)}
+    if here:
+        yield ThreadLink(run.path, {name: chosen.trackers[name] for name in here}, run.notice, own)
+    if there := {name: chosen.trackers[name] for name in trackers if name not in here}:
+        yield RelayLink(run.path, there, run.notice)
 
 
 def _trackers(chosen: Settings) -> dict[str, Tracker]:

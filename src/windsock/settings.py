@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from windsock.errors import SettingsError
+from windsock.mounts import is_far
 from windsock.plain import plain
 from windsock.process import process_start
 
@@ -61,6 +63,9 @@ TABLE = (
     Setting("system_seconds", (int, float), "0", "sample the machine so often", "WINDSOCK_SYSTEM_SECONDS"),
     Setting("devices", (int,), "those in use", "accelerators of the run, for numbers per device", "WINDSOCK_DEVICES"),
     Setting("peak_flops", (int, float), "known devices", "what one accelerator can do, in FLOP/s, for the utilisation"),
+    Setting("in_process", (bool,), "false", "feed trackers from threads of this process instead of from the relay"),
+    Setting("spool", (str, os.PathLike), "where dir is a network mount",
+            "a local directory to write to first, or off; the bytes are carried to dir", "WINDSOCK_SPOOL"),
     Setting("alongside", (bool,), "false", "keep earlier runs of this process open instead of ending them"),
     Setting("mode", (str,), "online", "disabled makes every call a cheap no-op", "WINDSOCK_MODE", MODES),
 )  # fmt: skip
@@ -96,6 +101,8 @@ class Settings:
     system_seconds: float = 0.0
     devices: int | None = None
     peak_flops: float | None = None
+    in_process: bool = False
+    spool: Path | None = None  # None: straight into dir
     alongside: bool = False
     disabled: bool = False
     world_size: int = 1  # how many processes the launcher says there are
@@ -153,10 +160,20 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
         system_seconds=float(merged.get("system_seconds", 0.0)),
         devices=merged.get("devices"),
         peak_flops=merged.get("peak_flops"),
+        in_process=merged.get("in_process", False),
+        spool=_spool(merged.get("spool"), Path(merged.get("dir") or "windsock-runs")),
         alongside=merged.get("alongside", False),
         disabled=merged.get("mode") == "disabled",
         world_size=world_size_from(environ),
     )
+
+
+def _spool(given: Any, dir: Path) -> Path | None:
+    """Return where to write first: as told, or where the runs lie on a network mount, in the temporary directory."""
+    if given is not None:
+        return None if str(given) == "off" else Path(given)
+    temporary = Path(tempfile.gettempdir())
+    return temporary / f"windsock-{os.getuid()}" / "spool" if is_far(dir) and not is_far(temporary) else None
 
 
 def read_source(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -224,10 +224,7 @@ class View:
         for attempt in self._attempts.values():
             for record in attempt.records():
                 if record.kind == Kind.HISTOGRAM and (fields := frames.parse_record(record.payload))["name"] == name:
-                    step = fields.pop("step")
-                    kept = {key: fields[key] for key in Histogram.__dataclass_fields__}
-                    kept["edges"], kept["counts"] = tuple(kept["edges"]), tuple(kept["counts"])
-                    found.append((step, Histogram(**kept)))
+                    found.append((fields["step"], Histogram.of_record(fields)))
         return found
 
     def histogram_names(self) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
+from windsock.relay.desk import Desk, write_desk
 from windsock.server.endpoints import ENDPOINTS
 from windsock.server.report import report_data
 
@@ -255,16 +256,13 @@ def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Ru
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     """Config, environment, writers, events by number; HTML in a config is data."""
-    (Path(demo.path) / "relay").mkdir()
-    desk = {"tracker": "wandb", "state": "healthy", "delivered": 7, "mark": {"inner": 1}}
-    (Path(demo.path) / "relay" / "wandb.json").write_text(json.dumps(desk))
+    write_desk(Path(demo.path), Desk("wandb", "healthy", delivered=7, mark={"inner": 1}))
     client = serve()
     told = ask(client, "/api/runs/demo/details")
     assert ["actor.note", HTML] in told["config_flat"]
     assert told["writers"][0]["status"] == "finished"
-    assert told["relay"] == [
-        {**dict.fromkeys(told["relay"][0]), "tracker": "wandb", "state": "healthy", "delivered": 7}
-    ]
+    [desk] = told["relay"]
+    assert (desk["tracker"], desk["state"], desk["delivered"], "mark" in desk) == ("wandb", "healthy", 7, False)
     events = ask(client, "/api/runs/demo/events", limit=1)
     assert (events["events"][0]["event"], events["cursor"]) == ("start", 1)
     assert ask(client, "/api/runs/demo/events", since=events["total"])["events"] == []

@@ -12,7 +12,9 @@ from types import ModuleType
 from windsock import __version__
 from windsock.errors import WindsockError
 
-COMMANDS = ("up", "ls", "show", "phases", "samples", "tail", "export", "rm", "archive", "du", "explain")
+COMMANDS = (
+    "up", "ls", "show", "phases", "samples", "tail", "export", "explain", "sync", "tensorboard", "rm", "archive", "du",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from windsock.cli.arguments import add_json, add_run, print_json, run_folder
+from windsock.relay.desk import Desk, read_desks
 from windsock.view import View
 from windsock.wording import json_number
 
@@ -49,6 +50,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "span": view.span,
         "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
         "path": str(view.path),
+        "trackers": [_delivery(desk) for desk in read_desks(view.path)],
         "open_phases": open_phases(view),
         "config": view.config,
         "environment": view.environment,
@@ -56,6 +58,10 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "crucial": [{"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view)],
         "last": {name: _last(view, name) for name in names},
     }
+
+
+def _delivery(desk: Desk) -> dict[str, object]:
+    return {key: value for key, value in asdict(desk).items() if key not in ("places", "mark", "session")}
 
 
 def _last(view: View, name: str) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from windsock.account import flat, missing, notices
+from windsock.relay.desk import read_desks
 from windsock.samples.query import Query
 from windsock.server.answers import RequestError
 from windsock.server.library import Opened
 from windsock.server.overview import writer_records
 from windsock.view import View
 
-RELAY = "relay"
 RELAYED = (
     "tracker", "state", "since", "delivered", "lag", "dropped", "skipped", "errors", "error", "restarts", "url", "time",
 )  # fmt: skip
@@ -47,16 +46,12 @@ def details_view(opened: Opened) -> dict[str, Any]:
 
 
 def relay_state(folder: Path) -> list[dict[str, Any]]:
-    """Return how each tracker is doing, as the relay's own files say; what else they hold stays there."""
-    found = []
-    for path in sorted((folder / RELAY).glob("*.json")):
-        try:
-            record = json.loads(path.read_text())
-        except (OSError, ValueError):  # being replaced, or of a newer windsock
-            continue
-        if isinstance(record, dict) and "tracker" in record:
-            found.append({name: record.get(name) for name in RELAYED})
-    return found
+    """Return how each tracker is doing; how far it was fed in which segment is the relay's own matter."""
+    try:
+        desks = read_desks(folder)
+    except (OSError, ValueError):  # being replaced, or of a newer windsock
+        return []
+    return [{name: getattr(desk, name) for name in RELAYED} for desk in desks]
 
 
 def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:

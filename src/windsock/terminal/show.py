@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windsock.account import flat, notices, verdicts
 from windsock.catalogue.crucial import Verdict
+from windsock.relay.desk import Desk, read_desks
 from windsock.terminal.runs import status_text
 from windsock.terminal.spark import sparkline
 from windsock.view import View
@@ -47,6 +48,7 @@ def _heading(console: Console, view: View) -> None:
         "writers": ", ".join(_writers(view)) or "none",
         "path": str(view.path),
     }
+    facts |= {f"tracker {desk.tracker}": _delivery(desk) for desk in read_desks(view.path)}
     facts |= {"phase": phase} if (phase := "; ".join(open_phases(view))) else {}
     command = view.environment.get("command")
     if command:
@@ -64,6 +66,16 @@ def _heading(console: Console, view: View) -> None:
         highlight=False,
     )
     _print_pairs(console, facts.items())
+
+
+def _delivery(desk: Desk) -> str:
+    """Say how a tracker is fed."""
+    parts = [desk.state, f"{desk.delivered:,} rows"]
+    parts += [f"{desk.lag:,} to come"] if desk.lag else []
+    parts += [f"{desk.dropped:,} refused"] if desk.dropped else []
+    parts += [f"{desk.skipped:,} values skipped"] if desk.skipped else []
+    trouble = f": {desk.error}" if desk.error and desk.state != "done" else ""
+    return ", ".join(parts) + trouble + (f"  {desk.url}" if desk.url else "")
 
 
 def open_phases(view: View) -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
+from windsock.plain import plain
 from windsock.wording import json_number
 
 FILE_NAME = "metrics.jsonl"
@@ -18,20 +22,25 @@ def line(row: Row) -> str:
     """Return a row as one line of strict JSON; NaN and infinities stand as strings."""
     metrics = {name: json_number(value) for name, value in row.values.items()}
     record = {"step": row.step, "time": round(row.time, 3), "metrics": metrics}
+    if (row.writer.role, row.writer.rank) != ("trainer", 0):
+        record["writer"] = str(row.writer)
+    others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
+    record |= {word: plain(what) for word, what in others.items() if what}
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
 class JsonlTracker:
     """Appends ``{"step": …, "time": …, "metrics": {…}}`` for every step to a file.
 
-    ``path`` is the file; by default it is ``metrics.jsonl`` in the run's directory.
+    ``texts``, ``histograms`` and ``samples`` follow where a step has them. ``path`` is the file; by default it is
+    ``metrics.jsonl`` in the run's directory. The mark is the file's length; rewinding cuts it there.
     """
 
     in_process: ClassVar[bool] = True
 
     def __init__(self, path: str | None = None) -> None:
         self._path = Path(path) if path else None
-        self._file: IO[str] | None = None
+        self._file: FileIO | None = None
         if self._path and self._path.is_dir():
             raise TrackerError(f"tracker 'jsonl': path {path} is a directory; expected a file")
 
@@ -40,17 +49,40 @@ class JsonlTracker:
         path = self._path or folder / FILE_NAME
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="ascii")
+            self._file = FileIO(path, "ab")
+            self._first = self._file.tell()
         except OSError as problem:
             raise TrackerError(f"tracker 'jsonl' cannot write {path}: {problem.strerror}") from problem
 
     def log(self, rows: Sequence[Row]) -> None:
         """Append a line for each row."""
         assert self._file is not None
-        self._file.writelines(line(row) + "\n" for row in rows)
-        self._file.flush()
+        length = self._file.tell()
+        data = "".join(line(row) + "\n" for row in rows).encode("ascii")
+        try:
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:  # what was written of these rows would be there twice when they are offered again
+            self._file.truncate(length)
+            raise
 
     def finish(self, status: Status) -> None:
         """Close the file."""
-        if self._file is not None:
+        if self._file is not None and not self._file.closed:
+            self._mark = self.mark()
             self._file.close()
+
+    def mark(self) -> dict[str, Any]:
+        """Bring the file to the disk and return its length."""
+        assert self._file is not None
+        if self._file.closed:
+            return self._mark
+        os.fsync(self._file.fileno())
+        return {"length": self._file.seek(0, os.SEEK_END)}
+
+    def rewind(self, mark: Mapping[str, Any]) -> None:
+        """Cut the file to its length at the mark."""
+        assert self._file is not None
+        length = mark.get("length", self._first)
+        if length < self._file.seek(0, os.SEEK_END):
+            self._file.truncate(length)

@@ -17,6 +17,12 @@ GROUP = "windsock.trackers"
 OURS = {
     "stdout": "windsock.trackers.stdout:StdoutTracker",
     "jsonl": "windsock.trackers.jsonl:JsonlTracker",
+    "tensorboard": "windsock.trackers.tensorboard:TensorBoardTracker",
+    "wandb": "windsock.trackers.wandb:WandbTracker",
+    "swanlab": "windsock.trackers.swanlab:SwanLabTracker",
+    "mlflow": "windsock.trackers.mlflow:MlflowTracker",
+    "trackio": "windsock.trackers.trackio:TrackioTracker",
+    "prometheus": "windsock.trackers.prometheus:PrometheusTracker",
 }
 
 

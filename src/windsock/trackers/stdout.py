@@ -34,7 +34,15 @@ def block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> 
         cells = [(name[len(family) + 1 :] if family else name, number(row.values[name])) for name in members]
         for place, text in enumerate(_wrapped(cells, max(width - margin, NARROWEST), dim, plain)):
             lines.append(f"  {family if place == 0 else '':<{margin - 2}}{text}")
+    lines += [f"  {dim}{name}{plain} {_one_line(text, width - len(name) - 3)}" for name, text in row.texts.items()]
+    if row.samples:
+        lines.append(f"  {dim}samples{plain} {len(row.samples)}")
     return "\n".join(lines)
+
+
+def _one_line(text: str, width: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else text[: max(width, NARROWEST) - 1] + "…"
 
 
 def _wrapped(cells: list[tuple[str, str]], width: int, dim: str, plain: str) -> Iterator[str]:
@@ -55,6 +63,7 @@ class StdoutTracker:
     """Prints every step. ``format`` is ``text``, ``json`` or ``auto``: text on a terminal, JSON in a pipe."""
 
     in_process: ClassVar[bool] = True
+    own_rows: ClassVar[bool] = True
 
     def __init__(self, format: str = "auto") -> None:
         if format not in ("auto", "text", "json"):

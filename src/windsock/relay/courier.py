@@ -1,0 +1,280 @@
+"""Carrying rows to one tracker until the run has ended and everything is delivered."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from windsock.errors import TrackerError
+from windsock.journal.folder import read_run_info, segments
+from windsock.journal.follow import RunFollower
+from windsock.journal.reader import SegmentReader, events
+from windsock.model import Row, Status, Writer
+from windsock.plain import plain
+from windsock.relay.desk import Desk, Word, read_desk, write_desk
+from windsock.relay.ranks import RankedFollower
+from windsock.secrets import BLANK, Secrets
+from windsock.trackers import registry
+from windsock.trackers.protocol import Rewindable, Tracker
+
+LOOK_SECONDS = 0.25
+STATUS_SECONDS = 0.5
+SAVE_SECONDS = 5.0  # between two writings of the desk while nothing happens
+BATCH = 500  # rows handed over at once
+FEW_FAILURES = 3  # after so many in a row, rows are tried one by one: one of them may be what the tracker cannot take
+MANY_FAILURES = 6  # after so many, the tracker is failing and no longer only retrying
+LONGEST_PAUSE = 60.0
+GIVE_UP_SECONDS = 900.0  # after the end of the run
+
+Ended = Callable[[], "Status | None"]
+
+
+class Courier:
+    """Feeds one tracker from its cursor. ``carry`` returns when all is done, refused or given up.
+
+    A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
+    Rows that it has are never offered again where it can be cut back to a mark; rows that it refuses while it takes
+    others are passed over and counted. With ``once`` it returns when all that is there now is delivered; with ``only``
+    it carries the rows of one writer; without ``keep`` it leaves no desk behind.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tracker: str,
+        kwargs: Mapping[str, Any],
+        ended: Ended,
+        *,
+        session: str = "",
+        give_up: float = GIVE_UP_SECONDS,
+        restarts: int = 0,
+        once: bool = False,
+        only: Writer | None = None,
+        keep: bool = True,
+        say: Callable[[Desk], None] = lambda desk: None,
+    ) -> None:
+        self._folder = folder
+        self._name = tracker
+        self._kwargs = kwargs
+        self._ended = ended
+        self._give_up = give_up
+        self._once = once
+        self._say = say
+        self._secrets = Secrets()
+        self._secrets.blanked(dict(kwargs))
+        self._stop = threading.Event()
+        self._failures = 0
+        self._status_at = 0.0
+        self._status: Status | None = None
+        self._end_seen: float | None = None
+        self._saved_at = 0.0
+        self._rows: list[Row] = []
+        self.busy_since: float | None = None
+        self._only = only
+        self._keep = keep
+        target = _target(kwargs)
+        found = read_desk(folder, tracker) if keep else Desk(tracker)
+        if found.target != target:  # what is there tells of another place, where other rows are
+            found = Desk(tracker, target=target)
+        self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
+        self._saved_mark = self.desk.mark
+        self._saved_places = dict(self.desk.places)
+
+    def stop(self) -> None:
+        """End soon, wherever it is; the cursor stands where it stands."""
+        self._stop.set()
+
+    def carry(self) -> Desk:
+        """Deliver until there is nothing left to deliver."""
+        self._save("starting")
+        try:
+            tracker = self._started()
+            if tracker is not None:
+                self._deliver_all(tracker)
+        except TrackerError as problem:
+            self._save("refused", error=self._secrets.scrub(str(problem)))
+        return self.desk
+
+    def _started(self) -> Tracker | None:
+        """Make and start the tracker, as often as it takes; None where that was given up."""
+        while not self._stop.is_set():
+            tracker = registry.make(self._name, self._kwargs)
+            try:
+                self._call(tracker.start, read_run_info(self._folder), config_of(self._folder), self._folder)
+                if isinstance(tracker, Rewindable):
+                    self._call(tracker.rewind, self._saved_mark or {})
+            except TrackerError:
+                raise
+            except Exception as problem:  # noqa: BLE001 - a tracker may do anything
+                if not self._failed(problem):
+                    return None
+                continue
+            self._recovered(tracker)
+            return tracker
+        return None
+
+    def _deliver_all(self, tracker: Tracker) -> None:
+        vocabulary = read_run_info(self._folder).vocabulary
+        follower = RankedFollower(self._folder, self._saved_places, self._only, vocabulary)
+        while not self._stop.is_set():
+            end = self._run_end()
+            self._rows += follower.new_rows()
+            if not self._rows and end is not None:
+                self._rows += follower.take_unfinished()
+            if not self._rows:
+                if end is not None:
+                    self._finish(tracker, follower, end)
+                    return
+                if self._once:
+                    self._mark(tracker, follower)
+                    return
+                self._keep_desk()
+                self._stop.wait(LOOK_SECONDS)
+            elif not self._deliver(tracker, follower):
+                return
+
+    def _deliver(self, tracker: Tracker, follower: RunFollower) -> bool:
+        """Hand over what waits; False where that was given up."""
+        while self._rows and not self._stop.is_set():
+            batch = self._rows[:BATCH]
+            try:
+                if self._failures >= FEW_FAILURES:
+                    self._one_by_one(tracker, batch)
+                else:
+                    self._call(tracker.log, batch)
+            except Exception as problem:  # noqa: BLE001 - a tracker may do anything
+                if not self._failed(problem):
+                    return False
+                continue
+            del self._rows[: len(batch)]
+            self._recovered(tracker, delivered=self.desk.delivered + len(batch))
+        self._mark(tracker, follower)
+        return True
+
+    def _one_by_one(self, tracker: Tracker, batch: Sequence[Row]) -> None:
+        """Hand over rows singly: those that fail while others do not are what the tracker cannot take.
+
+        Where the first few all fail it is the tracker and not the rows, and the trouble is passed on.
+        """
+        refused: list[tuple[Row, Exception]] = []
+        for place, row in enumerate(batch):
+            try:
+                self._call(tracker.log, [row])
+            except Exception as problem:
+                refused.append((row, problem))
+                if len(refused) == place + 1 and (place + 1 == len(batch) or place + 1 == FEW_FAILURES):
+                    raise
+        if refused:
+            row, last = refused[-1]
+            text = self._secrets.scrub(f"step {row.step}: {type(last).__name__}: {last}")
+            self.desk = self.desk.said(self.desk.state, dropped=self.desk.dropped + len(refused), error=text)
+
+    def _finish(self, tracker: Tracker, follower: RunFollower, status: Status) -> None:
+        while not self._stop.is_set():
+            try:
+                self._call(tracker.finish, status)
+                self._mark(tracker, follower)
+                self._save("done", lag=0)
+                return
+            except Exception as problem:  # noqa: BLE001 - a tracker may do anything
+                if not self._failed(problem):
+                    return
+
+    def _call(self, call: Callable[..., None], *arguments: Any) -> None:
+        self.busy_since = time.monotonic()
+        try:
+            call(*arguments)
+        finally:
+            self.busy_since = None
+
+    def _mark(self, tracker: Tracker, follower: RunFollower) -> None:
+        """Save how far we are, where what the tracker has is safe."""
+        if isinstance(tracker, Rewindable):
+            mark = tracker.mark()
+            if mark is None:
+                return
+            self._saved_mark = mark
+        self._saved_places = follower.places()
+        self._save(self.desk.state, lag=len(self._rows), skipped=int(getattr(tracker, "skipped", 0)))
+
+    def _recovered(self, tracker: Tracker, **changes: Any) -> None:
+        was = self.desk.state
+        self._failures = 0
+        self.desk = self.desk.said("healthy", url=str(getattr(tracker, "url", None) or ""), **changes)
+        if was != "healthy":
+            self._save("healthy")
+
+    def _failed(self, problem: Exception) -> bool:
+        """Note a failure and wait; False where the run ended too long ago to wait on."""
+        self._failures += 1
+        word: Word = "failing" if self._failures >= MANY_FAILURES else "retrying"
+        text = self._secrets.scrub(f"{type(problem).__name__}: {problem}")
+        self._save(word, error=text, errors=self.desk.errors + 1, lag=len(self._rows))
+        self._run_end()
+        if self._end_seen is not None and time.monotonic() - self._end_seen > self._give_up:
+            self._save("given up")
+            return False
+        pause = min(0.25 * 2**self._failures, LONGEST_PAUSE)
+        self._stop.wait(pause * random.uniform(0.5, 1.0))
+        return not self._stop.is_set()
+
+    def _run_end(self) -> Status | None:
+        """Return how the run ended; None while it goes on. Asking costs a little, so it is not done all the time."""
+        now = time.monotonic()
+        if self._status is None and now >= self._status_at:
+            self._status_at = now + STATUS_SECONDS
+            self._status = self._ended()
+            self._end_seen = now if self._status is not None else None
+        return self._status
+
+    def _keep_desk(self) -> None:
+        if time.monotonic() - self._saved_at > SAVE_SECONDS:
+            self._save(self.desk.state, lag=0)
+
+    def _save(self, state: Word, **changes: Any) -> None:
+        self.desk = self.desk.said(state, places=self._saved_places, mark=self._saved_mark, **changes)
+        self._saved_at = time.monotonic()
+        try:
+            if self._keep:
+                write_desk(self._folder, self.desk)
+        except OSError as problem:  # the disk is full or gone: delivery goes on, and may be done again
+            self.desk = self.desk.said(state, error=f"cannot save the cursor: {problem.strerror}")
+        self._say(self.desk)
+
+
+def _target(kwargs: Mapping[str, Any]) -> str:
+    """Return a hash of what a tracker is told, keys aside: with other arguments it is another place."""
+    plain_kwargs = Secrets().blanked(plain(dict(kwargs)))
+    return blake2b(json.dumps(plain_kwargs, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """Return the run's config as its writers recorded it, secrets blank."""
+    return _recorded(folder, "config", "config")
+
+
+def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the trackers that the run was configured with and what they take; keys are not among that."""
+    found = _recorded(folder, "trackers", "trackers")
+    return {
+        name: {key: value for key, value in kwargs.items() if value != BLANK}
+        for name, kwargs in found.items()
+        if isinstance(kwargs, dict)
+    }
+
+
+def _recorded(folder: Path, event: str, key: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for segment in segments(folder):
+        reader = SegmentReader(segment.path)
+        reader.poll()
+        for record in events(reader.records):
+            if record.get("event") == event and isinstance(record.get(key), dict):
+                found |= record[key]
+    return found

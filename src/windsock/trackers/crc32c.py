@@ -1,0 +1,97 @@
+"""CRC-32C (Castagnoli), as record files need it, in NumPy: the standard library has only the other polynomial.
+
+A CRC is linear: that of a text is the exclusive or of what each byte contributes from its place. So chunks of 64 bytes
+are reduced at once by a table of what a byte contributes from each of the 64 places, their results 64 at a time by a
+table for places that lie 64 bytes apart, and so on up.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+POLYNOMIAL = 0x82F63B78
+WIDTH = 64
+
+Words = npt.NDArray[np.uint32]
+
+
+@cache
+def _bytes_table() -> Words:
+    """Return the CRC's change by one byte, for each byte."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ POLYNOMIAL, table >> 1).astype(np.uint32)
+    return table
+
+
+@cache
+def _small_table() -> list[int]:
+    return [int(word) for word in _bytes_table()]
+
+
+def _identity() -> Words:
+    return (np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]).astype(np.uint32)
+
+
+@cache
+def _shift(level: int) -> Words:
+    """Return what each value of each of the four bytes of a CRC becomes after 64**level bytes of zero."""
+    if level == 0:
+        by_one: Words = (_identity() >> 8) ^ _bytes_table()[_identity() & 0xFF]
+        return by_one
+    words = _shift(level - 1)
+    for _ in range(WIDTH - 1):
+        words = _apply(_shift(level - 1), words)
+    return words
+
+
+def _apply(shift: Words, words: Words) -> Words:
+    parts = [shift[place][(words >> (8 * place)) & 0xFF] for place in range(4)]
+    out: Words = np.bitwise_xor.reduce(parts)
+    return out
+
+
+@cache
+def _places(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
+    """Return the table of contributions from the 64 places of a level, and where each place's part begins."""
+    tables = [_bytes_table()[None] if level == 0 else _identity()]
+    for _ in range(WIDTH - 1):
+        tables.append(_apply(_shift(level), tables[-1]))
+    table = np.stack(tables[::-1]).reshape(-1)
+    return table, np.arange(0, len(table), 256, dtype=np.intp)
+
+
+def crc32c(data: bytes) -> int:
+    """Return the CRC-32C of some bytes."""
+    if len(data) < WIDTH:
+        return _small(data)
+    count = -len(data) % WIDTH
+    padded = np.zeros(count + len(data), dtype=np.uint8)  # zeros in front change nothing: the register starts at 0 …
+    padded[count:] = np.frombuffer(data, dtype=np.uint8)
+    padded[count : count + 4] ^= 0xFF  # … and this stands for its starting with ones
+    table, starts = _places(0)
+    words = np.bitwise_xor.reduce(table[padded.reshape(-1, WIDTH) + starts], axis=1)
+    level = 1
+    while len(words) > 1:
+        words = _reduced(words, level)
+        level += 1
+    return int(words[0]) ^ 0xFFFFFFFF
+
+
+def _reduced(words: Words, level: int) -> Words:
+    """Reduce the CRCs of neighbouring chunks 64 at a time."""
+    padded = np.zeros(len(words) + -len(words) % WIDTH, dtype="<u4")
+    padded[len(padded) - len(words) :] = words
+    table, starts = _places(level)
+    reduced: Words = np.bitwise_xor.reduce(table[padded.view(np.uint8).reshape(-1, 4 * WIDTH) + starts], axis=1)
+    return reduced
+
+
+def _small(data: bytes) -> int:
+    table, crc = _small_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF

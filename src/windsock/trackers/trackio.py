@@ -1,0 +1,139 @@
+"""Rows in Trackio: in its local database, or on a Space or server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from windsock.errors import TrackerError
+from windsock.model import Row, RunInfo, Status
+from windsock.trackers.forms import numbers, samples_table
+from windsock.trackers.packages import require
+
+
+class TrackioTracker:
+    """Logs rows to a Trackio run; the arguments are those of ``trackio.init``.
+
+    Locally every row is written at once, with its own time and an id made of what it holds, and Trackio takes an id
+    once: a row that is offered again changes nothing. With ``space_id`` or ``server_url`` Trackio sends in its own time
+    and a row may arrive twice after a crash.
+    """
+
+    in_process: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        project: str | None = None,
+        name: str | None = None,
+        group: str | None = None,
+        space_id: str | None = None,
+        server_url: str | None = None,
+        dataset_id: str | None = None,
+        bucket_id: str | None = None,
+        private: bool | None = None,
+        tags: str | Sequence[str] | None = None,
+        auto_log_gpu: bool = False,
+        gpu_log_interval: float = 10.0,
+        auto_log_cpu: bool = False,
+        cpu_log_interval: float = 10.0,
+        webhook_url: str | None = None,
+    ) -> None:
+        require("trackio")
+        self.url: str | None = None
+        self._project, self._name, self._group = project, name, group
+        self._is_local = not (space_id or server_url)
+        self._tags = tags
+        self._arguments: dict[str, Any] = {
+            "space_id": space_id, "server_url": server_url, "dataset_id": dataset_id, "bucket_id": bucket_id,
+            "private": private, "auto_log_gpu": auto_log_gpu, "gpu_log_interval": gpu_log_interval,
+            "auto_log_cpu": auto_log_cpu, "cpu_log_interval": cpu_log_interval, "webhook_url": webhook_url,
+        }  # fmt: skip
+
+    def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
+        """Begin the run of the same id, or go on with it."""
+        import trackio
+
+        settings = {f"config{key}" if key.startswith("_") else key: value for key, value in config.items()}
+        tags = self._tags or info.tags
+        if tags:
+            settings["tags"] = [tags] if isinstance(tags, str) else list(tags)
+        try:
+            self._run = trackio.init(
+                self._project or info.project,
+                self._name or info.name,
+                self._group or info.group,
+                config=settings,
+                resume="never" if self._is_local else "allow",  # a name says less than the id
+                embed=False,
+                **self._arguments,
+            )
+        except ValueError as problem:
+            raise TrackerError(f"tracker 'trackio': {problem}") from problem
+        if self._is_local:
+            self._run.id = info.id
+        self.url = self._run.url or f"trackio show --project {self._run.project}"
+
+    def log(self, rows: Sequence[Row]) -> None:
+        """Write the rows, or leave them to Trackio's sender."""
+        if self._is_local:
+            self._write(rows)
+            return
+        for row in rows:
+            self._run.log(_shown(row), step=row.step)
+
+    def finish(self, status: Status) -> None:
+        """End the run and wait until Trackio has sent what it holds."""
+        self._run.finish()
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        from trackio.sqlite_storage import SQLiteStorage
+
+        run = self._run
+        SQLiteStorage.bulk_log(
+            run.project,
+            run.name,
+            [self._plain(row) for row in rows],
+            steps=[row.step for row in rows],
+            timestamps=[datetime.fromtimestamp(row.time, UTC).isoformat() for row in rows],
+            config=run.config,
+            log_ids=[_id(row) for row in rows],
+            run_id=run.id,
+        )
+
+    def _plain(self, row: Row) -> dict[str, Any]:
+        """Return what a row shows as Trackio's own log call would store it."""
+        from trackio.table import Table
+        from trackio.utils import RESERVED_KEYS
+
+        place = {"project": self._run.project, "run": self._run.name, "step": row.step}
+        plain: dict[str, Any] = {}
+        for name, value in _shown(row).items():
+            kept = f"__{name}" if name in RESERVED_KEYS or name.startswith("__") else name
+            is_plain = isinstance(value, float)
+            plain[kept] = value if is_plain else value._to_dict(**place if isinstance(value, Table) else {})
+        return plain
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    import trackio
+
+    shown: dict[str, Any] = {name: float(value) for name, value in numbers(row).items()}
+    shown |= {name: trackio.Markdown(text) for name, text in row.texts.items()}
+    shown |= {
+        name: trackio.Histogram(np_histogram=(counted.counts, counted.edges))
+        for name, counted in row.histograms.items()
+        if counted.counts
+    }
+    if row.samples:
+        columns, cells = samples_table(row.samples)
+        shown["samples"] = trackio.Table(columns=columns, data=cells)
+    return shown
+
+
+def _id(row: Row) -> str:
+    """Return an id that the same row gets whenever it is offered."""
+    content = repr((row.writer, row.step, row.time, sorted(row.values.items()), sorted(row.texts)))
+    return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,0 +1,298 @@
+"""The relay: rows reach trackers whatever happens to the training, the tracker or the relay itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import windsock
+from windsock.relay.desk import FOLDER, Desk, read_desk
+
+MODULE = textwrap.dedent('''
+    """Trackers that behave in every way a tracker can, for the relay's tests."""
+    import json, os, time
+    from pathlib import Path
+
+    class Kept:
+        """Keeps rows in a file; ``trouble`` names what goes wrong."""
+        in_process = False
+
+        def __init__(self, path, trouble="", api_key=None):
+            self._path, self._trouble = Path(path), trouble
+
+        def start(self, info, config, folder):
+            if self._trouble == "wrong":
+                from windsock.errors import TrackerError
+                raise TrackerError("tracker 'kept': the key is wrong; get one at the desk")
+            if self._trouble == "out of reach" and not Path(f"{self._path}.up").exists():
+                raise ConnectionError("nobody answers")
+            self._file = self._path.open("a")
+
+        def log(self, rows):
+            if self._trouble == "raises" or (self._trouble == "down" and not Path(f"{self._path}.up").exists()):
+                raise ConnectionError("no route")
+            if self._trouble == "hangs" and not Path(f"{self._path}.hung").exists():
+                Path(f"{self._path}.hung").touch()
+                time.sleep(600)
+            if self._trouble == "exits" and not Path(f"{self._path}.left").exists():
+                Path(f"{self._path}.left").touch()
+                os._exit(7)
+            for row in rows:
+                if self._trouble == "picky" and row.step == 3:
+                    raise ValueError("three is not a step")
+                self._file.write(json.dumps([row.step, dict(row.values), dict(row.texts)]) + "\\n")
+            self._file.flush()
+
+        def finish(self, status):
+            self._file.write(json.dumps([status.word, {}, {}]) + "\\n")
+            self._file.close()
+
+    class Marked(Kept):
+        """The same, cut back to its mark."""
+
+        def mark(self):
+            if not self._file.closed:
+                os.fsync(self._file.fileno())
+            return {"size": self._path.stat().st_size}
+
+        def rewind(self, mark):
+            self._file.truncate(mark.get("size", 0))
+''')
+
+
+@pytest.fixture
+def trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Offer the trackers above to this process and its children, as a package would."""
+    site = tmp_path / "site"
+    info = site / "kept-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "kept_trackers.py").write_text(MODULE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kept\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[windsock.trackers]\nkept = kept_trackers:Kept\nmarked = kept_trackers:Marked\n"
+    )
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", f"{site}:{os.environ.get('PYTHONPATH', '')}")
+    return tmp_path
+
+
+def begun(tmp_path: Path, tracker: str = "kept", **kwargs: object) -> windsock.Run:
+    return windsock.init(
+        project="p", track_with=[tracker], tracker_kwargs={tracker: {"path": str(tmp_path / "kept.jsonl"), **kwargs}}
+    )
+
+
+def kept(tmp_path: Path) -> list[list[object]]:
+    path = tmp_path / "kept.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def steps_of(tmp_path: Path) -> list[object]:
+    return [record[0] for record in kept(tmp_path)]
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def desk_of(run: windsock.Run, tracker: str = "kept") -> Desk:
+    return read_desk(run.path, tracker)
+
+
+def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):
+    """All of them, once, in order, with how the run ended; and finish returns when they are there."""
+    run = begun(trackers)
+    for step in range(50):
+        run.log({"a": step, "b": 2 * step})
+        run.text("note", f"step {step}")
+        run.commit(step)
+    run.log({"a": 99}, step=7)
+    run.finish()
+    records = kept(trackers)
+    assert [record[0] for record in records] == [*range(50), 7, "finished"]
+    assert records[3] == [3, {"a": 3, "b": 6}, {"note": "step 3"}]
+    assert desk_of(run).state == "done"
+    assert desk_of(run).delivered == 51
+
+
+def test_a_wrong_configuration_fails_at_the_start(trackers: Path, capsys: pytest.CaptureFixture[str]):
+    """Before ``init`` returns, in the tracker's own words, and without its key."""
+    with pytest.raises(windsock.TrackerError, match="the key is wrong; get one at the desk"):
+        begun(trackers, trouble="wrong", api_key="very-secret-key")
+    assert "very-secret-key" not in capsys.readouterr().err
+
+
+def test_a_tracker_out_of_reach_is_a_warning_and_caught_up(trackers: Path, capsys: pytest.CaptureFixture[str]):
+    """The training begins; when the tracker answers, it gets everything."""
+    run = begun(trackers, trouble="out of reach")
+    assert "out of reach (ConnectionError: nobody answers)" in capsys.readouterr().err
+    for step in range(5):
+        run.log({"a": step}, step=step)
+    (trackers / "kept.jsonl.up").touch()
+    until(lambda: steps_of(trackers) == list(range(5)))
+    run.finish()
+
+
+def test_an_outage_is_told_and_caught_up(trackers: Path):
+    """State, errors and lag are seen while it lasts, in show and as rows; then nothing is missing."""
+    run = begun(trackers, trouble="down")
+    for step in range(5):
+        run.log({"a": step}, step=step)
+    until(lambda: desk_of(run).state in ("retrying", "failing") and desk_of(run).lag == 5)
+    run._tend_links()
+    view = windsock.open(run.path)
+    assert view.series("windsock/relay/kept/lag_rows").last == 5
+    assert view.series("windsock/relay/kept/state").last > 0
+    (trackers / "kept.jsonl.up").touch()
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [*range(5), 4, "finished"]
+    assert desk_of(run).errors > 0
+
+
+def test_a_row_that_a_tracker_refuses_costs_that_row_alone(trackers: Path):
+    """The others arrive, and the refusal is counted and told."""
+    run = begun(trackers, trouble="picky")
+    for step in range(8):
+        run.log({"a": step}, step=step)
+    run.finish(timeout=60)
+    assert sorted(set(steps_of(trackers)) - {"finished"}) == [0, 1, 2, 4, 5, 6, 7]
+    assert desk_of(run).dropped == 1
+    assert "three is not a step" in desk_of(run).error
+
+
+@pytest.mark.parametrize("trouble", ["exits", "hangs"])
+def test_a_tracker_that_exits_or_hangs_is_started_again(trackers: Path, trouble: str, monkeypatch: pytest.MonkeyPatch):
+    """In a process of its own: nothing else notices, and another tracker gets everything at once."""
+    monkeypatch.setenv("WINDSOCK_TRACKER_HANG_SECONDS", "1")
+    sick = {"path": str(trackers / "kept.jsonl"), "trouble": trouble}
+    well = {"path": str(trackers / "well.jsonl")}
+    run = windsock.init(track_with=["kept", "marked"], tracker_kwargs={"kept": sick, "marked": well})
+    for step in range(5):
+        run.log({"a": step}, step=step)
+    until(lambda: desk_of(run, "marked").delivered == 5)
+    run.finish(timeout=60)
+    assert steps_of(trackers) == [*range(5), "finished"]
+    assert desk_of(run).restarts == 1
+
+
+TRAINER = textwrap.dedent("""
+    import sys, windsock
+    run = windsock.init(id="killed", track_with=["marked"], tracker_kwargs={"marked": {"path": sys.argv[1]}})
+    for step in range(10**9):
+        run.log({"a": step}, step=step)
+        print(step, flush=True)
+""")
+
+
+def test_what_was_logged_before_a_kill_still_arrives(trackers: Path):
+    """The trainer is killed; the relay delivers every acknowledged row and tells how it ended."""
+    command = [sys.executable, "-c", TRAINER, str(trackers / "kept.jsonl")]
+    trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert trainer.stdout is not None
+    for _ in range(500):
+        last = int(trainer.stdout.readline())
+    trainer.kill()
+    with trainer:
+        acknowledged = [last, *(int(line) for line in trainer.stdout.read().splitlines() if line)]
+    until(lambda: "killed" in steps_of(trackers))
+    counts = Counter(steps_of(trackers))
+    assert set(range(max(acknowledged) + 1)) <= set(counts)
+    assert set(counts.values()) == {1}
+
+
+def relay_processes(folder: Path) -> list[int]:
+    found = subprocess.run(["pgrep", "-f", f"windsock.relay {folder}"], capture_output=True, text=True, check=False)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+@pytest.mark.parametrize("whom", ["relay", "courier"])
+def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Path, whom: str):
+    """Whichever of its processes dies, and however often; rows that were not safe yet are written again."""
+    run = begun(trackers, "marked")
+    for round_ in range(3):
+        for step in range(200):
+            run.log({"a": step}, step=200 * round_ + step)
+        pids = relay_processes(run.path.resolve())
+        assert len(pids) == 2
+        victim = min(pids) if whom == "relay" else max(pids)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda gone=victim: gone not in relay_processes(run.path.resolve()))
+        run._tend_links()
+        until(lambda: len(relay_processes(run.path.resolve())) == 2)
+    run.finish(timeout=30)
+    steps = [record[0] for record in kept(trackers) if "a" in record[1]]  # type: ignore[operator]
+    assert sorted(steps) == list(range(600))  # type: ignore[type-var]
+
+
+def test_no_process_is_left_behind(trackers: Path):
+    """When all is delivered, the relay is gone."""
+    run = begun(trackers)
+    run.log({"a": 1}, step=1)
+    run.finish()
+    until(lambda: not relay_processes(run.path.resolve()))
+
+
+def test_a_continued_run_goes_on_where_the_tracker_was(trackers: Path):
+    """A second attempt delivers its own rows, and no earlier one again."""
+    for attempt in range(2):
+        run = windsock.init(
+            id="again", track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}
+        )
+        for step in range(3):
+            run.log({"a": attempt}, step=3 * attempt + step)
+        run.finish()
+    assert steps_of(trackers) == [0, 1, 2, "finished", 3, 4, 5, "finished"]
+
+
+def test_trackers_can_be_fed_from_this_process(trackers: Path):
+    """Where other processes are forbidden: the same couriers, as threads."""
+    run = windsock.init(
+        track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}, in_process=True
+    )
+    for step in range(20):
+        run.log({"a": step}, step=step)
+    assert relay_processes(run.path.resolve()) == []
+    run.finish()
+    assert steps_of(trackers) == [*range(20), "finished"]
+
+
+def test_finish_says_what_is_left(trackers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """With the reason and the command that delivers it later."""
+    monkeypatch.setenv("WINDSOCK_TRACKER_GIVE_UP_SECONDS", "0")
+    run = begun(trackers, trouble="raises")
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=5)
+    said = capsys.readouterr().err
+    assert "tracker 'kept' has 1 rows still to come (ConnectionError: no route)" in said
+    assert f"windsock sync {run.id} delivers it" in said
+
+
+def test_keys_are_in_no_file_no_argument_and_no_environment_but_their_own(
+    trackers: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Neither the one given to the tracker nor one of another tracker in the environment."""
+    monkeypatch.setenv("WANDB_API_KEY", "another-secret-key-1234")
+    run = begun(trackers, api_key="my-own-secret-key-5678")
+    run.log({"a": 1}, step=1)
+    pids = relay_processes(run.path.resolve())
+    assert len(pids) == 2
+    for pid in pids:
+        seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"secret-key" not in seen
+    run.finish()
+    for file in [path for path in run.path.rglob("*") if path.is_file()]:
+        assert b"secret-key" not in file.read_bytes(), file
+    assert (run.path / FOLDER / "kept.json").exists()

@@ -1,0 +1,127 @@
+"""jsonl and stdout: what they show beside numbers, and how a file is cut back."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
+
+from windsock.model import Row, Sample, Status
+from windsock.trackers.forms import flat, markdown, phases_table, samples_table
+from windsock.trackers.jsonl import JsonlTracker
+from windsock.trackers.stdout import StdoutTracker, block
+
+Start = Callable[..., JsonlTracker]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start trackers that write ``tmp_path/metrics.jsonl``, and close them at the end."""
+    trackers = []
+
+    def started(**kwargs: Any) -> JsonlTracker:
+        tracker = JsonlTracker(**kwargs)
+        tracker.start(INFO, CONFIG, tmp_path)
+        trackers.append(tracker)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        tracker.finish(Status("finished"))
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def series(found: list[dict[str, Any]]) -> Series:
+    names = found[0]["metrics"]
+    return {name: {record["step"]: record["metrics"][name] for record in found} for name in names}
+
+
+def test_jsonl_holds_everything_of_a_row(start: Start, tmp_path: Path):
+    """200 steps of 100 values, texts, histograms and samples."""
+    start().log(rows())
+    found = records(tmp_path)
+    assert len(found) == 200
+    assert series(found) == expected()
+    assert found[30]["texts"] == {"note": f"30: {TEXT}"}
+    assert found[20]["histograms"]["dist"]["counts"] == list(HISTOGRAM.counts)
+    assert found[20]["samples"][1]["completion"] == SAMPLE.completion
+    assert found[21].keys() == {"step", "time", "metrics"}
+
+
+def test_jsonl_is_cut_back_to_its_mark(start: Start, tmp_path: Path):
+    """Also where the last line was written in part; a file that was there before stays."""
+    (tmp_path / "metrics.jsonl").write_text('{"older": 1}\n')
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(single("loss", {0: 1.0}))
+    mark = tracker.mark()
+    tracker.log(single("loss", {1: 2.0, 2: 3.0}))
+    with (tmp_path / "metrics.jsonl").open("r+b") as file:
+        file.truncate(file.seek(0, 2) - 5)
+    tracker = start()
+    tracker.rewind(mark)
+    tracker.log(single("loss", {1: 2.0, 2: 3.0}))
+    tracker.finish(Status("finished"))
+    assert [record.get("step") for record in records(tmp_path)] == [None, 0, 1, 2]
+    assert tracker.mark() == {"length": (tmp_path / "metrics.jsonl").stat().st_size}
+
+
+def test_a_sample_with_what_json_cannot_hold_costs_nothing(start: Start, tmp_path: Path):
+    """A reward that is NaN is written as a word."""
+    start().log([Row(0, 1.0, {}, TRAINER, samples=(Sample("p", "c", reward=math.nan),))])
+    assert records(tmp_path)[0]["samples"][0]["reward"] == "NaN"
+
+
+def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """A text on one line, cut to the width, and how many samples there were."""
+    row = Row(3, 1.0, {"loss": 1.0}, TRAINER, {"note": "a\nb " + "x" * 200}, samples=(SAMPLE, SAMPLE))
+    lines = block(row, width=60).splitlines()
+    assert lines[:2] == ["step 3", "    loss 1"]
+    assert lines[2].startswith("  note a b xxx")
+    assert lines[2].endswith("…")
+    assert len(lines[2]) <= 60
+    assert lines[3] == "  samples 2"
+    tracker = StdoutTracker(format="json")
+    tracker.start(INFO, CONFIG, tmp_path)
+    tracker.log([row])
+    assert json.loads(capsys.readouterr().out)["texts"]["note"].startswith("a\nb")
+
+
+def test_samples_become_a_table_of_what_they_have():
+    """Chats are written out, rewards have a column each, and what nobody has is no column."""
+    chat = Sample(
+        messages=({"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}), rewards={"f": 1.0}
+    )
+    columns, cells = samples_table([Sample("p", "c", reward=0.0, length=0), chat])
+    assert columns == ["prompt", "completion", "reward", "length", "reward/f"]
+    assert cells == [["p", "c", 0.0, 0, None], [None, "user: hi\nassistant: ho", None, None, 1.0]]
+    assert markdown((["a"], [["x|y\nz"], [None], [0.5]])) == "| a |\n| --- |\n| x\\|y<br>z |\n|  |\n| 0.5 |"
+
+
+def test_phases_become_a_table_with_the_longest_first():
+    """From time/{phase}/total and the parts beside it; a plain time/x is no phase."""
+    values = {
+        "time/a/b/total": 1.0,
+        "time/a/b/onload": 0.25,
+        "time/c/total": 2.0,
+        "time/step": 3.0,
+        "time/d/execute": 1.0,
+    }
+    assert phases_table(values) == (["phase", "total", "onload"], [["c", "2", ""], ["a/b", "1", "0.25"]])
+
+
+def test_a_config_is_flattened():
+    """Nested names with dots, lists and nothing as JSON."""
+    assert flat({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
+        "a.b": 1,
+        "a.c": "[1, 2]",
+        "a.e": "{}",
+        "d": "null",
+        "f": True,
+    }

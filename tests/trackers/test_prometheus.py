@@ -1,0 +1,127 @@
+"""The endpoint for Prometheus, read by its own parser."""
+
+import math
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single
+
+from windsock.errors import TrackerError
+from windsock.model import Row, Status, Writer
+from windsock.trackers.prometheus import PrometheusTracker
+from windsock.trackers.registry import make
+
+pytest.importorskip("prometheus_client")
+Start = Callable[[], PrometheusTracker]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start trackers on free ports, and close them at the end."""
+    trackers = []
+
+    def started() -> PrometheusTracker:
+        tracker = PrometheusTracker(port=0)
+        tracker.start(INFO, CONFIG, tmp_path)
+        trackers.append(tracker)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        tracker.finish(Status("finished"))
+
+
+def scraped(tracker: PrometheusTracker) -> list[Any]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    with urllib.request.urlopen(str(tracker.url)) as answer:
+        text = answer.read().decode()
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def values(tracker: PrometheusTracker) -> dict[str, float]:
+    return {s.labels["name"]: s.value for s in scraped(tracker) if "name" in s.labels}
+
+
+def last(series: Series) -> dict[str, float]:
+    return {name: points[max(points)] for name, points in series.items()}
+
+
+def test_the_last_values_are_there_under_their_names(start: Start):
+    """After 200 steps of 100 values: those of the last, the step, who the run is, and how long phases took."""
+    tracker = start()
+    for row in rows():
+        tracker.log([row])
+    found = values(tracker)
+    assert {name: found[name] for name in NAMES} == last(expected())
+    samples = scraped(tracker)
+    by_name = {sample.name: sample for sample in samples}
+    assert by_name["windsock_actor_metric_3"].labels == {
+        "name": "actor/metric_3",
+        "run": "run-7",
+        "project": "project",
+        "writer": "trainer/0",
+    }
+    assert by_name["windsock_run_step"].value == 199
+    assert by_name["windsock_run_info"].labels["run_name"] == "frozen_lake"
+    count = [s for s in samples if s.name == "windsock_phase_seconds_count" and s.labels["part"] == "total"]
+    assert [(s.labels["phase"], s.value) for s in count] == [("train", 200)]
+    assert tracker.skipped == 20 + 10 + 2 * 10
+
+
+def test_a_restart_shows_the_same_and_counts_nothing_twice(start: Start):
+    """The mark holds what is shown, as plain JSON, also what is not finite."""
+    import json
+
+    first = start()
+    first.log(rows(range(10)))
+    first.log([Row(10, 1.0, {"nan": math.nan, "inf": math.inf}, rows([0])[0].writer)])
+    mark = json.loads(json.dumps(first.mark(), allow_nan=False))
+    first.log(rows(range(11, 15)))
+    second = start()
+    second.rewind(mark)
+    second.log(rows(range(11, 15)))
+    assert repr(sorted(map(repr, scraped(second)))) == repr(sorted(map(repr, scraped(first))))
+    second.rewind({})
+    assert values(second) == {}
+
+
+def test_a_late_step_does_not_replace_a_later_one_but_a_new_attempt_does(start: Start):
+    """Last is by step, not by arrival; a restarted training goes on from where it is."""
+    tracker = start()
+    tracker.log(single("loss", {5: 1.0, 3: 2.0}))
+    assert values(tracker) == {"loss": 1.0}
+    tracker.log(single("loss", {4: 3.0}, AGAIN))
+    assert values(tracker) == {"loss": 3.0}
+    tracker.log(single("loss", {1: 9.0}, Writer("explorer", 0, 1)))
+    assert {(s.labels["writer"], s.value) for s in scraped(tracker) if s.name == "windsock_loss"} == {
+        ("trainer/0", 3.0),
+        ("explorer/0", 9.0),
+    }
+
+
+def test_what_is_not_finite_stays_what_it_is(start: Start):
+    """NaN and infinities are values in Prometheus; names that clean to the same keep apart by their label."""
+    tracker = start()
+    tracker.log([Row(0, 1.0, {"nan": math.nan, "in f": math.inf, "in/f": -math.inf}, AGAIN)])
+    found = values(tracker)
+    assert math.isnan(found["nan"])
+    assert (found["in f"], found["in/f"]) == (math.inf, -math.inf)
+
+
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, start: Start, tmp_path: Path):
+    """A port that is none or is taken, an unknown argument, no package."""
+    taken = int(str(start().url).split(":")[2].split("/")[0])
+    with pytest.raises(TrackerError, match=f"cannot listen on 127.0.0.1:{taken}: .*in use; choose another port"):
+        make("prometheus", {"port": taken}).start(INFO, CONFIG, tmp_path)
+    with pytest.raises(TrackerError, match="port 'x'; expected a number from 0"):
+        make("prometheus", {"port": "x"})
+    with pytest.raises(TrackerError, match="unknown argument 'prot'; did you mean 'port'?"):
+        make("prometheus", {"prot": 1})
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(TrackerError, match=r"tracker 'prometheus' is not installed: pip install 'windsock\[prom"):
+        make("prometheus", {})

@@ -1,0 +1,174 @@
+"""SwanLab's local files, decoded with SwanLab's own reader and definitions."""
+
+import collections
+import json
+import math
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, Series, expected, holds_key, rows, single
+
+from windsock.errors import TrackerError
+from windsock.model import Row, Status
+from windsock.trackers.registry import make
+from windsock.trackers.swanlab import SwanLabTracker
+
+pytest.importorskip("swanlab")
+Start = Callable[..., SwanLabTracker]
+QUICK = {"probe": {"monitor": False, "hardware": False, "requirements": False, "conda": False, "git": False}}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start offline trackers that write below ``tmp_path``, and end those that a test leaves open."""
+    trackers = []
+
+    def started(**kwargs: Any) -> SwanLabTracker:
+        tracker = SwanLabTracker(**{"mode": "offline", "logdir": tmp_path / "sw", "settings": QUICK, **kwargs})
+        tracker.start(INFO, CONFIG, tmp_path)
+        trackers.append(tracker)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        if tracker._run.alive:
+            tracker._run.finish()
+
+
+def records(path: Path) -> dict[str, list[Any]]:
+    """Return the records of a ``.swanlab`` file by kind."""
+    from swanlab.proto.swanlab.record.v1.record_pb2 import Record
+    from swanlab.sdk.internal.core_python.store import DataStoreReader
+
+    reader = DataStoreReader()
+    reader.open(path)
+    found = collections.defaultdict(list)
+    for data in reader:
+        record = Record.FromString(data)
+        for field, content in record.ListFields():
+            found[field.name].append(content)
+    reader.close()
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.swanlab"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def series(*paths: Path) -> Series:
+    """Return the series of several files of one run; of a name and step the first counts, as SwanLab has it."""
+    found: Series = collections.defaultdict(dict)
+    for path in paths:
+        for scalar in records(path)["scalar"]:
+            found[scalar.key].setdefault(scalar.step, scalar.value.number)
+    return dict(found)
+
+
+def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
+    """200 steps of 100 values, names unchanged, with the config and how the run ended."""
+    tracker = start()
+    tracker.log(rows())
+    tracker.finish(Status("crashed", "boom"))
+    (path,) = files(tmp_path)
+    found = series(path)
+    assert found.pop("windsock/nonfinite/dist") == dict.fromkeys(range(0, 200, 20), 2)
+    assert found == expected()
+    media = collections.defaultdict(dict)
+    kept = records(path)
+    for item in kept["media"]:
+        (file,) = path.parent.rglob(item.value.items[0].filename)
+        media[item.key][item.step] = file.read_text()
+    assert media["note"] == {step: f"{step}: {TEXT}" for step in range(0, 200, 10)}
+    assert "2 + 2 \\| ?" in media["samples"][20]
+    assert json.loads(media["dist"][20])["series"][0]["data"] == [3, 4]
+    begun, ended = kept["start"][0], kept["finish"][0]
+    assert (begun.id, begun.name, begun.project, begun.description) == (INFO.id, INFO.name, "project", "a note")
+    assert (list(begun.tags), begun.group) == (["a", "b"], "g")
+    assert ended.error == "boom"
+    config = yaml.safe_load((path.parent / "files" / "config.yaml").read_text())
+    assert config["actor"]["value"]["lr"] == 1e-6
+    assert tracker.skipped == 0
+
+
+def test_steps_in_any_order_are_all_there_and_what_is_refused_is_counted(start: Start, tmp_path: Path):
+    """SwanLab takes every step once; a negative one, and a second value of a step, not at all."""
+    tracker = start()
+    tracker.log(single("loss", {5: 1.0, 3: 2.0, 9: 3.0}))
+    tracker.log(single("loss", {9: 4.0, -2: 5.0}))
+    assert tracker.skipped == 2
+    tracker.log(single("loss", {4: 6.0, 10: 7.0}, AGAIN))
+    assert tracker.skipped == 3  # the new attempt begins below what was given
+    tracker.finish(Status("finished"))
+    assert series(*files(tmp_path)) == {"loss": {5: 1.0, 3: 2.0, 9: 3.0, 4: 6.0, 10: 7.0}}
+
+
+def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start: Start, tmp_path: Path):
+    """After a crash a new file holds everything; of both together every name and step is there once."""
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(rows(range(20)))
+    assert tracker.mark() is None
+    tracker._run.finish("crashed", error="kinder than it would be")
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(rows(range(30)))
+    tracker.finish(Status("finished"))
+    found = series(*files(tmp_path))
+    assert {name: found[name] for name in NAMES} == expected(range(30))
+    assert tracker.mark() == {"highest": 29, "attempts": {"trainer/0": 1}}
+    assert {record.id for path in files(tmp_path) for record in records(path)["start"]} == {INFO.id}
+
+
+def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
+    """NaN and infinities are values."""
+    tracker = start()
+    tracker.log([Row(0, 1.0, {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}, TRAINER)])
+    tracker.finish(Status("finished"))
+    found = series(*files(tmp_path))
+    assert math.isnan(found["nan"][0])
+    assert (found["inf"][0], found["ninf"][0]) == (math.inf, -math.inf)
+
+
+def test_the_configuration_of_roll_starts_unchanged(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With login_kwargs, offline by the environment, and the key nowhere."""
+    monkeypatch.setenv("SWANLAB_MODE", "offline")
+    tracker = start(
+        login_kwargs={"api_key": KEY}, project="roll-rlvr", workspace="team", experiment_name="mine",
+        description="why", tags=["roll", "rlvr"], logdir=str(tmp_path / "sw"), mode=None,
+    )  # fmt: skip
+    tracker.log(rows(range(2)))
+    tracker.finish(Status("finished"))
+    (path,) = files(tmp_path)
+    begun = records(path)["start"][0]
+    assert (begun.project, begun.workspace, begun.name, begun.description) == ("roll-rlvr", "team", "mine", "why")
+    assert list(begun.tags) == ["roll", "rlvr"]
+    assert holds_key(tmp_path) == []
+
+
+def test_a_host_that_does_not_answer_is_no_wrong_key(tmp_path: Path):
+    """SwanLab says the same of both; out of reach is not the configuration's fault."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        kwargs = {"mode": "online", "api_key": KEY, "host": f"http://127.0.0.1:{closed.getsockname()[1]}"}
+        with pytest.raises(ConnectionError, match="does not answer"):
+            make("swanlab", kwargs).start(INFO, CONFIG, tmp_path)
+
+
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """An unknown mode or argument, no key, no package."""
+    with pytest.raises(TrackerError, match="mode 'ofline'; expected online, local, offline or disabled"):
+        make("swanlab", {"mode": "ofline"})
+    with pytest.raises(TrackerError, match="unknown argument 'worksapce'; did you mean 'workspace'?"):
+        make("swanlab", {"worksapce": "x"})
+    with pytest.raises(TrackerError, match="login_kwargs: expected a mapping, got str"):
+        make("swanlab", {"login_kwargs": "x"})
+    with pytest.raises(TrackerError, match=r"login_kwargs.api_key or SWANLAB_API_KEY, and mode: offline needs none"):
+        make("swanlab", {"mode": "online", "logdir": str(tmp_path)}).start(INFO, CONFIG, tmp_path)
+    monkeypatch.setitem(sys.modules, "swanlab", None)
+    with pytest.raises(TrackerError, match=r"tracker 'swanlab' is not installed: pip install 'windsock\[swanlab\]'"):
+        make("swanlab", {})

@@ -1,0 +1,318 @@
+"""TensorBoard's event files, read back by TensorBoard."""
+
+import json
+import math
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from material import AGAIN, CONFIG, HISTOGRAM, INFO, KEY, NAMES, TEXT, Series, expected, holds_key, rows, single
+
+from windsock.errors import TrackerError
+from windsock.model import Row, RunInfo, Status, Writer
+from windsock.trackers.crc32c import crc32c
+from windsock.trackers.protocol import Rewindable
+from windsock.trackers.registry import make
+from windsock.trackers.tensorboard import TensorBoardTracker
+
+pytest.importorskip("tensorboard")
+Start = Callable[..., TensorBoardTracker]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+
+def accumulated(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    accumulator.Reload()
+    return accumulator
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    found = accumulated(folder)
+    return {name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]}
+
+
+def single_precision(series: Series) -> dict[str, list[tuple[int, float]]]:
+    return {name: [(step, float(np.float32(v))) for step, v in points.items()] for name, points in series.items()}
+
+
+def strings(accumulator: Any, tag: str) -> dict[int, str]:
+    return {event.step: event.tensor_proto.string_val[0].decode() for event in accumulator.Tensors(tag)}
+
+
+READ_FAST = """
+import json, sys, time
+from tensorboard import context
+from tensorboard.data import server_ingester
+from tensorboard.util import grpc_util
+
+server = server_ingester.SubprocessServerDataIngester(
+    server_binary=server_ingester.get_server_binary(), logdir=sys.argv[1], reload_interval=1,
+    channel_creds_type=grpc_util.ChannelCredsType.LOCAL)
+server.start()
+provider, ask = server.data_provider, {"ctx": context.RequestContext(), "experiment_id": ""}
+while not provider.list_tensors(plugin_name="hparams", **ask):
+    time.sleep(0.1)
+read = provider.read_scalars(plugin_name="scalars", downsample=1000, **ask)
+scalars = {run: {tag: [(d.step, d.value) for d in data] for tag, data in tags.items()} for run, tags in read.items()}
+kinds = ("text", "histograms", "hparams")
+tags = {kind: {run: list(t) for run, t in provider.list_tensors(plugin_name=kind, **ask).items()} for kind in kinds}
+print(json.dumps([scalars, tags]))
+"""
+
+
+def read_fast(folder: Path) -> Any:
+    """Read a directory by TensorBoard's data server: scalars by run and tag, and tags by plugin and run."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", READ_FAST, str(folder)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., TensorBoardTracker]]:
+    """Start trackers that write below ``tmp_path``; what they hold open is closed at the end, as by a kill."""
+    trackers = []
+
+    def started(info: RunInfo = INFO, **kwargs: Any) -> TensorBoardTracker:
+        tracker = TensorBoardTracker(**{"log_dir": tmp_path / "tb", **kwargs})
+        trackers.append(tracker)
+        tracker.start(info, CONFIG, tmp_path)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        tracker._close()
+
+
+def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
+    """200 steps of 100 values, equal to float32, by TensorBoard's own reader."""
+    tracker = start()
+    for row in rows():
+        tracker.log([row])
+    tracker.finish(Status("finished"))
+    found = scalars(Path(str(tracker.url)))
+    assert found.pop("windsock/nonfinite/dist") == [(step, 2.0) for step in range(0, 200, 20)]
+    assert found == single_precision(expected())
+    accumulator = accumulated(Path(str(tracker.url)))
+    assert strings(accumulator, "note/text_summary") == {step: f"{step}: {TEXT}" for step in range(0, 200, 10)}
+    samples = strings(accumulator, "samples/text_summary")
+    assert list(samples) == list(range(0, 200, 20))
+    assert "2 + 2 \\| ?" in samples[20]
+    assert "four<br>or 4" in samples[20]
+    assert accumulator.Tensors("dist")[1].tensor_proto.tensor_content == struct.pack("<6d", 0, 0.5, 3, 0.5, 1, 4)
+    assert "| train |" in strings(accumulator, "phases/text_summary")[0]
+    assert accumulator.Scalars("loss")[3].wall_time == INFO.created + 3
+
+
+def test_the_fast_loader_reads_the_same(start: Start):
+    """TensorBoard's data server takes every number, text and histogram for what it is."""
+    tracker = start()
+    tracker.log(rows(range(50)))
+    tracker.finish(Status("finished"))
+    found, tags = read_fast(Path(str(tracker.url)))
+    series = {name: [tuple(point) for point in found["."][name]] for name in NAMES}
+    assert series == single_precision(expected(range(50)))
+    assert set(tags["text"]["."]) == {"note/text_summary", "samples/text_summary", "phases/text_summary"}
+    assert tags["histograms"]["."] == ["dist"]
+    assert set(tags["hparams"]["."]) == {"_hparams_/session_start_info", "_hparams_/session_end_info"}
+
+
+def test_the_hparams_tab_is_filled(start: Start, tmp_path: Path):
+    """Hyperparameters, metrics and status of two runs, as TensorBoard's plugin answers its page."""
+    from tensorboard import context
+    from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+    from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+    from tensorboard.plugins import base_plugin
+    from tensorboard.plugins.hparams import api_pb2, backend_context, get_experiment, list_session_groups
+
+    for name, word in (("one", "finished"), ("two", "crashed")):
+        tracker = start(exp_name=name)
+        tracker.log(rows(range(3)))
+        tracker.finish(Status(word))  # type: ignore[arg-type]
+    multiplexer = EventMultiplexer().AddRunsFromDirectory(str(tmp_path / "tb"))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(tmp_path / "tb"))
+    answers = backend_context.Context(base_plugin.TBContext(data_provider=provider))
+    ctx, id = context.RequestContext(), ""
+    experiment = get_experiment.Handler(ctx, answers, id, api_pb2.GetExperimentRequest(include_metrics=True)).run()
+    assert {info.name for info in experiment.hparam_infos} >= {"actor.lr", "actor.betas", "seed", "use_kl", "model"}
+    assert {info.name.tag for info in experiment.metric_infos} >= set(NAMES)
+    request = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=10, allowed_statuses=[1, 2], include_metrics=True
+    )
+    request.col_params.add(metric=api_pb2.MetricName(tag="loss"))
+    request.col_params.add(hparam="actor.lr")
+    groups = list_session_groups.Handler(ctx, answers, id, request).run().session_groups
+    assert [group.hparams["actor.lr"].number_value for group in groups] == [1e-6, 1e-6]
+    assert [session.status for group in groups for session in group.sessions] == [1, 2]
+    last = {metric.name.tag: metric.value for metric in groups[0].sessions[0].metric_values}
+    assert last["loss"] == pytest.approx(expected()["loss"][2])
+
+
+def test_the_directory_is_that_of_roll_and_is_told(start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """log_dir/exp_name/timestamp, the timestamp being that of the run's first start."""
+    tracker = start()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(INFO.created))
+    assert tracker.url == str(tmp_path / "tb" / "frozen_lake" / stamp)
+    assert capsys.readouterr().err == f"windsock: tensorboard --logdir {tracker.url}\n"
+    by_trl = start(log_dir=None, logging_dir=tmp_path / "trl", exp_name="mine")
+    assert by_trl.url == str(tmp_path / "trl" / "mine" / stamp)
+    assert start(log_dir=None).url == str(tmp_path / "tensorboard" / "frozen_lake" / stamp)
+
+
+def test_a_run_of_the_same_second_gets_a_directory_of_its_own(start: Start, tmp_path: Path):
+    """Two runs of a sweep do not mix, and each finds its own again."""
+    first = start()
+    first.log(single("loss", {0: 1.0}))
+    other = start(RunInfo("run-8", INFO.project, INFO.name, INFO.created))
+    assert other.url == f"{first.url}-run-8"
+    assert start().url == first.url
+
+
+def test_a_continued_run_is_a_new_file_without_doubled_points(start: Start):
+    """A new attempt supersedes the points from its first step on, in both of TensorBoard's readers."""
+    tracker = start()
+    tracker.log(single("loss", {step: float(step) for step in range(10)}))
+    tracker.finish(Status("killed"))
+    mark = tracker.mark()
+    tracker = start()
+    tracker.rewind(mark)
+    tracker.log(single("loss", {step: 100.0 + step for step in range(5, 12)}, AGAIN))
+    tracker.finish(Status("finished"))
+    wanted = [*((step, float(step)) for step in range(5)), *((step, 100.0 + step) for step in range(5, 12))]
+    folder = Path(str(tracker.url))
+    assert len(list(folder.iterdir())) == 2
+    assert scalars(folder) == {"loss": wanted}
+    assert [tuple(point) for point in read_fast(folder)[0]["."]["loss"]] == wanted
+
+
+@pytest.mark.parametrize("torn", [0, 1, 17])
+def test_rows_after_the_mark_are_cut_and_not_doubled_when_offered_again(start: Start, tmp_path: Path, torn: int):
+    """Also where the last record was written in part."""
+    tracker = start()
+    assert isinstance(tracker, Rewindable)
+    tracker.rewind({})
+    tracker.log(rows(range(10)))
+    mark = tracker.mark()
+    tracker.log(rows(range(10, 20)))
+    file = next((tmp_path / "tb").rglob("*tfevents*"))
+    with file.open("r+b") as data:
+        data.truncate(file.stat().st_size - torn)
+    tracker = start()
+    tracker.rewind(mark)
+    tracker.log(rows(range(10, 30)))
+    tracker.finish(Status("finished"))
+    assert {k: v for k, v in scalars(file.parent).items() if k in NAMES} == single_precision(expected(range(30)))
+
+
+def test_before_the_first_mark_everything_is_written_anew(start: Start):
+    """An empty mark removes this run's files, and no other's."""
+    tracker = start()
+    other = Path(str(tracker.url)) / "events.out.tfevents.1.host.other"
+    other.write_bytes(b"")
+    tracker.log(single("loss", {0: 1.0, 1: 2.0}))
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(single("loss", {0: 1.0, 1: 2.0}))
+    assert scalars(Path(str(tracker.url))) == {"loss": [(0, 1.0), (1, 2.0)]}
+    assert other.exists()
+
+
+def test_a_row_that_could_not_be_written_leaves_nothing_behind(start: Start):
+    """When the disk is full the rows are refused whole, and are there once when they come again."""
+    import resource
+    import signal
+
+    tracker = start()
+    tracker.log(rows(range(3)))
+    length = sum(tracker.mark()["files"].values())
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (length + 1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large|No space"):
+            tracker.log(rows(range(3, 6)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    tracker.log(rows(range(3, 6)))
+    found = scalars(Path(str(tracker.url)))
+    assert {name: found[name] for name in NAMES} == single_precision(expected(range(6)))
+
+
+def test_steps_in_any_order_are_all_there_and_the_reader_that_needs_it_is_named(
+    start: Start, capsys: pytest.CaptureFixture[str]
+):
+    """The files keep every point; the fast loader takes a lower step for a restart, which is said once."""
+    tracker = start()
+    values = {3: 1.0, 1: 2.0, -1: 3.0, 2: 4.0}
+    tracker.log(single("loss", values))
+    assert scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
+    assert (
+        capsys.readouterr().err.count("step 1 came after step 3: to see both, give tensorboard --load_fast=false") == 1
+    )
+
+
+def test_writers_with_a_clock_of_their_own_are_runs_of_their_own(start: Start):
+    """An explorer's step 3 is not the trainer's."""
+    tracker = start()
+    explorer, second = Writer("explorer", 0, 1), Writer("explorer", 1, 1)
+    tracker.log([*single("a", {0: 1.0}), *single("b", {3: 2.0}, explorer), *single("b", {4: 2.5}, second)])
+    folder = Path(str(tracker.url))
+    assert scalars(folder / "explorer") == {"b": [(3, 2.0)]}
+    assert scalars(folder / "explorer-1") == {"b": [(4, 2.5)]}
+
+
+def test_what_is_not_finite_stays_what_it_is(start: Start):
+    """NaN, infinities, and what float32 cannot hold; half a surrogate in a name costs nothing else."""
+    values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "huge": 1e300, "half \ud800": 1.0}
+    tracker = start()
+    tracker.log([Row(0, 0.0, values, AGAIN, {"t": "\ud800"})])
+    found = {name: points[0][1] for name, points in scalars(Path(str(tracker.url))).items()}
+    assert math.isnan(found.pop("nan"))
+    assert found == {"inf": math.inf, "ninf": -math.inf, "huge": math.inf, "half ?": 1.0}
+    assert HISTOGRAM.nonfinite == 2
+
+
+def test_what_is_wrong_is_said_at_construction_or_start(start: Start, tmp_path: Path):
+    """A file for a directory, a directory that cannot be made, an argument that does not exist."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrackerError, match="log_dir .*file is a file; expected a directory"):
+        make("tensorboard", {"log_dir": str(tmp_path / "file")})
+    with pytest.raises(TrackerError, match="cannot write .*: Not a directory"):
+        make("tensorboard", {"log_dir": str(tmp_path / "file" / "below")}).start(INFO, {}, tmp_path)
+    with pytest.raises(TrackerError, match="unknown argument 'logdir'; did you mean 'log_dir'?"):
+        make("tensorboard", {"logdir": "x"})
+
+
+def test_no_secret_is_written(start: Start, tmp_path: Path):
+    """What arrives as config has no secrets, and nothing else is looked at."""
+    tracker = start()
+    tracker.log(rows(range(2)))
+    assert holds_key(tmp_path) == []
+    assert KEY not in str(tracker.mark())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=300) | st.binary(min_size=4_000, max_size=9_000))
+def test_the_checksum_is_that_of_the_definition(data: bytes):
+    """For any length, against TensorBoard's own."""
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as theirs
+
+    assert crc32c(data) == theirs(data)
+
+
+def test_the_checksum_of_known_bytes():
+    """The examples of RFC 3720, B.4."""
+    assert crc32c(bytes(32)) == 0x8A9136AA
+    assert crc32c(b"\xff" * 32) == 0x62A8AB43
+    assert crc32c(b"123456789") == 0xE3069283

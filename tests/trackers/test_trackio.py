@@ -1,0 +1,121 @@
+"""Trackio's local database, read back by Trackio."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
+
+from windsock.errors import TrackerError
+from windsock.model import Row, Status
+from windsock.trackers.registry import make
+from windsock.trackers.trackio import TrackioTracker
+
+trackio = pytest.importorskip("trackio")
+Start = Callable[..., TrackioTracker]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start trackers of a project of the test's own, and end those that a test leaves open."""
+    trackers = []
+
+    def started(**kwargs: Any) -> TrackioTracker:
+        tracker = TrackioTracker(**{"project": tmp_path.name.replace("_", "-"), **kwargs})
+        tracker.start(INFO, CONFIG, tmp_path)
+        trackers.append(tracker)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        tracker._run.finish()
+
+
+def logs(tracker: TrackioTracker) -> list[dict[str, Any]]:
+    """Return what Trackio has of a run, row by row."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    run = tracker._run
+    return list(SQLiteStorage.get_logs(run.project, run.name, max_points=None, run_id=run.id))
+
+
+def series(tracker: TrackioTracker) -> Series:
+    found: Series = {}
+    for record in logs(tracker):
+        for name, value in record.items():
+            if isinstance(value, float | int) and name not in ("step", "timestamp"):
+                assert record["step"] not in found.setdefault(name, {})
+                found[name][record["step"]] = value
+    return found
+
+
+def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
+    """200 steps of 100 values with their times, and the config, by Trackio's API."""
+    tracker = start()
+    tracker.log(rows())
+    tracker.finish(Status("finished"))
+    found = series(tracker)
+    assert found.pop("windsock/nonfinite/dist") == dict.fromkeys(range(0, 200, 20), 2.0)
+    assert found == expected()
+    kept = logs(tracker)
+    assert kept[30]["note"] == {"_type": "trackio.markdown", "_value": f"30: {TEXT}"}
+    assert kept[40]["samples"]["_value"][0]["completion"] == SAMPLE.completion
+    assert kept[40]["dist"]["values"] == [3, 4]
+    assert kept[7]["timestamp"].startswith("2023-11-14T22:13:27.25")
+    (run,) = trackio.Api().runs(tracker._run.project)
+    assert (run.id, run.name) == (INFO.id, "frozen_lake")
+    assert run.config["actor"] == CONFIG["actor"]
+    assert (run.config["_Group"], run.config["tags"]) == ("g", ["a", "b"])
+
+
+def test_rows_that_are_offered_again_change_nothing(start: Start):
+    """A row has an id by what it holds, and the run is found again by its own."""
+    tracker = start()
+    tracker.log(rows(range(20)))
+    tracker = start()
+    tracker.log(rows(range(10, 30)))
+    found = series(tracker)
+    assert {name: found[name] for name in NAMES} == expected(range(30))
+    assert len(list(trackio.Api().runs(tracker._run.project))) == 1
+
+
+def test_steps_in_any_order_and_a_second_attempt(start: Start):
+    """All are there, in the order in which they came."""
+    tracker = start()
+    tracker.log(single("loss", {5: 1.0, 3: 2.0}))
+    tracker.log(single("loss", {3: 20.0}, AGAIN))
+    assert sorted((record["step"], record["loss"]) for record in logs(tracker)) == [(3, 2.0), (3, 20.0), (5, 1.0)]
+
+
+def test_what_is_not_finite_stays_what_it_is_and_reserved_names_are_kept(start: Start):
+    """NaN and infinities; a metric called step goes by the name that Trackio gives it."""
+    tracker = start()
+    values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "step": 7.0}
+    tracker.log([Row(0, 1.0, values, TRAINER)])
+    (record,) = logs(tracker)
+    assert math.isnan(record["nan"])
+    assert (record["inf"], record["ninf"], record["__step"]) == (math.inf, -math.inf, 7.0)
+
+
+def test_a_config_with_names_that_trackio_reserves_is_taken(tmp_path: Path):
+    """Hydra's _target_ is no reason to refuse a run."""
+    tracker = TrackioTracker(project="reserved")
+    tracker.start(INFO, {"_target_": "x", "lr": 1}, tmp_path)
+    tracker.log(single("loss", {0: 1.0}))
+    tracker.finish(Status("finished"))
+    (run,) = trackio.Api().runs("reserved")
+    assert (run.config["config_target_"], run.config["lr"]) == ("x", 1)
+
+
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """What Trackio refuses, an unknown argument, no package."""
+    with pytest.raises(TrackerError, match="tracker 'trackio': .*must be a full URL"):
+        make("trackio", {"server_url": "localhost"}).start(INFO, CONFIG, tmp_path)
+    with pytest.raises(TrackerError, match="unknown argument 'space'; did you mean 'space_id'?"):
+        make("trackio", {"space": "x"})
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(TrackerError, match=r"tracker 'trackio' is not installed: pip install 'windsock\[trackio\]'"):
+        make("trackio", {})

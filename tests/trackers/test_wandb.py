@@ -1,0 +1,247 @@
+"""W&B's offline files, decoded with W&B's own definitions."""
+
+import collections
+import html
+import json
+import math
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from material import (
+    AGAIN,
+    CONFIG,
+    HISTOGRAM,
+    INFO,
+    KEY,
+    NAMES,
+    SAMPLE,
+    TEXT,
+    Series,
+    expected,
+    holds_key,
+    rows,
+    single,
+)
+
+from windsock.errors import TrackerError
+from windsock.model import Row, Status
+from windsock.trackers.registry import make
+from windsock.trackers.wandb import WandbTracker
+
+wandb = pytest.importorskip("wandb")
+Start = Callable[..., WandbTracker]
+BLOCK, HEAD = 32768, 7
+QUICK = {"x_disable_stats": True, "x_disable_meta": True}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_stays() -> Iterator[None]:
+    """End W&B's service, a process of its own, when the tests are done."""
+    yield
+    wandb.teardown()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start offline trackers that write below ``tmp_path``, and end those that a test leaves open."""
+    trackers = []
+
+    def started(**kwargs: Any) -> WandbTracker:
+        tracker = WandbTracker(**{"mode": "offline", "dir": tmp_path / "wb", "settings": QUICK, **kwargs})
+        (tmp_path / "wb").mkdir(exist_ok=True)
+        tracker.start(INFO, CONFIG, tmp_path)
+        trackers.append(tracker)
+        return tracker
+
+    yield started
+    for tracker in trackers:
+        tracker._run.finish()
+
+
+def records(path: Path) -> Iterator[Any]:
+    """Yield the records of a ``.wandb`` file: LevelDB's log format, each a Record of wandb_internal.proto."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, place, parts = path.read_bytes(), HEAD, b""
+    while place + HEAD <= len(data):
+        if BLOCK - place % BLOCK < HEAD:
+            place += BLOCK - place % BLOCK
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, place)
+        parts += data[place + HEAD : place + HEAD + length]
+        place += HEAD + length
+        if kind in (1, 4):  # a whole record, or the last part of one
+            yield wandb_internal_pb2.Record.FromString(parts)
+            parts = b""
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """Return what every history record holds."""
+    found = [record.history for record in records(path) if record.WhichOneof("record_type") == "history"]
+    return [_nested(one.item) for one in found]
+
+
+def _nested(items: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        *path, last = item.nested_key or [item.key]
+        inner = found
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = json.loads(item.value_json)
+    return found
+
+
+def series(points: list[dict[str, Any]], names: tuple[str, ...] = NAMES) -> Series:
+    """Return the series as charts have them: over the axis that was defined, W&B's steps merged."""
+    by_step = {point["_step"]: point for point in points}
+    found: Series = collections.defaultdict(dict)
+    for point in by_step.values():
+        for name in names:
+            if name in point:
+                found[name][point["windsock/step"]] = point[name]
+    return dict(found)
+
+
+def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
+    """200 steps of 100 values, with times, config, summary, axis and exit code."""
+    tracker = start()
+    tracker.log(rows())
+    tracker.finish(Status("crashed", "boom"))
+    (path,) = files(tmp_path)
+    points = history(path)
+    assert series(points) == expected()
+    assert [point["_step"] for point in points] == list(range(200))
+    assert points[7]["_timestamp"] == INFO.created + 7
+    assert points[20]["windsock/nonfinite/dist"] == 2
+    assert points[20]["dist"]["values"] == list(HISTOGRAM.counts)
+    media = path.parent / "files"
+    shown = (media / points[30]["note"]["path"]).read_text()
+    assert html.unescape(shown) == f"<pre>30: {TEXT}</pre>"
+    table = json.loads((media / points[40]["samples"]["path"]).read_text())
+    assert dict(zip(table["columns"], table["data"][0], strict=True)) == {
+        "task": "t-1",
+        "prompt": SAMPLE.prompt,
+        "completion": SAMPLE.completion,
+        "reward": 0.5,
+        "length": 3,
+        "reward/format": 1.0,
+    }
+    by_kind = collections.defaultdict(list)
+    for record in records(path):
+        by_kind[record.WhichOneof("record_type")].append(getattr(record, record.WhichOneof("record_type")))
+    config = {item.key: json.loads(item.value_json) for item in by_kind["run"][0].config.update}
+    assert {key: config[key] for key in CONFIG} == CONFIG
+    assert (by_kind["run"][0].run_id, by_kind["run"][0].run_group) == (INFO.id, "g")
+    assert by_kind["metric"][1].step_metric == "windsock/step"
+    assert by_kind["exit"][0].exit_code == 1
+    summary = {item.key or item.nested_key[0]: item.value_json for one in by_kind["summary"] for item in one.update}
+    assert json.loads(summary["loss"]) == expected()["loss"][199]
+    assert json.loads(summary["windsock/status"]) == "crashed"
+
+
+def test_steps_in_any_order_are_all_there(start: Start, tmp_path: Path):
+    """What W&B would drop as a step that is past comes under a step of its own, at its place on our axis."""
+    values = {5: 1.0, 3: 2.0, 4: 3.0, 9: 4.0, 0: 5.0}
+    tracker = start()
+    tracker.log(single("loss", values))
+    tracker.log(single("loss", {5: 6.0}))
+    tracker.finish(Status("finished"))
+    points = history(files(tmp_path)[0])
+    assert [(point["_step"], point["windsock/step"], point["loss"]) for point in points] == [
+        (5, 5, 1), (6, 3, 2), (7, 4, 3), (9, 9, 4), (10, 0, 5), (11, 5, 6),
+    ]  # fmt: skip
+
+
+def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start: Start, tmp_path: Path):
+    """After a crash the rows get the W&B steps that they had: merged, each is there once."""
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(rows(range(20)))
+    assert tracker.mark() is None
+    tracker._run.finish(exit_code=1)  # a crash, kinder than it would be
+    wandb.teardown()
+    tracker = start()
+    tracker.rewind({})
+    tracker.log(rows(range(30)))
+    tracker.finish(Status("finished"))
+    first, second = (history(path) for path in files(tmp_path))
+    assert series(first + second) == expected(range(30))
+    assert [point["_step"] for point in second] == list(range(30))
+    assert tracker.mark() == {"last": 29}
+
+
+def test_a_continued_run_goes_on_under_its_id(start: Start, tmp_path: Path):
+    """A new attempt that begins at an earlier step comes behind what is there, with its own steps on our axis."""
+    tracker = start()
+    tracker.log(single("loss", {0: 1.0, 1: 2.0, 2: 3.0}))
+    tracker.finish(Status("killed"))
+    mark = tracker.mark()
+    assert mark == {"last": 2}
+    tracker = start()
+    tracker.rewind(mark)
+    tracker.log(single("loss", {1: 20.0, 2: 30.0}, AGAIN))
+    tracker.finish(Status("finished"))
+    first, second = files(tmp_path)
+    assert [(p["_step"], p["windsock/step"], p["loss"]) for p in history(second)] == [(3, 1, 20), (4, 2, 30)]
+    ids = {record.run.run_id for path in (first, second) for record in records(path) if record.HasField("run")}
+    assert ids == {INFO.id}
+    assert [record.exit.exit_code for record in records(first) if record.HasField("exit")] == [137]
+
+
+def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
+    """NaN and infinities, and a histogram that has no bins."""
+    tracker = start()
+    empty = type(HISTOGRAM)((), (), math.nan, math.nan, 0.0, 0, nonfinite=3)
+    values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}
+    tracker.log([Row(0, 1.0, values, AGAIN, histograms={"h": empty})])
+    tracker.finish(Status("finished"))
+    (point,) = history(files(tmp_path)[0])
+    assert math.isnan(point["nan"])
+    assert (point["inf"], point["ninf"], point["windsock/nonfinite/h"]) == (math.inf, -math.inf, 3)
+    assert "h" not in point
+
+
+def test_arguments_reach_wandb(start: Start, tmp_path: Path):
+    """Those of ROLL's documentation and the rest of wandb.init's."""
+    tracker = start(
+        project="roll-agentic", entity="team", name="n", group="other", tags=["x"], notes="why", job_type="train",
+        id="other-id", dir=None, log_dir=tmp_path / "wb", base_url="http://localhost:9",
+    )  # fmt: skip
+    run = tracker._run
+    assert (run.project, run.entity, run.name, run.group) == ("roll-agentic", "team", "n", "other")
+    assert (run.tags, run.notes, run.job_type, run.id) == (("x",), "why", "train", "other-id")
+    assert (run.settings.base_url, run.settings.console) == ("http://localhost:9", "off")
+    assert str(tmp_path / "wb") in run.dir
+
+
+def test_the_key_is_written_nowhere(start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    """Neither into the run's files nor into the user's home, nor onto the screen."""
+    tracker = start(api_key=KEY)
+    tracker.log(rows(range(2)))
+    tracker.finish(Status("finished"))
+    assert holds_key(tmp_path) == []
+    assert KEY not in "".join(capfd.readouterr())
+
+
+def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """An unknown mode or argument, settings that are none, no key, no package."""
+    with pytest.raises(TrackerError, match="mode 'ofline'; expected online, offline, shared or disabled"):
+        make("wandb", {"mode": "ofline"})
+    with pytest.raises(TrackerError, match="unknown argument 'entiti'; did you mean 'entity'?"):
+        make("wandb", {"entiti": "x"})
+    with pytest.raises(TrackerError, match="settings: expected a mapping, got str"):
+        make("wandb", {"settings": "x"})
+    with pytest.raises(TrackerError, match="api_key or WANDB_API_KEY, and mode: offline needs none"):
+        make("wandb", {"mode": "online", "dir": str(tmp_path)}).start(INFO, CONFIG, tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(TrackerError, match=r"tracker 'wandb' is not installed: pip install 'windsock\[wandb\]'"):
+        make("wandb", {})
