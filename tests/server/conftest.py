@@ -49,5 +49,6 @@ def demo() -> windsock.Run:
                     evaluation.add(task=task, run=number, metrics={"accuracy": float(number <= step / 20)})
             evaluation.close()
         run.commit(step)
+    run.text("prompt", f"Answer. {HTML}", step=3)
     run.finish()
     return run

@@ -266,7 +266,9 @@ def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     events = ask(client, "/api/runs/demo/events", limit=1)
     assert (events["events"][0]["event"], events["cursor"]) == ("start", 1)
     assert ask(client, "/api/runs/demo/events", since=events["total"])["events"] == []
-    assert ask(client, "/api/runs/demo/texts")["texts"] == []
+    texts = ask(client, "/api/runs/demo/texts")
+    assert [(text["name"], text["step"], text["text"]) for text in texts["texts"]] == [("prompt", 3, f"Answer. {HTML}")]
+    assert ask(client, "/api/runs/demo/texts", name="other")["texts"] == []
 
 
 def test_runs_are_compared_across_vocabularies(serve: Serve):
