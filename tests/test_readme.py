@@ -23,13 +23,26 @@ def shell(command: str, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+def _commands(first: str) -> str:
+    """Return the block of commands that begins with one."""
+    (found,) = [block for block in blocks("README.md", "sh") if block.startswith(first)]
+    return found
+
+
+def test_the_first_commands_are_those_of_a_newcomer():
+    """The demo and the tests, both of which make their own environment."""
+    lines = blocks("README.md", "sh")[0].splitlines()
+    assert [line.partition("#")[0].strip() for line in lines] == ["scripts/demo", "scripts/test"]
+    assert all(os.access(ROOT / line.split()[0], os.X_OK) for line in lines)
+
+
 def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path):
     """Copy, paste, look: the run is recorded and every command shows it."""
     example, reading, *_ = blocks("README.md", "python")
     (tmp_path / "example.py").write_text(example)
     said = shell(f"{sys.executable} example.py", tmp_path)
     id = re.search(r"windsock show (\w+)", said)[1]  # type: ignore[index]
-    commands = [line.partition("#")[0].strip() for line in blocks("README.md", "sh")[1].splitlines()]
+    commands = [line.partition("#")[0].strip() for line in _commands("windsock ls").splitlines()]
     listed, shown, tailed, exported = (shell(command, tmp_path) for command in commands)
     assert id in listed
     assert all(word in shown for word in ("finished", "critic", "score/mean", "actor.lr", "0 – 199"))

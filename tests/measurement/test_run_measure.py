@@ -162,3 +162,20 @@ def test_ranks_that_never_talk_to_each_other_read_as_the_whole_batch(tmp_path: P
         np.testing.assert_allclose(view.series(name).values, [value] * 2, rtol=1e-9, err_msg=name)
     alone = view.series("actor/ratio_mean", rank=0).values
     assert abs(alone[0] - expected["actor/ratio_mean"]) > 1e-6
+
+
+def test_what_one_part_was_told_holds_whatever_part_comes_last(tmp_path: Path):
+    """The coefficient of the KL comes with the data, that of the entropy with the policy, and neither is lost."""
+    batch = make(12, 8, 0)
+    parts = [("data", {"kl_coef": 0.3}), ("policy", {"entropy_coef": 0.5}), ("value", {"value_clip": 0.2})]
+    losses = set()
+    for order in (parts, parts[::-1]):
+        run = windsock.init(dir=tmp_path, vocabulary="trl")
+        for part, options in order:
+            run.measure(batch, part=part, **options)
+        run.commit(0)
+        run.finish()
+        view = windsock.open(run.path)
+        assert view.series("objective/kl_coef").last == 0.3
+        losses.add(view.series("policy/loss/total").last)
+    assert len(losses) == 1

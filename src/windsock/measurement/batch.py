@@ -102,12 +102,14 @@ class Batch:
         home = getattr(self.response_mask, "device", None)
         for name in (*TOKEN_FIELDS, *LOGIT_FIELDS):
             value = getattr(self, name)
+            if value is None:
+                continue
             device = getattr(value, "device", None)
-            if value is not None and str(device or "cpu") != str(home or "cpu"):
+            if str(device or "cpu") != str(home or "cpu"):
                 raise BatchError(
                     f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one"
                 )
-            if value is not None and "complex" in str(getattr(value, "dtype", "")):
+            if "complex" in str(getattr(value, "dtype", "")):
                 raise BatchError(f"{name}: expected real numbers, got {value.dtype}")
 
     def _expect(self, name: str, shape: tuple[int, ...]) -> None:

@@ -12,10 +12,11 @@ from windsock.stats.library import library
 from windsock.stats.logits import kl_exact, log_prob_and_entropy
 
 
-def completed(batch: Batch, options: Options) -> Batch:
+def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
     """Return the batch with the token arrays that follow from its logits; what is given stays as it is.
 
-    Where only the current entropy is there, it stands for that of the policy that was sampled as well.
+    Where only the current entropy is there, it stands for that of the policy that was sampled as well, about which the
+    data part alone asks.
     """
     found: dict[str, Any] = {}
     for prefix, logits in (("", batch.logits), ("old_", batch.old_logits)):
@@ -25,7 +26,7 @@ def completed(batch: Batch, options: Options) -> Batch:
         logits, old = _array(batch.logits), _array(batch.old_logits)
         found["exact_kl"] = kl_exact(old, logits, options.temperature, _mask(batch, logits))
     entropy = batch.entropy if batch.entropy is not None else found.get("entropy")
-    if batch.old_entropy is None and "old_entropy" not in found and entropy is not None:
+    if data and batch.old_entropy is None and "old_entropy" not in found and entropy is not None:
         found["old_entropy"] = entropy
     return batch.having(**found) if found else batch
 

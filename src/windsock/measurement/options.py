@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from windsock.errors import SettingsError
@@ -48,6 +48,20 @@ class Options:
         options = cls(**{**given, "clip": tuple(clip)})
         options._check()
         return options
+
+    def united(self, other: Options) -> Options:
+        """Return what was set for either part of a step; where both were, the other's.
+
+        A trainer tells the coefficients of its policy loss with the policy's batches alone: a batch of the critic that
+        comes later does not take them back.
+        """
+        usual = Options()
+        changed = {
+            name: getattr(other, name)
+            for name in self.__dataclass_fields__
+            if getattr(other, name) != getattr(usual, name)
+        }
+        return replace(self, **changed)
 
     def _check(self) -> None:
         if len(self.clip) != 2 or not all(0 <= side < math.inf for side in self.clip):

@@ -63,7 +63,7 @@ class Measurement:
     def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
         """Measure parts of a batch and merge the states with what is there."""
         options = options or Options()
-        batch = completed(batch, options)
+        batch = completed(batch, options, "data" in parts)
         if device.on_device(batch):
             launched = device.launch(batch, parts, options)
             with self._lock:
@@ -78,7 +78,7 @@ class Measurement:
                 known = self._states.get(name)
                 self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
             self._missing.update(other._missing)
-            self._options = other._options
+            self._options = self._options.united(other._options)
             self._launched += other._launched
 
     def described_options(self) -> dict[str, Any]:
@@ -108,17 +108,18 @@ class Measurement:
         self.merge(Measurement(self._rank, states, missing, selection.options))
 
 
+@np.errstate(all="ignore")  # NaN and infinities are values, and counted
 def measured_states(
     selection: Selection, parts: tuple[str, ...], rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities whose inputs are there, and why the others are missing."""
-    batch, options = selection.batch, selection.options
+    given, options = selection.batch.given, selection.options
     states: dict[str, Floats] = {}
     missing: dict[str, str] = {}
     for quantity in QUANTITIES:
         if quantity.part not in parts:
             continue
-        reason = _lacking(quantity, batch, options)
+        reason = _lacking(quantity, given, options)
         if reason is None:
             try:
                 states[quantity.state] = _state(quantity, selection, rank)
@@ -130,26 +131,25 @@ def measured_states(
 
 
 def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
-    with np.errstate(all="ignore"):  # NaN and infinities are values, and counted
-        if quantity.channel is not None:
-            return selection.state(quantity.kind, quantity.channel, rank)
-        assert quantity.data is not None
-        return quantity.kind.of(quantity.data(selection, selection.options), rank)
+    if quantity.channel is not None:
+        return selection.state(quantity.kind, quantity.channel, rank)
+    assert quantity.data is not None
+    return quantity.kind.of(quantity.data(selection, selection.options), rank)
 
 
-def _lacking(quantity: Quantity, batch: Batch, options: Options) -> str | None:
+def _lacking(quantity: Quantity, given: frozenset[str], options: Options) -> str | None:
     """Say which input is not there."""
     for need in quantity.needs:
         alternatives = need.split("|")
-        if not any(_has(name, batch, options) for name in alternatives):
+        if not any(_has(name, given, options) for name in alternatives):
             if need in Options.__dataclass_fields__:
                 return f"{need} is not set"
             return f"the batch has no {FROM_LOGITS.get(need, ' or '.join(alternatives))}"
     return None
 
 
-def _has(name: str, batch: Batch, options: Options) -> bool:
-    return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in batch.given
+def _has(name: str, given: frozenset[str], options: Options) -> bool:
+    return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in given
 
 
 def finished(

@@ -227,6 +227,8 @@ class Gathering:
 
     def _slots(self, tasks: Sequence[str], runs: Sequence[Any]) -> Ints:
         """Return the place of each report's run."""
+        if self._every_run and set(map(type, runs)) == {type(None)}:
+            return self._new_runs(tasks)
         pairs, known = list(zip(tasks, runs, strict=True)), self._known
         if set(map(type, runs)) & self._placed_singly:
             return np.array([self._place(pair) for pair in pairs], np.int64)
@@ -249,6 +251,13 @@ class Gathering:
         if run is not None or not self._every_run:
             self._known[pair] = slot
         return slot
+
+    def _new_runs(self, tasks: Sequence[str]) -> Ints:
+        """Return a new place for each of many experiences that are runs of their own."""
+        first, places = len(self.task_of), self.tasks
+        self.task_of += [places.setdefault(task, len(places)) for task in tasks]
+        self.run_ids += [None] * len(tasks)
+        return np.arange(first, first + len(tasks))
 
     def _new_run(self, task: str, run: int | str | None) -> int:
         self.task_of.append(self.tasks.setdefault(task, len(self.tasks)))

@@ -1,0 +1,136 @@
+"""FrozenLake as a language: a map is a prompt, an episode is a response of moves, ended by a token of its own.
+
+The maps and their rules are gymnasium's; its table of transitions is turned into arrays, so that many episodes are
+played at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.errors import WindsockError
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+SIZE = 4
+CELLS = SIZE * SIZE
+MOVES = 4  # left, down, right, up, as gymnasium numbers them
+END = MOVES  # the choice that ends an episode
+CHOICES = MOVES + 1
+
+PAD, FROZEN, HOLE, GOAL = range(4)  # tokens: padding, tiles, then positions, then choices
+POSITION = 4
+CHOICE = POSITION + CELLS
+VOCABULARY = CHOICE + CHOICES
+PROMPT_LENGTH = CELLS + 1  # the tiles and where one stands
+TILES = {"S": FROZEN, "F": FROZEN, "H": HOLE, "G": GOAL}
+WORDS = ["", "F", "H", "G", *(f"@{cell}" for cell in range(CELLS)), "left", "down", "right", "up", "end"]
+
+REACH = SIZE - 1
+WINDOW = 2 * REACH + 1  # a map seen from any of its cells
+FEATURES = 3 * WINDOW * WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class Lakes:
+    """Many maps as arrays: tiles as tokens, where each move leads, how far the goal is, what is seen from each cell."""
+
+    tiles: Ints  # (maps, cells)
+    after: Ints  # (maps, cells, moves)
+    distance: Ints  # (maps, cells): fewest moves to the goal, -1 where it cannot be reached
+    sights: Floats  # (maps, cells, features)
+
+    def __len__(self) -> int:
+        return len(self.tiles)
+
+    def prompts(self, maps: Ints, starts: Ints) -> Ints:
+        """Return the prompt of each episode: the tiles of its map and the position it starts from."""
+        return np.concatenate([self.tiles[maps], POSITION + starts[:, None]], axis=1)
+
+    def best_scores(self, maps: Ints, starts: Ints, turns: int) -> Floats:
+        """Return what an optimal player scores: 1 where the goal can be reached in time."""
+        distance = self.distance[maps, starts]
+        return ((distance >= 0) & (distance <= turns)).astype(np.float32)
+
+
+def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float = 0.7) -> Lakes:
+    """Draw different maps that can be solved, none of them among those to avoid."""
+    seen = {row.tobytes() for row in avoid.tiles} if avoid is not None else set()
+    tiles, after = [], []
+    for number, board in _boards(seed, frozen):
+        row = _tokens(board)
+        if row.tobytes() not in seen:
+            seen.add(row.tobytes())
+            tiles.append(row)
+            after.append(_transitions(board))
+        if len(tiles) == count:
+            break
+        if number > 100 * count:
+            raise WindsockError(f"there are not {count} different maps of {SIZE}x{SIZE} with {frozen:.0%} ice")
+    return _lakes(tiles, after)
+
+
+def classic_lake() -> Lakes:
+    """Return gymnasium's own map of this size."""
+    board = gymnasium_lake().MAPS[f"{SIZE}x{SIZE}"]
+    return _lakes([_tokens(board)], [_transitions(board)])
+
+
+def _lakes(tiles: list[Ints], after: list[Ints]) -> Lakes:
+    all_tiles, all_after = np.array(tiles), np.array(after)
+    return Lakes(all_tiles, all_after, _distances(all_tiles, all_after), _sights(all_tiles))
+
+
+def _tokens(board: list[str]) -> Ints:
+    return np.array([TILES[letter] for line in board for letter in line])
+
+
+def _boards(seed: int, frozen: float) -> Iterator[tuple[int, list[str]]]:
+    """Yield gymnasium's random maps."""
+    frozen_lake = gymnasium_lake()
+    seeds = np.random.default_rng(seed)
+    number = 0
+    while True:
+        number += 1
+        yield number, frozen_lake.generate_random_map(SIZE, frozen, seed=int(seeds.integers(2**31)))
+
+
+def gymnasium_lake() -> Any:
+    """Return gymnasium's module of the game."""
+    try:
+        from gymnasium.envs.toy_text import frozen_lake
+    except ImportError:
+        raise WindsockError("the demo plays a game of gymnasium: pip install 'windsock[demo]'") from None
+    return frozen_lake
+
+
+def _transitions(board: list[str]) -> Ints:
+    """Return where each move leads from each cell, as gymnasium's own table has it."""
+    table = gymnasium_lake().FrozenLakeEnv(desc=board, is_slippery=False).P
+    return np.array([[table[cell][move][0][1] for move in range(MOVES)] for cell in range(CELLS)])
+
+
+def _distances(tiles: Ints, after: Ints) -> Ints:
+    """Return the fewest moves to the goal from every cell of every map, by value iteration over all at once."""
+    far = CELLS * 2
+    distance = np.where(tiles == GOAL, 0, far)
+    walkable = tiles == FROZEN
+    for _ in range(CELLS):
+        nearest = distance[np.arange(len(tiles))[:, None, None], after].min(axis=2) + 1
+        distance = np.where(walkable, np.minimum(distance, nearest), distance)
+    return np.where(distance < far, distance, -1)
+
+
+def _sights(tiles: Ints) -> Floats:
+    """Return holes, goal and the world's edge as seen from each cell, with oneself in the middle."""
+    board = np.pad(tiles.reshape(-1, SIZE, SIZE), ((0, 0), (REACH, REACH), (REACH, REACH)), constant_values=PAD)
+    windows = np.lib.stride_tricks.sliding_window_view(board, (WINDOW, WINDOW), axis=(1, 2))
+    channels = [(windows == token).reshape(len(tiles), CELLS, -1) for token in (HOLE, GOAL, PAD)]
+    return np.concatenate(channels, axis=2).astype(np.float32)

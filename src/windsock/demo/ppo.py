@@ -1,0 +1,79 @@
+"""The arithmetic of PPO: advantages, the two losses and their derivatives, over valid tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.demo.network import log_softmax
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def advantages_of(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float) -> tuple[Floats, Floats]:
+    """Return advantages (GAE) and returns; a response ends with its last valid token, after which all is zero."""
+    advantages = np.zeros_like(rewards)
+    later = np.zeros(len(rewards))
+    value_after = np.zeros(len(rewards))
+    for turn in reversed(range(rewards.shape[1])):
+        surprise = rewards[:, turn] + discount * value_after - values[:, turn]
+        later = np.where(mask[:, turn], surprise + discount * trace * later, 0.0)
+        value_after = np.where(mask[:, turn], values[:, turn], 0.0)
+        advantages[:, turn] = later
+    return advantages, advantages + np.where(mask, values, 0.0)
+
+
+def whitened(advantages: Floats, mask: Bools) -> Floats:
+    """Return advantages with mean 0 and deviation 1 over valid tokens."""
+    valid = advantages[mask]
+    return np.where(mask, (advantages - valid.mean()) / (valid.std() + 1e-8), 0.0)
+
+
+def policy_error(
+    logits: Floats,
+    choices: Ints,
+    old: Floats,
+    advantages: Floats,
+    weights: Floats,
+    clip: float,
+    entropy_coef: float,
+) -> tuple[Floats, Floats]:
+    """Return the derivative of the policy loss by the logits, with the log-probs that every choice has now.
+
+    The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy.
+    """
+    all_log_probs = log_softmax(logits)
+    probs = np.exp(all_log_probs)
+    rows = np.arange(len(choices))
+    entropy = entropy_of(all_log_probs)
+    ratio = np.exp(all_log_probs[rows, choices] - old)
+    binds = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
+    by_log_prob = np.where(binds, 0.0, -weights * ratio * advantages)
+    error = -probs * by_log_prob[:, None]
+    error[rows, choices] += by_log_prob
+    error += entropy_coef * probs * (all_log_probs + entropy[:, None])
+    return error / len(choices), all_log_probs
+
+
+def entropy_of(log_probs: Floats) -> Floats:
+    """Return the entropy of each distribution."""
+    return np.asarray(-(np.exp(log_probs) * log_probs).sum(axis=-1))
+
+
+def exact_kl(old: Floats, new: Floats) -> Floats:
+    """Return KL(old‖new) of each pair of distributions."""
+    return np.asarray((np.exp(old) * (old - new)).sum(axis=-1))
+
+
+def value_error(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:
+    """Return the derivative of ``½ · mean(max((V-R)², (clip(V, V0±c)-R)²))`` by the values."""
+    error = values - returns
+    if clip is not None:
+        limited = np.clip(values, old - clip, old + clip)
+        inside = limited == values
+        error = np.where((limited - returns) ** 2 > error**2, np.where(inside, error, 0.0), error)
+    return error / len(values)

@@ -1,0 +1,153 @@
+"""A training while it goes on: how far it is, its vital signs, where its time goes; drawn, or as plain lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from windsock.catalogue.registry import REGISTRY, written
+from windsock.terminal.spark import sparkline
+from windsock.view import View
+from windsock.wording import duration, number
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+VITAL_SIGNS = (
+    "validation/score/mean",
+    "reward/score/mean",
+    "evaluation/entropy/mean",
+    "policy/kl_k2",
+    "policy/clip_fraction",
+    "policy/ref_kl_sum",
+    "value/explained_variance",
+    "value/loss",
+    "tokens/response_length/mean",
+    "reward/zero_std_groups",
+    "system/tokens_per_second",
+)
+IN_A_LINE = 5  # of them, where there is no terminal to draw on
+REDRAW_SECONDS = 0.25
+SPARK_WIDTH = 32
+BAR_WIDTH = 40
+RECENT_STEPS = 10  # over which the shares of phases are
+
+
+class Watch:
+    """Shows a run step by step. On a terminal it is one picture that changes, elsewhere a line now and then."""
+
+    def __init__(self, console: Console, view: View, steps: int, line_every: int = 10) -> None:
+        self._console, self._view = console, view
+        self._steps, self._line_every = steps, line_every
+        self._began = self._drawn = time.monotonic()
+        self._live: Live | None = None
+
+    def __enter__(self) -> Watch:
+        if self._console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def after_step(self, step: int) -> None:
+        """Take note of a step that was committed."""
+        last = step == self._steps - 1
+        if self._live is None:
+            if step % self._line_every == 0 or last:
+                self._view.refresh()
+                line = plain_line(self._view, step, self._steps)
+                self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        elif last or time.monotonic() - self._drawn >= REDRAW_SECONDS:
+            self._view.refresh()
+            self._live.update(picture(self._view, step, self._steps, time.monotonic() - self._began), refresh=True)
+            self._drawn = time.monotonic()
+
+
+def vital_signs(view: View) -> list[str]:
+    """Return the names of the vital signs that a run has."""
+    known = set(view.names())
+    names = [written(REGISTRY.metric(id), view.info.vocabulary).pattern for id in VITAL_SIGNS]
+    return [name for name in names if name in known]
+
+
+def plain_line(view: View, step: int, steps: int) -> str:
+    """Return a step in one line."""
+    values = (f"{name} {number(view.series(name).last)}" for name in vital_signs(view)[:IN_A_LINE])
+    return "  ".join([f"step {step + 1}/{steps}", *values])
+
+
+def picture(view: View, step: int, steps: int, seconds: float) -> Group:
+    """Return the whole picture."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(_progress(step + 1, steps, seconds), Text(""), _signs(view), Text(""), _shares(view))
+
+
+def _progress(done: int, steps: int, seconds: float) -> Text:
+    from rich.text import Text
+
+    filled = BAR_WIDTH * done // max(steps, 1)
+    left = f", {duration(seconds / done * (steps - done))} left" if done < steps else ""
+    line = Text("━" * filled, style="green")
+    line.append("━" * (BAR_WIDTH - filled), style="dim")
+    line.append(f"  step {done:,} of {steps:,}  {duration(seconds)}{left}")
+    return line
+
+
+def _signs(view: View) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name in vital_signs(view):
+        series = view.series(name)
+        table.add_row(
+            Text(name), Text(number(series.last), justify="right"), Text(sparkline(series, SPARK_WIDTH), "cyan")
+        )
+    return table
+
+
+def _shares(view: View) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, share in phase_shares(view):
+        table.add_row(
+            Text(name), Text(f"{share:.0%}", justify="right"), Text("█" * round(share * SPARK_WIDTH), "magenta")
+        )
+    return table
+
+
+def phase_shares(view: View) -> list[tuple[str, float]]:
+    """Return what part of the phases' time each of them took in the last steps, the largest first."""
+    names = view.names("time/*/total")
+    seconds = {name: float(view.series(name).values[-RECENT_STEPS:].sum()) for name in names}
+    total = sum(seconds.values()) or 1.0
+    shares = [(name.removeprefix("time/").removesuffix("/total"), spent / total) for name, spent in seconds.items()]
+    return sorted(shares, key=lambda pair: -pair[1])
+
+
+def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]:
+    """Return the commands that show more of a run, which ``reference`` finds."""
+    name = written(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
+    found = [
+        f"windsock show {reference}",
+        f"windsock phases {reference}",
+        f"windsock samples {reference} -n 5",
+        f"windsock explain {name}",
+        f"windsock export {reference} --to csv -o {view.id}.csv",
+    ]
+    if "tensorboard" in trackers:
+        found.append(f"tensorboard --logdir {view.path}")
+    return found

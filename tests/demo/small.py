@@ -1,0 +1,24 @@
+"""A training of the demo that is small enough for a test, and what its journal says."""
+
+from pathlib import Path
+from typing import Any
+
+import windsock
+from windsock.demo.recipe import Recipe
+from windsock.demo.sick import sicken
+from windsock.demo.training import begin, train
+
+SMALL = {
+    "tasks": 24, "hidden": 64, "maps": 128, "validation_maps": 16, "validate_every": 5, "save_every": 4,
+    "actor_lr": 1e-3, "critic_lr": 2e-3,
+}  # fmt: skip
+
+
+def trained(folder: Path, steps: int, sick: str = "", vocabulary: str = "roll", **changes: Any) -> windsock.View:
+    """Train and return the run as a reader sees it."""
+    recipe = Recipe().changed(SMALL | {"steps": steps})
+    recipe = (sicken(recipe, sick) if sick else recipe).changed(changes)
+    run, explorer = begin(recipe, dir=folder, vocabulary=vocabulary)
+    with run, explorer:
+        train(recipe, run, explorer)
+    return windsock.open(run.path)

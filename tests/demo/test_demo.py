@@ -1,0 +1,139 @@
+"""One real training says all that the documentation names, in each vocabulary, and what it says fits together."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import trained
+
+import windsock
+from windsock.catalogue.spec import placeholders
+
+SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
+ONLY_WITH_A_GPU = {
+    # what a device allocates and reserves: there is none; examples/torch_ppo.py has them on a GPU
+    "roll": r"memory/\{metric_infix\}/.*\{device_id\}",
+    "trl": r"(?!)",
+    # the same, as peaks of the step
+    "trinity": r"perf/max_memory_(allocated|reserved)_gb",
+}
+FILLED = {
+    "metric_infix": ".+", "taskset": "[a-z_]+", "metric": "[a-z_]+", "k": r"\d+", "operation": "[a-z_]+",
+    "operator": "[a-z_]+", "mean|std|max|min": "(mean|std|max|min)",
+}  # fmt: skip
+OF_EVERY_STEP = ("actor/", "critic/", "loss/", "objective/", "policy/", "tokens/", "time/actor_train/")
+STEPS = 6
+
+
+@pytest.fixture(scope="module", params=["roll", "trl", "trinity"])
+def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> windsock.View:
+    """A short training in a vocabulary; nothing is dropped, so that all means are over the same episodes."""
+    folder = tmp_path_factory.mktemp(request.param)
+    return trained(folder, STEPS, vocabulary=request.param, drop_at_most=0.0)
+
+
+def documented(vocabulary: str) -> list[str]:
+    """Return the documented names that a CPU can produce, as patterns with placeholders."""
+    rows = csv.DictReader(SEED.read_text().splitlines(), delimiter="\t")
+    names = [row["name"] for row in rows if row["vocabulary"] == vocabulary]
+    return [name for name in names if not re.fullmatch(ONLY_WITH_A_GPU[vocabulary], name)]
+
+
+def expression(name: str) -> re.Pattern[str]:
+    """Return a documented name as an expression that its fillings match."""
+    pieces = re.split(r"\{([^}]*)\}", name)
+    return re.compile("".join(FILLED[piece] if n % 2 else re.escape(piece) for n, piece in enumerate(pieces)))
+
+
+def test_every_documented_name_comes_out_and_is_finite(view: windsock.View):
+    """All of the list that needs no accelerator is in the journal, and every value is a number."""
+    names = view.names()
+    for wanted in documented(view.info.vocabulary):
+        found = [name for name in names if expression(wanted).fullmatch(name)]
+        assert found, f"{wanted} is missing; there are {[n for n in names if n.split('/')[0] == wanted.split('/')[0]]}"
+        for name in found:
+            assert np.isfinite(view.series(name).values).all(), name
+
+
+def test_no_documented_name_is_forgotten():
+    """The names that are left to an accelerator are those of its memory, and no others."""
+    left = list(csv.DictReader(SEED.read_text().splitlines(), delimiter="\t"))
+    skipped = [row["name"] for row in left if re.fullmatch(ONLY_WITH_A_GPU[row["vocabulary"]], row["name"])]
+    assert len(skipped) == 20
+    assert all("device_id" in placeholders(name) or "max_memory" in name for name in skipped)
+
+
+def test_what_is_measured_in_a_step_is_there_in_every_step(view: windsock.View):
+    """No step of the training lacks a metric that others have."""
+    for name in view.names():
+        if name.startswith(OF_EVERY_STEP):
+            assert len(view.series(name)) == STEPS, name
+
+
+def test_means_lie_between_extremes(view: windsock.View):
+    """The least ≤ mean ≤ the most, of everything that has all three."""
+    names = set(view.names())
+    seen = 0
+    for name in names:
+        low, high = (re.sub(r"mean(@\d+/mean)?$", other, name) for other in ("min", "max"))
+        if name.endswith("mean") and low in names and high in names and low != name:
+            mean, least, most = (view.series(n).values for n in (name, low, high))
+            slack = 1e-9 + 1e-9 * np.abs(mean)
+            assert (least <= mean + slack).all(), name
+            assert (mean <= most + slack).all(), name
+            seen += 1
+    assert seen >= 4
+
+
+def test_a_phase_takes_what_its_stretches_take(view: windsock.View):
+    """Its total = onload + execute + offload, all of them real, for every worker's phase."""
+    totals = view.names("time/*/total")
+    assert len(totals) >= 6
+    for name in totals:
+        stem = name.removesuffix("total")
+        parts = [view.series(stem + stretch).values for stretch in ("onload", "execute", "offload")]
+        assert view.series(name).values == pytest.approx(sum(parts), abs=1e-9)
+        assert all((part > 0).all() for part in parts), name
+
+
+def one(view: windsock.View, name: str) -> np.ndarray:
+    return view.series(name).values
+
+
+def test_the_reward_of_trl_is_its_score_and_the_rest(tmp_path: Path):
+    """objective/rlhf_reward = objective/scores + objective/non_score_reward, which is -β · objective/kl."""
+    view = trained(tmp_path, 3, vocabulary="trl", drop_at_most=0.0)
+    score, rest = one(view, "objective/scores"), one(view, "objective/non_score_reward")
+    assert one(view, "objective/rlhf_reward") == pytest.approx(score + rest)
+    assert rest == pytest.approx(-one(view, "objective/kl_coef") * one(view, "objective/kl"))
+    assert one(view, "episode")[-1] == 3 * 24 * 8
+
+
+def test_losses_samples_and_tokens_of_roll_fit_together(tmp_path: Path):
+    """Shares are counts divided, the total loss is its terms, the critic's error is twice its unclipped loss."""
+    view = trained(tmp_path, 3)
+    share = one(view, "actor/valid_samples") / one(view, "actor/total_samples")
+    assert one(view, "actor/valid_sample_ratio") == pytest.approx(share)
+    assert (share < 1).any(), "the filter drops something"
+    assert one(view, "pipeline/experience_count") == pytest.approx(one(view, "actor/valid_samples"))
+    outside = one(view, "actor/ppo_ratio_high_clipfrac") + one(view, "actor/ppo_ratio_low_clipfrac")
+    assert one(view, "actor/ppo_ratio_clipfrac") == pytest.approx(outside)
+    assert (one(view, "critic/loss") >= one(view, "critic/error") / 2 - 1e-12).all()
+    assert (one(view, "actor/policykl") >= 0).all()
+    assert one(view, "critic/vpred").shape == one(view, "critic/value").shape
+    assert one(view, "system/samples") == pytest.approx(np.cumsum(one(view, "actor/valid_samples")))
+
+
+def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):
+    """Rollouts and evaluations are the explorer's, updates the trainer's, and samples can be read."""
+    view = trained(tmp_path, 3)
+    assert {writer.role for writer in view.writers()} == {"explorer", "trainer"}
+    assert len(view.series("weight_version", role="explorer")) == 3
+    assert view.series("weight_version").values.tolist() == [0, 1, 2]
+    assert len(view.samples(step=2)) == 8
+    sample = view.samples(step=2, limit=1)[0]
+    assert sample.prompt is not None
+    assert sorted(set("".join(sample.prompt.split()))) <= sorted("FGHS")
+    assert set((sample.completion or "").split()) <= {"left", "down", "right", "up", "end"}

@@ -1,0 +1,213 @@
+"""The parts of the demo's trainer: the game, the network, the losses, the states, and that it learns, reproducibly."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small import SMALL, trained
+
+import windsock
+from windsock.demo import lake, ppo, reward
+from windsock.demo.explorer import play
+from windsock.demo.network import Network, adam, clipped, log_softmax
+from windsock.demo.recipe import Recipe
+from windsock.demo.states import State, restore, save
+from windsock.demo.training import begin, train
+from windsock.errors import SettingsError
+
+
+def numeric(loss, at: np.ndarray, places: np.ndarray, by: float = 1e-6) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """Return the derivative of a loss at some places, by finite differences."""
+    found = []
+    for place in places:
+        step = np.zeros_like(at)
+        step[place] = by
+        found.append((loss(at + step) - loss(at - step)) / (2 * by))
+    return np.array(found)
+
+
+def test_the_gradient_of_the_network_is_that_of_finite_differences():
+    """Every layer's weights and biases, for a loss that mixes the outputs."""
+    rng = np.random.default_rng(0)
+    network = Network([7, 6, 5, 3])
+    weights = network.initial(rng, 1.0).astype(np.float64)
+    inputs, mix = rng.normal(size=(11, 7)), rng.normal(size=(11, 3))
+    gradient = network.gradient(weights, network.forward(weights, inputs), mix)
+    places = rng.choice(network.size, 40, replace=False)
+    expected = numeric(lambda w: float((network.forward(w, inputs)[-1] * mix).sum()), weights, places)
+    assert gradient[places] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("entropy_coef", [0.0, 0.3])
+def test_the_error_of_the_policy_is_the_derivative_of_its_loss(entropy_coef: float):
+    """The clipped surrogate with weights and an entropy bonus, as windsock measures it."""
+    rng = np.random.default_rng(1)
+    count, clip = 30, 0.2
+    logits, choices = rng.normal(size=(count, 5)), rng.integers(5, size=count)
+    old = log_softmax(logits)[np.arange(count), choices] + rng.normal(0, 0.3, count)
+    advantages, weights = rng.normal(size=count), rng.uniform(0.5, 2, count)
+
+    def loss(flat: np.ndarray) -> float:
+        now = log_softmax(flat.reshape(count, 5))
+        batch = windsock.Batch(
+            response_mask=np.ones((count, 1)), log_probs=now[np.arange(count), choices, None],
+            old_log_probs=old[:, None], advantages=advantages[:, None], weights=weights,
+            entropy=ppo.entropy_of(now)[:, None],
+        )  # fmt: skip
+        measured = windsock.measure(batch, clip=clip, entropy_coef=entropy_coef, loss="token-mean")
+        return measured["actor/total_loss"]
+
+    error, log_probs = ppo.policy_error(logits, choices, old, advantages, weights, clip, entropy_coef)
+    places = rng.choice(count * 5, 40, replace=False)
+    assert error.ravel()[places] == pytest.approx(numeric(loss, logits.ravel(), places), abs=1e-7)
+    assert log_probs == pytest.approx(log_softmax(logits))
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_the_error_of_the_critic_is_the_derivative_of_its_loss(clip: float | None):
+    """With and without the value clip, as windsock measures it."""
+    rng = np.random.default_rng(2)
+    values, old, returns = rng.normal(size=(3, 40))
+
+    def loss(now: np.ndarray) -> float:
+        arrays = {"values": now, "old_values": old, "returns": returns, "response_mask": np.ones(40)}
+        batch = windsock.Batch(**{name: array[:, None] for name, array in arrays.items()})
+        return windsock.measure(batch, value_clip=clip, loss="token-mean")["critic/loss"]
+
+    assert ppo.value_error(values, old, returns, clip) == pytest.approx(numeric(loss, values, np.arange(40)), abs=1e-7)
+
+
+def test_advantages_are_sums_of_later_surprises():
+    """GAE against its definition, for responses of different lengths."""
+    rng = np.random.default_rng(3)
+    rewards, values = rng.normal(size=(2, 4, 6))
+    mask = np.arange(6) < np.array([6, 3, 1, 4])[:, None]
+    advantages, returns = ppo.advantages_of(rewards * mask, values, mask, 0.9, 0.8)
+    for row, length in enumerate(mask.sum(axis=1)):
+        following = np.append(values[row, 1:length], 0.0)
+        surprises = rewards[row, :length] + 0.9 * following - values[row, :length]
+        for turn in range(length):
+            expected = sum(0.72**k * surprises[turn + k] for k in range(length - turn))
+            assert advantages[row, turn] == pytest.approx(expected)
+        assert (advantages[row, length:] == 0).all()
+    assert returns[mask] == pytest.approx((advantages + values)[mask])
+
+
+def test_the_arrays_of_the_lakes_are_the_games_of_gymnasium():
+    """Moves lead where gymnasium's own game leads, and the distance to the goal is the length of a shortest way."""
+    lakes = lake.draw_lakes(6, 3)
+    assert len({row.tobytes() for row in lakes.tiles}) == 6
+    others = lake.draw_lakes(6, 3, lakes)
+    assert not {row.tobytes() for row in lakes.tiles} & {row.tobytes() for row in others.tiles}
+    classic = lake.classic_lake()
+    game = lake.gymnasium_lake().FrozenLakeEnv(map_name="4x4", is_slippery=False)
+    game.reset(seed=0)
+    here = 0
+    for move in (1, 1, 2, 1, 2, 2):
+        here = int(classic.after[0, here, move])
+        assert game.step(move)[0] == here
+    assert classic.tiles[0, here] == lake.GOAL
+    assert classic.distance[0, 0] == 6
+    assert classic.distance[0, 5] == -1, "a hole"
+    assert classic.best_scores(np.zeros(2, int), np.array([0, 5]), 16).tolist() == [1, 0]
+    assert lakes.prompts(np.array([0]), np.array([2]))[0, -1] == lake.POSITION + 2
+
+
+def test_an_episode_ends_with_its_end_token_or_at_the_limit():
+    """A policy that only moves writes as many tokens as it may; one that ends at once writes one."""
+    lakes, network = lake.draw_lakes(2, 0), Network([lake.FEATURES, lake.CHOICES])
+    for choice, length in ((0, 5), (lake.END, 1)):
+        weights = np.zeros(network.size, np.float32)
+        network.layers(weights)[0][1][choice] = 50.0
+        played = play(network, weights, lakes, np.arange(2), np.zeros(2, int), np.random.default_rng(0), 5)
+        assert played.lengths.tolist() == [length, length]
+        assert played.finished.tolist() == [choice == lake.END] * 2
+        assert not played.solved.any()
+        assert played.response_text(0).split() == [lake.WORDS[lake.CHOICE + choice]] * length
+
+
+def test_the_filter_drops_groups_of_equals_but_never_all():
+    """As many as it may, in order; where nothing would be left, everything stays."""
+    scores = np.array([0, 0, 0, 1, 1, 1.0, 0, 0])
+    for most, kept in ((1.0, [0, 0, 1, 1, 0, 0, 0, 0]), (0.25, [0, 0, 1, 1, 1, 1, 1, 1]), (0.0, [1] * 8)):
+        recipe = Recipe().changed({"runs": 2, "drop_at_most": most})
+        assert reward.kept(scores, recipe).tolist() == [bool(k) for k in kept]
+    assert reward.kept(np.zeros(4), Recipe().changed({"runs": 2, "drop_at_most": 1.0})).all()
+
+
+def test_a_state_is_in_memory_only_between_onload_and_offload(tmp_path: Path):
+    """What is offloaded is gone, and comes back as it was left; a checkpoint puts it back later."""
+    state = State(tmp_path / "state", weights=np.arange(5.0), moments=np.ones((2, 3), np.float32))
+    with pytest.raises(KeyError):
+        state["weights"]
+    with state:
+        state["weights"][0] = 7
+    save(tmp_path / "point.npz", {"actor": state}, counts=np.array([3]))
+    with state:
+        assert state["weights"].tolist() == [7, 1, 2, 3, 4]
+        state["weights"][:] = 0
+    assert restore(tmp_path / "point.npz", {"actor": state})["counts"].tolist() == [3]
+    with state:
+        assert state["weights"].tolist() == [7, 1, 2, 3, 4]
+
+
+def test_adam_takes_steps_of_the_learning_rate_and_clipping_bounds_the_norm():
+    """The first step of Adam is the learning rate in every direction that matters."""
+    weights, moments = np.zeros(3), np.zeros((2, 3))
+    adam(weights, moments, np.array([5.0, -0.1, 0.0]), 0.01, 1)
+    assert weights == pytest.approx([-0.01, 0.01, 0.0])
+    gradient, norm = clipped(np.array([3.0, 4.0]), 1.0)
+    assert norm == 5.0
+    assert gradient == pytest.approx([0.6, 0.8])
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> windsock.View:
+    """A small training that is long enough to learn something."""
+    return trained(tmp_path_factory.mktemp("healthy"), 30)
+
+
+def test_it_learns(healthy: windsock.View):
+    """On maps that it never trained on, from almost nothing to most of what is possible."""
+    score = healthy.series("val/score/mean").values
+    assert score[0] < 0.1
+    assert score[-1] > 0.4
+    assert healthy.series("val/score/of_best").values == pytest.approx(score)
+
+
+def test_the_same_seed_gives_the_same_training_bit_by_bit(tmp_path: Path):
+    """Whatever is recorded, and nothing is drawn from the generator that all share."""
+    ends = []
+    np.random.seed(0)  # the one that must not be touched
+    before = np.random.get_state()[1].copy()
+    for mode, seed in (("online", 5), ("disabled", 5), ("online", 6)):
+        recipe = Recipe().changed(SMALL | {"steps": 3, "seed": seed})
+        run, explorer = begin(recipe, dir=tmp_path, mode=mode)
+        trainer = train(recipe, run, explorer, keep=tmp_path / f"{mode}{seed}")
+        explorer.finish()
+        run.finish()
+        with trainer.states["actor_train"] as state:
+            ends.append(state["weights"].tobytes())
+    assert ends[0] == ends[1]
+    assert ends[0] != ends[2]
+    assert (np.random.get_state()[1] == before).all()
+
+
+def test_a_checkpoint_is_written_and_can_be_gone_on_from(healthy: windsock.View, tmp_path: Path):
+    """Every few steps, beside the journal."""
+    points = sorted((healthy.path / "checkpoints").glob("*.npz"), key=lambda path: int(path.stem))
+    assert [int(point.stem) for point in points] == [3, 7, 11, 15, 19, 23, 27]
+    recipe = Recipe().changed(SMALL | {"steps": 0})
+    run, explorer = begin(recipe, mode="disabled")
+    trainer = train(recipe, run, explorer, keep=tmp_path)
+    assert trainer.load(points[-1]) == 27
+    assert trainer.version == 28
+
+
+def test_an_unknown_entry_of_the_recipe_is_refused_with_the_nearest():
+    """So is one of the wrong kind."""
+    with pytest.raises(SettingsError, match="did you mean 'actor_lr'"):
+        Recipe().changed({"actor_rl": 1.0})
+    with pytest.raises(SettingsError, match="steps: expected an integer, got 'many'"):
+        Recipe().changed({"steps": "many"})
+    assert Recipe().changed({"value_clip": None, "clip": 1}).value_clip is None

@@ -1,0 +1,46 @@
+"""The demo's job with PyTorch, on the CPU."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import windsock
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "torch_ppo.py"
+PHASES = (
+    "actor_infer/generate", "reference/compute_log_probs", "actor_train/compute_log_probs", "critic/compute_values",
+    "critic/train_step", "actor_train/train_step",
+)  # fmt: skip
+
+
+def test_the_torch_example_records_a_whole_training(tmp_path: Path):
+    """Phases with onload and offload, all parts of the batch, statistics from logits; every value is a number."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "WINDSOCK_DIR": str(tmp_path)}
+    small = ["--steps", "2", "--tasks", "4", "--turns", "6", "--width", "32", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLE), *small],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    view = windsock.open(tmp_path / "examples" / re.search(r"show (\w+)", done.stdout)[1])  # type: ignore[index]
+    wanted = [f"time/{phase}/{part}" for phase in PHASES for part in ("total", "onload", "execute", "offload")]
+    wanted += [
+        "actor/policykl",
+        "actor/total_loss",
+        "critic/loss",
+        "critic/entropy/mean",
+        "val/score/mean",
+        "system/tps",
+    ]
+    assert set(wanted) <= set(view.names())
+    for name in view.names("a*/*") + view.names("c*/*"):
+        assert np.isfinite(view.series(name).values).all(), name
+    assert view.series("actor/policykl").last > 0, "an update changes the policy"
