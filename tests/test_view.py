@@ -194,3 +194,19 @@ def test_heartbeats_tell_a_quiet_run_from_a_dead_one(monkeypatch: pytest.MonkeyP
             return
         time.sleep(0.05)
     pytest.fail("no heartbeats came")
+
+
+def test_a_run_that_is_followed_step_by_step_stays_quick_to_read():
+    """Rows that came one by one are united to few chunks, in their order, and say the same."""
+    run = windsock.init(id="followed")
+    run.log({"a": 0.0, "b": 0.0}, step=0)
+    view = windsock.open(run.path)
+    for step in range(1, 300):
+        run.log({"a": float(step), "b": -float(step)}, step=step)
+        view.refresh()
+    run.finish()
+    assert view.series("b").values.tolist() == [-float(step) for step in range(300)]
+    [attempt] = view._attempts.values()
+    [table] = attempt.readers[0].tables.values()
+    assert len(table.chunks) < 10
+    assert len(table) == 300

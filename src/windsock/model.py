@@ -84,6 +84,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedText:
+    """A text as it was logged; ``step`` is None where it belongs to none."""
+
+    name: str
+    text: str
+    step: int | None = None
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """What one step says, as a tracker receives it: values, and what was logged beside them."""
 

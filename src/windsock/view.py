@@ -18,9 +18,9 @@ from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
-from windsock.journal.series import Series
+from windsock.journal.series import Series, joined
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, PhaseSpan, RunInfo, Sample, Status, Writer
+from windsock.model import Histogram, LoggedText, PhaseSpan, RunInfo, Sample, Status, Writer
 from windsock.probe import ranks
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ class View:
         }
         ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
         ordered |= dict.fromkeys(self._names_over_ranks())
+        if "*" in patterns:
+            return list(ordered)
         return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
@@ -164,7 +166,7 @@ class View:
                 continue
             series = self._series_of(name, writer_role, writer_rank, attempt)
             if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
-                series = _joined(name, [series, merged])
+                series = joined(name, [series, merged])
             if rank is None and attempt is None and (reduced := self._over_ranks(name, writer_role)) is not None:
                 return reduced
             if len(series):
@@ -224,6 +226,27 @@ class View:
                 if record.kind == Kind.HISTOGRAM and (fields := frames.parse_record(record.payload))["name"] == name:
                     found.append((fields["step"], Histogram.of_record(fields)))
         return found
+
+    def histogram_names(self) -> list[str]:
+        """Return the names under which histograms were logged, in the order in which they first came."""
+        return list(dict.fromkeys(fields["name"] for fields in self._records(Kind.HISTOGRAM) if "name" in fields))
+
+    def texts(self) -> list[LoggedText]:
+        """Return what was logged as text, by time."""
+        found = [
+            LoggedText(str(fields["name"]), str(fields["text"]), fields.get("step"), float(fields.get("time") or 0.0))
+            for fields in self._records(Kind.TEXT)
+            if "name" in fields and "text" in fields
+        ]
+        return sorted(found, key=lambda text: text.time)
+
+    def _records(self, kind: Kind) -> Iterator[dict[str, Any]]:
+        """Decode the records of a kind; one that cannot be decoded is passed over."""
+        for attempt in self._attempts.values():
+            for record in attempt.records():
+                if record.kind == kind:
+                    with suppress(ValueError):
+                        yield frames.parse_record(record.payload)
 
     def samples(
         self,
@@ -306,13 +329,13 @@ class View:
         pieces = [attempt.series(name) for attempt in attempts]
         if len(pieces) == 1:
             return pieces[0]
-        return _joined(name, [_before(p, limit) for p, limit in zip(pieces, _limits(attempts), strict=True)])
+        return joined(name, [p.before(limit) for p, limit in zip(pieces, _limits(attempts), strict=True)])
 
     def _merged_of(self, role: str) -> dict[str, Series]:
         """Return what the ranks of a role measured together: their states merged, then divided."""
         attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
         count = sum(len(table) for attempt in attempts for table in attempt.state_tables().values())
-        count += sum(record.kind == Kind.GATHERED for attempt in attempts for record in attempt.records())
+        count += sum(reader.gathered for attempt in attempts for reader in attempt.readers)
         if not count:
             return {}
         known = self._merged_cache.get(role)
@@ -388,24 +411,6 @@ def _of_steps(name: str, values: dict[int, dict[str, float]], times: dict[int, f
         np.array([times[step] for step in steps], np.float64),
         writer,
     )
-
-
-def _before(series: Series, limit: int | None) -> Series:
-    if limit is None:
-        return series
-    stop = int(np.searchsorted(series.steps, limit))
-    return Series(series.name, series.steps[:stop], series.values[:stop], series.times[:stop], series.writer)
-
-
-def _joined(name: str, pieces: list[Series]) -> Series:
-    """Put the branches that count one after the other; of a step that both have, the newer attempt's stays."""
-    if not pieces:
-        return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0))
-    steps, values, times = (np.concatenate([getattr(p, part) for p in pieces]) for part in ("steps", "values", "times"))
-    order = np.argsort(steps, kind="stable")
-    steps = steps[order]
-    keep = np.append(steps[1:] != steps[:-1], True)[: len(steps)]
-    return Series(name, steps[keep], values[order][keep], times[order][keep], pieces[-1].writer)
 
 
 def _nearest(name: str, names: list[str]) -> str:

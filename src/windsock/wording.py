@@ -62,7 +62,7 @@ def json_number(value: float) -> float | int | str:
 
 def by_family(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Group names by their first part, in natural order; names without a slash come first, under an empty family."""
-    ordered = sorted(names, key=lambda name: (family(name), _natural(name)))
+    ordered = sorted(names, key=lambda name: (family(name), natural(name)))
     return [(head, list(members)) for head, members in itertools.groupby(ordered, family)]
 
 
@@ -72,6 +72,6 @@ def family(name: str) -> str:
     return head if slash else ""
 
 
-def _natural(name: str) -> list[tuple[int, int | str]]:
+def natural(name: str) -> list[tuple[int, int | str]]:
     """Return a key that puts layer2 before layer10."""
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]

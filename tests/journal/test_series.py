@@ -82,3 +82,17 @@ def test_no_buckets_at_all_is_refused():
     """A zoom into no points is a mistake of the caller's."""
     with pytest.raises(ValueError, match="at least 1"):
         series([1.0]).zoom(max_points=0)
+
+
+@given(st.lists(floats, min_size=1, max_size=300), st.integers(0, 299), st.integers(0, 7))
+def test_buckets_of_a_power_of_two_stay_when_points_come_behind_them(values: list[float], start: int, power: int):
+    """All but the last bucket of a shorter series are those of the longer one."""
+    whole, size = series(values), 2**power
+    start = min(start, len(values) - 1)
+    for stop in range(start + 1, len(values), 37):
+        short, long = whole.grouped(start, stop, size), whole.grouped(start, len(values), size)
+        same = len(short) - 1
+        if same > 0 and short.count[0] == long.count[0]:
+            np.testing.assert_array_equal(short.max[:same], long.max[:same])
+            np.testing.assert_array_equal(short.last_step[:same], long.last_step[:same])
+        assert short.count.sum() == stop - start

@@ -8,9 +8,12 @@ does not run away. Here each is a condition on a few numbers of a series, judged
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from windsock.catalogue.names import Match, recognise
 from windsock.catalogue.spec import Text
@@ -51,39 +54,34 @@ class Digest:
 
 def digest(values: Iterable[float]) -> Digest | None:
     """Take the few numbers of a series; None when it has no finite value."""
-    seen = [float(value) for value in values]
-    finite = [value for value in seen if math.isfinite(value)]
-    if not finite:
+    seen = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
+    finite = seen[np.isfinite(seen)]
+    if not len(finite):
         return None
     third, tenth = max(1, len(finite) // 3), max(1, len(finite) // 10)
     return Digest(
         count=len(seen),
         nonfinite=len(seen) - len(finite),
-        first=finite[0],
-        last=finite[-1],
-        now=_median(finite[-RECENT:]),
-        median=_median(finite),
-        low=min(finite),
-        high=max(finite),
-        start=sum(finite[:tenth]) / tenth,
-        early=sum(finite[:third]) / third,
-        late=sum(finite[-third:]) / third,
+        first=float(finite[0]),
+        last=float(finite[-1]),
+        now=float(np.median(finite[-RECENT:])),
+        median=float(np.median(finite)),
+        low=float(finite.min()),
+        high=float(finite.max()),
+        start=float(finite[:tenth].mean()),
+        early=float(finite[:third].mean()),
+        late=float(finite[-third:].mean()),
         noise=_noise(finite),
     )
 
 
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def _noise(values: Sequence[float]) -> float:
-    count = len(values)
-    centre, mean = (count - 1) / 2, sum(values) / count
-    spread = sum((place - centre) ** 2 for place in range(count))
-    slope = sum((place - centre) * (value - mean) for place, value in enumerate(values)) / spread if spread else 0.0
-    return math.sqrt(sum((v - mean - slope * (i - centre)) ** 2 for i, v in enumerate(values)) / count)
+def _noise(values: NDArray[np.float64]) -> float:
+    """Return the standard deviation around the straight line through the values."""
+    if values.min() == values.max():
+        return 0.0
+    places = np.arange(len(values)) - (len(values) - 1) / 2
+    rest = values - values.mean()
+    return float(np.sqrt(np.mean((rest - places * (places @ rest) / (places @ places)) ** 2)))
 
 
 class Condition(Protocol):
@@ -361,13 +359,24 @@ def crucial_values(series: Mapping[str, Iterable[float]], source: str | None = N
     return verdicts
 
 
+def is_wanted(name: str, source: str | None = None) -> bool:
+    """Tell whether a name stands for a metric that a crucial value is read from, or judged with."""
+    return _wanted(name, source) is not None
+
+
+def _wanted(name: str, source: str | None) -> Match | None:
+    match = next((match for match in recognise(name, source).matches if match.metric.id in _WANTED), None)
+    return None if match is None or match.evaluated else match
+
+
 def _logged(series: Mapping[str, Iterable[float]], source: str | None) -> dict[str, tuple[str, Match, Digest | None]]:
     found: dict[str, tuple[str, Match, Digest | None]] = {}
     for name, values in series.items():
-        match = next((match for match in recognise(name, source).matches if match.metric.id in _WANTED), None)
-        if match is not None and not match.evaluated and match.metric.id not in found:
+        match = _wanted(name, source)
+        if match is not None and match.metric.id not in found:
             factor = match.name.factor
-            found[match.metric.id] = (name, match, digest(v * (1.0 if factor is None else factor) for v in values))
+            logged = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
+            found[match.metric.id] = (name, match, digest(logged * (1.0 if factor is None else factor)))
     return found
 
 

@@ -13,8 +13,8 @@ from windsock import __version__
 from windsock.errors import WindsockError
 
 COMMANDS = (
-    "demo", "ls", "show", "phases", "samples", "tail", "export", "explain", "sync", "tensorboard", "rm", "archive",
-    "du",
+    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "explain", "sync", "tensorboard", "rm",
+    "archive", "du",
 )  # fmt: skip
 
 

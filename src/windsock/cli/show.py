@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.terminal.show import notices, open_phases, verdicts
+    from windsock.account import notices, verdicts
+    from windsock.terminal.show import open_phases
 
     status = view.status
     return {

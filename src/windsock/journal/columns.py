@@ -49,6 +49,8 @@ class Attempt:
         self._parts: dict[int, _Part] = {}
         self._index: dict[str, list[tuple[_Part, int, int]]] = {}
         self._indexed: set[tuple[int, int]] = set()
+        self._events: list[dict[str, Any]] = []
+        self._told = 0  # records among which events were looked for
 
     def add(self, segment: SegmentFile) -> None:
         """Read this segment too, from the next poll on."""
@@ -73,7 +75,10 @@ class Attempt:
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the events of the process that began the attempt (not of those it forked)."""
         if 0 in self._parts:
-            yield from events(self._parts[0].reader.records)
+            records = self._parts[0].reader.records
+            self._events += events(records[self._told :])
+            self._told = len(records)
+        return iter(self._events)
 
     def records(self) -> Iterator[Record]:
         """Yield everything that is neither row nor schema."""

@@ -11,7 +11,7 @@ from windsock.journal.reader import SegmentReader, events
 from windsock.journal.status import run_status, writer_status
 from windsock.model import RunInfo, Status, Writer
 
-END_BYTES = 128 << 10
+END_BYTES = (16 << 10, 128 << 10)  # how much of either end is read, and again where that holds no step
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,16 @@ def segment_status(path: Path) -> Status:
 
 
 def _look(path: Path) -> _End:
+    for size in END_BYTES:
+        end = _look_at(path, size)
+        if end.last_step is not None:
+            break
+    return end
+
+
+def _look_at(path: Path, size: int) -> _End:
     reader = SegmentReader(path)
-    reader.read_ends(END_BYTES)
+    reader.read_ends(size)
     steps = [step for _, step, _ in reader.commits]
     times = [time for _, _, time in reader.commits]
     for table in reader.tables.values():

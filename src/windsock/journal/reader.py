@@ -62,6 +62,11 @@ class Rows:
         """Return the rows from ``start`` up to ``stop``."""
         return Rows(self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop])
 
+    def followed_by(self, other: Rows) -> Rows:
+        """Return these rows and those of another as one."""
+        parts = ((getattr(self, name), getattr(other, name)) for name in ("offsets", "steps", "times", "values"))
+        return Rows(*map(np.concatenate, parts))
+
 
 @dataclass(slots=True)
 class Table:
@@ -72,6 +77,14 @@ class Table:
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)
+
+    def add(self, rows: Rows) -> None:
+        """Take in rows; small chunks, as they come from following a run, are united like the digits of a counter."""
+        self.chunks.append(rows)
+        most = CHUNK // (8 * (self.width + 3))
+        while len(self.chunks) > 1 and len(self.chunks[-2]) <= len(self.chunks[-1]) <= most // 2:
+            last = self.chunks.pop()
+            self.chunks[-1] = self.chunks[-1].followed_by(last)
 
     def head(self, name: str) -> NDArray[Any]:
         """Return one of ``offsets``, ``steps`` and ``times`` over all chunks."""
@@ -119,6 +132,7 @@ class SegmentReader:
         self.records: list[Record] = []
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
+        self.gathered = 0  # records of rollouts and evaluations among all that came
         self.torn = 0  # bytes at the end that are no whole frame yet
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
@@ -242,6 +256,7 @@ class SegmentReader:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
             self.records.append(Record(kind, offset, payload))
+            self.gathered += kind == Kind.GATHERED
 
     def _take_run(self, data: bytes, place: int, total: int, length: int) -> None:
         """Take in ``length`` frames of one size: rows as columns, anything else one by one."""
@@ -276,7 +291,7 @@ class SegmentReader:
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(order)], strict=True):
             tables = self.tables if kinds[start] == Kind.ROW else self.states
             table = tables.setdefault(int(keys[start]), Table(rows.values.shape[1]))
-            table.chunks.append(rows.slice(start, stop))
+            table.add(rows.slice(start, stop))
 
     def _flush_singles(self) -> None:
         """Turn the rows that came one by one into columns."""

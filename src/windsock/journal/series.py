@@ -92,6 +92,13 @@ class Series:
         """The newest value; NaN for an empty series."""
         return float(self.values[-1]) if len(self.values) else float("nan")
 
+    def before(self, limit: int | None) -> Series:
+        """Return the points whose step is below a limit; all of them where there is none."""
+        if limit is None:
+            return self
+        stop = int(np.searchsorted(self.steps, limit))
+        return Series(self.name, self.steps[:stop], self.values[:stop], self.times[:stop], self.writer)
+
     def zoom(self, lo: int | None = None, hi: int | None = None, max_points: int = 1000) -> Buckets:
         """Show the steps from ``lo`` to ``hi``, both included, in at most ``max_points`` buckets.
 
@@ -103,9 +110,15 @@ class Series:
         stop = len(self.steps) if hi is None else int(np.searchsorted(self.steps, hi, "right"))
         if stop <= start:
             return Buckets(*(np.empty(0, kind) for kind in (int, int, float, float, float, int, int)))
-        size = -(-(stop - start) // max_points)
+        return self.grouped(start, stop, -(-(stop - start) // max_points))
+
+    def grouped(self, start: int, stop: int, size: int) -> Buckets:
+        """Put the points from ``start`` up to ``stop``, of which there must be one, into buckets of about ``size``.
+
+        With a power of two they are of just that size, but for the first and the last, whatever comes behind them.
+        """
         level = 0
-        while 2 * FANOUT ** (level + 1) <= size:
+        while 2 * FANOUT ** (level + 1) <= min(size, stop - start):
             level += 1
         return self._buckets(start, stop, size, level)
 
@@ -142,3 +155,14 @@ class Series:
             below = self._pyramid[-1] if self._pyramid else _Level.of(self.values)
             self._pyramid.append(below.grouped(np.arange(0, len(below.min), FANOUT)))
         return self._pyramid[level - 1].cut(begin, end)
+
+
+def joined(name: str, pieces: list[Series]) -> Series:
+    """Put the branches that count one after the other; of a step that several have, the last one's stays."""
+    if not pieces:
+        return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0))
+    steps, values, times = (np.concatenate([getattr(p, part) for p in pieces]) for part in ("steps", "values", "times"))
+    order = np.argsort(steps, kind="stable")
+    steps = steps[order]
+    keep = np.append(steps[1:] != steps[:-1], True)[: len(steps)]
+    return Series(name, steps[keep], values[order][keep], times[order][keep], pieces[-1].writer)

@@ -30,6 +30,8 @@ class Query:
     step: Steps | None = None
     min_reward: float | None = None
     max_reward: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
     task: str | None = None
     group: str | None = None
     run: str | None = None
@@ -54,6 +56,8 @@ class Query:
             yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
         yield from _given("reward >= ?", self.min_reward, float)
         yield from _given("reward <= ?", self.max_reward, float)
+        yield from _given("length >= ?", self.min_length)
+        yield from _given("length <= ?", self.max_length)
         yield from _given("weight_version = ?", self.weight_version)
         for name in ("task", "group", "run", "finish_reason"):
             yield from _given(f'"{name}" = ?', getattr(self, name), lambda value: to_bytes(str(value)))

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from windsock.catalogue.crucial import Verdict, crucial_values
-from windsock.catalogue.names import detect
+from windsock.account import flat, notices, verdicts
+from windsock.catalogue.crucial import Verdict
 from windsock.relay.desk import Desk, read_desks
 from windsock.terminal.runs import status_text
 from windsock.terminal.spark import sparkline
@@ -115,21 +115,6 @@ def _writers(view: View) -> Iterator[str]:
         yield f"{writer}{attempts} {status.word}"
 
 
-def verdicts(view: View) -> list[Verdict]:
-    """Judge the crucial values of a run: by our own names first, else by those of the framework they look like."""
-    names = view.names()
-    producer = f"windsock:{view.info.vocabulary}" if view.info.producer == "windsock" else view.info.producer
-    found = crucial_values({name: _values_of(view, name) for name in names}, producer)
-    if not found:
-        found = crucial_values({name: _values_of(view, name) for name in names}, detect(names).source)
-    return found
-
-
-def _values_of(view: View, name: str) -> Iterator[float]:
-    """Yield a series' values; it is read only where somebody looks at them."""
-    yield from view.series(name).values.tolist()
-
-
 def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
     if not judged:
         return
@@ -142,47 +127,6 @@ def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
         mark, colour = VERDICT_MARKS[verdict.word]
         table.add_row(_text(mark, colour), _text(verdict.title.en), _text(verdict.text.en), _text(verdict.name, "dim"))
     console.print(Padding(table, (0, 0, 0, 2)))
-
-
-def notices(view: View) -> list[str]:
-    """Say what is not as it should be: values skipped, frames dropped, bytes damaged."""
-    found = [f"{name!r} was not logged {count} times: {reason}" for name, (reason, count) in view.skipped().items()]
-    dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
-    if dropped:
-        found.append(f"{dropped} frames were dropped because they could not be written")
-    late = sum(int(event.get("late", 0)) for event in view.events())
-    if late:
-        found.append(f"{late} batches were measured for steps that were committed already, and are not counted")
-    return [*found, *_lacking(view), *view.damage()]
-
-
-def _lacking(view: View) -> Iterator[str]:
-    """Say of each thing that was gathered what lacked when it last did."""
-    last = {event["of"]: event for event in view.events() if event.get("event") == "lacking"}
-    for of, event in last.items():
-        expected = event["tasks_expected"] or event["tasks_observed"] + event["tasks_failed"]
-        missing = expected - event["tasks_observed"] - event["tasks_failed"]
-        parts = [
-            f"{count} {what}"
-            for count, what in (
-                (event["tasks_failed"], "failed"),
-                (event["tasks_partial"], "lack runs"),
-                (missing, "never came"),
-            )
-            if count > 0
-        ]
-        reasons = ", ".join(f"{reason or 'no reason given'} × {n}" for reason, n in event["reasons"].items())
-        told = f"{', '.join(parts)} of {expected} tasks" if parts else f"{event['runs_failed']} runs failed"
-        yield f"{of} at step {event['step']}: {told}" + (f" ({reasons})" if reasons else "")
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield a nested config as dotted keys and values."""
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _config(console: Console, config: Mapping[str, Any], everything: bool) -> None:

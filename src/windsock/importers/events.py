@@ -1,0 +1,216 @@
+"""TensorBoard's event files, decoded without its package: records, and the few messages that carry numbers and texts.
+
+A record is ``u64 length, u32 checksum of the length, payload, u32 checksum of the payload``. Checksums are passed
+over, as they would cost more than all the rest: bytes that are no message are found by not making sense.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from windsock.model import Histogram
+
+LENGTH = struct.Struct("<Q")
+RECORD_HEAD, RECORD_TAIL = 12, 4
+MAX_RECORD = 1 << 31
+DOUBLE, FLOAT = struct.Struct("<d"), struct.Struct("<f")
+NUMBERS = {1: "f", 2: "d", 3: "i", 5: "h", 6: "b", 9: "q", 10: "?", 22: "I", 23: "Q"}  # dtype to struct's letter
+STRING = 7
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class UndecodableError(ValueError):
+    """Bytes that are no event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of an event under its tag; just one of number, text and histogram is given."""
+
+    tag: str
+    number: float | None = None
+    text: str | None = None
+    histogram: Histogram | None = None
+
+
+def records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the whole records in the bytes, each with the place behind it; a torn end is left alone."""
+    place, end = 0, len(data)
+    while end - place >= RECORD_HEAD + RECORD_TAIL:
+        (length,) = LENGTH.unpack_from(data, place)
+        if length > MAX_RECORD:
+            raise UndecodableError(f"a record of {length} bytes at byte {place}")
+        stop = place + RECORD_HEAD + length + RECORD_TAIL
+        if stop > end:
+            return
+        yield stop, data[place + RECORD_HEAD : stop - RECORD_TAIL]
+        place = stop
+
+
+def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
+    """Return wall time, step, the values as bytes, and whether a session starts here."""
+    time, step, values, starts = 0.0, 0, [], False
+    for number, kind, value in fields(data):
+        if number == 1 and kind == FIXED64:
+            (time,) = DOUBLE.unpack(value)
+        elif number == 2 and kind == VARINT:
+            step = value if value < 1 << 63 else value - (1 << 64)
+        elif number == 5 and kind == BYTES:
+            values += [inner for field, wire, inner in fields(value) if field == 1 and wire == BYTES]
+        elif number == 7 and kind == BYTES:
+            starts = any(field == 1 and inner == 1 for field, _, inner in fields(value))
+    return time, step, values, starts
+
+
+def decode_value(data: bytes) -> Value | None:
+    """Decode one value of a summary; None where it is an image, a sound or a graph."""
+    tag, number, tensor, histogram, plugin = "", None, None, None, ""
+    for field, kind, value in fields(data):
+        if field == 1 and kind == BYTES:
+            tag = value.decode("utf-8", "replace")
+        elif field == 2 and kind == FIXED32:
+            (number,) = FLOAT.unpack(value)
+        elif field == 5 and kind == BYTES:
+            histogram = _old_histogram(value)
+        elif field == 8 and kind == BYTES:
+            tensor = value
+        elif field == 9 and kind == BYTES:
+            plugin = _plugin(value)
+    if number is not None or histogram is not None:
+        return Value(tag, number=number, histogram=histogram)
+    return None if tensor is None else _of_tensor(tag, *_tensor(tensor), plugin)
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """Yield number, wire type and value of every field of a message."""
+    place, end = 0, len(data)
+    while place < end:
+        key, place = _varint(data, place)
+        kind = key & 7
+        if kind == VARINT:
+            value, place = _varint(data, place)
+            yield key >> 3, kind, value
+            continue
+        if kind == BYTES:
+            size, place = _varint(data, place)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise UndecodableError(f"a field of wire type {kind}")
+        if size > end - place:
+            raise UndecodableError("a field that is longer than its message")
+        yield key >> 3, kind, data[place : place + size]
+        place += size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    try:
+        while True:
+            byte = data[place]
+            place += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, place
+            shift += 7
+            if shift > 63:
+                raise UndecodableError("a number of more than 64 bits")
+    except IndexError:
+        raise UndecodableError("a number that ends in its middle") from None
+
+
+def _plugin(metadata: bytes) -> str:
+    for field, kind, value in fields(metadata):
+        if field == 1 and kind == BYTES:
+            for inner, wire, name in fields(value):
+                if inner == 1 and wire == BYTES:
+                    return str(name.decode("utf-8", "replace"))
+    return ""
+
+
+def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
+    """Return a tensor's numbers, or byte strings, flat, and its shape."""
+    dtype, shape, values = 0, [], []
+    content = b""
+    for field, kind, value in fields(data):
+        if field == 1 and kind == VARINT:
+            dtype = value
+        elif field == 2 and kind == BYTES:
+            shape = [_size(inner) for number, _, inner in fields(value) if number == 2]
+        elif field == 4 and kind == BYTES:
+            content = value
+        elif field == 8 and kind == BYTES:
+            values.append(value)
+        elif field in (5, 6, 7, 10):
+            values += _packed(field, kind, value)
+    letter = NUMBERS.get(dtype)
+    if content and letter:
+        size = struct.calcsize(letter)
+        values = list(struct.unpack(f"<{len(content) // size}{letter}", content[: len(content) // size * size]))
+    return values, tuple(shape)
+
+
+def _size(dimension: bytes) -> int:
+    return next((value for field, kind, value in fields(dimension) if field == 1 and kind == VARINT), 0)
+
+
+def _packed(field: int, kind: int, value: Any) -> list[float]:
+    """Return the numbers of a repeated field, packed or not."""
+    if kind == VARINT:
+        return [value]
+    if field in (5, 6):
+        letter = "f" if field == 5 else "d"
+        size = struct.calcsize(letter)
+        return list(struct.unpack(f"<{len(value) // size}{letter}", value[: len(value) // size * size]))
+    found: list[float] = []
+    place = 0
+    while place < len(value):
+        number, place = _varint(value, place)
+        found.append(number if number < 1 << 63 else number - (1 << 64))
+    return found
+
+
+def _of_tensor(tag: str, values: list[Any], shape: tuple[int, ...], plugin: str) -> Value | None:
+    if values and isinstance(values[0], bytes):
+        return Value(tag, text="\n".join(value.decode("utf-8", "replace") for value in values))
+    if len(shape) == 2 and shape[1] == 3 and len(values) == shape[0] * 3:
+        return Value(tag, histogram=_new_histogram(values))
+    if len(values) == 1 and plugin in ("", "scalars"):
+        return Value(tag, number=float(values[0]))
+    return None
+
+
+def _new_histogram(values: list[float]) -> Histogram | None:
+    """Read rows of left edge, right edge and count."""
+    if not values:
+        return None
+    edges = (*values[0::3], values[-2])
+    counts = [int(count) for count in values[2::3]]
+    middles = [(left + right) / 2 for left, right in zip(values[0::3], values[1::3], strict=True)]
+    total = sum(middle * count for middle, count in zip(middles, counts, strict=True))
+    return Histogram(edges, tuple(counts), values[0], values[-2], total, sum(counts))
+
+
+def _old_histogram(data: bytes) -> Histogram | None:
+    """Read limits and counts with minimum, maximum, count and sum."""
+    facts: dict[int, float] = {}
+    limits: list[float] = []
+    counts: list[float] = []
+    for field, kind, value in fields(data):
+        if kind == FIXED64:
+            (facts[field],) = DOUBLE.unpack(value)
+        elif kind == BYTES and field in (6, 7):
+            (limits if field == 6 else counts).extend(_packed(6, kind, value))
+    if not limits or len(limits) != len(counts):
+        return None
+    low, high = facts.get(1, 0.0), facts.get(2, 0.0)
+    used = [place for place, count in enumerate(counts) if count]
+    if not used:
+        return None
+    kept = range(used[0], used[-1] + 1)
+    inner = tuple(min(limits[place], high) for place in kept)
+    whole = tuple(int(counts[place]) for place in kept)
+    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), int(facts.get(3, 0.0)))

@@ -1,0 +1,284 @@
+"""A directory of TensorBoard event files, read as a run."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import time
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windsock.catalogue.names import detect
+from windsock.errors import JournalError, RunNotFoundError
+from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
+from windsock.journal.series import Series, joined
+from windsock.model import Histogram, LoggedText, PhaseSpan, RunInfo, Status, Writer
+
+MARK = "tfevents"
+CHUNK = 16 << 20
+ROLE = "trainer"
+LIVE_SECONDS = 120.0  # since the last write: it may still go on
+
+
+def event_files(folder: Path) -> list[Path]:
+    """List the event files in a directory, the oldest first: their names begin with when they were made."""
+    try:
+        names = [entry.name for entry in os.scandir(folder) if MARK in entry.name and entry.is_file()]
+    except OSError:
+        return []
+    return sorted(folder / name for name in names)
+
+
+def event_folders(dir: Path, depth: int = 6, skip: Iterable[Path] = ()) -> Iterator[Path]:
+    """Find the directories with event files at or below a directory; ``skip`` is not looked into."""
+    left_out = set(skip)
+    for folder, inner, files in os.walk(dir):
+        here = Path(folder)
+        deep = len(here.relative_to(dir).parts) >= depth
+        inner[:] = [] if deep else sorted(n for n in inner if n[0] != "." and here / n not in left_out)
+        if any(MARK in name for name in files):
+            yield here
+
+
+@dataclass(slots=True)
+class _Column:
+    """The points of one tag, in the order of the file."""
+
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    times: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass(slots=True)
+class _File:
+    """One event file and what was read of it; each is an attempt, unless it was written while another was."""
+
+    path: Path
+    attempt: int
+    offset: int = 0
+    columns: dict[str, _Column] = field(default_factory=dict)
+    histograms: dict[str, list[tuple[int, Histogram]]] = field(default_factory=dict)
+    texts: list[LoggedText] = field(default_factory=list)
+    first_step: int | None = None
+    last_step: int | None = None
+    began: float = 0.0
+    ended: float = 0.0
+    trouble: str = ""
+
+    def poll(self) -> bool:
+        """Read on; True where there was anything."""
+        before, want = self.offset, CHUNK
+        try:
+            with self.path.open("rb") as file:
+                while not self.trouble:
+                    file.seek(self.offset)
+                    data = file.read(want)
+                    whole = self._take(data)
+                    if len(data) < want:
+                        break
+                    want = CHUNK if whole else want * 2
+        except OSError as problem:
+            self.trouble = str(problem.strerror)
+        return self.offset > before
+
+    def _take(self, data: bytes) -> bool:
+        place = 0
+        try:
+            for place, record in records(data):  # noqa: B007 - where the last whole record ends
+                self._take_event(*decode_event(record))
+        except UndecodableError as problem:
+            self.trouble = f"from byte {self.offset + place} on: {problem}"
+        self.offset += place
+        return place > 0
+
+    def _take_event(self, at: float, step: int, values: list[bytes], starts: bool) -> None:
+        if starts:
+            self._forget_from(step)
+        for data in values:
+            value = decode_value(data)
+            if value is not None:
+                self._keep(at, step, value)
+
+    def _keep(self, at: float, step: int, value: Value) -> None:
+        if value.number is not None:
+            column = self.columns.setdefault(value.tag, _Column())
+            column.steps.append(step)
+            column.values.append(value.number)
+            column.times.append(at)
+            self.first_step = step if self.first_step is None else self.first_step
+            self.last_step = step if self.last_step is None else max(step, self.last_step)
+        elif value.histogram is not None:
+            self.histograms.setdefault(value.tag, []).append((step, value.histogram))
+        elif value.text is not None:
+            self.texts.append(LoggedText(value.tag, value.text, step, at))
+        self.began = self.began or at
+        self.ended = max(self.ended, at)
+
+    def _forget_from(self, step: int) -> None:
+        """A session that starts at a step in the same file takes back what was written from there on."""
+        for column in self.columns.values():
+            keep = [place for place, known in enumerate(column.steps) if known < step]
+            column.steps = array("q", [column.steps[place] for place in keep])
+            column.values = array("d", [column.values[place] for place in keep])
+            column.times = array("d", [column.times[place] for place in keep])
+
+    def series(self, name: str, limit: int | None) -> Series:
+        """Return one tag, of which only steps below the limit count."""
+        column = self.columns.get(name) or _Column()
+        steps = np.array(column.steps, np.int64)
+        order = np.argsort(steps, kind="stable")
+        kept = order[: np.searchsorted(steps[order], limit)] if limit is not None else order
+        values, times = np.array(column.values, np.float64), np.array(column.times, np.float64)
+        return Series(name, steps[kept], values[kept], times[kept], Writer(ROLE, 0, self.attempt))
+
+
+class TensorBoardRun:
+    """The event files of one directory, with the interface of a view. ``refresh`` reads what was appended.
+
+    A file that was begun after another had ended is a restart: what it writes again supersedes the older.
+    """
+
+    def __init__(self, folder: Path, root: Path | None = None) -> None:
+        self.path = folder
+        self._project, self._name = place_of(folder, root or folder.parent)
+        self._files: dict[Path, _File] = {}
+        self._producer: tuple[int, str] = (0, "")
+        self.refresh()
+        if not self._files:
+            raise JournalError(f"{folder} holds no TensorBoard event files")
+
+    def refresh(self) -> bool:
+        """Read what is new; True where there was anything."""
+        for path in event_files(self.path):
+            if path not in self._files:
+                self._files[path] = _File(path, len(self._files) + 1)
+        return any(list(map(_File.poll, self._files.values())))
+
+    @property
+    def info(self) -> RunInfo:
+        """Who the run is, as far as the directory's name and the names of its metrics tell."""
+        names = self.names()
+        if self._producer[0] != len(names):
+            self._producer = len(names), detect(names).source or "unknown"
+        source = self._producer[1]
+        vocabulary = source.partition("/")[0]
+        return RunInfo(self._name, self._project, self._name, self.span[0], vocabulary, source)
+
+    @property
+    def status(self) -> Status:
+        """Running while it is written to; event files do not say how a run ended."""
+        return status_at(max((path.stat().st_mtime for path in self._files if path.exists()), default=0.0))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Nothing: event files keep none."""
+        return {}
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Nothing: event files keep none."""
+        return {}
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The first and the last step."""
+        first = [file.first_step for file in self._files.values() if file.first_step is not None]
+        last = [file.last_step for file in self._files.values() if file.last_step is not None]
+        return (min(first), last[-1]) if first else None
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """When the first and the last value were written."""
+        began = [file.began for file in self._files.values() if file.began]
+        ended = [file.ended for file in self._files.values() if file.ended]
+        return (min(began), max(ended)) if began else (0.0, 0.0)
+
+    def writers(self) -> list[Writer]:
+        """Return one writer per file, as attempts."""
+        return [Writer(ROLE, 0, file.attempt) for file in self._files.values()]
+
+    def writer_statuses(self) -> dict[Writer, Status]:
+        """Tell how the newest attempt is doing."""
+        return {self.writers()[-1]: self.status}
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return nothing: there are no such events."""
+        return []
+
+    def skipped(self) -> dict[str, tuple[str, int]]:
+        """Return nothing: what was refused is not known."""
+        return {}
+
+    def damage(self) -> list[str]:
+        """Say what could not be read."""
+        return [f"{file.path.name}: {file.trouble}" for file in self._files.values() if file.trouble]
+
+    def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
+        """Return the tags of numbers that match a shell pattern, or one of several, in the order logged."""
+        patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        names = dict.fromkeys(name for file in self._files.values() for name in file.columns)
+        return [name for name in names if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+    def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
+        """Return one tag over steps."""
+        if role not in (None, ROLE) or rank not in (None, 0):
+            raise RunNotFoundError(f"event files have one writer, {ROLE}/0")
+        files = [file for file in self._files.values() if attempt in (None, file.attempt)]
+        limits = self._limits() if attempt is None else [None] * len(files)
+        pieces = [file.series(name, limit) for file, limit in zip(files, limits, strict=True) if name in file.columns]
+        if not pieces:
+            raise RunNotFoundError(f"{self._name} has no metric {name!r}; it has {len(self.names())}")
+        return joined(name, pieces)
+
+    def histogram_names(self) -> list[str]:
+        """Return the tags of histograms."""
+        return list(dict.fromkeys(name for file in self._files.values() for name in file.histograms))
+
+    def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
+        """Return the histograms of a tag with their steps."""
+        return [pair for file in self._files.values() for pair in file.histograms.get(name, ())]
+
+    def texts(self) -> list[LoggedText]:
+        """Return what was logged as text."""
+        return [text for file in self._files.values() for text in file.texts]
+
+    def phases(self, step: int | None = None) -> list[PhaseSpan]:
+        """Return nothing: event files know no phases."""
+        return []
+
+    def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
+        """Return nothing: event files know no commits."""
+        return {}
+
+    def _limits(self) -> list[int | None]:
+        """Return, of each file, the step from which one that was begun after its end supersedes it."""
+        files = list(self._files.values())
+        return [
+            min(
+                (f.first_step for f in files[n + 1 :] if f.first_step is not None and f.began >= file.ended),
+                default=None,
+            )
+            for n, file in enumerate(files)
+        ]
+
+
+def place_of(folder: Path, root: Path) -> tuple[str, str]:
+    """Return project and name of a run, as its place below the root tells them."""
+    try:
+        inside = folder.relative_to(root).as_posix()
+    except ValueError:
+        inside = folder.name
+    project, _, name = (folder.resolve().name if inside == "." else inside).rpartition("/")
+    return project or "TensorBoard", name
+
+
+def status_at(written: float) -> Status:
+    """Tell how a run is doing from when its files were last written."""
+    if time.time() - written < LIVE_SECONDS:
+        return Status("running")
+    return Status("finished", "event files do not say how it ended")

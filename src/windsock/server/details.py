@@ -1,0 +1,103 @@
+"""Everything else about a run: config, surroundings, writers, relay, events, texts, histograms and samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windsock.account import flat, missing, notices
+from windsock.relay.desk import read_desks
+from windsock.samples.query import Query
+from windsock.server.answers import RequestError
+from windsock.server.library import Opened
+from windsock.server.overview import writer_records
+from windsock.view import View
+
+RELAYED = (
+    "tracker", "state", "since", "delivered", "lag", "dropped", "skipped", "errors", "error", "restarts", "url", "time",
+)  # fmt: skip
+
+
+def details_view(opened: Opened) -> dict[str, Any]:
+    """Return who a run is, what it was asked to be, and what went wrong."""
+    view = opened.view
+    config = view.config
+    return {
+        "version": opened.version,
+        "info": asdict(view.info),
+        "path": str(view.path),
+        "config": config,
+        "config_flat": [list(pair) for pair in flat(config)],
+        "environment": view.environment,
+        "writers": writer_records(view),
+        "attempts": [[writer.role, writer.rank, writer.attempt] for writer in view.writers()],
+        "notices": notices(view),
+        "damage": view.damage(),
+        "skipped": [
+            {"name": name, "reason": reason, "count": count} for name, (reason, count) in view.skipped().items()
+        ],
+        "missing": missing(view),
+        "relay": relay_state(view.path),
+    }
+
+
+def relay_state(folder: Path) -> list[dict[str, Any]]:
+    """Return how each tracker is doing; how far it was fed in which segment is the relay's own matter."""
+    try:
+        desks = read_desks(folder)
+    except (OSError, ValueError):  # being replaced, or of a newer windsock
+        return []
+    return [{name: getattr(desk, name) for name in RELAYED} for desk in desks]
+
+
+def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:
+    """Return what happened from the event number ``since`` on."""
+    events = opened.view.events()
+    chosen = events[since : since + limit]
+    return {"events": chosen, "cursor": since + len(chosen), "total": len(events)}
+
+
+def texts_view(opened: Opened, name: str | None, since: int, limit: int) -> dict[str, Any]:
+    """Return what was logged as text, from the text number ``since`` on."""
+    texts = opened.view.texts()
+    wanted = [text for text in texts if name in (None, text.name)]
+    chosen = wanted[since : since + limit]
+    return {
+        "names": list(dict.fromkeys(text.name for text in texts)),
+        "texts": [asdict(text) for text in chosen],
+        "cursor": since + len(chosen),
+        "total": len(wanted),
+    }
+
+
+def histograms_view(opened: Opened, name: str, points: int) -> dict[str, Any]:
+    """Return the histograms of a name by step; of many, so many evenly chosen, the last among them."""
+    found = sorted(opened.view.histograms(name), key=lambda pair: math.inf if pair[0] is None else pair[0])
+    if not found:
+        raise RequestError(404, f"no histograms are logged under {name!r}; /names lists them")
+    places = np.unique(np.linspace(0, len(found) - 1, min(points, len(found))).round().astype(int)).tolist()
+    chosen = [found[place] for place in ([*places, len(found) - 1] if places[-1] != len(found) - 1 else places)]
+    return {
+        "name": name,
+        "total": len(found),
+        "histograms": [{"step": step, **asdict(histogram)} for step, histogram in chosen],
+    }
+
+
+def samples_view(opened: Opened, query: Query, offset: int, limit: int) -> dict[str, Any]:
+    """Return the samples that match, from number ``offset`` on, and what samples there are."""
+    view = opened.view
+    if not isinstance(view, View):
+        return {"samples": [], "matched": 0, "offset": offset, "more": False, "census": None}
+    found = view.find_samples(query, offset + limit)
+    return {
+        "samples": [asdict(sample) for sample in found.samples[offset:]],
+        "matched": found.matched,
+        "offset": offset,
+        "more": found.matched > offset + limit,
+        "census": asdict(found.census),
+    }

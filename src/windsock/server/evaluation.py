@@ -1,0 +1,87 @@
+"""Evaluation on task sets, parsed through the catalogue: statistics over k and steps, and coverage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windsock.catalogue.names import Match
+from windsock.server.answers import said
+from windsock.server.library import Opened
+from windsock.server.naming import match_of, metric_records, source
+from windsock.server.pictures import Wanted, Window, draw, series_of
+
+COVERAGE = "/{taskset}/coverage/"
+OF_METRIC = "/{taskset}/{metric}/"
+
+
+def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
+    """Return the task sets of a run with their statistics."""
+    whose = source(opened)
+    matches = {name: match for name in opened.view.names() if (match := match_of(name, whose)) is not None}
+    sets: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    coverage: dict[tuple[str, str], dict[str, Any]] = {}
+    validation = []
+    for name, match in matches.items():
+        id, filled = match.metric.id, dict(match.filled)
+        suite, taskset = id.partition("/")[0], filled.get("taskset") or filled.get("dataset") or ""
+        if COVERAGE in id:
+            coverage.setdefault((suite, taskset), {})[id.rpartition("/")[2]] = _last(opened, name)
+        elif OF_METRIC in id and match.metric.family == "eval":
+            statistic = {**_statistic(match), **_drawn(opened, name, match, points)}
+            sets.setdefault((suite, taskset, filled.get("metric", "")), []).append(statistic)
+        elif match.metric.family == "validation":
+            validation.append({"tag": filled.get("tag"), **_drawn(opened, name, match, points)})
+    return {
+        "version": opened.version,
+        "sets": [
+            {"suite": suite, "taskset": taskset, "metric": metric, "statistics": found, "by_k": _by_k(opened, found)}
+            for (suite, taskset, metric), found in sets.items()
+        ],
+        "coverage": [
+            {"suite": suite, "taskset": taskset, "counts": counts} for (suite, taskset), counts in coverage.items()
+        ],
+        "validation": validation,
+        "metrics": metric_records(
+            match.metric.id for match in matches.values() if match.metric.family in ("eval", "validation")
+        ),
+    }
+
+
+def _statistic(match: Match) -> dict[str, Any]:
+    tail = match.metric.id.partition(OF_METRIC)[2]
+    k = dict(match.filled).get("k")
+    statistic = tail.replace("@{k}", "").replace("{k}", "").replace("{stat}", dict(match.filled).get("stat", "{stat}"))
+    return {"statistic": statistic, "k": int(k) if k else None}
+
+
+def _drawn(opened: Opened, name: str, match: Match, points: int) -> dict[str, Any]:
+    difference = match.name.difference
+    return {
+        "name": name,
+        "id": match.metric.id,
+        **_last(opened, name),
+        "note": said(difference.note) if difference else None,
+        "curve": draw(opened, Wanted(opened.entry.key, name), Window(points)).record(),
+    }
+
+
+def _last(opened: Opened, name: str) -> dict[str, Any]:
+    series = series_of(opened, Wanted("", name))
+    return {"name": name, "last": series.last, "first": float(series.values[0]), "step": int(series.steps[-1])}
+
+
+def _by_k(opened: Opened, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return, of each statistic, its first and last value over k."""
+    by: dict[str, list[dict[str, Any]]] = {}
+    for one in found:
+        if one["k"] is not None:
+            by.setdefault(one["statistic"], []).append(one)
+    return {
+        statistic: {
+            "k": [one["k"] for one in ordered],
+            "first": [one["first"] for one in ordered],
+            "last": [one["last"] for one in ordered],
+        }
+        for statistic, ones in by.items()
+        for ordered in [sorted(ones, key=lambda one: int(one["k"]))]
+    }

@@ -1,0 +1,115 @@
+"""The addresses described for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from windsock import __version__
+from windsock.server.endpoints import Endpoint
+from windsock.server.parameters import LARGEST, Field
+from windsock.server.pictures import MEDIA_TYPE
+
+STATUSES = {
+    400: "A parameter is wrong",
+    401: "The token is missing or wrong",
+    403: "The request comes from another site",
+    404: "No such run, metric or step",
+    405: "Not by this method",
+    409: "It cannot be kept",
+    413: "Too much at once",
+    421: "The Host header names somebody else",
+}
+EVERYWHERE = (400, 401, 403, 405, 421)
+ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+
+
+def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """Describe addresses in the words of OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    paths["/api/live"] = {"get": _live()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "windsock", "version": __version__, "description": "What happens inside RL runs."},
+        "paths": paths,
+        "components": {"schemas": {"Error": ERROR}},
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    parameters = [parameter.described() for parameter in endpoint.parameters]
+    if "{run}" in endpoint.path:
+        parameters.insert(0, {"name": "run", "in": "path", "required": True, "schema": {"type": "string"}})
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "description": (endpoint.work.__doc__ or "").strip(),
+        "operationId": endpoint.work.__name__,
+        "parameters": parameters,
+        "responses": _responses(endpoint),
+    }
+    if endpoint.body:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": _object(endpoint.body)}},
+        }
+    return operation
+
+
+def _responses(endpoint: Endpoint) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if endpoint.binary:
+        content[MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
+    found: dict[str, Any] = {"200": {"description": "The answer", "content": content}}
+    if endpoint.method == "GET":
+        found["304"] = {"description": "Not changed since the ETag that was sent"}
+    for status in sorted({*EVERYWHERE, *endpoint.also}):
+        found[str(status)] = {
+            "description": STATUSES[status],
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+        }
+    return found
+
+
+def _object(fields: Iterable[Field]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": {f.name: _field(f) for f in fields}}
+
+
+def _field(field: Field) -> dict[str, Any]:
+    types = [JSON_TYPES[kind] for kind in field.kinds if not (kind is int and float in field.kinds)]
+    schema: dict[str, Any] = {"type": [*types, "null"]}
+    if str in field.kinds:
+        schema["maxLength"] = int(field.most or 4096)
+    if int in field.kinds:
+        schema |= {"minimum": -LARGEST, "maximum": LARGEST}
+    return schema
+
+
+def _live() -> dict[str, Any]:
+    return {
+        "summary": "Server-sent events",
+        "operationId": "live",
+        "parameters": [
+            {"name": "run", "in": "query", "schema": {"type": "string"}},
+            {"name": "list", "in": "query", "schema": {"type": "boolean"}},
+        ],
+        "responses": {
+            "200": {
+                "description": "A stream of events",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+            **{
+                str(status): {"description": STATUSES[status], "content": {"application/json": {"schema": ERROR}}}
+                for status in (*EVERYWHERE, 404)
+            },
+        },
+    }

@@ -1,0 +1,261 @@
+"""Where the time goes: seconds of every phase over steps, and one step laid out over time.
+
+Phases come from recorded spans; a run that has none may still log times, which the catalogue knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.model import PhaseSpan, Writer
+from windsock.probe.report import TimelineRow, summaries, timeline
+from windsock.server.answers import RequestError
+from windsock.server.library import Opened
+from windsock.server.naming import match_of, source
+from windsock.server.pictures import Wanted, Window, series_of
+
+Floats = NDArray[np.float64]
+SPANS_SECONDS = 2.0  # for which spans of a run that goes on are not read again
+WHOLE = "time/step"
+OUTERMOST = frozenset((
+    "time/rollout", "time/ref_log_probs_values_reward", "time/old_log_probs_values", "time/adv", "time/ref",
+    "time/old_log_prob", "time/update_actor", "time/sync_weight", "time/eval", "time/wait_explore_step",
+    "time/wait_for_batch", "time/{phase}/total", "time/{operation}", "time/scoring",
+    "time/experience_pipeline/{operator}",
+))  # fmt: skip
+"""Times of whole phases: those of their parts would count twice."""
+ANY = "time/{operation}"  # whatever somebody timed: a phase of its own, or a part of another
+FITS = 1.02  # of the step: clocks differ a little
+
+
+@dataclass(slots=True)
+class Table:
+    """Seconds by phase and step; NaN where a step did not go through a phase."""
+
+    steps: list[int]
+    whole: Floats
+    seconds: dict[str, Floats] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=dict)
+
+    def parts(self) -> set[str]:
+        """Return the timers that must lie inside others: with them the phases would take longer than the step."""
+        whole = float(np.nansum(self.whole))
+        if not self.metrics or whole <= 0:
+            return set()
+        sums = {name: float(np.nansum(values)) for name, values in self.seconds.items()}
+        room = FITS * whole - sum(seconds for name, seconds in sums.items() if self.metrics[name] != ANY)
+        found = set()
+        for name in sorted((name for name in sums if self.metrics[name] == ANY), key=lambda name: -sums[name]):
+            if sums[name] > room:
+                found.add(name)
+            else:
+                room -= sums[name]
+        return found
+
+
+def phases_view(opened: Opened, window: Window) -> dict[str, Any]:
+    """Return the seconds of phases over steps, summaries, and the writers by how long a step takes them."""
+    found = shares(opened, window) or {"from": None, "steps": [], "steps_end": [], "step_seconds": [], "phases": []}
+    spans = [span for span in _spans(opened) if _inside(span.step, window)]
+    return {
+        "version": opened.version,
+        **found,
+        "summaries": [_summary(one) for one in summaries(spans, _windows(opened))],
+        "ranks": _ranks(spans),
+        "last_step": opened.view.steps[1] if opened.view.steps else None,
+    }
+
+
+def shares(opened: Opened, window: Window) -> dict[str, Any] | None:
+    """Return the mean seconds per step of the outermost phases, in buckets of steps; None where nothing is known."""
+    key = ("phase table", window.lo, window.hi)
+    table = opened.once(key, lambda: _of_spans(opened, window) or _of_metrics(opened, window), SPANS_SECONDS)
+    if table is None or not table.steps:
+        return None
+    size = -(-len(table.steps) // max(1, window.points or len(table.steps)))
+    starts = np.arange(0, len(table.steps), size)
+    ends = [*(starts[1:] - 1).tolist(), len(table.steps) - 1]
+    known = {name: _means(values, starts) for name, values in table.seconds.items()}
+    whole = _means(table.whole, starts)
+    parts = table.parts()
+    outer = [values for name, values in known.items() if name not in parts]
+    total = np.nansum(outer, axis=0) if outer else np.zeros(len(starts))
+    return {
+        "from": "metrics" if table.metrics else "spans",
+        "steps": [table.steps[place] for place in starts.tolist()],
+        "steps_end": [table.steps[place] for place in ends],
+        "step_seconds": _given(whole),
+        "phases": [
+            {
+                "name": name,
+                "seconds": _given(values),
+                "share": _share(values, whole),
+                "part": name in parts,
+                "metric": table.metrics.get(name),
+            }
+            for name, values in known.items()
+        ],
+        "unaccounted": _given(np.maximum(whole - total, 0.0)),
+        "unit": "s",
+    }
+
+
+def _means(values: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Return the mean over the steps of each bucket; a step that did not go through a phase spent no time in it."""
+    counts = np.diff(np.append(starts, len(values)))
+    present = np.add.reduceat((~np.isnan(values)).astype(np.int64), starts)
+    sums = np.add.reduceat(np.nan_to_num(values, nan=0.0), starts)
+    return np.where(present > 0, sums / counts, np.nan)
+
+
+def _given(values: Floats) -> list[float | None]:
+    return [value if fine else None for value, fine in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)]
+
+
+def _share(values: Floats, whole: Floats) -> float | None:
+    total = float(np.nansum(np.where(np.isnan(whole), 0.0, whole)))
+    return min(1.0, float(np.nansum(values)) / total) if total > 0 else None
+
+
+def _inside(step: int, window: Window) -> bool:
+    return (window.lo is None or step >= window.lo) and (window.hi is None or step <= window.hi)
+
+
+def _spans(opened: Opened) -> list[PhaseSpan]:
+    return opened.once("spans", lambda: opened.view.phases(), SPANS_SECONDS)
+
+
+def _windows(opened: Opened) -> dict[Writer, dict[int, tuple[float, float]]]:
+    return opened.once("windows", lambda: opened.view.step_windows(), SPANS_SECONDS)
+
+
+def _of_spans(opened: Opened, window: Window) -> Table | None:
+    spans = [span for span in _spans(opened) if span.end is not None and _inside(span.step, window)]
+    if not spans:
+        return None
+    main = min((span.writer for span in spans), key=lambda writer: (writer.role != "trainer", writer.role, writer.rank))
+    outermost = [s for s in spans if s.parent is None and (s.writer.role, s.writer.rank) == (main.role, main.rank)]
+    lengths = {
+        step: end - start
+        for writer, of_writer in sorted(_windows(opened).items())
+        if (writer.role, writer.rank) == (main.role, main.rank)
+        for step, (start, end) in of_writer.items()
+    }
+    steps = sorted({span.step for span in outermost})
+    places = {step: place for place, step in enumerate(steps)}
+    table = Table(steps, np.array([lengths.get(step, np.nan) for step in steps]))
+    for span in outermost:
+        column = table.seconds.setdefault(span.name, np.full(len(steps), np.nan))
+        place = places[span.step]
+        column[place] = np.nan_to_num(column[place]) + (span.seconds or 0.0)
+    return table
+
+
+def _of_metrics(opened: Opened, window: Window) -> Table | None:
+    whose = source(opened)
+    matches = {name: match for name in opened.view.names() if (match := match_of(name, whose)) is not None}
+    timed = {name: match for name, match in matches.items() if match.metric.id in OUTERMOST}
+    whole = next((name for name, match in matches.items() if match.metric.id == WHOLE), None)
+    if not timed:
+        return None
+    series = {name: series_of(opened, Wanted("", name)) for name in [*timed, *([whole] if whole else [])]}
+    steps = np.unique(np.concatenate([one.steps for one in series.values()]))
+    steps = steps[[_inside(step, window) for step in steps.tolist()]] if len(steps) else steps
+    columns = {}
+    for name, one in series.items():
+        columns[name] = column = np.full(len(steps), np.nan)
+        places = np.searchsorted(steps, one.steps)
+        fits = (places < len(steps)) & (steps[np.minimum(places, len(steps) - 1)] == one.steps) if len(steps) else []
+        factor = matches[name].name.factor or 1.0
+        column[places[fits]] = one.values[fits] * factor
+    total = columns.pop(whole) if whole else np.full(len(steps), np.nan)
+    ids = {name: match.metric.id for name, match in timed.items()}
+    return Table(steps.tolist(), total, columns, ids)
+
+
+def _summary(one: Any) -> dict[str, Any]:
+    return {**asdict(one), "slowest": str(one.slowest)}
+
+
+def _ranks(spans: Sequence[PhaseSpan]) -> list[dict[str, Any]]:
+    """Return what a step takes each writer, on average, the slowest first."""
+    sums: dict[tuple[str, int], dict[str, float]] = {}
+    steps: dict[tuple[str, int], set[int]] = {}
+    for span in spans:
+        if span.parent is None and span.end is not None:
+            place = span.writer.role, span.writer.rank
+            of_writer = sums.setdefault(place, {})
+            of_writer[span.name] = of_writer.get(span.name, 0.0) + (span.seconds or 0.0)
+            steps.setdefault(place, set()).add(span.step)
+    found = [
+        {
+            "writer": f"{role}/{rank}",
+            "role": role,
+            "rank": rank,
+            "seconds": sum(by_name.values()) / len(steps[role, rank]),
+            "phases": {name: seconds / len(steps[role, rank]) for name, seconds in by_name.items()},
+        }
+        for (role, rank), by_name in sums.items()
+    ]
+    return sorted(found, key=lambda one: -float(one["seconds"]))
+
+
+def timeline_view(opened: Opened, step: int | None) -> dict[str, Any]:
+    """Return one step as spans by role, rank and lane; without a step the last one that is complete."""
+    spans, windows = _spans(opened), _windows(opened)
+    steps = sorted({span.step for span in spans})
+    if not steps:
+        return {"step": None, "steps": None, "groups": []}
+    if step is None:
+        done = [known for of_writer in windows.values() for known in of_writer if known in steps]
+        step = max(done, default=steps[-1])
+    laid = timeline(spans, windows, step, _now(opened))
+    if laid is None:
+        raise RequestError(404, f"step {step} has no phases; there are some from step {steps[0]} to {steps[-1]}")
+    return {
+        "step": step,
+        "steps": [steps[0], steps[-1]],
+        "start": laid.start,
+        "end": laid.end,
+        "unaccounted": laid.unaccounted,
+        "overlap": laid.overlap,
+        "groups": [
+            {
+                "title": title,
+                "role": rows[0].spans[0].writer.role,
+                "rank": rows[0].spans[0].writer.rank,
+                "rows": [_row(row, laid.start, laid.end) for row in rows],
+            }
+            for title, rows in laid.groups
+        ],
+    }
+
+
+def _now(opened: Opened) -> float:
+    """Return where open spans end: now while the run goes on, else when it was last heard of."""
+    return opened.view.span[1] if opened.view.status.ended else time.time()
+
+
+def _row(row: TimelineRow, start: float, end: float) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "depth": row.depth,
+        "seconds": row.seconds,
+        "spans": [_span(span, start, end) for span in row.spans],
+    }
+
+
+def _span(span: PhaseSpan, start: float, end: float) -> dict[str, Any]:
+    facts = ("onload", "execute", "offload", "failed", "clock", "tokens", "token_kind", "peak", "rss", "lane", "timer")
+    return {
+        "start": span.start - start,
+        "end": (end if span.end is None else span.end) - start,
+        "open": span.end is None,
+        **{name: getattr(span, name) for name in facts},
+    }

@@ -1,0 +1,24 @@
+"""What all addresses share: the runs, the list of them, the marks that people make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windsock.server.library import HELD_BYTES, Library
+from windsock.server.listing import Listing
+from windsock.server.marks import Marks
+
+
+class Site:
+    """One directory as it is served."""
+
+    def __init__(self, dir: Path, held_bytes: int = HELD_BYTES) -> None:
+        self.dir = dir
+        self.library = Library(dir, held_bytes)
+        self.marks = Marks(dir)
+        self.listing = Listing(self.library, self.marks)
+
+    def close(self) -> None:
+        """Let everything end that runs beside."""
+        self.listing.close()
+        self.marks.close()

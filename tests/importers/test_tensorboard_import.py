@@ -1,0 +1,158 @@
+"""Event files written by TensorBoard's own package, read back without it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.tensorflow_stub.dtypes import string
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+from tensorboard.util import tensor_util
+from torch.utils.tensorboard import SummaryWriter
+
+from windsock.errors import JournalError, RunNotFoundError
+from windsock.importers.events import UndecodableError, decode_event, fields
+from windsock.importers.tensorboard import TensorBoardRun, event_folders
+
+
+def write(folder: Path, points: dict[int, float], at: float = 1e9, suffix: str = "", tag: str = "a") -> None:
+    writer = EventFileWriter(str(folder), filename_suffix=suffix)
+    for step, value in points.items():
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(Event(wall_time=at + step, step=step, summary=summary))
+    writer.close()
+
+
+def test_scalars_are_read_as_series(tmp_path: Path):
+    """Steps, times, values, NaN and infinities included, in the order of the steps."""
+    write(tmp_path, {-3: 0.5, 0: 1.0, 7: math.nan, 2**40: math.inf, 5: -2.25})
+    run = TensorBoardRun(tmp_path)
+    series = run.series("a")
+    assert series.steps.tolist() == [-3, 0, 5, 7, 2**40]
+    np.testing.assert_array_equal(series.values, [0.5, 1.0, -2.25, math.nan, math.inf])
+    assert series.times[0] == 1e9 - 3
+    assert run.steps == (-3, 2**40)
+    with pytest.raises(RunNotFoundError):
+        run.series("b")
+
+
+def test_what_torch_writes_is_read(tmp_path: Path):
+    """Scalars, histograms, texts; pictures are passed over."""
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in range(5):
+            writer.add_scalar("loss", 1 / (step + 1), step)
+            writer.add_scalar("new/style", step, step, new_style=True)
+        writer.add_histogram("weights", np.arange(100.0), 3)
+        writer.add_text("note", "# a <b>text</b>", 2)
+        writer.add_image("picture", np.zeros((3, 4, 4), np.uint8), 1)
+    run = TensorBoardRun(tmp_path)
+    assert run.names() == ["loss", "new/style"]
+    assert run.names("new/*") == ["new/style"]
+    assert run.series("new/style").values.tolist() == [0, 1, 2, 3, 4]
+    [(step, histogram)] = run.histograms("weights")
+    assert (step, histogram.count, histogram.min, histogram.max, sum(histogram.counts)) == (3, 100, 0.0, 99.0, 100)
+    assert [(text.name, text.text, text.step) for text in run.texts()] == [("note/text_summary", "# a <b>text</b>", 2)]
+
+
+def test_tensors_of_one_number_are_scalars(tmp_path: Path):
+    """As TensorFlow 2 and JAX write them, in any dtype."""
+    writer = EventFileWriter(str(tmp_path))
+    for step, value in enumerate((np.float32(0.5), np.float64(1.5), np.int64(-2), np.float16(4.0))):
+        proto = tensor_util.make_tensor_proto(value)
+        writer.add_event(Event(step=step, wall_time=1.0, summary=Summary(value=[Summary.Value(tag="t", tensor=proto)])))
+    words = tensor_util.make_tensor_proto("words", dtype=string)
+    writer.add_event(Event(step=9, wall_time=1.0, summary=Summary(value=[Summary.Value(tag="w", tensor=words)])))
+    writer.close()
+    run = TensorBoardRun(tmp_path)
+    assert run.series("t").values[:3].tolist() == [0.5, 1.5, -2.0]
+    assert run.texts()[0].text == "words"
+
+
+def test_a_file_that_grows_is_read_on(tmp_path: Path):
+    """From where it was, a torn end waiting for its rest."""
+    write(tmp_path / "whole", {step: float(step) for step in range(100)})
+    [source] = (tmp_path / "whole").iterdir()
+    data = source.read_bytes()
+    (tmp_path / "part").mkdir()
+    target = tmp_path / "part" / source.name
+    target.write_bytes(data[:1000])
+    run = TensorBoardRun(tmp_path / "part")
+    before = len(run.series("a"))
+    assert 0 < before < 100
+    assert not run.refresh()
+    target.write_bytes(data)
+    assert run.refresh()
+    assert run.series("a").values.tolist() == list(range(100))
+    assert run.damage() == []
+
+
+def test_a_restart_supersedes_what_it_writes_again(tmp_path: Path):
+    """A file that was begun after the other had ended; one beside it does not."""
+    write(tmp_path, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
+    write(tmp_path, dict.fromkeys(range(4, 7), 2.0), at=2e9, suffix=".b")
+    run = TensorBoardRun(tmp_path)
+    assert run.series("a").values.tolist() == [1, 1, 1, 1, 2, 2, 2]
+    assert len(run.series("a", attempt=1)) == 10
+    beside = tmp_path / "beside"
+    write(beside, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
+    write(beside, dict.fromkeys(range(4, 7), 2.0), at=1e9 + 1, suffix=".b", tag="b")
+    assert len(TensorBoardRun(beside).series("a")) == 10
+
+
+def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
+    """What torch writes for purge_step."""
+    writer = EventFileWriter(str(tmp_path))
+    for step in range(6):
+        writer.add_event(Event(step=step, wall_time=1.0, summary=_number(1.0)))
+    writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
+    writer.add_event(Event(step=3, wall_time=3.0, summary=_number(2.0)))
+    writer.close()
+    assert TensorBoardRun(tmp_path).series("a").values.tolist() == [1, 1, 1, 2]
+
+
+def _number(value: float) -> Summary:
+    return Summary(value=[Summary.Value(tag="a", simple_value=value)])
+
+
+def test_damage_is_told_of_and_costs_only_what_comes_behind(tmp_path: Path):
+    """What could be read before it stays."""
+    write(tmp_path, dict.fromkeys(range(50), 1.0))
+    [file] = tmp_path.iterdir()
+    data = bytearray(file.read_bytes())
+    data[700:800] = b"\xff" * 100
+    file.write_bytes(data)
+    run = TensorBoardRun(tmp_path)
+    assert 0 < len(run.series("a")) < 50
+    assert "byte" in run.damage()[0]
+
+
+@pytest.mark.parametrize("data", [b"\x09", b"\xff" * 12, b"\x2a\x7f", b"\x0b", b"\x0a\x05ab"])
+def test_bytes_that_are_no_message_are_refused(data: bytes):
+    """With an error of our own."""
+    with pytest.raises(UndecodableError):
+        list(fields(data))
+    with pytest.raises(UndecodableError):
+        decode_event(data)
+
+
+def test_folders_with_event_files_are_found_below_a_directory(tmp_path: Path):
+    """At any depth that people use, hidden ones and those of runs left out; one without any is no run."""
+    for place in ("lab/one", "lab/two/deep", ".hidden", "journal/inside"):
+        write(tmp_path / place, {0: 1.0})
+    found = [folder.relative_to(tmp_path).as_posix() for folder in event_folders(tmp_path, skip=[tmp_path / "journal"])]
+    assert found == ["lab/one", "lab/two/deep"]
+    with pytest.raises(JournalError):
+        TensorBoardRun(tmp_path / "lab")
+
+
+def test_the_framework_is_recognised_by_its_names(tmp_path: Path):
+    """So that the catalogue explains what veRL wrote."""
+    writer = EventFileWriter(str(tmp_path))
+    tags = ("actor/ppo_kl", "timing_s/gen", "response_length/clip_ratio", "val-core/gsm8k/reward/mean@1")
+    for tag in tags:
+        value = Summary.Value(tag=tag, simple_value=0.5)
+        writer.add_event(Event(step=0, wall_time=1.0, summary=Summary(value=[value])))
+    writer.close()
+    assert TensorBoardRun(tmp_path).info.vocabulary == "verl"

@@ -1,0 +1,54 @@
+"""Fixtures of the server's tests: a server to ask, and a run with something of everything to show."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from serving_runs import HTML, Serve, serving, step_values
+
+import windsock
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Return what starts a server for the directory of the test's runs, or another."""
+    with ExitStack() as stack:
+
+        def start(dir: Path | None = None, **options: Any) -> httpx.Client:
+            chosen = dir or tmp_path / "runs"
+            chosen.mkdir(exist_ok=True)
+            return stack.enter_context(serving(chosen, **options))
+
+        yield start
+
+
+@pytest.fixture
+def demo() -> windsock.Run:
+    """Return a finished run of forty steps with phases, samples, an evaluation, a histogram and names full of HTML."""
+    run = windsock.init(
+        project="agentic", name=f"frozen {HTML}", id="demo", config={"actor": {"lr": 1e-6, "note": HTML}}, tags=["t"]
+    )
+    for step in range(40):
+        with run.phase("actor_infer/generate", tokens=100), run.timer("inner"):
+            pass
+        with run.phase("actor_train/train_step", onload=lambda: None, offload=lambda: None):
+            run.log(step_values(step))
+        run.sample(
+            f"prompt {step} {HTML}", f"completion {step}", reward=step / 40, task=f"q{step % 4}", length=step + 1
+        )
+        run.count(tokens=1000, samples=8)
+        if step % 10 == 0:
+            run.log({"actor/advantages": windsock.histogram(np.arange(50.0))})
+            evaluation = run.evaluation("gsm8k", step=step, repeats=2)
+            for task in ("a", "b"):
+                for number in range(2):
+                    evaluation.add(task=task, run=number, metrics={"accuracy": float(number <= step / 20)})
+            evaluation.close()
+        run.commit(step)
+    run.text("prompt", f"Answer. {HTML}", step=3)
+    run.finish()
+    return run

@@ -1,0 +1,90 @@
+"""A server that really serves, and what its tests share."""
+
+import json
+import math
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from windsock.server.guard import Guard
+from windsock.server.serving import bound, make_server
+
+HTML = "<img src=x onerror=alert(1)>"
+Serve = Callable[..., httpx.Client]
+
+
+@contextmanager
+def serving(dir: Path, token: str | None = None, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
+    """Serve a directory from a thread of this process."""
+    taken = bound("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    server = make_server(dir, Guard(host, port, token))
+    thread = threading.Thread(target=server.run, args=([taken],))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        taken.close()
+        assert not thread.is_alive()
+
+
+def step_values(step: int) -> dict[str, float]:
+    score = 1 - 0.9 ** (step / 3 + 1)
+    return {
+        "critic/score/mean": score,
+        "critic/score/max": 1.0,
+        "critic/score/min": 0.0,
+        "actor/pg_clipfrac": 0.01,
+        "actor/approxkl": math.nan if step == 13 else 0.004,
+        "actor/ratio_mean": 1.0,
+        "critic/kl": 50.0 if step == 17 else 0.1,
+        "val/score/mean": score / 2,
+        "tokens/response_length/mean": 200.0,
+        "memory/actor_infer/generate/start/offload/allocated/0": 1.0,
+        "memory/actor_infer/generate/end/onload/allocated/0": 3.0,
+        "memory/actor_infer/generate/end/onload/max_reserved/0": 8.0,
+        "memory/actor_infer/generate/end/onload/max_reserved_frac/0": 0.1,
+        HTML: float(step),
+        "mine/thing/mean": 1.0,
+        "mine/thing/max": 2.0,
+        "layer10/x": 0.0,
+        "layer2/x": 0.0,
+    }
+
+
+def decoded(answer: bytes) -> dict[str, Any]:
+    """Decode the binary form of series, as docs/api.md describes it."""
+    assert answer[:4] == b"WSS1"
+    (size,) = struct.unpack_from("<I", answer, 4)
+    header = json.loads(answer[8 : 8 + size])
+    place, arrays = 8 + size, []
+    for kind, length in header["arrays"]:
+        assert place % 8 == 0
+        arrays.append(np.frombuffer(answer, f"<{kind}", length, place))
+        place += -(-arrays[-1].nbytes // 8) * 8
+    assert place == len(answer)
+    columns = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
+    header["series"] = [{k: arrays[v] if k in columns else v for k, v in one.items()} for one in header["series"]]
+    return dict(header)
+
+
+def eventually(look: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Return the first thing that is true, or fail after a while."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it never happened")

@@ -1,0 +1,130 @@
+"""Who is refused: foreign hosts, foreign origins, no token, paths that climb."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from serving_runs import Serve
+
+import windsock
+from windsock.server.guard import Guard, Pass, Refusal
+from windsock.server.serving import address, token_for
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1@evil.example", "[::1", "a b", "127.0.0.1/x"]
+)
+def test_a_foreign_host_header_is_refused(host: str, serve: Serve):
+    """A name that somebody rebinds to this machine gets nothing, not even the page."""
+    client = serve()
+    for path in ("/", "/api/runs"):
+        answer = client.get(path, headers={"host": host})
+        assert answer.status_code in (400, 421)
+        assert b"runs" not in answer.content
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:80", "LOCALHOST"])
+def test_loopback_by_any_name_is_served(host: str, serve: Serve):
+    """Tunnels and forwarded ports bring their own numbers."""
+    assert serve().get("/api/about", headers={"host": host}).status_code == 200
+
+
+def test_everything_needs_the_token_where_there_is_one(serve: Serve, demo: windsock.Run):
+    """By header, by address once, then by cookie; a wrong one is refused."""
+    client = serve(token="secret-token")
+    assert client.get("/").status_code == 401
+    assert client.get("/api/runs").status_code == 401
+    assert client.get("/api/runs?token=secret-toke").status_code == 401
+    assert client.get("/api/runs", headers={"authorization": b"Bearer \xe9"}).status_code == 401
+    assert client.get("/api/runs", headers={"authorization": "Bearer secret-token"}).status_code == 200
+    entered = client.get("/?token=secret-token&tab=charts")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/?tab=charts")
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert client.get("/api/runs").status_code == 200  # the cookie was kept
+
+
+def test_only_loopback_goes_without_a_token():
+    """Another host gets one that is made for it, and the address says so."""
+    assert token_for("127.0.0.1", None) is None
+    assert token_for("::1", None) is None
+    made = token_for("0.0.0.0", None)
+    assert made is not None
+    assert len(made) >= 32
+    assert made != token_for("0.0.0.0", None)
+    assert address("192.168.0.7", 80, "t&k") == "http://192.168.0.7:80/?token=t%26k"
+
+
+def test_a_server_for_everywhere_knows_its_own_names_only():
+    """Any address of the machine and its own name; a foreign name is rebound."""
+    guard = Guard("0.0.0.0", 8790, "t")
+    own = {"authorization": "Bearer t"}
+    for host, kind in (("10.0.0.3:8790", Pass), (socket.gethostname(), Pass), ("evil.example", Refusal)):
+        assert isinstance(guard.judge("GET", "/", "", {**own, "host": host}), kind)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"content-type": "text/plain"},
+    ],
+)
+def test_another_site_changes_nothing(headers: dict[str, str], serve: Serve, demo: windsock.Run):
+    """What a browser can be made to send from elsewhere is refused, and nothing is kept."""
+    client = serve()
+    sent = {"content-type": "application/json", **headers}
+    assert client.patch("/api/runs/demo", content=b'{"pinned": true}', headers=sent).status_code == 403
+    assert not client.get("/api/runs").json()["runs"][0]["pinned"]
+    own = {"content-type": "application/json", "origin": str(client.base_url).rstrip("/")}
+    assert client.patch("/api/runs/demo", content=b'{"pinned": true}', headers=own).status_code == 200
+
+
+def test_no_path_leads_out_of_the_directory(serve: Serve, demo: windsock.Run, tmp_path: Path):
+    """Keys are looked up, files are listed; dots climb nowhere, however they are written."""
+    (tmp_path / "secret.txt").write_text("secret")
+    port = serve().base_url.port
+    for path in (
+        "/../secret.txt",
+        "/..%2fsecret.txt",
+        "/%2e%2e/%2e%2e/secret.txt",
+        "/api/runs/../../secret.txt/details",
+        "/api/runs/..%2f..%2f/details",
+        "/api/runs/%2e%2e/details",
+        "//etc/passwd",
+        "/web/../../app.py",
+        "/%00",
+    ):
+        with socket.create_connection(("127.0.0.1", port)) as raw:  # clients tidy paths up; an attacker does not
+            raw.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))  # type: ignore[misc]
+        assert re.match(rb"HTTP/1\.1 (404|400|405)", answer), (path, answer[:80])
+        assert b"secret" not in answer.partition(b"\r\n\r\n")[2] or b"nothing is served" in answer
+
+
+def test_answers_carry_a_strict_policy(serve: Serve):
+    """Only our own scripts run, nothing frames the page, types are not guessed; refusals carry it too."""
+    client = serve()
+    for answer in (client.get("/"), client.get("/api/about"), client.get("/", headers={"host": "evil.example"})):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_body_that_is_too_large_or_no_json_is_refused(serve: Serve, demo: windsock.Run):
+    """Before it is read to its end."""
+    client = serve()
+    json_type = {"content-type": "application/json"}
+    assert client.patch("/api/runs/demo", content=b"x" * (2 << 20), headers=json_type).status_code == 413
+    assert client.patch("/api/runs/demo", content=b"[" * 5000, headers=json_type).status_code == 400
+    assert client.patch("/api/runs/demo", json={"owner": "me"}).status_code == 400
+    assert client.patch("/api/runs/nobody", json={"pinned": True}).status_code == 404

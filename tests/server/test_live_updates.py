@@ -1,0 +1,137 @@
+"""Pages are told what is new while a real process writes."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+from serving_runs import Serve, eventually, serving
+
+import windsock
+from windsock.server.live import Hub
+from windsock.server.site import Site
+
+WRITER = """
+import sys, time, windsock
+run = windsock.init(id="live", dir=sys.argv[1])
+for step in range(1000):
+    run.log({"critic/score/mean": step / 1000})
+    run.commit(step)
+    print(step, flush=True)
+    if sys.stdin.readline().strip() == "end":
+        break
+run.finish()
+"""
+
+
+class Process:
+    """A training that takes a step whenever it is told to."""
+
+    def __init__(self, dir: Path) -> None:
+        command = [sys.executable, "-c", WRITER, str(dir)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.step()
+
+    def step(self, word: str = "") -> int:
+        """Go on, unless it is the first; return the step that was logged."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if word:
+            self._process.stdin.write(f"{word}\n")
+            self._process.stdin.flush()
+        return int(self._process.stdout.readline() or -1)
+
+    def end(self) -> None:
+        """Let it finish and wait for that."""
+        self._process.communicate("end\n")
+
+
+def events(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
+    """Decode a stream of server-sent events."""
+    name = ""
+    for line in lines:
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def first(stream: Iterator[tuple[str, Any]], name: str) -> Any:
+    """Return the next event of a name."""
+    return next(data for event, data in stream if event == name)
+
+
+def test_a_step_is_told_of_while_a_process_writes(serve: Serve, tmp_path: Path):
+    """Data with its number, the list, and in the end the status; every page gets its own stream."""
+    client = serve()
+    training = Process(tmp_path / "runs")
+    with (
+        client.stream("GET", "/api/live?run=live&list=1") as one,
+        httpx.stream("GET", f"{client.base_url}/api/live?run=live", timeout=60) as two,
+    ):
+        assert one.headers["content-type"].startswith("text/event-stream")
+        first_page, second_page = events(one.iter_lines()), events(two.iter_lines())
+        assert first(first_page, "hello")["run"]["status"] == "running"
+        assert first(second_page, "hello")["run"]["last_step"] == 0
+        for expected in (1, 2):
+            assert training.step("on") == expected
+            for page in (first_page, second_page):
+                assert first(page, "data")["last_step"] == expected
+        training.end()
+        assert first(first_page, "status") == {"run": "live", "status": "finished", "reason": ""}
+        assert first(first_page, "runs")["cursor"]
+
+
+def test_nothing_is_watched_when_the_pages_are_gone(tmp_path: Path):
+    """Two pages share one look at a run; when the last one goes, however it goes, nothing looks any more."""
+    run = windsock.init(id="idle")
+    run.log({"a": 1.0}, step=0)
+    site = Site(tmp_path / "runs")
+
+    async def watch() -> None:
+        hub = Hub(site)
+        pages = [hub.stream("idle", listed=True), hub.stream("idle", listed=False)]
+        for page in pages:
+            assert (await anext(page)).startswith(b"event: hello")
+        assert hub.watched == ["idle", ""]
+        for page in pages:
+            await page.aclose()  # type: ignore[attr-defined]
+        assert hub.watched == []
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(watch())
+    site.close()
+    run.finish()
+
+
+def test_a_run_that_is_not_there_cannot_be_watched(serve: Serve):
+    """It is told at once."""
+    assert serve().get("/api/live?run=nobody").status_code == 404
+
+
+def test_a_server_that_ends_says_goodbye(tmp_path: Path):
+    """A page that listens does not hold the server up."""
+    run = windsock.init(id="idle")
+    run.log({"a": 1.0}, step=0)
+    seen: list[str] = []
+    with serving(tmp_path / "runs") as client:
+        address = f"{client.base_url}/api/live"
+
+        def listen() -> None:
+            with httpx.stream("GET", address, timeout=60) as stream:
+                for name, _ in events(stream.iter_lines()):
+                    seen.append(name)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        eventually(lambda: seen)
+    listener.join(20)
+    assert not listener.is_alive()
+    assert seen[-1] == "bye"
+    run.finish()

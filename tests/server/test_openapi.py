@@ -1,0 +1,63 @@
+"""Whatever a request says, the server answers without an error of its own."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+from serving_runs import Serve
+
+import windsock
+from windsock.server.endpoints import ENDPOINTS
+from windsock.server.openapi import description
+
+ADDRESSES = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
+
+
+@pytest.mark.parametrize(("method", "path"), ADDRESSES)
+def test_no_request_makes_the_server_fail(method: str, path: str, serve: Serve, demo: windsock.Run):
+    """Requests that fit the description, and such that do not, in numbers."""
+    client = serve()
+    schema = schemathesis.openapi.from_dict(description(ENDPOINTS))
+    operation = schema[path][method]
+
+    @settings(
+        max_examples=12,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @schemathesis_given(operation)
+    def check(case: schemathesis.Case) -> None:
+        if "run" in case.path_parameters:
+            case.path_parameters["run"] = "demo"
+        answer = case.call(base_url=str(client.base_url).rstrip("/"))
+        case.validate_response(answer, checks=[not_a_server_error, status_code_conformance, content_type_conformance])
+
+    check()
+
+
+def schemathesis_given(operation):  # type: ignore[no-untyped-def]
+    """Return hypothesis' given for the requests of an address."""
+    from hypothesis import given
+
+    return given(case=operation.as_strategy())
+
+
+def test_the_description_is_served(serve: Serve, tmp_path: Path):
+    """And lists every address."""
+    told = serve().get("/api/openapi.json").json()
+    assert {(m.upper(), p) for p, methods in told["paths"].items() for m in methods} == {
+        *ADDRESSES,
+        ("GET", "/api/live"),
+    }
+
+
+def test_unknown_methods_are_refused(serve: Serve):
+    """A DELETE deletes nothing."""
+    assert httpx.delete(f"{serve().base_url}/api/runs").status_code == 405

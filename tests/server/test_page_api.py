@@ -1,0 +1,384 @@
+"""Every address of the page, on real runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serving_runs import HTML, Serve, decoded, eventually
+
+import windsock
+from windsock.relay.desk import Desk, write_desk
+from windsock.server.endpoints import ENDPOINTS
+from windsock.server.report import report_data
+
+DOCS = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+def ask(client: Any, address: str, **query: Any) -> Any:
+    answer = client.get(address, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_list_tells_of_every_run_and_then_only_what_changed(serve: Serve, demo: windsock.Run):
+    """Facts at once, the reward with its sparkline as soon as it was read, cursors for the rest."""
+    client = serve()
+    eventually(lambda: ask(client, "/api/runs")["pending"] == 0)
+    first = ask(client, "/api/runs")
+    [run] = first["runs"]
+    assert (run["key"], run["name"], run["status"], run["last_step"]) == ("demo", f"frozen {HTML}", "finished", 39)
+    assert (run["project"], run["vocabulary"], run["tags"]) == ("agentic", "roll", ["t"])
+    assert (run["reward"]["name"], run["reward"]["points"]) == ("critic/score/mean", 40)
+    assert max(run["reward"]["spark"]["max"]) == pytest.approx(run["reward"]["last"], rel=1e-4)
+    assert ask(client, "/api/runs", since=first["cursor"])["runs"] == []
+    other = windsock.init(project="agentic", name="second", id="second")
+    other.log({"a": 1.0}, step=0)
+    other.finish()
+    news = eventually(lambda: ask(client, "/api/runs", since=first["cursor"])["runs"])
+    assert [one["key"] for one in news] == ["second"]
+    assert ask(client, "/api/runs", since="nonsense-1")["reset"]
+
+
+def test_a_run_that_is_removed_is_gone_from_the_list(serve: Serve, demo: windsock.Run):
+    """The page learns it from its cursor."""
+    import shutil
+
+    client = serve()
+    cursor = ask(client, "/api/runs")["cursor"]
+    shutil.rmtree(demo.path)
+    assert eventually(lambda: ask(client, "/api/runs", since=cursor)["gone"]) == ["demo"]
+    assert client.get("/api/runs/demo/overview").status_code == 404
+
+
+def test_pins_names_notes_and_hiding_are_kept_and_shared_by_two_servers(serve: Serve, demo: windsock.Run):
+    """In segments of their own beside the runs, the newest change counting."""
+    one, two = serve(), serve()
+    changed = one.patch("/api/runs/demo", json={"pinned": True, "name": "Best", "note": f"look {HTML}"}).json()
+    assert (changed["pinned"], changed["name"], changed["note"]) == (True, "Best", f"look {HTML}")
+    seen = eventually(lambda: [r for r in ask(two, "/api/runs")["runs"] if r["pinned"]])[0]
+    assert (seen["name"], seen["logged_name"], seen["hidden"]) == ("Best", f"frozen {HTML}", False)
+    two.patch("/api/runs/demo", json={"name": None, "hidden": True})
+    [later] = ask(serve(), "/api/runs")["runs"]
+    assert (later["name"], later["hidden"], later["pinned"]) == (f"frozen {HTML}", True, True)
+    assert windsock.open("demo").status.word == "finished"
+    assert len(windsock.open("demo").writers()) == 1
+
+
+def test_the_overview_is_one_answer_with_verdicts_in_both_languages(serve: Serve, demo: windsock.Run):
+    """Crucial values, vital signs with their curves and bands, and where the time goes."""
+    told = ask(serve(), "/api/runs/demo/overview")
+    reward = told["crucial"][0]
+    assert (reward["key"], reward["word"], reward["verdict"]) == ("reward", "good", {"en": "good", "zh": "正常"})
+    assert reward["text"]["en"].startswith("rising")
+    assert reward["text"]["zh"].startswith("在上升")
+    assert told["health"]["word"] == "bad"  # a NaN in the approximate KL
+    vital = {one["key"]: one for one in told["vital"]}
+    assert vital["reward"]["names"] == {what: f"critic/score/{what}" for what in ("mean", "max", "min")}
+    assert vital["reward"]["curves"]["mean"]["last"][-1] == vital["reward"]["last"]
+    assert vital["kl_now"]["curves"]["line"]["last"][13] == "NaN"
+    assert (
+        told["metrics"]["policy/ratio/mean"]["band"]["low"] < 1 < told["metrics"]["policy/ratio/mean"]["band"]["high"]
+    )
+    assert {one["name"] for one in told["time"]["phases"]} == {"actor_infer/generate", "actor_train/train_step"}
+    assert told["run"]["key"] == "demo"
+    assert told["steps"] == [0, 39]
+
+
+def test_what_is_absent_says_why(serve: Serve):
+    """By the reason that measuring gave, else by what the metric needs."""
+    run = windsock.init(id="lacking")
+    ones = np.ones((2, 3))
+    run.measure(windsock.Batch(response_mask=ones > 0, log_probs=ones, old_log_probs=ones, scores=ones[:, 0]))
+    run.commit(0)
+    run.finish()
+    absent = {one["key"]: one for one in ask(serve(), "/api/runs/lacking/overview")["absent"]}
+    assert absent["kl"]["reason"]["en"] == "Not measured: the batch has no ref_log_probs."
+    assert "ref_log_probs" in absent["kl"]["reason"]["zh"]
+    assert absent["value_loss"]["reason"]["en"].startswith("This run does not log it.")
+
+
+def test_names_are_charts_with_families_and_explanations(serve: Serve, demo: windsock.Run):
+    """Mean, maximum and minimum are one chart; unknown names follow by prefix, in natural order, as they are."""
+    told = ask(serve(), "/api/runs/demo/names")
+    charts = {chart["key"]: chart for chart in told["charts"]}
+    assert charts["critic/score"]["lines"]["min"] == "critic/score/min"
+    assert charts["mine/thing"]["lines"] == {"mean": "mine/thing/mean", "max": "mine/thing/max"}
+    assert charts[HTML]["lines"] == {"line": HTML}
+    assert charts[HTML]["metric"] is None
+    families = [family["key"] for family in told["families"]]
+    assert families.index("reward") < families.index("memory") < families.index("other:")
+    assert families.index("other:layer2") < families.index("other:layer10")
+    metric = told["metrics"][charts["critic/score"]["metric"]]
+    assert metric["about"]["en"]
+    assert metric["look"]["zh"]
+    assert told["histograms"] == ["actor/advantages"]
+    assert told["axes"] == ["step", "time", "relative", "tokens", "samples"]
+
+
+def test_many_series_come_in_one_binary_answer_and_as_json(serve: Serve, demo: windsock.Run):
+    """Both say what the run's own series says, and an unknown name costs nothing."""
+    client, names = serve(), ["critic/score/mean", "nowhere", HTML, "actor/approxkl"]
+    answer = client.get("/api/runs/demo/series", params={"name": names})
+    assert answer.headers["content-type"] == "application/vnd.windsock.series"
+    binary = decoded(answer.content)["series"]
+    twin = ask(client, "/api/runs/demo/series", name=names, format="json")["series"]
+    assert [one["name"] for one in binary] == names
+    assert [one["found"] for one in binary] == [True, False, True, True]
+    for one, other in zip(binary, twin, strict=True):
+        if one["found"]:
+            series = windsock.open("demo").series(one["name"])
+            np.testing.assert_array_equal(one["last"], series.values)
+            np.testing.assert_array_equal(one["x"], series.steps)
+            assert other["x"] == series.steps.tolist()
+    assert twin[3]["last"][13] == "NaN"
+    assert client.get("/api/runs/demo/series?name=a", headers={"accept": "application/json"}).json()["series"]
+
+
+@pytest.mark.parametrize(("x", "expected"), [("tokens", 40000.0), ("samples", 320.0), ("step", 39.0)])
+def test_series_lie_on_any_axis(x: str, expected: float, serve: Serve, demo: windsock.Run):
+    """By step, by time, and by what was counted until then."""
+    client = serve()
+    [one] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x=x, format="json")["series"]
+    assert one["x"][-1] == expected
+    [relative] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x="relative", format="json")["series"]
+    [wall] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x="time", format="json")["series"]
+    assert 0 <= relative["x"][-1] < 600 < wall["x"][-1]
+
+
+def test_a_range_of_steps_can_be_asked_for(serve: Serve, demo: windsock.Run):
+    """Both ends are included."""
+    [one] = ask(serve(), "/api/runs/demo/series", name=HTML, format="json", **{"from": 5, "to": 8})["series"]
+    assert one["last"] == [5, 6, 7, 8]
+
+
+def test_a_cursor_gets_what_is_new_and_nothing_twice(serve: Serve):
+    """Buckets of the same size go on; only the one that was filling comes again, and the pieces make the whole."""
+    client, run = serve(), windsock.init(id="live")
+    values = np.random.default_rng(0).normal(size=1000)
+    held: dict[str, list[Any]] = {}
+    since, sent = None, []
+    for stop in (10, 300, 301, 640, 999, 1000):
+        for step in range(0 if since is None else run.step + 1, stop):  # type: ignore[operator]
+            run.log({"v": values[step]})
+            run.commit(step)
+        query = {"name": "v", "points": 100, "format": "json", **({"since": since} if since else {})}
+        [one] = eventually(lambda q=query: (s := ask(client, "/api/runs/live/series", **q)["series"])[0]["found"] and s)
+        for column in ("x", "x_end", "min", "max", "last", "count"):
+            known = held.get(column, [])[: one["keep"]]
+            held[column] = known + (one[column] if column in one else one[{"x_end": "x"}.get(column, "last")])
+        sent.append((one["keep"], len(one["x"])))
+        since = one["cursor"]
+    [whole] = ask(client, "/api/runs/live/series", name="v", points=100, format="json")["series"]
+    assert {name: held[name] for name in ("x", "x_end", "min", "max", "last", "count")} == {
+        name: whole[name] for name in ("x", "x_end", "min", "max", "last", "count")
+    }
+    assert sent[2][0] > 0
+    assert sent[2][1] <= 2
+    run.finish()
+
+
+def test_older_attempts_come_as_branches(serve: Serve):
+    """A restart supersedes what it writes again; the older branch can still be drawn."""
+    for attempt, steps in ((1, range(10)), (2, range(5, 8))):
+        run = windsock.init(id="twice")
+        for step in steps:
+            run.log({"a": float(attempt)}, step=step)
+        run.finish()
+    told = ask(serve(), "/api/runs/twice/series", name="a", branches=1, format="json")["series"]
+    assert [(one["attempt"], one["branch"], one["last"]) for one in told] == [
+        (None, False, [1, 1, 1, 1, 1, 2, 2, 2]),
+        (1, True, [1] * 10),
+    ]
+
+
+def test_series_of_several_runs_come_in_one_answer(serve: Serve, demo: windsock.Run):
+    """Posted, with factors, in the order in which the runs were named."""
+    other = windsock.init(id="other")
+    other.log({"b": 2.0}, step=0)
+    other.finish()
+    wanted = [{"run": "other", "name": "b", "factor": -3}, {"run": "demo", "name": "critic/score/max"}]
+    answer = serve().post("/api/series", json={"series": wanted, "points": 50})
+    told = decoded(answer.content)["series"]
+    assert [(one["run"], float(one["last"][0])) for one in told] == [("other", -6.0), ("demo", 1.0)]
+
+
+def test_histograms_phases_timeline_and_memory(serve: Serve, demo: windsock.Run):
+    """What was recorded beside numbers has an address each."""
+    client = serve()
+    histograms = ask(client, "/api/runs/demo/histograms", name="actor/advantages")
+    assert (histograms["total"], histograms["histograms"][0]["count"]) == (4, 50)
+    phases = ask(client, "/api/runs/demo/phases")
+    assert phases["from"] == "spans"
+    assert {one["name"] for one in phases["summaries"]} >= {"actor_infer/generate", "inner"}
+    assert phases["ranks"][0]["writer"] == "trainer/0"
+    assert len(phases["steps"]) == 40
+    timeline = ask(client, "/api/runs/demo/timeline", step=3)
+    rows = [row for group in timeline["groups"] for row in group["rows"]]
+    assert [(row["name"], row["depth"]) for row in rows] == [
+        ("actor_infer/generate", 0),
+        ("inner", 1),
+        ("actor_train/train_step", 0),
+    ]
+    assert rows[2]["spans"][0]["onload"] is not None
+    assert client.get("/api/runs/demo/timeline?step=99").status_code == 404
+    memory = ask(client, "/api/runs/demo/memory", step=4)
+    stairs = [s for s in memory["stairs"] if s["phase"] == "actor_infer/generate" and s["device"] == "0"]
+    assert [(s["moment"], s["allocated"]) for s in stairs] == [("start/offload", 1.0), ("end/onload", 3.0)]
+    assert memory["capacity"]["0"] == pytest.approx(80.0)
+
+
+def test_evaluation_is_parsed_through_the_catalogue(serve: Serve, demo: windsock.Run):
+    """Task sets with their statistics over k and steps, coverage, and validation."""
+    told = ask(serve(), "/api/runs/demo/evaluation")
+    [found] = [one for one in told["sets"] if one["metric"] == "accuracy"]
+    assert (found["suite"], found["taskset"]) == ("eval", "gsm8k")
+    by = {(one["statistic"], one["k"]): one for one in found["statistics"]}
+    assert by["mean", 2]["curve"]["x"] == [0, 10, 20, 30]
+    assert by["mean", 2]["last"] == 1.0
+    assert found["by_k"]["best"]["k"][-1] == 2
+    assert told["coverage"][0]["counts"]["tasks_observed"]["last"] == 2
+    assert [one["name"] for one in told["validation"]] == ["val/score/mean"]
+
+
+def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Run):
+    """By step, reward, length, task and text; markup stays text."""
+    client = serve()
+    told = ask(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3)
+    assert [sample["step"] for sample in told["samples"]] == [37, 33, 29]
+    assert (told["matched"], told["more"], told["census"]["kept"]) == (5, True, 40)
+    rest = ask(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3, offset=3)
+    assert [sample["step"] for sample in rest["samples"]] == [25, 21]
+    assert ask(client, "/api/runs/demo/samples", grep="PROMPT 7 ")["samples"][0]["prompt"] == f"prompt 7 {HTML}"
+    assert ask(client, "/api/runs/demo/samples", min_length=39, max_length=39)["samples"][0]["step"] == 38
+
+
+def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
+    """Config, environment, writers, events by number; HTML in a config is data."""
+    write_desk(Path(demo.path), Desk("wandb", "healthy", delivered=7, mark={"inner": 1}))
+    client = serve()
+    told = ask(client, "/api/runs/demo/details")
+    assert ["actor.note", HTML] in told["config_flat"]
+    assert told["writers"][0]["status"] == "finished"
+    [desk] = told["relay"]
+    assert (desk["tracker"], desk["state"], desk["delivered"], "mark" in desk) == ("wandb", "healthy", 7, False)
+    events = ask(client, "/api/runs/demo/events", limit=1)
+    assert (events["events"][0]["event"], events["cursor"]) == ("start", 1)
+    assert ask(client, "/api/runs/demo/events", since=events["total"])["events"] == []
+    texts = ask(client, "/api/runs/demo/texts")
+    assert [(text["name"], text["step"], text["text"]) for text in texts["texts"]] == [("prompt", 3, f"Answer. {HTML}")]
+    assert ask(client, "/api/runs/demo/texts", name="other")["texts"] == []
+
+
+def test_runs_are_compared_across_vocabularies(serve: Serve):
+    """What means the same shares a chart, what does not is refused with the reason, configs are set side by side."""
+    ours = windsock.init(id="ours", config={"lr": 1e-6, "same": 1})
+    ours.log({"critic/score/mean": 0.5, "actor/pg_clipfrac": 0.1, "critic/entropy/mean": 1.0}, step=0)
+    ours.finish()
+    theirs = windsock.init(id="theirs", vocabulary="trl", config={"lr": 2e-6, "same": 1, "more": [1]})
+    theirs.log({"objective/scores": 0.6, "policy/clipfrac_avg": 0.2, "objective/entropy": 90.0}, step=0)
+    theirs.finish()
+    told = ask(serve(), "/api/compare", run=["ours", "theirs"])
+    charts = {chart["key"]: chart for chart in told["charts"]}
+    assert [(line["run"], line["name"]) for line in charts["critic/score/mean"]["lines"]] == [
+        ("ours", "critic/score/mean"),
+        ("theirs", "objective/scores"),
+    ]
+    assert told["charts"][0]["key"] == "critic/score/mean"
+    assert told["config"] == [
+        {"key": "lr", "values": [1e-6, 2e-6]},
+        {"key": "more", "values": [{"absent": True}, [1]]},
+    ]
+    assert all(one["reason"]["en"] and one["reason"]["zh"] for one in told["refused"])
+
+
+def test_names_are_explained(serve: Serve):
+    """In both languages, and an unknown one with its neighbours."""
+    client = serve()
+    told = ask(client, "/api/explain", name="actor/ppo_kl", source="verl")
+    assert told["known"]
+    assert told["en"]["title"] != told["zh"]["title"]
+    assert ask(client, "/api/explain", name="actor/pp_kl")["nearest"]
+    assert client.get("/api/explain?name=a&source=nobody").status_code == 400
+
+
+def test_a_report_holds_everything_in_one_json(serve: Serve, demo: windsock.Run):
+    """Over HTTP and as a function; it is strict JSON."""
+    told = ask(serve(), "/api/runs/demo/report", samples=5)
+    assert {one["name"] for one in told["series"]} >= {"critic/score/mean", HTML}
+    assert len(told["samples"]["samples"]) == 5
+    assert told["overview"]["vital"]
+    own = report_data(Path(demo.path), samples=5)
+    json.dumps(own, allow_nan=False)
+    assert own["details"]["config"] == told["details"]["config"]
+
+
+def test_an_unchanged_answer_is_not_sent_again(serve: Serve, demo: windsock.Run):
+    """The ETag of the first answer gets a 304 without a body; so do the page's own files."""
+    client = serve()
+    for address in ("/api/runs/demo/names", "/api/runs/demo/series?name=critic/score/mean", "/", "/page.js"):
+        etag = client.get(address).headers["etag"]
+        again = client.get(address, headers={"if-none-match": etag})
+        assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_page_comes_with_right_types_and_packed(serve: Serve):
+    """Scripts are scripts, unknown paths are not there."""
+    client = serve()
+    assert client.get("/").headers["content-type"] == "text/html; charset=utf-8"
+    script = client.get("/page.js")
+    assert script.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert script.headers["content-encoding"] == "gzip"
+    assert client.get("/nothing.js").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/api/runs/demo/series?name=a&points=-1",
+        "/api/runs/demo/series?name=a&x=elsewhere",
+        "/api/runs/demo/series?name=a&from=1e99",
+        "/api/runs/demo/samples?limit=0",
+        "/api/runs/demo/histograms",
+        "/api/compare",
+    ],
+)
+def test_a_wrong_parameter_is_told_of(address: str, serve: Serve, demo: windsock.Run):
+    """With what was expected, in JSON."""
+    answer = serve().get(address)
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+def test_every_address_is_documented():
+    """The page for people names what the table for machines has."""
+    told = DOCS.read_text()
+    for endpoint in ENDPOINTS:
+        assert f"`{endpoint.method} {endpoint.path}" in told, endpoint.path
+        for parameter in (*endpoint.parameters, *endpoint.body):
+            assert parameter.name in told, (endpoint.path, parameter.name)
+
+
+def test_a_directory_of_event_files_opens_too(serve: Serve, tmp_path: Path):
+    """As runs with a key of their own, through the same addresses."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    folder = tmp_path / "runs" / "lab" / "grpo"
+    writer = EventFileWriter(str(folder))
+    for step in range(30):
+        values = [Summary.Value(tag=tag, simple_value=step / 30) for tag in ("critic/score/mean", "actor/ppo_kl")]
+        writer.add_event(Event(wall_time=1e9 + step, step=step, summary=Summary(value=values)))
+    writer.close()
+    client = serve()
+    [run] = eventually(lambda: (t := ask(client, "/api/runs"))["pending"] == 0 and t["runs"])
+    assert (run["kind"], run["name"], run["project"], run["last_step"]) == ("tensorboard", "grpo", "lab", 29)
+    assert run["reward"]["name"] == "critic/score/mean"
+    told = ask(client, f"/api/runs/{run['key']}/overview")
+    assert told["crucial"][0]["word"] == "good"
+    [one] = ask(client, f"/api/runs/{run['key']}/series", name="actor/ppo_kl", format="json")["series"]
+    assert one["points"] == 30
+    for part in ("names", "phases", "timeline", "memory", "evaluation", "samples", "details", "events", "texts"):
+        ask(client, f"/api/runs/{run['key']}/{part}")

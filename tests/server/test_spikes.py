@@ -1,0 +1,73 @@
+"""No picture hides a spike or a NaN, at any zoom."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving_runs import Serve, decoded
+
+import windsock
+from windsock.journal.series import Series
+from windsock.model import Writer
+from windsock.server.library import Entry, Opened
+from windsock.server.pictures import Wanted, Window, draw
+
+POINTS = 50_000
+SPIKE_AT, NAN_AT = 31_415, 27_182
+
+
+@pytest.fixture
+def long_run() -> windsock.Run:
+    """Return a run of many steps with one spike and one NaN."""
+    run = windsock.init(id="long")
+    for step in range(POINTS):
+        run.log({"v": 1e9 if step == SPIKE_AT else np.nan if step == NAN_AT else 0.5}, step=step)
+    run.finish()
+    return run
+
+
+def test_a_spike_and_a_nan_among_fifty_thousand_are_in_the_data_at_every_zoom(long_run: windsock.Run, serve: Serve):
+    """From one bucket to every point, and for ranges that end right beside them."""
+    client = serve()
+    for points in (1, 2, 7, 100, 600, 5000, 49_999, 0):
+        for lo, hi in ((None, None), (SPIKE_AT, SPIKE_AT), (NAN_AT - 3, SPIKE_AT), (17, POINTS)):
+            ends = {name: value for name, value in (("from", lo), ("to", hi)) if value is not None}
+            answer = client.get("/api/runs/long/series", params={"name": "v", "points": points, **ends})
+            [one] = decoded(answer.content)["series"]
+            high, bad = (one["last"], ~np.isfinite(one["last"])) if one["exact"] else (one["max"], one["nonfinite"])
+            assert np.nanmax(high) == 1e9
+            assert int(np.sum(bad)) == (lo != SPIKE_AT)
+            place = int(np.nanargmax(high))
+            ends_at = one["x"] if one["exact"] else one["x_end"]
+            assert one["x"][place] <= SPIKE_AT <= ends_at[place]
+
+
+class Direct(Opened):
+    """A run that is one series in memory."""
+
+    def __init__(self, series: Series, folder: Path) -> None:
+        super().__init__(Entry("direct", folder, "journal"), folder)
+        self._series = series
+
+    def once(self, what, make, seconds=0.0):  # type: ignore[no-untyped-def]
+        """Give the series whatever is asked for."""
+        return self._series
+
+
+def test_one_spike_among_twenty_five_million_is_there(tmp_path: Path):
+    """At every zoom, through the pyramid."""
+    run = windsock.init(id="tiny")
+    run.log({"a": 1.0}, step=0)
+    run.finish()
+    count = 25_000_000
+    values = np.zeros(count)
+    values[19_283_746] = 7.0
+    values[1_234_567] = np.inf
+    series = Series("v", np.arange(count), values, np.zeros(count), Writer("trainer", 0, 1))
+    opened = Direct(series, Path(run.path))
+    for points in (1, 10, 600, 4096):
+        curve = draw(opened, Wanted("direct", "v"), Window(points))
+        assert len(curve.columns["x"]) <= points
+        assert curve.columns["max"].max() == 7.0
+        assert curve.columns["nonfinite"].sum() == 1
+        assert curve.columns["count"].sum() == count

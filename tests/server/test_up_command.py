@@ -1,0 +1,58 @@
+"""``windsock up``, as a person types it."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+import windsock
+from windsock.cli import main
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """Start the command; return its process and what it says first."""
+    command = [sys.executable, "-m", "windsock", "up", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline()
+
+
+def test_it_serves_prints_its_address_and_ends_with_ctrl_c(demo: windsock.Run, tmp_path: Path):
+    """Also while a page listens."""
+    process, said = start(str(tmp_path / "runs"), "--port", "0")
+    address = re.search(r"http://127\.0\.0\.1:\d+/", said)[0]  # type: ignore[index]
+    assert httpx.get(f"{address}api/runs").json()["runs"][0]["key"] == "demo"
+    with httpx.stream("GET", f"{address}api/live") as stream:
+        next(stream.iter_lines())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, out.strip(), err) == (0, "ended", "")
+
+
+def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
+    """Which is needed."""
+    process, said = start(str(tmp_path), "--port", "0", "--host", "0.0.0.0")
+    try:
+        port, token = re.search(r":(\d+)/\?token=(\S+)", said).groups()  # type: ignore[union-attr]
+        assert httpx.get(f"http://127.0.0.1:{port}/api/runs").status_code == 401
+        assert httpx.get(f"http://127.0.0.1:{port}/api/runs?token={token}").status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def test_a_busy_port_is_told_of_with_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """So is a directory that is none."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["up", str(tmp_path), "--port", str(port)]) == 1
+    assert re.search(rf"port {port} is in use: try  windsock up --port \d+", capsys.readouterr().err)
+    assert main(["up", str(tmp_path / "nowhere")]) == 1
+    assert "is no directory" in capsys.readouterr().err
