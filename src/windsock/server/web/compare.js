@@ -1,0 +1,1 @@
+export function compareView(host, context) { return {}; }

@@ -1,0 +1,1 @@
+export function evaluationView(host, context) { return {}; }

@@ -1,0 +1,1 @@
+export function timeView(host, context) { return {}; }
