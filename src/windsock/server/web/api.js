@@ -40,7 +40,7 @@ export async function change(key, fields) {
 
 // Many series in one answer. Each wanted is {run, name, factor?, since?}.
 export async function askSeries(wanted, options) {
-  if (report) return wanted.map(({ name }) => seriesInReport(name, options));
+  if (report) return wanted.map(({ run, name }) => ({ ...seriesInReport(name), run }));
   const answer = await fetch("/api/series", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -128,7 +128,7 @@ function samplesInReport(p) {
   return { samples, matched: samples.length, offset: 0, more: false, census: found.census };
 }
 
-function seriesInReport(name, options) {
+function seriesInReport(name) {
   const curve = report.series.find((one) => one.name === name && !one.branch);
   return curve ? fromJSON(curve) : { name, found: false };
 }

@@ -10,6 +10,7 @@ import { say, t } from "./words.js";
 
 const CHUNK = 300; // series in one request
 const WIDE = 420;
+const FIRST = ["reward", "policy", "value", "tokens", "ppo"];
 
 export function zoomed() {
   const range = [get("from"), get("to")];
@@ -68,11 +69,11 @@ export class Store {
       return { ...one, since };
     });
     const found = await askSeries(asked, options);
-    found.forEach((series, i) => {
-      const key = part[i][0];
-      const old = this.held.get(key);
-      this.held.set(key, { sign, series: asked[i].since ? joined(old.series, series) : series });
-    });
+    const since = new Map(asked.map((one, i) => [part[i][0], one.since]));
+    for (const series of found) { // the answer has its own order: run by run
+      const key = `${series.run}\n${series.name}`;
+      this.held.set(key, { sign, series: since.get(key) ? joined(this.held.get(key)?.series, series) : series });
+    }
   }
 
   of(run, name) {
@@ -269,7 +270,7 @@ export function chartsView(host, context) {
       sections.push([key, title, part]);
     };
     section("pins", t("pinned"), "", pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean));
-    for (const family of data.families) section(family.key, say(family.title), say(family.intro), shown.filter((chart) => chart.family === family.key && !pins.includes(chart.key)));
+    for (const family of ordered(data.families)) section(family.key, say(family.title), say(family.intro), shown.filter((chart) => chart.family === family.key && !pins.includes(chart.key)));
     if (data.histograms.length && !get("filter")) sections.push(["histograms", t("histograms"), histogramSection(data.histograms, context)]);
     families.replaceChildren(...sections.map(([, title, part]) => el("a", { href: "#", text: title, onclick: (event) => (event.preventDefault(), part.scrollIntoView()) })));
     body.replaceChildren(...(sections.length ? sections.map(([, , part]) => part) : [empty(data.charts.length ? t("nothing_found") : t("no_metrics"), data.charts.length ? "" : t("no_metrics_do"))]));
@@ -327,13 +328,19 @@ export function chartsView(host, context) {
   };
 }
 
+// What people look at first comes first; the rest stays as the catalogue orders it.
+function ordered(families) {
+  const place = (family) => (FIRST.includes(family.key) ? FIRST.indexOf(family.key) : FIRST.length);
+  return [...families].sort((a, b) => place(a) - place(b));
+}
+
 function countNames(data) {
   return data.charts.reduce((sum, chart) => sum + Object.keys(chart.lines).length, 0);
 }
 
 function facts(chart, data) {
   const metric = data.metrics[chart.metric];
-  const here = Object.values(chart.here ?? {}).filter((one) => !chart.key || true).join(" · ");
+  const here = Object.values(chart.here ?? {}).join(" · ");
   const triple = chart.lines.max && chart.lines.min;
   const title = metric ? [say(metric.title), here].filter(Boolean).join(" · ") : chart.key;
   const unit = [say(metric?.unit), triple ? "min–max" : ""].filter(Boolean).join(" · ");

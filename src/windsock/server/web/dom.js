@@ -72,7 +72,7 @@ export function short(value) {
   if (value === 0 || !Number.isFinite(value)) return show(value);
   if (size < 0.01) return value.toExponential(1).replace("-", value < 0 ? "−" : "-");
   if (size >= 10000 && size < 1e6) return `${(value / 1000).toPrecision(3)}k`.replace("-", "−");
-  return show(Number(value.toPrecision(3)));
+  return size < 10000 ? String(Number(value.toPrecision(3))).replace("-", "−") : show(value);
 }
 
 export function seconds(value) {

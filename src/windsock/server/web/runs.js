@@ -96,10 +96,10 @@ function row(run) {
     class: "box", "aria-pressed": here || beside, title: t("overlay"), "aria-label": `${t("overlay")}: ${run.name}`,
     style: { "--c": hue(colourOf(run.key)) }, onclick: () => overlayRun(run.key),
   });
-  const facts = [t(run.status), run.last_step === null ? null : `${run.last_step} ${t("steps")}`, run.project].filter(Boolean).join(" · ");
+  const facts = [run.status === "finished" ? null : t(run.status), run.last_step === null ? null : `${run.last_step} ${t("steps")}`, run.project].filter(Boolean).join(" · ");
   const name = el("a", { class: "run-name", href: `?run=${encodeURIComponent(run.key)}`, "aria-current": here ? "true" : null },
     el("span", { class: "run-title" }, run.pinned ? icon(ICONS.pin) : null, run.name),
-    el("span", { class: "quiet run-facts" }, dotOf(run.status), facts),
+    el("span", { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts}` }, dotOf(run.status), facts || t(run.status)),
     run.note ? el("span", { class: "quiet run-note", text: run.note }) : null);
   name.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
