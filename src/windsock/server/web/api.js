@@ -4,9 +4,18 @@ import { number } from "./dom.js";
 const carried = document.getElementById("report-data");
 export const report = carried ? JSON.parse(carried.textContent) : null;
 
+const early = new Map();
+
+// Begin to ask for what will be needed: the first picture does not wait for the list.
+export function foresee(path) {
+  if (!report) early.set(path, fetch(path));
+}
+
 export async function ask(path, parameters = {}) {
   if (report) return fromReport(path, parameters);
-  const answer = await fetch(address(path, parameters));
+  const asked = address(path, parameters);
+  const answer = await (early.get(asked) ?? fetch(asked));
+  early.delete(asked);
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.error ?? answer.statusText);
   return body;

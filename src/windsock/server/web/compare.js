@@ -48,7 +48,7 @@ export function compareView(host, context) {
       return context.fail(problem);
     }
     if (!host.isConnected) return;
-    const names = data.runs.map((one) => runs.get(one.key)?.name ?? one.name);
+    const names = data.runs.map((one) => clipped(runs.get(one.key)?.name ?? one.name));
     const legend = el("div", { class: "legend" }, data.runs.map((one, i) => swatch(hue(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`)));
     host.replaceChildren(legend, differences(data, names), el("div", { class: "bar" }, bar.nodes, told), grid, refusals(data) ?? "");
     build();
@@ -80,9 +80,13 @@ function differences(data, names) {
   const text = (value) => (value?.absent ? t("absent") : typeof value === "object" ? JSON.stringify(value) : String(value));
   const config = data.config.map((one) => [one.key, ...one.values.map((value) => el("span", { class: value?.absent ? "quiet" : "", text: text(value) }))]);
   const phases = data.phases.map((one) => [one.name, ...one.seconds.map((took, i) => `${seconds(took)}${one.share[i] ? ` · ${percent(one.share[i])}` : ""}`)]);
-  return el("div", { class: "pair" },
-    panel(t("config_diff"), String(config.length), config.length ? table([t("key"), ...names], config, "kv") : el("p", { class: "quiet", text: t("same_config") })),
+  return el("div", { class: "pair short-panel" },
+    panel(t("config_diff"), String(config.length),  config.length ? table([t("key"), ...names], config, "kv") : el("p", { class: "quiet", text: t("same_config") })),
     phases.length ? panel(t("phase_diff"), t("per_step"), table([t("phase"), ...names], phases, "right")) : "");
+}
+
+function clipped(name) {
+  return name.length > 24 ? `${name.slice(0, 23)}…` : name;
 }
 
 function refusals(data) {

@@ -40,6 +40,7 @@ export function configView(host, context) {
 }
 
 function plain(value) {
+  if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3) return value.toExponential();
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
@@ -54,7 +55,7 @@ function system(data) {
   const flat = [];
   const walk = (value, path) => {
     if (value && typeof value === "object" && !Array.isArray(value)) Object.entries(value).forEach(([name, one]) => walk(one, path ? `${path}.${name}` : name));
-    else flat.push([path, plain(value)]);
+    else if (value !== null && value !== undefined && String(value) !== "") flat.push([path, Array.isArray(value) ? value.map(plain).join(" ") : plain(value)]);
   };
   walk(data.environment ?? {}, "");
   return flat.length ? panel(t("system"), "", table(["", ""], flat, "kv bare")) : "";

@@ -5,6 +5,8 @@ import { empty, panel, swatch, table, valueText } from "./parts.js";
 import { Plot } from "./plot.js";
 import { t } from "./words.js";
 
+const MAIN = ["mean", "best", "worst", "pass", "maj", "value"]; // with their interval as a band; the rest is in the table
+
 export function evaluationView(host, context) {
   let plots = [];
   let last = 0;
@@ -36,8 +38,10 @@ function label(one) {
 }
 
 function taskSet(set, plots) {
-  const shown = set.statistics.filter((one) => one.curve?.found);
-  const lines = shown.map((one, i) => ({ label: label(one), colour: i, main: fromJSON(one.curve) }));
+  const shown = set.statistics.filter((one) => one.curve?.found && MAIN.includes(one.statistic));
+  const beside = (one, part) => set.statistics.find((other) => other.statistic === `${one.statistic}/${part}` && other.k === one.k)?.curve;
+  const curve = (found) => (found?.found ? fromJSON(found) : null);
+  const lines = shown.map((one, i) => ({ label: label(one), colour: i, main: fromJSON(one.curve), max: curve(beside(one, "high")), min: curve(beside(one, "low")) }));
   const area = el("div", { class: "mid-plot" });
   const told = el("div", { class: "legend num" });
   const rest = () => told.replaceChildren(...lines.map((line, i) => swatch(hue(i), `${line.label} ${show(line.main.last.at(-1))}`)));
@@ -47,17 +51,18 @@ function taskSet(set, plots) {
   rest();
   const rows = set.statistics.map((one) => [label(one), show(one.first), show(one.last), one.step, one.name]);
   const title = `${set.taskset} · ${set.metric}`;
+  const all = el("details", {}, el("summary", { text: `${t("all_numbers")} (${rows.length})` }), table([t("statistic"), t("first"), t("last"), t("step"), t("as_logged")], rows));
   const byK = overK(set.by_k, plots);
-  return el("div", { class: "pair" }, panel(title, set.suite, area, told), byK ? panel(title, t("over_k"), ...byK) : "", panel(title, "", table([t("statistic"), t("first"), t("last"), t("step"), t("as_logged")], rows)));
+  return el("div", { class: "pair" }, panel(title, set.suite, area, told), byK ? panel(title, t("over_k"), ...byK, all) : panel(title, "", all));
 }
 
-// Solid: the last evaluation; grey: the first one.
+// Strong: the last evaluation; faint: the first one.
 function overK(byK, plots) {
-  const known = Object.entries(byK).filter(([, one]) => one.k.length > 1);
+  const known = Object.entries(byK).filter(([name, one]) => one.k.length > 1 && MAIN.includes(name));
   if (!known.length) return null;
   const area = el("div", { class: "mid-plot" });
   const lines = known.flatMap(([name, one], i) => [
-    { label: `${name} ${t("first")}`, colour: i, dashed: true, main: column(name, one.k, one.first) },
+    { label: `${name} ${t("first")}`, colour: i, faint: true, main: column(name, one.k, one.first) },
     { label: name, colour: i, main: column(name, one.k, one.last) }]);
   const plot = new Plot(area, { x: "k" });
   plot.lines = lines;

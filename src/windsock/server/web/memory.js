@@ -60,7 +60,7 @@ function staircase(data, device) {
   const top = Math.max(capacity ?? 0, ...steps.map((one) => Math.max(one.max_reserved ?? 0, one.reserved ?? 0, one.max_allocated ?? 0, one.allocated ?? 0))) || 1;
   const wide = (WIDTH - LEFT_ROOM) / steps.length;
   const y = (v) => TALL - 6 - (v / top) * (TALL - 24);
-  const picture = svg("svg", { class: "gantt", viewBox: `0 0 ${WIDTH} ${TALL + 26}`, role: "img", "aria-label": `${t("stairs", { n: data.step })} ${device}` });
+  const picture = svg("svg", { class: "gantt", viewBox: `0 0 ${WIDTH} ${TALL + 34}`, role: "img", "aria-label": `${t("stairs", { n: data.step })} ${device}` });
   for (const part of [0, 0.5, 1]) picture.append(svg("line", { class: "grid", x1: LEFT_ROOM, x2: WIDTH, y1: y(part * top), y2: y(part * top) }), svg("text", { x: 0, y: y(part * top) + 4, text: show(Number((part * top).toPrecision(3))) }));
   steps.forEach((one, i) => {
     const x = LEFT_ROOM + i * wide;
@@ -70,7 +70,8 @@ function staircase(data, device) {
     const peak = one.max_allocated ?? one.max_reserved;
     if (peak !== undefined) picture.append(svg("line", { x1: x + 1, x2: x + wide - 1, y1: y(peak), y2: y(peak), style: { stroke: hue(1), "stroke-width": 2 } }, svg("title", { text: said })));
     if (i && steps[i - 1].phase !== one.phase) picture.append(svg("line", { class: "grid", x1: x, x2: x, y1: 6, y2: TALL + 20 }));
-    if (!i || steps[i - 1].phase !== one.phase) picture.append(svg("text", { class: "name", x: x + 3, y: TALL + 14, text: one.phase }));
+    if (!i || steps[i - 1].phase !== one.phase) picture.append(svg("text", { class: "name", x: x + 3, y: TALL + 28, text: one.phase }));
+    if (wide > 68) picture.append(svg("text", { x: x + wide / 2, y: TALL + 11, "text-anchor": "middle", text: one.moment }));
   });
   if (capacity) picture.append(svg("line", { x1: LEFT_ROOM, x2: WIDTH, y1: y(capacity), y2: y(capacity), style: { stroke: css("--bad"), "stroke-dasharray": "5 4" } }));
   const peak = Math.max(...steps.map((one) => one.max_reserved ?? one.max_allocated ?? one.reserved ?? one.allocated ?? 0));

@@ -1,5 +1,5 @@
 // The frame: top bar, list of runs, tabs, keys; which view stands in it follows from the address.
-import { listen, report } from "./api.js";
+import { foresee, listen, report, runPath } from "./api.js";
 import { chartsView, closeLarge, enlarge } from "./charts.js";
 import { compareView } from "./compare.js";
 import { configView } from "./config.js";
@@ -213,6 +213,7 @@ watch((changed) => {
 async function begin() {
   applyTheme();
   frame();
+  if (get("run") && get("tab") === "overview") foresee(runPath(get("run"), "overview"));
   try {
     await readRuns();
   } catch (problem) {

@@ -108,6 +108,7 @@ export class Plot {
     const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => at.map((v) => (v === null ? "" : short(tidy(v)))) };
     if (small) Object.assign(xAxis, { splits: ends, align: null, values: () => ["", ""] });
     if (small) Object.assign(yAxis, { splits: ends });
+    else if (log) Object.assign(yAxis, { splits: () => decades(this.ys), filter: (u, at) => at });
     return {
       width, height, legend: { show: false }, padding: [8, small ? 8 : 12, 0, 0],
       cursor: {
@@ -192,7 +193,7 @@ export class Plot {
   }
 
   drawLine(ctx, line, place) {
-    const colour = line.dashed ? css("--quiet") : hue(line.colour);
+    const colour = hue(line.colour);
     const thin = devicePixelRatio;
     if (line.max?.x?.length && line.min?.x?.length) area(ctx, line.min, line.max, place, colour, 0.13);
     for (const older of line.older ?? []) if (older.x?.length) path(ctx, older.x_end, older.last, place, colour, 0.3, thin);
@@ -202,7 +203,7 @@ export class Plot {
       area(ctx, line.main, line.main, place, colour, smooth ? 0.14 : 0.3);
       if (!smooth) edges(ctx, line.main, place, colour, thin);
     }
-    path(ctx, line.main.x_end, line.main.last, place, colour, smooth ? 0.28 : 1, (smooth ? 1 : 1.6) * thin);
+    path(ctx, line.main.x_end, line.main.last, place, colour, smooth ? 0.28 : line.faint ? 0.4 : 1, (smooth ? 1 : 1.6) * thin);
     if (smooth) path(ctx, line.main.x_end, smoothed(line.main.last, smooth), place, colour, 1, 1.8 * thin);
     if (!this.range) dot(ctx, line.main, place, colour, smooth ? smoothed(line.main.last, smooth) : line.main.last);
   }
@@ -263,6 +264,19 @@ export function restyleAll() {
 
 export function underPointer() {
   return [...alive].find((plot) => plot.host.matches(":hover") || plot.host.closest(".card")?.matches(":hover"));
+}
+
+// 1, 2 and 5 of each power of ten while they are few, then the powers alone, then every so many.
+function decades([low, high]) {
+  const from = Math.floor(Math.log10(low));
+  const to = Math.ceil(Math.log10(high));
+  const each = Math.max(1, Math.ceil((to - from) / 6));
+  const found = [];
+  for (let power = from; power <= to; power += each) {
+    for (const times of to - from <= 2 ? [1, 2, 5] : [1]) found.push(Number(`${times}e${power}`));
+  }
+  const inside = found.filter((value) => value >= low && value <= high);
+  return inside.length > 1 ? inside : [low, high];
 }
 
 function cell(value) {

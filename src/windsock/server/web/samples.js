@@ -1,5 +1,5 @@
 // Completions: search and filter, the group of one prompt side by side, the same prompt over training.
-import { ask, runPath } from "./api.js";
+import { ask, fromJSON, runPath } from "./api.js";
 import { el, number, once, show } from "./dom.js";
 import { empty, panel, select } from "./parts.js";
 import { Plot } from "./plot.js";
@@ -89,7 +89,7 @@ export function samplesView(host, context) {
     const steps = [...new Set(samples.map((one) => one.step))];
     const picks = steps.length > 6 ? [0, 1, 2, 3, 4, 5].map((i) => steps[Math.round((i / 5) * (steps.length - 1))]) : steps;
     const firsts = picks.map((step) => samples.find((one) => one.step === step));
-    const made = panel(t("over_training"), sample.task, area, el("div", { class: "side-by-side" }, firsts.map(column)));
+    const made = panel(t("over_training"), `${sample.task} · ${t("mean_reward")}`, area, el("div", { class: "side-by-side" }, firsts.map(column)));
     plot = new Plot(area, { zero: true });
     plot.set([{ run: context.run, label: sample.task, colour: context.colour, main: rewardsByStep(samples, steps) }]);
     return made;
@@ -142,6 +142,5 @@ function textOf(messages) {
 function rewardsByStep(samples, steps) {
   const groups = steps.map((step) => samples.filter((one) => one.step === step).map((one) => number(one.reward)).filter(Number.isFinite));
   const mean = groups.map((all) => all.reduce((sum, v) => sum + v, 0) / all.length);
-  const x = Float64Array.from(steps);
-  return { name: "reward", found: true, points: samples.length, exact: false, x, x_end: x, min: groups.map((all) => Math.min(...all)), max: groups.map((all) => Math.max(...all)), last: mean, count: groups.map((all) => all.length), nonfinite: groups.map(() => 0) };
+  return fromJSON({ name: "reward", found: true, points: samples.length, exact: true, x: steps, last: mean });
 }

@@ -55,7 +55,7 @@ export function timeView(host, context) {
     const box = el("input", { type: "number", min: first, max: last, value: line.step, "aria-label": t("step"), onchange: () => set({ step: box.value }) });
     const steer = el("span", { class: "facts" }, el("button", { text: "‹", "aria-label": "−1", onclick: () => go(-1) }), box, el("button", { text: "›", "aria-label": "+1", onclick: () => go(1) }));
     const facts = el("div", { class: "legend" }, ["onload", "execute", "offload"].map((what) => swatch(css("--ink"), t(what))),
-      el("span", { text: `${t("unaccounted")} ${seconds(line.unaccounted)}` }), line.overlap ? el("span", { text: `${t("overlap")} ${seconds(line.overlap)}` }) : null);
+      el("span", { text: `${t("unaccounted")} ${percent(line.unaccounted)}` }), line.overlap ? el("span", { text: `${t("overlap")} ${percent(line.overlap)}` }) : null);
     [...facts.querySelectorAll(".swatch i")].forEach((mark, i) => (mark.style.opacity = [0.4, 1, 0.4][i]));
     laid.replaceChildren(panel(`${t("one_step", { n: line.step })} · ${seconds(line.end - line.start)}`, steer, el("div", { class: "scroll" }, gantt(line, colours)), facts));
   }

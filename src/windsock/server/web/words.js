@@ -42,7 +42,7 @@ const WORDS = {
   matched: ["{n} of {m} kept ({s} seen)", "匹配 {n} / 保留 {m}（共见 {s}）"], older_page: ["more", "更多"],
   no_samples: ["This run kept no samples.", "该实验没有保留样本。"],
   no_samples_do: ["run.sample(prompt, completion, reward=…) keeps them.", "用 run.sample(prompt, completion, reward=…) 保留。"],
-  prompt: ["Prompt", "提示"], completion: ["Completion", "回复"], group_of: ["The group of this prompt at step {n}", "该提示在第 {n} 步的整组"],
+  prompt: ["Prompt", "提示"], mean_reward: ["mean reward of a step", "每步平均奖励"], all_numbers: ["all numbers", "全部数值"], completion: ["Completion", "回复"], group_of: ["The group of this prompt at step {n}", "该提示在第 {n} 步的整组"],
   over_training: ["The same prompt over training", "同一提示随训练的变化"], choose_sample: ["Choose a sample.", "请选择一个样本。"],
   version: ["weights", "权重版本"], messages: ["Messages", "消息"],
   seconds: ["seconds", "秒"], share: ["share of step", "占比"], per_step: ["mean per step", "每步平均"], click_step: ["click a bar for its step", "点击柱子查看该步"],
