@@ -12,7 +12,7 @@ from types import ModuleType
 from windsock import __version__
 from windsock.errors import WindsockError
 
-COMMANDS = ("up", "ls", "show", "phases", "samples", "tail", "export", "rm", "archive", "du", "explain")
+COMMANDS = ("up", "ls", "show", "phases", "samples", "tail", "export", "report", "rm", "archive", "du", "explain")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -112,7 +112,10 @@ function fromReport(path, parameters) {
   if (what === "samples") return samplesInReport(parameters);
   if (what === "events") return { events: [], cursor: 0, total: 0 };
   if (what === "histograms") return report.histograms.find((one) => one.name === parameters.name);
-  return report[what];
+  const found = report[what];
+  if (what === "names") return { ...found, axes: ["step"] }; // the report carries no other axis,
+  if (what === "timeline" || what === "memory") return found && { ...found, steps: [found.step, found.step] }; // and one step
+  return found;
 }
 
 function reportRun() {

@@ -1,7 +1,7 @@
 // Several runs side by side, also across vocabularies: what belongs together, what is refused and why, what differs.
 import { ask } from "./api.js";
 import { axisBar, ChartCard, Store, watcher } from "./charts.js";
-import { el, hue, once, percent, seconds } from "./dom.js";
+import { el, hue, once, percent, plain, seconds } from "./dom.js";
 import { empty, panel, swatch, table } from "./parts.js";
 import { colourOf, runs } from "./runs.js";
 import { get, set } from "./state.js";
@@ -77,7 +77,7 @@ function factsOfChart(chart, data) {
 }
 
 function differences(data, names) {
-  const text = (value) => (value?.absent ? t("absent") : typeof value === "object" ? JSON.stringify(value) : String(value));
+  const text = (value) => (value?.absent ? t("absent") : plain(value));
   const config = data.config.map((one) => [one.key, ...one.values.map((value) => el("span", { class: value?.absent ? "quiet" : "", text: text(value) }))]);
   const phases = data.phases.map((one) => [one.name, ...one.seconds.map((took, i) => `${seconds(took)}${one.share[i] ? ` · ${percent(one.share[i])}` : ""}`)]);
   return el("div", { class: "pair short-panel" },

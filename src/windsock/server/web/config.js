@@ -1,6 +1,6 @@
 // Who a run is: its config, the system it ran on, its writers, the relay to trackers, texts and events.
 import { ask, runPath } from "./api.js";
-import { bytes, el, once, seconds } from "./dom.js";
+import { bytes, el, once, plain, seconds } from "./dom.js";
 import { panel, table } from "./parts.js";
 import { runs } from "./runs.js";
 import { get, set } from "./state.js";
@@ -37,11 +37,6 @@ export function configView(host, context) {
   const redraw = once(120, drawConfig);
   read();
   return { changed: (names) => names.includes("filter") && data && redraw() };
-}
-
-function plain(value) {
-  if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3) return value.toExponential();
-  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function aboutRun(key, data) {

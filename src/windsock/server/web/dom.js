@@ -97,6 +97,12 @@ export function bytes(value) {
   return `${(value / 1024 ** power).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 }
 
+// A value of a config as a person writes it.
+export function plain(value) {
+  if (typeof value === "number" && value !== 0 && Math.abs(value) < 1e-3) return value.toExponential();
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 export function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }

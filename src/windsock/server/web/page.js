@@ -96,7 +96,7 @@ function drawHeading() {
   if (!run) return heading.replaceChildren();
   const said = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
   heading.replaceChildren(el("span", { class: "quiet", text: run.project ? `${run.project} / ` : "" }), el("span", { class: "run-heading", text: run.name }),
-    el("span", { class: `chip ${run.status}`, title: run.reason || null }, dotOf(run.status), statusText(run)), el("span", { class: "quiet", text: said }));
+    el("span", { class: `chip ${run.status}`, title: run.reason || null }, dotOf(run.status), ...statusText(run)), el("span", { class: "quiet", text: said }));
 }
 
 function drawAll() {

@@ -48,8 +48,8 @@ export function spark(reward, colour) {
 }
 
 export function statusText(run) {
-  const word = t(run.status);
-  return run.last_step === null || run.last_step === undefined ? word : `${word} · ${t("step")} ${run.last_step}`;
+  const known = run.last_step !== null && run.last_step !== undefined;
+  return [t(run.status), known ? el("span", { class: "chip-step num", text: ` · ${t("step")} ${run.last_step}` }) : null];
 }
 
 export function option(value, label, chosen) {

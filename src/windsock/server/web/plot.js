@@ -164,8 +164,10 @@ export class Plot {
     const low = band.low === null ? top + height : clamp(u.valToPos(band.low, "y", true), top, top + height);
     const high = band.high === null ? top : clamp(u.valToPos(band.high, "y", true), top, top + height);
     if (!(low > high)) return;
+    u.ctx.save(); // uPlot remembers what it set last
     u.ctx.fillStyle = css("--band");
     u.ctx.fillRect(left, high, width, low - high);
+    u.ctx.restore();
   }
 
   drawLines(u) {

@@ -7,8 +7,6 @@ import { get, set } from "./state.js";
 import { t } from "./words.js";
 
 const ROW = 24;
-const NAMES = 190;
-const WIDTH = 1100;
 
 export function timeView(host, context) {
   const area = el("div", { class: "stack-host" });
@@ -57,7 +55,7 @@ export function timeView(host, context) {
     const facts = el("div", { class: "legend" }, ["onload", "execute", "offload"].map((what) => swatch(css("--ink"), t(what))),
       el("span", { text: `${t("unaccounted")} ${percent(line.unaccounted)}` }), line.overlap ? el("span", { text: `${t("overlap")} ${percent(line.overlap)}` }) : null);
     [...facts.querySelectorAll(".swatch i")].forEach((mark, i) => (mark.style.opacity = [0.4, 1, 0.4][i]));
-    laid.replaceChildren(panel(`${t("one_step", { n: line.step })} · ${seconds(line.end - line.start)}`, steer, el("div", { class: "scroll" }, gantt(line, colours)), facts));
+    laid.replaceChildren(panel(`${t("one_step", { n: line.step })} · ${seconds(line.end - line.start)}`, steer, el("div", { class: "scroll" }, gantt(line, colours, Math.max(320, Math.min(1100, host.clientWidth - 30)))), facts));
   }
 
   read();
@@ -78,22 +76,25 @@ export function timeView(host, context) {
 }
 
 // Rows by writer and phase; loading before and unloading after are lighter and hatched by their lower height.
-function gantt(line, colours) {
+function gantt(line, colours, wide) {
+  const names = wide < 600 ? 110 : 190;
+  const most = Math.floor(names / 7);
   const whole = line.end - line.start || 1;
-  const x = (v) => NAMES + (Math.max(0, v) / whole) * (WIDTH - NAMES - 10);
+  const x = (v) => names + (Math.max(0, v) / whole) * (wide - names - 10);
   const count = line.groups.reduce((sum, group) => sum + group.rows.length + 1, 0);
   const height = count * ROW + 22;
-  const picture = svg("svg", { class: "gantt", viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": t("one_step", { n: line.step }) });
-  for (let i = 0; i <= 5; i++) {
-    const at = x((whole * i) / 5);
-    picture.append(svg("line", { class: "grid", x1: at, x2: at, y1: 0, y2: height - 18 }), svg("text", { x: at, y: height - 5, "text-anchor": i === 5 ? "end" : i ? "middle" : "start", text: seconds((whole * i) / 5) }));
+  const picture = svg("svg", { class: "gantt", viewBox: `0 0 ${wide} ${height}`, role: "img", "aria-label": t("one_step", { n: line.step }) });
+  const marks = wide < 600 ? 2 : 5;
+  for (let i = 0; i <= marks; i++) {
+    const at = x((whole * i) / marks);
+    picture.append(svg("line", { class: "grid", x1: at, x2: at, y1: 0, y2: height - 18 }), svg("text", { x: at, y: height - 5, "text-anchor": i === marks ? "end" : i ? "middle" : "start", text: seconds((whole * i) / marks) }));
   }
   let y = 0;
   for (const group of line.groups) {
     picture.append(svg("text", { x: 0, y: y + 16, text: group.title }));
     y += ROW;
     for (const row of group.rows) {
-      const name = row.name.length > 27 ? `${row.name.slice(0, 26)}…` : row.name;
+      const name = row.name.length > most ? `…${row.name.slice(1 - most)}` : row.name;
       picture.append(svg("text", { class: "name", x: 8 + row.depth * 10, y: y + 15, text: name }, svg("title", { text: row.name })));
       const fill = hue(colours.get(row.name) ?? 7);
       for (const span of row.spans) picture.append(...bars(span, row, x, y, fill));
