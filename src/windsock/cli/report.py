@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the report."""
     if options.points < 1 or options.samples < 0:
-        raise WindsockError("--points and --samples count things: expected --points of at least 1, --samples of 0 or more")
+        raise WindsockError(
+            "--points and --samples count things: expected --points of at least 1, --samples of 0 or more"
+        )
     from windsock.server.bundle import report_page
     from windsock.server.report import report_data
 
