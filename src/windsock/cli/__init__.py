@@ -13,7 +13,7 @@ from windsock import __version__
 from windsock.errors import WindsockError
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "explain", "sync", "tensorboard", "rm",
+    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "report", "explain", "sync", "tensorboard", "rm",
     "archive", "du",
 )  # fmt: skip
 

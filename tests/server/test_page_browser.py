@@ -1,0 +1,292 @@
+"""The page in a real browser: every view, both languages, with what people do to it."""
+
+import math
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from serving_runs import HTML, Serve
+
+import windsock
+from windsock.cli import main
+from windsock.server.files import WEB
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+TABS = ("overview", "charts", "time", "memory", "evaluation", "samples", "compare", "config")
+READY = {
+    "overview": ".vital canvas", "charts": ".chart canvas", "time": ".gantt", "memory": ".gantt",
+    "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
+}  # fmt: skip
+CURVE = (
+    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.chart.plot?.lines[0]?.main"
+)
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def visit(browser: Any, troubles: list[str]) -> Iterator[Open]:
+    """Return what opens an address; a test that left an error in the console fails at its end."""
+    contexts = []
+
+    def open(address: str, width: int = 1440, height: int = 900) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15000)
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda problem: troubles.append(str(problem)))
+        page.goto(address)
+        return page
+
+    yield open
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def drawn(page: Any, name: str) -> dict[str, list[float]]:
+    """Return the columns of a chart as they are drawn, once it is."""
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.length", arg=name)
+    found: dict[str, list[float]] = page.evaluate(
+        f"name => {{ const one = ({CURVE})(name); const fields = ['x', 'x_end', 'min', 'max', 'last', 'nonfinite'];"
+        "return Object.fromEntries(fields.map(field => [field, [...one[field]]])); }",
+        name,
+    )
+    return found
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_view_opens_in_both_languages(serve: Serve, demo: windsock.Run, visit: Open, language: str):
+    """No view leaves an error in the console, and none scrolls sideways, on a laptop and on a phone."""
+    base = str(serve().base_url)
+    for width, height in ((1280, 800), (390, 844)):
+        page = visit(f"{base}/?run=demo&lang={language}", width, height)
+        for tab in TABS:
+            page.evaluate("tab => document.querySelectorAll('.tabs a')[tab].click()", TABS.index(tab))
+            page.wait_for_selector(READY[tab])
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (tab, width)
+        assert page.get_attribute("html", "lang") == {"en": "en", "zh": "zh-CN"}[language]
+
+
+def test_what_was_logged_shows_as_text(serve: Serve, demo: windsock.Run, visit: Open):
+    """Names, samples and configs full of HTML and scripts are letters on the page, nothing else."""
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=demo&theme=dark")
+    for tab in TABS:
+        page.goto(f"{base}/?run=demo&tab={tab}")
+        page.wait_for_selector(READY[tab])
+        assert page.locator("img").count() == 0
+        assert HTML in page.inner_text(".run-heading")
+    assert HTML in page.inner_text(".kv")
+    page.goto(f"{base}/?run=demo&tab=samples")
+    page.wait_for_selector(READY["samples"])
+    assert HTML in page.inner_text(".sample-detail")
+    page.goto(f"{base}/?run=demo&tab=charts&filter=onerror")
+    assert len(drawn(page, HTML)["x"]) == 40
+
+
+def test_a_spike_and_a_nan_are_drawn_at_every_zoom(serve: Serve, visit: Open):
+    """One high point and one NaN among 50,000 are in what a chart draws, however far out or in."""
+    run = windsock.init(project="p", name="long", id="long")
+    values = np.sin(np.arange(50_000) / 500)
+    values[31_234], values[12_345] = 900.0, math.nan
+    for step, value in enumerate(values.tolist()):
+        run.log({"loss": value}, step=step)
+    run.finish()
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=long&tab=charts")
+    for low, high in ((None, None), (0, 49_999), (10_000, 40_000), (31_000, 31_500), (31_230, 31_240)):
+        page.goto(f"{base}/?run=long&tab=charts" + ("" if low is None else f"&from={low}&to={high}"))
+        found = drawn(page, "loss")
+        assert max(found["max"]) == 900.0
+        assert sum(found["nonfinite"]) == (low is None or low <= 12_345 <= high)
+        assert len(found["x"]) <= 1000
+    page.goto(f"{base}/?run=long&tab=overview")
+
+
+def test_dragging_zooms_all_charts_and_a_double_click_resets(serve: Serve, demo: windsock.Run, visit: Open):
+    """The zoom is in the address, holds for every chart, and Back undoes it."""
+    page = visit(f"{serve().base_url}/?run=demo&tab=charts&filter=score")
+    drawn(page, "critic/score")
+    box = page.locator(".chart .u-over").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => new URLSearchParams(location.search).has('from')")
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.length < 40", arg="critic/score")
+    assert 8 <= drawn(page, "critic/score")["x"][0] <= 11
+    page.go_back()
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.length === 40", arg="critic/score")
+    page.go_forward()
+    page.wait_for_function("() => new URLSearchParams(location.search).has('from')")
+    page.locator(".chart .u-over").first.dblclick()
+    page.wait_for_function("() => !new URLSearchParams(location.search).has('from')")
+
+
+def test_the_crosshair_tells_values_beside_titles_in_every_chart(serve: Serve, demo: windsock.Run, visit: Open):
+    """Pointing at one chart shows the same step in the others."""
+    page = visit(f"{serve().base_url}/?run=demo&tab=charts")
+    drawn(page, "critic/score")
+    page.locator(".chart .u-over").first.hover()
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.chart .sub')].filter(s => /^step \\d+/.test(s.textContent)).length > 2"
+    )
+    told = page.evaluate(
+        "[...document.querySelectorAll('.chart .sub')].map(s => s.firstChild.textContent.match(/^step (\\d+)$/)?.[1])"
+        ".filter(Boolean)"
+    )
+    assert len(set(told)) == 1
+
+
+def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
+    """What is logged while the page is open is appended to its charts; a new run comes into the list."""
+    run = windsock.init(project="p", name="going on", id="live")
+    for step in range(5):
+        run.log({"critic/score/mean": float(step)}, step=step)
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=live&tab=charts")
+    assert drawn(page, "critic/score/mean")["last"] == [0, 1, 2, 3, 4]
+    run.log({"critic/score/mean": 77.0}, step=5)
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 77", arg="critic/score/mean")
+    assert drawn(page, "critic/score/mean")["last"] == [0, 1, 2, 3, 4, 77]
+    page.wait_for_function("() => document.querySelector('.heading').textContent.includes('step 5')")
+    other = windsock.init(project="p", name="a second one", id="second", alongside=True)
+    page.wait_for_selector("text=a second one")
+    other.finish()
+    run.finish()
+    page.wait_for_selector(".heading .chip.finished")
+
+
+def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
+    """Tab, filter, axis, smoothing, scale, language and theme live in the address."""
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=demo&tab=charts&filter=clipfrac&x=relative&smooth=0.6&log=1&lang=zh&theme=dark")
+    drawn(page, "actor/pg_clipfrac")
+    assert page.locator(".chart").count() == 1
+    assert page.locator(".bar select").input_value() == "relative"
+    assert page.locator(".bar input[type=range]").input_value() == "0.6"
+    assert page.locator(".bar button[aria-pressed=true]").count() == 1
+    assert page.get_attribute("html", "data-theme") == "dark"
+    page.click(".tabs a:nth-child(3)")
+    page.wait_for_selector(READY["time"])
+    page.go_back()
+    drawn(page, "actor/pg_clipfrac")
+    assert page.input_value(".bar input[type=search]") == "clipfrac"
+    page.click("#language")
+    page.click("#theme")
+    page.wait_for_selector("text=Charts")
+    assert "lang=en" in page.url
+    assert "theme=light" in page.url
+
+
+def test_the_keyboard_reaches_everything(serve: Serve, demo: windsock.Run, visit: Open):
+    """Digits choose tabs, slash the filter, j and k the run, f a large chart, r the whole range, ? the help."""
+    other = windsock.init(project="p", name="another", id="other")
+    other.log({"critic/score/mean": 1.0}, step=0)
+    other.finish()
+    page = visit(f"{serve().base_url}/?run=demo")
+    page.wait_for_selector(READY["overview"])
+    page.keyboard.press("2")
+    drawn(page, "critic/score")
+    page.keyboard.press("/")
+    page.keyboard.type("critic/kl")
+    page.wait_for_function("() => document.querySelectorAll('.chart').length < 4")
+    page.keyboard.press("Escape")
+    page.locator(".chart .u-over").first.hover()
+    page.keyboard.press("f")
+    page.wait_for_selector(".large-chart")
+    page.keyboard.press("Escape")
+    assert page.locator(".large-chart").count() == 0
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog.help")
+    page.keyboard.press("Escape")
+    page.keyboard.press("k")
+    page.wait_for_function("() => location.search.includes('run=other')")
+    page.keyboard.press("j")
+    page.wait_for_function("() => location.search.includes('run=demo')")
+
+
+def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, visit: Open):
+    """What people do in the list is kept by the server; squares overlay runs."""
+    other = windsock.init(project="p", name="another", id="other")
+    for step in range(3):
+        other.log({"critic/score/mean": 1.0}, step=step)
+    other.finish()
+    client = serve()
+    page = visit(f"{client.base_url}/?run=demo&tab=charts")
+    drawn(page, "critic/score")
+    page.click(".run[data-key=other] .box")
+    page.wait_for_function(
+        "() => document.querySelector('.chart[data-name=\"critic/score\"]')?.chart.plot?.lines.length === 2"
+    )
+    page.hover(".run[data-key=other]")
+    page.click(".run[data-key=other] .more")
+    page.click(".menu button:nth-child(2)")
+    page.fill("dialog.ask input", f"better {HTML}")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelector('.run[data-key=other]').textContent.includes('better')")
+    assert {run["key"]: run["name"] for run in client.get("/api/runs").json()["runs"]}["other"] == f"better {HTML}"
+    page.click(".tabs a:nth-child(7)")
+    page.wait_for_selector(".compare .chart canvas")
+
+
+def test_charts_are_saved_as_picture_and_table(serve: Serve, demo: windsock.Run, visit: Open, tmp_path: Path):
+    """The table holds every value that the chart draws."""
+    page = visit(f"{serve().base_url}/?run=demo&tab=charts&filter=approxkl")
+    drawn(page, "actor/approxkl")
+    page.locator(".chart").first.hover()
+    kept = []
+    for number in (3, 4):
+        with page.expect_download() as waiting:
+            page.click(f".chart .tools button:nth-child({number})")
+        kept.append(tmp_path / waiting.value.suggested_filename)
+        waiting.value.save_as(kept[-1])
+    assert kept[0].read_bytes().startswith(b"\x89PNG")
+    lines = kept[1].read_text().splitlines()
+    assert len(lines) == 41
+    assert "NaN" in lines[14]
+
+
+def test_a_report_opens_from_disk(demo: windsock.Run, visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """One file, no server, no network: every view but the comparison is there, and HTML in it is text."""
+    file = tmp_path / "run.html"
+    assert main(["report", "demo", "-o", str(file)]) == 0
+    page = visit(file.as_uri())
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for number, tab in enumerate((tab for tab in TABS if tab != "compare"), start=1):
+        page.keyboard.press(str(number))
+        page.wait_for_selector(READY[tab])
+        assert page.locator("img").count() == 0
+    assert asked == []
+    page.goto(f"{file.as_uri()}#tab=charts&filter=critic/kl")
+    page.reload()
+    assert max(drawn(page, "critic/kl")["max"]) == 50.0
+
+
+def test_the_pages_own_files_stay_small():
+    """All files together are under 200 kB, and what is not ours has its version and licence beside it."""
+    assert sum(file.stat().st_size for file in WEB.rglob("*") if file.is_file()) < 200_000
+    assert {file.name for file in (WEB / "vendor").iterdir()} == {
+        "uPlot-1.6.32.min.js", "uPlot-1.6.32.min.css", "uPlot-1.6.32.LICENSE.txt",
+    }  # fmt: skip
