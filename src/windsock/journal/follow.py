@@ -12,10 +12,12 @@ from typing import Any
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.frames import OPEN_STEP, Kind
+from windsock.journal.glance import segment_status
 from windsock.journal.reader import SegmentReader, read_payload
 from windsock.journal.samples import decode
 from windsock.model import Histogram, Row, Sample, Writer
 
+PIECE = 4 << 20  # bytes of a segment that become rows at once: a long run has more of them than memory
 BESIDE = (Kind.TEXT, Kind.HISTOGRAM)
 """Kinds of records that belong to a step as values do."""
 
@@ -71,14 +73,19 @@ class Follower:
         self._open = _Said()
         self._open_time = 0.0
         self._open_since: int | None = None  # where the first row lies whose step is not named yet
+        self.reached = self._reader.offset
+        self.is_behind = False  # whether the last piece was not the last
 
     def new_rows(self) -> list[Row]:
-        """Return the rows that were completed since the last call."""
-        self._reader.poll()
+        """Return the rows that were completed since the last call, or the next piece of them."""
+        self._reader.poll(PIECE)
+        self.is_behind = self._reader.offset - self.reached >= PIECE
+        self.reached = self._reader.offset
         rows = list(_united(self._rows()))
         self._reader.forget()
-        done = max(self._reader.offset, self.place.done)
-        self.place = Place(done if self._open_since is None else self._open_since, done, self.place.last_step)
+        if self.reached > self.place.resume:
+            resume = self.reached if self._open_since is None else self._open_since
+            self.place = Place(resume, max(self.reached, self.place.done), self.place.last_step)
         return rows
 
     def take_unfinished(self) -> Row | None:
@@ -126,6 +133,8 @@ class Follower:
             if names is None or len(names) != table.width:
                 continue
             for chunk in table.chunks:
+                if chunk.offsets[-1] < self.place.resume:
+                    continue
                 columns = (chunk.offsets.tolist(), chunk.steps.tolist(), chunk.times.tolist(), chunk.values.tolist())
                 for offset, step, time, values in zip(*columns, strict=True):
                     if offset >= self.place.resume:
@@ -193,17 +202,37 @@ class RunFollower:
         self._followers: dict[SegmentFile, Follower] = {}
 
     def new_rows(self) -> list[Row]:
-        """Return what was completed since the last call, by time."""
+        """Return what was completed since the last call, or the next piece of it, by time; none: it was all."""
         for segment in segments(self._folder):
             if segment not in self._followers and self._only in (None, segment.writer):
                 place = self._places.get(segment.path.name, BEGINNING)
                 self._followers[segment] = Follower(segment.path, segment.writer, place=place)
-        rows = [row for follower in self._followers.values() for row in follower.new_rows()]
-        return sorted(rows, key=lambda row: row.time)
+        while True:
+            before = self._reached()
+            rows = self._next_piece()
+            if rows or self._reached() == before:
+                return sorted(rows, key=lambda row: row.time)
+
+    def _reached(self) -> int:
+        return sum(follower.reached for follower in self._followers.values())
+
+    def _next_piece(self) -> list[Row]:
+        """Read on in every segment, but in none whose writer's earlier one is not read to its end."""
+        rows: list[Row] = []
+        behind: set[tuple[str, int]] = set()
+        for segment in sorted(self._followers):
+            follower = self._followers[segment]
+            who = segment.writer.role, segment.writer.rank
+            if who not in behind:
+                rows += follower.new_rows()
+                if follower.is_behind:
+                    behind.add(who)
+        return rows
 
     def take_unfinished(self) -> list[Row]:
-        """Return, once, what the writers logged after their last commits."""
-        rows = (follower.take_unfinished() for follower in self._followers.values())
+        """Return, once, what the writers that have ended logged after their last commits."""
+        ended = (f for segment, f in self._followers.items() if segment_status(segment.path).ended)
+        rows = (follower.take_unfinished() for follower in ended)
         return [row for row in rows if row is not None]
 
     def places(self) -> dict[str, Place]:
