@@ -62,11 +62,18 @@ class Follower:
     ``place`` can be saved at any time, and another follower goes on from there: every row comes once.
     """
 
-    def __init__(self, path: Path, writer: Writer, ends: int | None = None, place: Place = BEGINNING) -> None:
+    def __init__(
+        self,
+        path: Path,
+        writer: Writer,
+        ends: int | None = None,
+        place: Place = BEGINNING,
+        schemas: dict[int, tuple[str, ...]] | None = None,
+    ) -> None:
         """``ends``: of what is there already, read only so many bytes at the beginning and at the end."""
         self.path = path
         self.place = place
-        self._reader = SegmentReader(path)
+        self._reader = SegmentReader(path, schemas)
         if ends is not None:
             self._reader.read_ends(ends)
         self._writer = writer
@@ -200,13 +207,14 @@ class RunFollower:
         self._only = only
         self._places = dict(places or {})
         self._followers: dict[SegmentFile, Follower] = {}
+        self._schemas: dict[int, tuple[str, ...]] = {}  # of all: a further part may begin in the middle of things
 
     def new_rows(self) -> list[Row]:
         """Return what was completed since the last call, or the next piece of it, by time; none: it was all."""
         for segment in segments(self._folder):
             if segment not in self._followers and self._only in (None, segment.writer):
                 place = self._places.get(segment.path.name, BEGINNING)
-                self._followers[segment] = Follower(segment.path, segment.writer, place=place)
+                self._followers[segment] = Follower(segment.path, segment.writer, None, place, self._schemas)
         while True:
             before = self._reached()
             rows = self._next_piece()
