@@ -34,6 +34,7 @@ MODULE = textwrap.dedent('''
             if self._trouble == "out of reach" and not Path(f"{self._path}.up").exists():
                 raise ConnectionError("nobody answers")
             self._file = self._path.open("a")
+            self._first = self._file.tell()
 
         def log(self, rows):
             if self._trouble == "raises" or (self._trouble == "down" and not Path(f"{self._path}.up").exists()):
@@ -54,6 +55,9 @@ MODULE = textwrap.dedent('''
                     raise ValueError("three is not a step")
                 self._file.write(json.dumps([row.step, dict(row.values), dict(row.texts)]) + "\\n")
             self._file.flush()
+            if self._trouble == "dies" and not Path(f"{self._path}.left").exists():
+                Path(f"{self._path}.left").touch()
+                os._exit(7)
 
         def finish(self, status):
             self._file.write(json.dumps([status.word, {}, {}]) + "\\n")
@@ -68,7 +72,7 @@ MODULE = textwrap.dedent('''
             return {"size": self._path.stat().st_size}
 
         def rewind(self, mark):
-            self._file.truncate(mark.get("size", 0))
+            self._file.truncate(mark.get("size", self._first))
 ''')
 
 

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -279,21 +278,18 @@ def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers:
     assert logged_steps(trackers) == [1, 2]
 
 
-def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path, capsys: pytest.CaptureFixture[str]):
-    """As on a full disk: the rows arrive, and what is not known to be delivered is said to be left."""
+def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path):
+    """As on a full disk: the rows arrive, and when they are offered again none is there twice."""
     run = begun(trackers, "marked")
-    desk = run.path / FOLDER / "marked.json"
-    desk.unlink()
-    desk.mkdir()
+    courier_process = max(relay_processes(run.path.resolve()))
+    (run.path / FOLDER / f"marked.{courier_process}.draft").mkdir()  # where it would write
     for step in range(5):
         run.log({"a": step}, step=step)
     until(lambda: steps_of(trackers) == list(range(5)))
-    run.finish(timeout=1)
-    assert "tracker 'marked' has something still to come" in capsys.readouterr().err
-    desk.rmdir()
-    until(lambda: not relay_processes(run.path.resolve()), 60)
-    counts = Counter(steps_of(trackers))
-    assert [counts[step] for step in range(5)] == [1] * 5
+    assert desk_of(run, "marked").delivered == 0
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [*range(5), "finished"]
+    assert desk_of(run, "marked").state == "done"
 
 
 def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypatch: pytest.MonkeyPatch):
@@ -352,3 +348,13 @@ def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: p
     assert main(["sync", "fed"]) == 0
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 1
     assert read_desk(run.path, "jsonl").state == "done"
+
+
+def test_a_courier_that_dies_before_its_first_mark_leaves_no_row_twice(trackers: Path):
+    """What the file held before is known from the start, and what came then is cut off."""
+    (trackers / "kept.jsonl").write_text('["older", {}, {}]\n')
+    run = begun(trackers, "marked", trouble="dies")
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == ["older", 1, "finished"]
+    assert desk_of(run, "marked").restarts == 1

@@ -111,6 +111,8 @@ class Courier:
                 self._call(tracker.start, read_run_info(self._folder), config_of(self._folder), self._folder)
                 if isinstance(tracker, Rewindable):
                     self._call(tracker.rewind, self._saved_mark or {})
+                    # What lies before the first row is known only now: a place may hold things that are not ours.
+                    self._saved_mark = tracker.mark() or self._saved_mark
             except Exception as problem:
                 if isinstance(problem, TrackerError) and not self._began_well:
                     raise
