@@ -1,6 +1,7 @@
 """Fixtures that several tests share."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,13 @@ OFFLINE = {
 FOREIGN = ("HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Say where Trackio's database is before anybody imports Trackio, which is when it reads that."""
+    folder = tempfile.TemporaryDirectory(prefix="trackio-")
+    os.environ["TRACKIO_DIR"] = folder.name
+    config.add_cleanup(folder.cleanup)
+
+
 @pytest.fixture(autouse=True)
 def _clean_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Keep variables of the machine out, runs in a temporary directory, and no run open afterwards."""
@@ -33,12 +41,6 @@ def _clean_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     yield
     for run in list(windsock.session._runs):
         run.finish()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _trackio_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Trackio reads where its database is when it is imported, so this is set once."""
-    os.environ["TRACKIO_DIR"] = str(tmp_path_factory.mktemp("trackio"))
 
 
 @pytest.fixture

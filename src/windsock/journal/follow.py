@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ class _Said:
 class Follower:
     """Yields the rows of one segment as they are appended; open rows unite when their step is committed.
 
-    ``place`` can be saved at any time, and another follower goes on from there: every row comes once.
+    ``place`` can be saved at any time, and another follower goes on from there: every row comes once, and it is the
+    same row whenever it is read, so that a tracker knows one that is offered again.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Follower:
             self._reader.read_ends(ends)
         self._writer = writer
         self._open = _Said()
+        self._samples_of: dict[int, list[Sample]] = {}
         self._open_time = 0.0
         self._open_since: int | None = None  # where the first row lies whose step is not named yet
         self.reached = self._reader.offset
@@ -88,40 +90,47 @@ class Follower:
         self._reader.poll(PIECE)
         self.is_behind = self._reader.offset - self.reached >= PIECE
         self.reached = self._reader.offset
-        rows = list(_united(self._rows()))
+        rows = list(self._rows())
         self._reader.forget()
         if self.reached > self.place.resume:
             resume = self.reached if self._open_since is None else self._open_since
             self.place = Place(resume, max(self.reached, self.place.done), self.place.last_step)
         return rows
 
-    def take_unfinished(self) -> Row | None:
+    def take_unfinished(self) -> list[Row]:
         """Return, once, what was logged after the last commit, as the step that would come next."""
-        if not self._open:
-            return None
-        row = self._take_open(self.place.last_step + 1, self._open_time)
+        rows = list(self._take_open(self.place.last_step + 1, self._open_time))
         self.place = Place(self.place.done, self.place.done, self.place.last_step)
-        return row
+        return rows
 
-    def _take_open(self, step: int, time: float) -> Row:
-        row = self._open.row(step, time, self._writer)
-        self._open, self._open_since = _Said(), None
-        return row
+    def _take_open(self, step: int, time: float) -> Iterator[Row]:
+        """Yield what a commit of this step ends; samples of another one are rows of their own."""
+        self._open.samples += self._samples_of.pop(step, [])
+        for other, samples in self._samples_of.items():
+            yield _Said(samples=samples).row(other, time, self._writer)
+        if self._open:
+            yield self._open.row(step, time, self._writer)
+        self._open, self._samples_of, self._open_since = _Said(), {}, None
 
     def _rows(self) -> Iterator[Row]:
         for offset, step, time, said in self._in_order():
             if said is None:
-                if self._open:
-                    yield self._take_open(step, time)
-            elif step == OPEN_STEP:
-                if self._open_since is None:
-                    self._open_since = offset
-                self._open.update(said)
-                self._open_time = time
+                yield from self._take_open(step, time)
+            elif step == OPEN_STEP or said.samples:  # samples are written where a step is committed, before that
+                self._keep_open(offset, step, time, said)
                 continue
             elif offset >= self.place.done:
                 yield said.row(step, time, self._writer)
             self.place = Place(self.place.resume, self.place.done, max(self.place.last_step, step))
+
+    def _keep_open(self, offset: int, step: int, time: float, said: _Said) -> None:
+        if self._open_since is None:
+            self._open_since = offset
+        self._open_time = time
+        if said.samples:
+            self._samples_of.setdefault(step, []).extend(said.samples)
+        else:
+            self._open.update(said)
 
     def _in_order(self) -> Iterator[tuple[int, int, float, _Said | None]]:
         """Yield what is new, and commits as saying nothing, in the order of the file."""
@@ -172,26 +181,6 @@ class Follower:
             os.close(fd)
 
 
-def _united(rows: Iterator[Row]) -> Iterator[Row]:
-    """Make one of rows that follow each other and speak of the same step."""
-    last: Row | None = None
-    for row in rows:
-        if last is not None and last.step == row.step:
-            last = replace(
-                row,
-                values={**last.values, **row.values},
-                texts={**last.texts, **row.texts},
-                histograms={**last.histograms, **row.histograms},
-                samples=last.samples + row.samples,
-            )
-            continue
-        if last is not None:
-            yield last
-        last = row
-    if last is not None:
-        yield last
-
-
 def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
     name = str(fields["name"])
     if kind == Kind.TEXT:
@@ -240,8 +229,7 @@ class RunFollower:
     def take_unfinished(self) -> list[Row]:
         """Return, once, what the writers that have ended logged after their last commits."""
         ended = (f for segment, f in self._followers.items() if segment_status(segment.path).ended)
-        rows = (follower.take_unfinished() for follower in ended)
-        return [row for row in rows if row is not None]
+        return [row for follower in ended for row in follower.take_unfinished()]
 
     def places(self) -> dict[str, Place]:
         """Return how far each segment was handed out."""
