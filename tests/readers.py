@@ -18,11 +18,16 @@ Series = dict[str, dict[int, float]]
 BLOCK, HEAD = 32768, 7  # of LevelDB's log format
 
 
+class DoubledError(AssertionError):
+    """A value is there twice."""
+
+
 class Once(dict[int, Any]):
     """Points of a series, each of which may be given once."""
 
     def __setitem__(self, step: int, value: Any) -> None:
-        assert step not in self, f"step {step} is there twice"
+        if step in self:
+            raise DoubledError(f"step {step} is there twice")
         super().__setitem__(step, value)
 
 
@@ -124,8 +129,9 @@ def swanlab_records(path: Path) -> dict[str, list[Any]]:
 
 
 def swanlab_files(folder: Path) -> list[Path]:
-    """Return the files of offline and local runs below a directory, oldest first."""
-    return sorted(folder.rglob("*.swanlab"), key=lambda path: path.stat().st_mtime_ns)
+    """Return the files of offline and local runs below a directory, oldest first; not those without a header."""
+    found = (path for path in folder.rglob("*.swanlab") if path.stat().st_size >= HEAD)  # it was killed before that
+    return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
 
 def swanlab_series(*paths: Path) -> Series:

@@ -42,8 +42,10 @@ MODULE = textwrap.dedent('''
             self._calls += 1
             if self._trouble == "flaps" and self._calls != 4 and not Path(f"{self._path}.up").exists():
                 raise ConnectionError("gone again")
-            if self._trouble == "slow":
-                time.sleep(0.3)
+            if self._trouble in ("slow", "sleeps"):
+                time.sleep(0.3 if self._trouble == "slow" else 60)
+            if self._trouble == "leaves":
+                os._exit(7)
             if self._trouble == "hangs" and not Path(f"{self._path}.hung").exists():
                 Path(f"{self._path}.hung").touch()
                 time.sleep(600)
