@@ -309,6 +309,8 @@ class Run(Reports, Offers, Phased):
         """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
         self._forked = True
         self._keeper = None
+        for link in self._links:
+            link.after_fork_in_child()
         self._links = []
         self._deferred = []
         self._deferred_lock = threading.RLock()

@@ -212,7 +212,7 @@ def _links(chosen: Settings, run: Run, trackers: Mapping[str, Tracker]) -> Itera
     if here:
         yield ThreadLink(run.path, {name: chosen.trackers[name] for name in here}, run.notice, own)
     if there := {name: chosen.trackers[name] for name in trackers if name not in here}:
-        yield RelayLink(run.path, there, run.notice)
+        yield RelayLink(run.path, there, run.notice, run.writer)
 
 
 def _trackers(chosen: Settings) -> dict[str, Tracker]:

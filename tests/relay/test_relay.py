@@ -2,114 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kept import begun, desk_of, kept, relay_processes, steps_of, until
 
 import windsock
-from windsock.relay.desk import FOLDER, Desk, read_desk
-
-MODULE = textwrap.dedent('''
-    """Trackers that behave in every way a tracker can, for the relay's tests."""
-    import json, os, time
-    from pathlib import Path
-
-    class Kept:
-        """Keeps rows in a file; ``trouble`` names what goes wrong."""
-        in_process = False
-
-        def __init__(self, path, trouble="", api_key=None):
-            self._path, self._trouble = Path(path), trouble
-
-        def start(self, info, config, folder):
-            if self._trouble == "wrong":
-                from windsock.errors import TrackerError
-                raise TrackerError("tracker 'kept': the key is wrong; get one at the desk")
-            if self._trouble == "out of reach" and not Path(f"{self._path}.up").exists():
-                raise ConnectionError("nobody answers")
-            self._file = self._path.open("a")
-
-        def log(self, rows):
-            if self._trouble == "raises" or (self._trouble == "down" and not Path(f"{self._path}.up").exists()):
-                raise ConnectionError("no route")
-            if self._trouble == "hangs" and not Path(f"{self._path}.hung").exists():
-                Path(f"{self._path}.hung").touch()
-                time.sleep(600)
-            if self._trouble == "exits" and not Path(f"{self._path}.left").exists():
-                Path(f"{self._path}.left").touch()
-                os._exit(7)
-            for row in rows:
-                if self._trouble == "picky" and row.step == 3:
-                    raise ValueError("three is not a step")
-                self._file.write(json.dumps([row.step, dict(row.values), dict(row.texts)]) + "\\n")
-            self._file.flush()
-
-        def finish(self, status):
-            self._file.write(json.dumps([status.word, {}, {}]) + "\\n")
-            self._file.close()
-
-    class Marked(Kept):
-        """The same, cut back to its mark."""
-
-        def mark(self):
-            if not self._file.closed:
-                os.fsync(self._file.fileno())
-            return {"size": self._path.stat().st_size}
-
-        def rewind(self, mark):
-            self._file.truncate(mark.get("size", 0))
-''')
-
-
-@pytest.fixture
-def trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Offer the trackers above to this process and its children, as a package would."""
-    site = tmp_path / "site"
-    info = site / "kept-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "kept_trackers.py").write_text(MODULE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: kept\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[windsock.trackers]\nkept = kept_trackers:Kept\nmarked = kept_trackers:Marked\n"
-    )
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.setenv("PYTHONPATH", f"{site}:{os.environ.get('PYTHONPATH', '')}")
-    return tmp_path
-
-
-def begun(tmp_path: Path, tracker: str = "kept", **kwargs: object) -> windsock.Run:
-    return windsock.init(
-        project="p", track_with=[tracker], tracker_kwargs={tracker: {"path": str(tmp_path / "kept.jsonl"), **kwargs}}
-    )
-
-
-def kept(tmp_path: Path) -> list[list[object]]:
-    path = tmp_path / "kept.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def steps_of(tmp_path: Path) -> list[object]:
-    return [record[0] for record in kept(tmp_path)]
-
-
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def desk_of(run: windsock.Run, tracker: str = "kept") -> Desk:
-    return read_desk(run.path, tracker)
+from windsock.relay.desk import FOLDER
 
 
 def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):
@@ -213,11 +118,6 @@ def test_what_was_logged_before_a_kill_still_arrives(trackers: Path):
     assert set(counts.values()) == {1}
 
 
-def relay_processes(folder: Path) -> list[int]:
-    found = subprocess.run(["pgrep", "-f", f"windsock.relay {folder}"], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()]
-
-
 @pytest.mark.parametrize("whom", ["relay", "courier"])
 def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Path, whom: str):
     """Whichever of its processes dies, and however often; rows that were not safe yet are written again."""
@@ -229,7 +129,8 @@ def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Pa
         assert len(pids) == 2
         victim = min(pids) if whom == "relay" else max(pids)
         os.kill(victim, signal.SIGKILL)
-        until(lambda gone=victim: gone not in relay_processes(run.path.resolve()))
+        gone = pids if whom == "relay" else [victim]
+        until(lambda gone=gone: not {*gone} & {*relay_processes(run.path.resolve())})
         run._tend_links()
         until(lambda: len(relay_processes(run.path.resolve())) == 2)
     run.finish(timeout=30)

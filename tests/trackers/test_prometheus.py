@@ -2,7 +2,6 @@
 
 import math
 import sys
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single
 
+from readers import prometheus_samples, prometheus_values
 from windsock.errors import TrackerError
 from windsock.model import Row, Status, Writer
 from windsock.trackers.prometheus import PrometheusTracker
@@ -36,15 +36,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def scraped(tracker: PrometheusTracker) -> list[Any]:
-    from prometheus_client.parser import text_string_to_metric_families
-
-    with urllib.request.urlopen(str(tracker.url)) as answer:
-        text = answer.read().decode()
-    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return prometheus_samples(str(tracker.url))
 
 
 def values(tracker: PrometheusTracker) -> dict[str, float]:
-    return {s.labels["name"]: s.value for s in scraped(tracker) if "name" in s.labels}
+    return prometheus_values(str(tracker.url))
 
 
 def last(series: Series) -> dict[str, float]:

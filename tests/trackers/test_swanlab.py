@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, Series, expected, holds_key, rows, single
+from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, expected, holds_key, rows, single
 
+from readers import swanlab_files, swanlab_records, swanlab_series
 from windsock.errors import TrackerError
 from windsock.model import Row, Status
 from windsock.trackers.registry import make
@@ -40,46 +41,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
             tracker._run.finish()
 
 
-def records(path: Path) -> dict[str, list[Any]]:
-    """Return the records of a ``.swanlab`` file by kind."""
-    from swanlab.proto.swanlab.record.v1.record_pb2 import Record
-    from swanlab.sdk.internal.core_python.store import DataStoreReader
-
-    reader = DataStoreReader()
-    reader.open(path)
-    found = collections.defaultdict(list)
-    for data in reader:
-        record = Record.FromString(data)
-        for field, content in record.ListFields():
-            found[field.name].append(content)
-    reader.close()
-    return found
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.swanlab"), key=lambda path: path.stat().st_mtime_ns)
-
-
-def series(*paths: Path) -> Series:
-    """Return the series of several files of one run; of a name and step the first counts, as SwanLab has it."""
-    found: Series = collections.defaultdict(dict)
-    for path in paths:
-        for scalar in records(path)["scalar"]:
-            found[scalar.key].setdefault(scalar.step, scalar.value.number)
-    return dict(found)
-
-
 def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
     """200 steps of 100 values, names unchanged, with the config and how the run ended."""
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("crashed", "boom"))
-    (path,) = files(tmp_path)
-    found = series(path)
+    (path,) = swanlab_files(tmp_path)
+    found = swanlab_series(path)
     assert found.pop("windsock/nonfinite/dist") == dict.fromkeys(range(0, 200, 20), 2)
     assert found == expected()
     media = collections.defaultdict(dict)
-    kept = records(path)
+    kept = swanlab_records(path)
     for item in kept["media"]:
         (file,) = path.parent.rglob(item.value.items[0].filename)
         media[item.key][item.step] = file.read_text()
@@ -104,7 +76,7 @@ def test_steps_in_any_order_are_all_there_and_what_is_refused_is_counted(start: 
     tracker.log(single("loss", {4: 6.0, 10: 7.0}, AGAIN))
     assert tracker.skipped == 3  # the new attempt begins below what was given
     tracker.finish(Status("finished"))
-    assert series(*files(tmp_path)) == {"loss": {5: 1.0, 3: 2.0, 9: 3.0, 4: 6.0, 10: 7.0}}
+    assert swanlab_series(*swanlab_files(tmp_path)) == {"loss": {5: 1.0, 3: 2.0, 9: 3.0, 4: 6.0, 10: 7.0}}
 
 
 def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start: Start, tmp_path: Path):
@@ -118,10 +90,10 @@ def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start
     tracker.rewind({})
     tracker.log(rows(range(30)))
     tracker.finish(Status("finished"))
-    found = series(*files(tmp_path))
+    found = swanlab_series(*swanlab_files(tmp_path))
     assert {name: found[name] for name in NAMES} == expected(range(30))
     assert tracker.mark() == {"highest": 29, "attempts": {"trainer/0": 1}}
-    assert {record.id for path in files(tmp_path) for record in records(path)["start"]} == {INFO.id}
+    assert {record.id for path in swanlab_files(tmp_path) for record in swanlab_records(path)["start"]} == {INFO.id}
 
 
 def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
@@ -129,7 +101,7 @@ def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
     tracker = start()
     tracker.log([Row(0, 1.0, {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}, TRAINER)])
     tracker.finish(Status("finished"))
-    found = series(*files(tmp_path))
+    found = swanlab_series(*swanlab_files(tmp_path))
     assert math.isnan(found["nan"][0])
     assert (found["inf"][0], found["ninf"][0]) == (math.inf, -math.inf)
 
@@ -143,8 +115,8 @@ def test_the_configuration_of_roll_starts_unchanged(start: Start, tmp_path: Path
     )  # fmt: skip
     tracker.log(rows(range(2)))
     tracker.finish(Status("finished"))
-    (path,) = files(tmp_path)
-    begun = records(path)["start"][0]
+    (path,) = swanlab_files(tmp_path)
+    begun = swanlab_records(path)["start"][0]
     assert (begun.project, begun.workspace, begun.name, begun.description) == ("roll-rlvr", "team", "mine", "why")
     assert list(begun.tags) == ["roll", "rlvr"]
     assert holds_key(tmp_path) == []

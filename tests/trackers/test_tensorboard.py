@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from material import AGAIN, CONFIG, HISTOGRAM, INFO, KEY, NAMES, TEXT, Series, expected, holds_key, rows, single
 
+from readers import tensorboard_accumulated, tensorboard_scalars, tensorboard_texts
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status, Writer
 from windsock.trackers.crc32c import crc32c
@@ -28,25 +29,8 @@ Start = Callable[..., TensorBoardTracker]
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-def accumulated(folder: Path) -> Any:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
-    accumulator.Reload()
-    return accumulator
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    found = accumulated(folder)
-    return {name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]}
-
-
 def single_precision(series: Series) -> dict[str, list[tuple[int, float]]]:
     return {name: [(step, float(np.float32(v))) for step, v in points.items()] for name, points in series.items()}
-
-
-def strings(accumulator: Any, tag: str) -> dict[int, str]:
-    return {event.step: event.tensor_proto.string_val[0].decode() for event in accumulator.Tensors(tag)}
 
 
 READ_FAST = """
@@ -100,17 +84,19 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
     for row in rows():
         tracker.log([row])
     tracker.finish(Status("finished"))
-    found = scalars(Path(str(tracker.url)))
+    found = tensorboard_scalars(Path(str(tracker.url)))
     assert found.pop("windsock/nonfinite/dist") == [(step, 2.0) for step in range(0, 200, 20)]
     assert found == single_precision(expected())
-    accumulator = accumulated(Path(str(tracker.url)))
-    assert strings(accumulator, "note/text_summary") == {step: f"{step}: {TEXT}" for step in range(0, 200, 10)}
-    samples = strings(accumulator, "samples/text_summary")
+    accumulator = tensorboard_accumulated(Path(str(tracker.url)))
+    assert tensorboard_texts(accumulator, "note/text_summary") == {
+        step: f"{step}: {TEXT}" for step in range(0, 200, 10)
+    }
+    samples = tensorboard_texts(accumulator, "samples/text_summary")
     assert list(samples) == list(range(0, 200, 20))
     assert "2 + 2 \\| ?" in samples[20]
     assert "four<br>or 4" in samples[20]
     assert accumulator.Tensors("dist")[1].tensor_proto.tensor_content == struct.pack("<6d", 0, 0.5, 3, 0.5, 1, 4)
-    assert "| train |" in strings(accumulator, "phases/text_summary")[0]
+    assert "| train |" in tensorboard_texts(accumulator, "phases/text_summary")[0]
     assert accumulator.Scalars("loss")[3].wall_time == INFO.created + 3
 
 
@@ -192,7 +178,7 @@ def test_a_continued_run_is_a_new_file_without_doubled_points(start: Start):
     wanted = [*((step, float(step)) for step in range(5)), *((step, 100.0 + step) for step in range(5, 12))]
     folder = Path(str(tracker.url))
     assert len(list(folder.iterdir())) == 2
-    assert scalars(folder) == {"loss": wanted}
+    assert tensorboard_scalars(folder) == {"loss": wanted}
     assert [tuple(point) for point in read_fast(folder)[0]["."]["loss"]] == wanted
 
 
@@ -212,7 +198,9 @@ def test_rows_after_the_mark_are_cut_and_not_doubled_when_offered_again(start: S
     tracker.rewind(mark)
     tracker.log(rows(range(10, 30)))
     tracker.finish(Status("finished"))
-    assert {k: v for k, v in scalars(file.parent).items() if k in NAMES} == single_precision(expected(range(30)))
+    assert {k: v for k, v in tensorboard_scalars(file.parent).items() if k in NAMES} == single_precision(
+        expected(range(30))
+    )
 
 
 def test_before_the_first_mark_everything_is_written_anew(start: Start):
@@ -224,7 +212,7 @@ def test_before_the_first_mark_everything_is_written_anew(start: Start):
     tracker = start()
     tracker.rewind({})
     tracker.log(single("loss", {0: 1.0, 1: 2.0}))
-    assert scalars(Path(str(tracker.url))) == {"loss": [(0, 1.0), (1, 2.0)]}
+    assert tensorboard_scalars(Path(str(tracker.url))) == {"loss": [(0, 1.0), (1, 2.0)]}
     assert other.exists()
 
 
@@ -245,7 +233,7 @@ def test_a_row_that_could_not_be_written_leaves_nothing_behind(start: Start):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     tracker.log(rows(range(3, 6)))
-    found = scalars(Path(str(tracker.url)))
+    found = tensorboard_scalars(Path(str(tracker.url)))
     assert {name: found[name] for name in NAMES} == single_precision(expected(range(6)))
 
 
@@ -256,7 +244,7 @@ def test_steps_in_any_order_are_all_there_and_the_reader_that_needs_it_is_named(
     tracker = start()
     values = {3: 1.0, 1: 2.0, -1: 3.0, 2: 4.0}
     tracker.log(single("loss", values))
-    assert scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
+    assert tensorboard_scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
     assert (
         capsys.readouterr().err.count("step 1 came after step 3: to see both, give tensorboard --load_fast=false") == 1
     )
@@ -268,8 +256,8 @@ def test_writers_with_a_clock_of_their_own_are_runs_of_their_own(start: Start):
     explorer, second = Writer("explorer", 0, 1), Writer("explorer", 1, 1)
     tracker.log([*single("a", {0: 1.0}), *single("b", {3: 2.0}, explorer), *single("b", {4: 2.5}, second)])
     folder = Path(str(tracker.url))
-    assert scalars(folder / "explorer") == {"b": [(3, 2.0)]}
-    assert scalars(folder / "explorer-1") == {"b": [(4, 2.5)]}
+    assert tensorboard_scalars(folder / "explorer") == {"b": [(3, 2.0)]}
+    assert tensorboard_scalars(folder / "explorer-1") == {"b": [(4, 2.5)]}
 
 
 def test_what_is_not_finite_stays_what_it_is(start: Start):
@@ -277,7 +265,7 @@ def test_what_is_not_finite_stays_what_it_is(start: Start):
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "huge": 1e300, "half \ud800": 1.0}
     tracker = start()
     tracker.log([Row(0, 0.0, values, AGAIN, {"t": "\ud800"})])
-    found = {name: points[0][1] for name, points in scalars(Path(str(tracker.url))).items()}
+    found = {name: points[0][1] for name, points in tensorboard_scalars(Path(str(tracker.url))).items()}
     assert math.isnan(found.pop("nan"))
     assert found == {"inf": math.inf, "ninf": -math.inf, "huge": math.inf, "half ?": 1.0}
     assert HISTOGRAM.nonfinite == 2

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
+from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single
 
+from readers import trackio_logs, trackio_series
 from windsock.errors import TrackerError
 from windsock.model import Row, Status
 from windsock.trackers.registry import make
@@ -35,21 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def logs(tracker: TrackioTracker) -> list[dict[str, Any]]:
-    """Return what Trackio has of a run, row by row."""
-    from trackio.sqlite_storage import SQLiteStorage
-
-    run = tracker._run
-    return list(SQLiteStorage.get_logs(run.project, run.name, max_points=None, run_id=run.id))
-
-
-def series(tracker: TrackioTracker) -> Series:
-    found: Series = {}
-    for record in logs(tracker):
-        for name, value in record.items():
-            if isinstance(value, float | int) and name not in ("step", "timestamp"):
-                assert record["step"] not in found.setdefault(name, {})
-                found[name][record["step"]] = value
-    return found
+    return trackio_logs(tracker._run.project, tracker._run.id)
 
 
 def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
@@ -57,7 +44,7 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("finished"))
-    found = series(tracker)
+    found = trackio_series(logs(tracker))
     assert found.pop("windsock/nonfinite/dist") == dict.fromkeys(range(0, 200, 20), 2.0)
     assert found == expected()
     kept = logs(tracker)
@@ -77,7 +64,7 @@ def test_rows_that_are_offered_again_change_nothing(start: Start):
     tracker.log(rows(range(20)))
     tracker = start()
     tracker.log(rows(range(10, 30)))
-    found = series(tracker)
+    found = trackio_series(logs(tracker))
     assert {name: found[name] for name in NAMES} == expected(range(30))
     assert len(list(trackio.Api().runs(tracker._run.project))) == 1
 

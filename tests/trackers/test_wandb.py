@@ -4,7 +4,6 @@ import collections
 import html
 import json
 import math
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from material import (
     single,
 )
 
+from readers import wandb_files, wandb_history, wandb_records, wandb_series
 from windsock.errors import TrackerError
 from windsock.model import Row, Status
 from windsock.trackers.registry import make
@@ -34,7 +34,6 @@ from windsock.trackers.wandb import WandbTracker
 
 wandb = pytest.importorskip("wandb")
 Start = Callable[..., WandbTracker]
-BLOCK, HEAD = 32768, 7
 QUICK = {"x_disable_stats": True, "x_disable_meta": True}
 
 
@@ -62,53 +61,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         tracker._run.finish()
 
 
-def records(path: Path) -> Iterator[Any]:
-    """Yield the records of a ``.wandb`` file: LevelDB's log format, each a Record of wandb_internal.proto."""
-    from wandb.proto import wandb_internal_pb2
-
-    data, place, parts = path.read_bytes(), HEAD, b""
-    while place + HEAD <= len(data):
-        if BLOCK - place % BLOCK < HEAD:
-            place += BLOCK - place % BLOCK
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, place)
-        parts += data[place + HEAD : place + HEAD + length]
-        place += HEAD + length
-        if kind in (1, 4):  # a whole record, or the last part of one
-            yield wandb_internal_pb2.Record.FromString(parts)
-            parts = b""
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.wandb"), key=lambda path: path.stat().st_mtime_ns)
-
-
-def history(path: Path) -> list[dict[str, Any]]:
-    """Return what every history record holds."""
-    found = [record.history for record in records(path) if record.WhichOneof("record_type") == "history"]
-    return [_nested(one.item) for one in found]
-
-
-def _nested(items: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in items:
-        *path, last = item.nested_key or [item.key]
-        inner = found
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = json.loads(item.value_json)
-    return found
-
-
-def series(points: list[dict[str, Any]], names: tuple[str, ...] = NAMES) -> Series:
-    """Return the series as charts have them: over the axis that was defined, W&B's steps merged."""
-    by_step = {point["_step"]: point for point in points}
-    found: Series = collections.defaultdict(dict)
-    for point in by_step.values():
-        for name in names:
-            if name in point:
-                found[name][point["windsock/step"]] = point[name]
-    return dict(found)
+def of_names(series: Series) -> Series:
+    """Leave out what is not logged but added."""
+    return {name: points for name, points in series.items() if name in NAMES}
 
 
 def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
@@ -116,9 +71,9 @@ def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, t
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("crashed", "boom"))
-    (path,) = files(tmp_path)
-    points = history(path)
-    assert series(points) == expected()
+    (path,) = wandb_files(tmp_path)
+    points = wandb_history(path)
+    assert of_names(wandb_series(points)) == expected()
     assert [point["_step"] for point in points] == list(range(200))
     assert points[7]["_timestamp"] == INFO.created + 7
     assert points[20]["windsock/nonfinite/dist"] == 2
@@ -136,7 +91,7 @@ def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, t
         "reward/format": 1.0,
     }
     by_kind = collections.defaultdict(list)
-    for record in records(path):
+    for record in wandb_records(path):
         by_kind[record.WhichOneof("record_type")].append(getattr(record, record.WhichOneof("record_type")))
     config = {item.key: json.loads(item.value_json) for item in by_kind["run"][0].config.update}
     assert {key: config[key] for key in CONFIG} == CONFIG
@@ -155,7 +110,7 @@ def test_steps_in_any_order_are_all_there(start: Start, tmp_path: Path):
     tracker.log(single("loss", values))
     tracker.log(single("loss", {5: 6.0}))
     tracker.finish(Status("finished"))
-    points = history(files(tmp_path)[0])
+    points = wandb_history(wandb_files(tmp_path)[0])
     assert [(point["_step"], point["windsock/step"], point["loss"]) for point in points] == [
         (5, 5, 1), (6, 3, 2), (7, 4, 3), (9, 9, 4), (10, 0, 5), (11, 5, 6),
     ]  # fmt: skip
@@ -173,8 +128,8 @@ def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start
     tracker.rewind({})
     tracker.log(rows(range(30)))
     tracker.finish(Status("finished"))
-    first, second = (history(path) for path in files(tmp_path))
-    assert series(first + second) == expected(range(30))
+    first, second = (wandb_history(path) for path in wandb_files(tmp_path))
+    assert of_names(wandb_series(first + second)) == expected(range(30))
     assert [point["_step"] for point in second] == list(range(30))
     assert tracker.mark() == {"last": 29}
 
@@ -190,11 +145,11 @@ def test_a_continued_run_goes_on_under_its_id(start: Start, tmp_path: Path):
     tracker.rewind(mark)
     tracker.log(single("loss", {1: 20.0, 2: 30.0}, AGAIN))
     tracker.finish(Status("finished"))
-    first, second = files(tmp_path)
-    assert [(p["_step"], p["windsock/step"], p["loss"]) for p in history(second)] == [(3, 1, 20), (4, 2, 30)]
-    ids = {record.run.run_id for path in (first, second) for record in records(path) if record.HasField("run")}
+    first, second = wandb_files(tmp_path)
+    assert [(p["_step"], p["windsock/step"], p["loss"]) for p in wandb_history(second)] == [(3, 1, 20), (4, 2, 30)]
+    ids = {record.run.run_id for path in (first, second) for record in wandb_records(path) if record.HasField("run")}
     assert ids == {INFO.id}
-    assert [record.exit.exit_code for record in records(first) if record.HasField("exit")] == [137]
+    assert [record.exit.exit_code for record in wandb_records(first) if record.HasField("exit")] == [137]
 
 
 def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
@@ -204,7 +159,7 @@ def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}
     tracker.log([Row(0, 1.0, values, AGAIN, histograms={"h": empty})])
     tracker.finish(Status("finished"))
-    (point,) = history(files(tmp_path)[0])
+    (point,) = wandb_history(wandb_files(tmp_path)[0])
     assert math.isnan(point["nan"])
     assert (point["inf"], point["ninf"], point["windsock/nonfinite/h"]) == (math.inf, -math.inf, 3)
     assert "h" not in point

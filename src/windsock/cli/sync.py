@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
@@ -76,6 +76,11 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> Desk:
+    with _lock(folder, name):
+        return _deliver_alone(folder, name, kwargs, options)
+
+
+def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> Desk:
     if options.again:
         desk_path(folder, name).unlink(missing_ok=True)
     before = read_desk(folder, name).delivered
@@ -89,6 +94,13 @@ def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.
         raise
     _tell(desk, before)
     return desk
+
+
+def _lock(folder: Path, tracker: str) -> IO[str]:
+    lock = locked(lock_path(folder, tracker))
+    if lock is None:
+        raise WindsockError(f"tracker {tracker!r} is being fed by the training; windsock show tells how far it is")
+    return lock
 
 
 def _progress() -> Any:

@@ -14,12 +14,13 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from typing import IO
 
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
 from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
 from windsock.relay.courier import Courier, recorded_trackers
-from windsock.relay.desk import lock_path, locked, read_desk
+from windsock.relay.desk import is_free, lock_path, locked, read_desk
 from windsock.relay.supervisor import run_end
 
 HELP = "look at a run or a project in TensorBoard"
@@ -78,17 +79,23 @@ def _title(folder: Path) -> str:
 def _event_folder(folder: Path) -> str:
     """Return where a run's event files are, with everything in them that the journal has."""
     desk = read_desk(folder, TRACKER)
-    lock = locked(lock_path(folder))
-    if lock is None:  # the run's relay is at work
+    lock = locked(lock_path(folder, TRACKER)) if is_free(folder) else None
+    if lock is None:  # the run's relay, or the training itself, is at work
         if desk.url:
             return desk.url
         raise WindsockError(f"run {folder.name} is tracked without TensorBoard: look at it when it has ended")
     kwargs = recorded_trackers(folder).get(TRACKER, {})
     desk = Courier(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
-    lock.close()
     if desk.state == "refused":
         raise WindsockError(desk.error)
     if run_end(folder) is None:
         follower = Courier(folder, TRACKER, kwargs, lambda: run_end(folder))
-        threading.Thread(target=follower.carry, daemon=True).start()
+        threading.Thread(target=_carry, args=(follower, lock), daemon=True).start()
+    else:
+        lock.close()
     return desk.url
+
+
+def _carry(follower: Courier, lock: IO[str]) -> None:
+    with lock:
+        follower.carry()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.frames import OPEN_STEP, Kind
+from windsock.journal.glance import segment_status
 from windsock.journal.reader import Record, SegmentReader, events, read_payload
 from windsock.journal.samples import decode
 from windsock.model import Histogram, Row, Sample, Writer
 
+PIECE = 4 << 20  # bytes of a segment that become rows at once: a long run has more of them than memory
 BESIDE = (Kind.TEXT, Kind.HISTOGRAM)
 """Kinds of records that belong to a step as values do."""
 
@@ -82,7 +84,8 @@ class Parts:
 class Follower:
     """Yields the rows of one segment as they are appended; open rows unite when their step is committed.
 
-    ``place`` can be saved at any time, and another follower goes on from there: every row comes once.
+    ``place`` can be saved at any time, and another follower goes on from there: every row comes once, and it is the
+    same row whenever it is read, so that a tracker knows one that is offered again.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Follower:
         writer: Writer,
         ends: int | None = None,
         place: Place = BEGINNING,
+        schemas: dict[int, tuple[str, ...]] | None = None,
         parts: Parts | None = None,
     ) -> None:
         """``ends``: of what is there already, read only so many bytes at the beginning and at the end.
@@ -100,52 +104,65 @@ class Follower:
         self.path = path
         self.parts = parts
         self.place = place
-        self._reader = SegmentReader(path)
+        self._reader = SegmentReader(path, schemas)
         if ends is not None:
             self._reader.read_ends(ends)
         self._writer = writer
         self._open = _Said()
+        self._samples_of: dict[int, list[Sample]] = {}
         self._open_time = 0.0
         self._open_since: int | None = None  # where the first row lies whose step is not named yet
+        self.reached = self._reader.offset
+        self.is_behind = False  # whether the last piece was not the last
 
     def new_rows(self) -> list[Row]:
-        """Return the rows that were completed since the last call."""
-        self._reader.poll()
-        rows = list(_united(self._rows()))
+        """Return the rows that were completed since the last call, or the next piece of them."""
+        self._reader.poll(PIECE)
+        self.is_behind = self._reader.offset - self.reached >= PIECE
+        self.reached = self._reader.offset
+        rows = list(self._rows())
         if self.parts is not None:
             self.parts.take(self._reader)
         self._reader.forget()
-        done = max(self._reader.offset, self.place.done)
-        self.place = Place(done if self._open_since is None else self._open_since, done, self.place.last_step)
+        if self.reached > self.place.resume:
+            resume = self.reached if self._open_since is None else self._open_since
+            self.place = Place(resume, max(self.reached, self.place.done), self.place.last_step)
         return rows
 
-    def take_unfinished(self) -> Row | None:
+    def take_unfinished(self) -> list[Row]:
         """Return, once, what was logged after the last commit, as the step that would come next."""
-        if not self._open:
-            return None
-        row = self._take_open(self.place.last_step + 1, self._open_time)
+        rows = list(self._take_open(self.place.last_step + 1, self._open_time))
         self.place = Place(self.place.done, self.place.done, self.place.last_step)
-        return row
+        return rows
 
-    def _take_open(self, step: int, time: float) -> Row:
-        row = self._open.row(step, time, self._writer)
-        self._open, self._open_since = _Said(), None
-        return row
+    def _take_open(self, step: int, time: float) -> Iterator[Row]:
+        """Yield what a commit of this step ends; samples of another one are rows of their own."""
+        self._open.samples += self._samples_of.pop(step, [])
+        for other, samples in self._samples_of.items():
+            yield _Said(samples=samples).row(other, time, self._writer)
+        if self._open:
+            yield self._open.row(step, time, self._writer)
+        self._open, self._samples_of, self._open_since = _Said(), {}, None
 
     def _rows(self) -> Iterator[Row]:
         for offset, step, time, said in self._in_order():
             if said is None:
-                if self._open:
-                    yield self._take_open(step, time)
-            elif step == OPEN_STEP:
-                if self._open_since is None:
-                    self._open_since = offset
-                self._open.update(said)
-                self._open_time = time
+                yield from self._take_open(step, time)
+            elif step == OPEN_STEP or said.samples:  # samples are written where a step is committed, before that
+                self._keep_open(offset, step, time, said)
                 continue
             elif offset >= self.place.done:
                 yield said.row(step, time, self._writer)
             self.place = Place(self.place.resume, self.place.done, max(self.place.last_step, step))
+
+    def _keep_open(self, offset: int, step: int, time: float, said: _Said) -> None:
+        if self._open_since is None:
+            self._open_since = offset
+        self._open_time = time
+        if said.samples:
+            self._samples_of.setdefault(step, []).extend(said.samples)
+        else:
+            self._open.update(said)
 
     def _in_order(self) -> Iterator[tuple[int, int, float, _Said | None]]:
         """Yield what is new, and commits as saying nothing, in the order of the file."""
@@ -164,6 +181,8 @@ class Follower:
             if names is None or len(names) != table.width:
                 continue
             for chunk in table.chunks:
+                if chunk.offsets[-1] < self.place.resume:
+                    continue
                 columns = (chunk.offsets.tolist(), chunk.steps.tolist(), chunk.times.tolist(), chunk.values.tolist())
                 for offset, step, time, values in zip(*columns, strict=True):
                     if offset >= self.place.resume:
@@ -194,26 +213,6 @@ class Follower:
             os.close(fd)
 
 
-def _united(rows: Iterator[Row]) -> Iterator[Row]:
-    """Make one of rows that follow each other and speak of the same step."""
-    last: Row | None = None
-    for row in rows:
-        if last is not None and last.step == row.step:
-            last = replace(
-                row,
-                values={**last.values, **row.values},
-                texts={**last.texts, **row.texts},
-                histograms={**last.histograms, **row.histograms},
-                samples=last.samples + row.samples,
-            )
-            continue
-        if last is not None:
-            yield last
-        last = row
-    if last is not None:
-        yield last
-
-
 def _said_by(kind: int, fields: dict[str, Any]) -> _Said:
     name = str(fields["name"])
     if kind == Kind.TEXT:
@@ -229,23 +228,43 @@ class RunFollower:
         self._only = only
         self._places = dict(places or {})
         self._followers: dict[SegmentFile, Follower] = {}
+        self._schemas: dict[int, tuple[str, ...]] = {}  # of all: a further part may begin in the middle of things
 
     def new_rows(self) -> list[Row]:
-        """Return what was completed since the last call, by time."""
+        """Return what was completed since the last call, or the next piece of it, by time; none: it was all."""
         for segment in segments(self._folder):
             if segment not in self._followers and self._only in (None, segment.writer):
                 place = self._places.get(segment.path.name, BEGINNING)
                 self._followers[segment] = self._follow(segment, place)
-        rows = [row for follower in self._followers.values() for row in follower.new_rows()]
-        return sorted(rows, key=lambda row: row.time)
+        while True:
+            before = self._reached()
+            rows = self._next_piece()
+            if rows or self._reached() == before:
+                return sorted(rows, key=lambda row: row.time)
+
+    def _reached(self) -> int:
+        return sum(follower.reached for follower in self._followers.values())
+
+    def _next_piece(self) -> list[Row]:
+        """Read on in every segment, but in none whose writer's earlier one is not read to its end."""
+        rows: list[Row] = []
+        behind: set[tuple[str, int]] = set()
+        for segment in sorted(self._followers):
+            follower = self._followers[segment]
+            who = segment.writer.role, segment.writer.rank
+            if who not in behind:
+                rows += follower.new_rows()
+                if follower.is_behind:
+                    behind.add(who)
+        return rows
 
     def _follow(self, segment: SegmentFile, place: Place) -> Follower:
-        return Follower(segment.path, segment.writer, place=place)
+        return Follower(segment.path, segment.writer, None, place, self._schemas)
 
     def take_unfinished(self) -> list[Row]:
-        """Return, once, what the writers logged after their last commits."""
-        rows = (follower.take_unfinished() for follower in self._followers.values())
-        return [row for row in rows if row is not None]
+        """Return, once, what the writers that have ended logged after their last commits."""
+        ended = (f for segment, f in self._followers.items() if segment_status(segment.path).ended)
+        return [row for follower in ended for row in follower.take_unfinished()]
 
     def places(self) -> dict[str, Place]:
         """Return how far each segment was handed out."""

@@ -136,8 +136,8 @@ class SegmentReader:
         self.torn = 0  # bytes at the end that are no whole frame yet
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
-    def poll(self) -> bool:
-        """Read what was appended since the last call; True where there was anything."""
+    def poll(self, most: int | None = None) -> bool:
+        """Read what was appended since the last call, or ``most`` bytes of it; True where there was anything."""
         start = self.offset
         try:
             fd = os.open(self.path, os.O_RDONLY)
@@ -152,7 +152,7 @@ class SegmentReader:
                 used = self._parse(data, whole)
                 self.offset += used
                 self.torn = len(data) - used
-                if whole:
+                if whole or (most is not None and self.offset - start >= most):
                     break
                 want = CHUNK if used else want * 2
         finally:

@@ -152,6 +152,9 @@ class JournalWriter:
         for schema in self._by_set.values():
             schema.unwritten()
         self._announce()
+        _, schema, _ = self._last
+        if schema is not None:  # that of the row which is the reason for the new part
+            self._copy(schema)
 
 
 def _pieces(samples: Sequence[bytes], limit: int) -> Iterator[list[bytes]]:

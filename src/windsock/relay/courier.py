@@ -82,6 +82,7 @@ class Courier:
         found = read_desk(folder, tracker) if keep else Desk(tracker)
         if found.target != target:  # what is there tells of another place, where other rows are
             found = Desk(tracker, target=target)
+        self._began_well = bool(session) and found.session == session and found.state not in ("starting", "refused")
         self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
         self._saved_mark = self.desk.mark
         self._saved_places = dict(self.desk.places)
@@ -99,6 +100,8 @@ class Courier:
                 self._deliver_all(tracker)
         except TrackerError as problem:
             self._save("refused", error=self._secrets.scrub(str(problem)))
+        except Exception as problem:  # noqa: BLE001 - the journal cannot be read, say: whoever watches starts anew
+            self._save("failing", error=self._words(problem), errors=self.desk.errors + 1)
         return self.desk
 
     def _started(self) -> Tracker | None:
@@ -109,12 +112,15 @@ class Courier:
                 self._call(tracker.start, read_run_info(self._folder), config_of(self._folder), self._folder)
                 if isinstance(tracker, Rewindable):
                     self._call(tracker.rewind, self._saved_mark or {})
-            except TrackerError:
-                raise
-            except Exception as problem:  # noqa: BLE001 - a tracker may do anything
+                    # What lies before the first row is known only now: a place may hold things that are not ours.
+                    self._saved_mark = tracker.mark() or self._saved_mark
+            except Exception as problem:
+                if isinstance(problem, TrackerError) and not self._began_well:
+                    raise
                 if not self._failed(problem):
                     return None
                 continue
+            self._began_well = True
             self._recovered(tracker)
             return tracker
         return None
@@ -125,14 +131,15 @@ class Courier:
         while not self._stop.is_set():
             end = self._run_end()
             self._rows += follower.new_rows()
-            if not self._rows and end is not None:
+            whole = end is not None and not follower.waits
+            if not self._rows and whole:
                 self._rows += follower.take_unfinished()
             if not self._rows:
-                if end is not None:
+                if whole and end is not None:
                     self._finish(tracker, follower, end)
                     return
-                if self._once:
-                    self._mark(tracker, follower)
+                if self._once and not follower.waits:
+                    self._mark_if_possible(tracker, follower)
                     return
                 self._keep_desk()
                 self._stop.wait(LOOK_SECONDS)
@@ -140,40 +147,50 @@ class Courier:
                 return
 
     def _deliver(self, tracker: Tracker, follower: RunFollower) -> bool:
-        """Hand over what waits; False where that was given up."""
-        while self._rows and not self._stop.is_set():
-            batch = self._rows[:BATCH]
+        """Hand over what waits; False where that was given up or stopped, and the cursor stays where it is."""
+        while self._rows:
             try:
                 if self._failures >= FEW_FAILURES:
-                    self._one_by_one(tracker, batch)
+                    self._one_by_one(tracker)
                 else:
-                    self._call(tracker.log, batch)
+                    self._call(tracker.log, self._rows[:BATCH])
+                    self._handed_over(tracker, len(self._rows[:BATCH]))
             except Exception as problem:  # noqa: BLE001 - a tracker may do anything
                 if not self._failed(problem):
                     return False
-                continue
-            del self._rows[: len(batch)]
-            self._recovered(tracker, delivered=self.desk.delivered + len(batch))
-        self._mark(tracker, follower)
+            if self._rows and self._stop.is_set():
+                return False
+        self._mark_if_possible(tracker, follower)
         return True
 
-    def _one_by_one(self, tracker: Tracker, batch: Sequence[Row]) -> None:
-        """Hand over rows singly: those that fail while others do not are what the tracker cannot take.
+    def _one_by_one(self, tracker: Tracker) -> None:
+        """Hand over rows singly: one that fails before another that does not is what the tracker cannot take.
 
-        Where the first few all fail it is the tracker and not the rows, and the trouble is passed on.
+        Where a few in a row fail, or the last ones do, it may be the tracker and not the rows: they stay, and the
+        trouble is passed on.
         """
         refused: list[tuple[Row, Exception]] = []
-        for place, row in enumerate(batch):
+        for row in self._rows[:BATCH]:
             try:
                 self._call(tracker.log, [row])
             except Exception as problem:
                 refused.append((row, problem))
-                if len(refused) == place + 1 and (place + 1 == len(batch) or place + 1 == FEW_FAILURES):
+                if len(refused) in (FEW_FAILURES, len(self._rows)):
                     raise
-        if refused:
-            row, last = refused[-1]
-            text = self._secrets.scrub(f"step {row.step}: {type(last).__name__}: {last}")
-            self.desk = self.desk.said(self.desk.state, dropped=self.desk.dropped + len(refused), error=text)
+                continue
+            if refused:
+                self._note_refused(refused)
+            self._handed_over(tracker, len(refused) + 1)
+            refused.clear()
+
+    def _handed_over(self, tracker: Tracker, count: int) -> None:
+        del self._rows[:count]
+        self._recovered(tracker, delivered=self.desk.delivered + count)
+
+    def _note_refused(self, refused: Sequence[tuple[Row, Exception]]) -> None:
+        row, last = refused[-1]
+        text = f"step {row.step}: {self._words(last)}"
+        self.desk = self.desk.said(self.desk.state, dropped=self.desk.dropped + len(refused), error=text)
 
     def _finish(self, tracker: Tracker, follower: RunFollower, status: Status) -> None:
         while not self._stop.is_set():
@@ -193,6 +210,13 @@ class Courier:
         finally:
             self.busy_since = None
 
+    def _mark_if_possible(self, tracker: Tracker, follower: RunFollower) -> None:
+        """Save how far we are; where what was handed over cannot be made safe, the cursor stays where it is."""
+        try:
+            self._mark(tracker, follower)
+        except Exception as problem:  # noqa: BLE001 - a tracker may do anything
+            self._save(self.desk.state, error=self._words(problem), errors=self.desk.errors + 1)
+
     def _mark(self, tracker: Tracker, follower: RunFollower) -> None:
         """Save how far we are, where what the tracker has is safe."""
         if isinstance(tracker, Rewindable):
@@ -206,7 +230,8 @@ class Courier:
     def _recovered(self, tracker: Tracker, **changes: Any) -> None:
         was = self.desk.state
         self._failures = 0
-        self.desk = self.desk.said("healthy", url=str(getattr(tracker, "url", None) or ""), **changes)
+        url = self._secrets.scrub(str(getattr(tracker, "url", None) or ""))
+        self.desk = self.desk.said("healthy", url=url, **changes)
         if was != "healthy":
             self._save("healthy")
 
@@ -214,8 +239,7 @@ class Courier:
         """Note a failure and wait; False where the run ended too long ago to wait on."""
         self._failures += 1
         word: Word = "failing" if self._failures >= MANY_FAILURES else "retrying"
-        text = self._secrets.scrub(f"{type(problem).__name__}: {problem}")
-        self._save(word, error=text, errors=self.desk.errors + 1, lag=len(self._rows))
+        self._save(word, error=self._words(problem), errors=self.desk.errors + 1, lag=len(self._rows))
         self._run_end()
         if self._end_seen is not None and time.monotonic() - self._end_seen > self._give_up:
             self._save("given up")
@@ -225,13 +249,19 @@ class Courier:
         return not self._stop.is_set()
 
     def _run_end(self) -> Status | None:
-        """Return how the run ended; None while it goes on. Asking costs a little, so it is not done all the time."""
+        """Return how the run ended; None while it goes on, or goes on again.
+
+        Asking costs a little, so it is not done all the time.
+        """
         now = time.monotonic()
-        if self._status is None and now >= self._status_at:
+        if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
             self._status = self._ended()
-            self._end_seen = now if self._status is not None else None
+            self._end_seen = (self._end_seen or now) if self._status is not None else None
         return self._status
+
+    def _words(self, problem: Exception) -> str:
+        return self._secrets.scrub(f"{type(problem).__name__}: {problem}")
 
     def _keep_desk(self) -> None:
         if time.monotonic() - self._saved_at > SAVE_SECONDS:

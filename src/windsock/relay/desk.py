@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from windsock.journal.folder import folder_name
+from windsock.journal.folder import folder_name, segments
 from windsock.journal.follow import Place
 
 FOLDER = "relay"
@@ -57,6 +57,13 @@ class Desk:
         now = time.time()
         return replace(self, state=state, since=self.since if state == self.state else now, time=now, **changes)
 
+    def has_all(self, folder: Path) -> bool:
+        """Tell whether everything that the run's segments hold was handed out."""
+        return all(
+            segment.path.name in self.places and self.places[segment.path.name].resume >= segment.path.stat().st_size
+            for segment in segments(folder)
+        )
+
 
 def desk_path(folder: Path, tracker: str) -> Path:
     """Return where the desk of a tracker stands."""
@@ -65,8 +72,12 @@ def desk_path(folder: Path, tracker: str) -> Path:
 
 def read_desk(folder: Path, tracker: str) -> Desk:
     """Read a desk; one that is not there, or unreadable, is a new one."""
+    return _read(desk_path(folder, tracker), tracker)
+
+
+def _read(path: Path, tracker: str) -> Desk:
     try:
-        record = json.loads(desk_path(folder, tracker).read_text())
+        record = json.loads(path.read_text())
         places = {segment: Place(*place) for segment, place in record.pop("places").items()}
         known = {name: record[name] for name in Desk.__dataclass_fields__ if name in record}
         return Desk(**{**known, "places": places})
@@ -76,19 +87,22 @@ def read_desk(folder: Path, tracker: str) -> Desk:
 
 def read_desks(folder: Path) -> list[Desk]:
     """Read all desks of a run."""
-    found = sorted((folder / FOLDER).glob("*.json"))
-    names = [json.loads(path.read_text()).get("tracker", path.stem) for path in found if path.stat().st_size]
-    return [read_desk(folder, name) for name in names]
+    found = (_read(path, path.stem) for path in sorted((folder / FOLDER).glob("*.json")))
+    return [desk for desk in found if desk.time]
 
 
 def write_desk(folder: Path, desk: Desk) -> None:
-    """Replace the desk, whole or not at all."""
+    """Replace the desk, whole or not at all. The directory of a run that was removed is not made again."""
     path = desk_path(folder, desk.tracker)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     record = {**asdict(desk), "places": {name: list(asdict(place).values()) for name, place in desk.places.items()}}
     draft = path.with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(json.dumps(record, separators=(",", ":")))
-    os.replace(draft, path)
+    try:
+        draft.write_text(json.dumps(record, separators=(",", ":")))
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def lock_path(folder: Path, tracker: str | None = None) -> Path:
@@ -106,7 +120,7 @@ def is_free(folder: Path) -> bool:
 
 def locked(path: Path, wait: float = 0.0) -> IO[str] | None:
     """Take a lock that ends with the process; None where another one holds it for longer than ``wait``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     file = path.open("a")
     until = time.monotonic() + wait
     while True:

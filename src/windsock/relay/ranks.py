@@ -16,6 +16,7 @@ from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
 from windsock.journal.follow import Follower, Parts, Place, RunFollower
 from windsock.journal.frames import Kind
+from windsock.journal.glance import segment_status
 from windsock.measurement.merged import Described, Held, merged_values
 from windsock.model import Row, Writer
 from windsock.rollouts.merged import Part, merged_parts
@@ -47,7 +48,8 @@ class RankedFollower(RunFollower):
         self._vocabulary = vocabulary
         self._parts: dict[SegmentFile, Parts] = {}
         self._layouts: dict[int, Described] = {}
-        self._held: dict[tuple[str, int], dict[int, list[Held]]] = {}  # by role and step, then by rank
+        self._held: dict[tuple[str, int], dict[int, Held]] = {}  # by role and step, then by rank
+        self._merged: dict[tuple[str, int], dict[str, float]] = {}
         self._gathered: dict[tuple[str, int], list[Part]] = {}
         self._rounds: list[_Round] = []
         self._handed_out = dict(places or {})
@@ -61,13 +63,16 @@ class RankedFollower(RunFollower):
             self._rounds.append(_Round(rows, time.monotonic(), super().places()))
         return [self._whole(row) for row in self._ready()]
 
+    @property
+    def waits(self) -> bool:
+        """Whether rows wait for other ranks."""
+        return any(round_.rows for round_ in self._rounds)
+
     def take_unfinished(self) -> list[Row]:
-        """Return what waits for other ranks, and what was logged after the last commits."""
-        waiting = [self._whole(row) for round_ in self._rounds for row in round_.rows]
-        self._rounds.clear()
+        """Return, once, what the writers that have ended logged after their last commits."""
         rows = super().take_unfinished()
         self._handed_out = super().places()
-        return waiting + rows
+        return rows
 
     def places(self) -> dict[str, Place]:
         """Return how far each segment was handed out; what waits was not."""
@@ -75,7 +80,7 @@ class RankedFollower(RunFollower):
 
     def _follow(self, segment: SegmentFile, place: Place) -> Follower:
         self._parts[segment] = Parts()
-        return Follower(segment.path, segment.writer, place=place, parts=self._parts[segment])
+        return Follower(segment.path, segment.writer, None, place, self._schemas, self._parts[segment])
 
     def _ready(self) -> Iterator[Row]:
         while self._rounds:
@@ -92,13 +97,17 @@ class RankedFollower(RunFollower):
         key = (row.writer.role, row.step)
         if row.writer.rank != 0 or (key not in self._held and key not in self._gathered):
             return False
-        newest: dict[int, Parts] = {}
+        newest: dict[int, SegmentFile] = {}
         for segment in sorted(self._parts):
             if segment.writer.role == row.writer.role and segment.part == 0:
-                newest[segment.writer.rank] = self._parts[segment]
-        world = max((parts.world_size for parts in newest.values()), default=1)
-        past = sum(parts.committed is not None and parts.committed >= row.step for parts in newest.values())
+                newest[segment.writer.rank] = segment
+        world = max((self._parts[segment].world_size for segment in newest.values()), default=1)
+        past = sum(self._is_past(segment, row.step) for segment in newest.values())
         return past < max(world, len(newest))
+
+    def _is_past(self, segment: SegmentFile, step: int) -> bool:
+        committed = self._parts[segment].committed
+        return (committed is not None and committed >= step) or segment_status(segment.path).ended
 
     def _take(self, writer: Writer, parts: Parts) -> None:
         oldest = self._last_step(writer.role) - LATEST_STEPS
@@ -111,12 +120,15 @@ class RankedFollower(RunFollower):
                     part = Part.parse(writer.rank, *frames.parse_packet(record.payload))
                     if part.step >= oldest:
                         self._gathered.setdefault((writer.role, part.step), []).append(part)
+                        self._merged.pop((writer.role, part.step), None)
         for layout, step, vector in parts.states:
             if step >= oldest:
                 held = self._held.setdefault((writer.role, step), {})
-                held[writer.rank] = [Held(step, writer.rank, layout, vector)]
+                held[writer.rank] = Held(step, writer.rank, layout, vector)
+                self._merged.pop((writer.role, step), None)
         parts.records.clear()
         parts.states.clear()
+        self._forget_before(writer.role, oldest)
 
     def _last_step(self, role: str) -> int:
         """Return up to which step the rows of a role's first rank were handed out."""
@@ -128,14 +140,26 @@ class RankedFollower(RunFollower):
         return max(mine, default=-(2**63))
 
     def _whole(self, row: Row) -> Row:
-        """Return a row with the values of all ranks where several hold parts of its step."""
-        key = (row.writer.role, row.step)
-        if row.writer.rank != 0:
+        """Return a row with the values of all ranks, where several hold parts of what it says."""
+        merged = self._merged_values(row.writer.role, row.step) if row.writer.rank == 0 else {}
+        if not merged.keys() & row.values.keys():
             return row
-        held = [one for of_rank in self._held.pop(key, {}).values() for one in of_rank]
-        merged: dict[str, float] = {}
-        for values in merged_values(held, self._layouts, self._vocabulary).values():
-            merged |= values
-        for _, _, gathered in merged_parts(self._gathered.pop(key, ()), self._vocabulary):
-            merged |= gathered
-        return replace(row, values={**row.values, **merged}) if merged else row
+        return replace(row, values={name: merged.get(name, value) for name, value in row.values.items()})
+
+    def _merged_values(self, role: str, step: int) -> dict[str, float]:
+        key = (role, step)
+        if key not in self._merged:
+            found: dict[str, float] = {}
+            held = list(self._held.get(key, {}).values())
+            for values in merged_values(held, self._layouts, self._vocabulary).values():
+                found |= values
+            for _, _, gathered in merged_parts(self._gathered.get(key, ()), self._vocabulary):
+                found |= gathered
+            self._merged[key] = found
+        return self._merged[key]
+
+    def _forget_before(self, role: str, step: int) -> None:
+        for known in (self._held, self._gathered, self._merged):
+            if len(known) > LATEST_STEPS:
+                for key in [key for key in known if key[0] == role and key[1] < step]:
+                    del known[key]

@@ -118,3 +118,6 @@ class SpoolLink:
                 return [f"{left:,} bytes of the run are still in {self._spool} and on their way to {self._folder}"]
             time.sleep(LOOK_SECONDS / 10)
         return []
+
+    def after_fork_in_child(self) -> None:
+        """Nothing here is open."""

@@ -6,6 +6,7 @@ argument. Couriers are started by it in the same way, each with its own tracker'
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
@@ -15,19 +16,23 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from windsock.journal.glance import glance
+from windsock.errors import WindsockError
+from windsock.journal.glance import glance, segment_status
 from windsock.model import Status
+from windsock.process import process_start
 from windsock.relay.courier import GIVE_UP_SECONDS, Courier
-from windsock.relay.desk import ENDED, Desk, desk_path, lock_path, locked, read_desk, write_desk
+from windsock.relay.desk import ENDED, Desk, Word, desk_path, lock_path, locked, read_desk, write_desk
 from windsock.secrets import is_secret_key
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2
-LOCK_SECONDS = 20.0  # a courier waits so long for one that is on its way out
+LOCK_SECONDS = 20.0  # whoever takes over waits so long for the one that is on its way out
+TOUCH_SECONDS = 0.2  # a lock that is held for less was only looked at
 LONGEST_PAUSE = 60.0
 HUNG = 75  # exit code of a courier whose tracker hangs
 BUSY = 76  # of a relay that finds another one at work
@@ -46,29 +51,36 @@ class Orders:
     environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # keys that a tracker finds by itself
     give_up: float = GIVE_UP_SECONDS
     hang: float = HANG_SECONDS
+    segment: str = ""  # of the process that asks for it
+    directory: str | None = None  # where that process began, from which paths are meant
+    parent: int = 0  # the relay of a courier
 
     def only(self, tracker: str) -> Orders:
-        """Return the orders for one courier."""
-        return Orders(
-            self.session,
-            {tracker: self.trackers[tracker]},
-            {tracker: self.environment.get(tracker, {})},
-            self.give_up,
-            self.hang,
+        """Return the orders for one courier of this process."""
+        return replace(
+            self,
+            trackers={tracker: self.trackers[tracker]},
+            environment={tracker: self.environment.get(tracker, {})},
+            parent=os.getpid(),
         )
 
 
 def launch(*arguments: str, log: Path, orders: Orders, detached: bool = False) -> subprocess.Popen[bytes]:
-    """Start one of the relay's processes, with its orders on a pipe and its words in a file."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Start one of the relay's processes, with its orders on a pipe and its words in a file.
+
+    It finds the modules that this process finds, and not those that happen to lie where it is started.
+    """
+    log.parent.mkdir(exist_ok=True)
+    modules = os.pathsep.join(place or os.getcwd() for place in sys.path)
     with log.open("ab") as words:
         process = subprocess.Popen(
-            [sys.executable, "-m", "windsock.relay", *arguments],
+            [sys.executable, "-P", "-m", "windsock.relay", *arguments],
             stdin=subprocess.PIPE,
             stdout=words,
             stderr=words,
             start_new_session=detached,
-            env=without_keys(os.environ),
+            cwd=orders.directory,
+            env={**without_keys(os.environ), "PYTHONPATH": modules},
         )
     _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
@@ -94,7 +106,7 @@ class _Child:
         self._orders = orders.only(tracker)
         self._deaths = 0
         self._again_at = 0.0
-        self._process: subprocess.Popen[bytes] | None = self._start()
+        self._process: subprocess.Popen[bytes] | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         log = desk_path(self._folder, self.tracker).with_suffix(".log")
@@ -103,6 +115,13 @@ class _Child:
 
     def alive(self) -> bool:
         """See to the process; False when it has done what could be done."""
+        try:
+            return self._is_needed()
+        except (OSError, WindsockError):  # no process to be had, a journal that cannot be read just now
+            self._again_at = time.monotonic() + LONGEST_PAUSE / 10
+            return True
+
+    def _is_needed(self) -> bool:
         if self._process is None:
             if time.monotonic() >= self._again_at:
                 self._process = self._start()
@@ -121,28 +140,30 @@ class _Child:
 
     def _tell(self, desk: Desk, code: int) -> None:
         how = "hung" if code == HUNG else f"ended with code {code}" if code >= 0 else f"was killed by signal {-code}"
-        write_desk(
-            self._folder,
-            desk.said(
-                "failing" if self._deaths > 2 else "retrying",
-                error=f"the tracker's process {how}",
-                errors=desk.errors + 1,
-                restarts=self._deaths,
-            ),
-        )
+        word: Word = "failing" if self._deaths > 2 else "retrying"
+        words = f"the tracker's process {how}"
+        self._write(desk.said(word, error=words, errors=desk.errors + 1, restarts=self._deaths))
+
+    def _write(self, desk: Desk) -> None:
+        with suppress(OSError):  # a full disk: what is told is old, what is done goes on
+            write_desk(self._folder, desk)
 
     def _hopeless(self) -> bool:
         """Tell whether the run ended so long ago that starting again has no point."""
         look = glance(self._folder)
         if not look.status.ended or time.time() - look.last_heard < self._orders.give_up:
             return False
-        write_desk(self._folder, read_desk(self._folder, self.tracker).said("given up"))
+        self._write(read_desk(self._folder, self.tracker).said("given up"))
         return True
 
-    def stop(self) -> None:
-        """End the process and wait a little for it."""
+    def ask_to_end(self) -> None:
+        """Have the process save how far it is and end."""
         if self._process is not None:
             self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait a little for a process that was asked to end."""
+        if self._process is not None:
             try:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:
@@ -151,25 +172,60 @@ class _Child:
 
 def supervise(folder: Path, orders: Orders) -> int:
     """Keep a courier for each tracker until all are done."""
-    lock = locked(lock_path(folder))
+    lock = _take_lock(folder, orders)
     if lock is None:
         return BUSY
-    children = [_Child(folder, tracker, orders) for tracker in orders.trackers]
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    children = [_Child(folder, tracker, orders) for tracker in orders.trackers]
     while children and not stopped.is_set() and folder.exists():
         children = [child for child in children if child.alive()]
         stopped.wait(LOOK_SECONDS)
     for child in children:
-        child.stop()
+        child.ask_to_end()
+    for child in children:
+        child.wait()
     lock.close()
     return 0
 
 
+def _take_lock(folder: Path, orders: Orders) -> IO[str] | None:
+    """Be the relay of the run; None where there is one.
+
+    One whose training process has ended is asked to go: it would deliver what comes now as it was told then, to
+    another place or with a key that has changed since.
+    """
+    path = lock_path(folder)
+    lock = locked(path, TOUCH_SECONDS)
+    if lock is None and _dismissed(folder):
+        lock = locked(path, LOCK_SECONDS)
+    if lock is not None:
+        lock.truncate(0)
+        json.dump([os.getpid(), process_start(os.getpid()), orders.segment], lock)
+        lock.flush()
+    return lock
+
+
+def _dismissed(folder: Path) -> bool:
+    """Ask the relay at work to end, unless the process that it works for goes on."""
+    try:
+        pid, born, segment = json.loads(lock_path(folder).read_text())
+    except (OSError, ValueError):
+        return False
+    if not segment or not segment_status(folder / segment).ended or process_start(pid) != born:
+        return False
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    return True
+
+
 def run_end(folder: Path) -> Status | None:
     """Return how the run ended, or None while one of its writers lives."""
-    status = glance(folder).status
+    try:
+        status = glance(folder).status
+    except (OSError, WindsockError):
+        return None if folder.exists() else Status("killed", "its directory was removed")
     return status if status.ended else None
 
 
@@ -190,7 +246,7 @@ def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
     )
     signal.signal(signal.SIGTERM, lambda number, frame: carrier.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_watch, args=(carrier, orders.hang, os.getppid()), daemon=True).start()
+    threading.Thread(target=_watch, args=(carrier, orders.hang, orders.parent), daemon=True).start()
     return 0 if carrier.carry().state in ENDED else 1
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from windsock.model import Row, Sample
@@ -16,6 +17,26 @@ SAMPLE_FIELDS = (
 )  # fmt: skip
 
 Table = tuple[list[str], list[list[Any]]]
+
+
+def united(rows: Iterable[Row]) -> Iterator[Row]:
+    """Make one of rows that follow each other and speak of the same step."""
+    last: Row | None = None
+    for row in rows:
+        if last is not None and (last.step, last.writer) == (row.step, row.writer):
+            last = replace(
+                row,
+                values={**last.values, **row.values},
+                texts={**last.texts, **row.texts},
+                histograms={**last.histograms, **row.histograms},
+                samples=last.samples + row.samples,
+            )
+            continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last
 
 
 def numbers(row: Row) -> dict[str, float]:

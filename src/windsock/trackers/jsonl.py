@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
 from windsock.plain import plain
+from windsock.trackers.forms import united
 from windsock.wording import json_number
 
 FILE_NAME = "metrics.jsonl"
@@ -58,7 +59,7 @@ class JsonlTracker:
         """Append a line for each row."""
         assert self._file is not None
         length = self._file.tell()
-        data = "".join(line(row) + "\n" for row in rows).encode("ascii")
+        data = "".join(line(row) + "\n" for row in united(rows)).encode("ascii")
         try:
             if self._file.write(data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -75,3 +75,6 @@ class Link(Protocol):
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all is delivered; say of each tracker that has something left how much, and what to do."""
+
+    def after_fork_in_child(self) -> None:
+        """Let go of what is the parent's."""

@@ -10,6 +10,7 @@ from typing import IO, Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
+from windsock.trackers.forms import united
 from windsock.trackers.jsonl import line
 from windsock.wording import by_family, number
 
@@ -81,7 +82,7 @@ class StdoutTracker:
         is_terminal = out.isatty()
         as_text = self._format == "text" or (self._format == "auto" and is_terminal)
         width = shutil.get_terminal_size().columns
-        for row in rows:
+        for row in united(rows):
             text = block(row, width, self._title, is_terminal) if as_text else line(row)
             out.write(text + "\n")
         out.flush()

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import markdown, numbers, samples_table
+from windsock.trackers.forms import markdown, numbers, samples_table, united
 from windsock.trackers.packages import require
 
 STATES = {"finished": "success", "killed": "aborted"}
@@ -102,7 +102,7 @@ class SwanLabTracker:
 
     def log(self, rows: Sequence[Row]) -> None:
         """Hand over the rows."""
-        for row in rows:
+        for row in united(rows):
             shown = self._shown(row)
             self._count_refused(row, shown)
             self._run.log(shown, step=row.step)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status, Writer
 from windsock.trackers import events
-from windsock.trackers.forms import flat, markdown, numbers, phases, phases_table, samples_table
+from windsock.trackers.forms import flat, markdown, numbers, phases, phases_table, samples_table, united
 
 PHASES_SECONDS = 60.0
 TEXT = "/text_summary"  # what torch puts behind the name of a text, so that it is never the name of a number too
@@ -71,7 +71,7 @@ class TensorBoardTracker:
         """Write one event for each row."""
         attempts = dict(self._attempts)
         out: dict[Path, list[bytes]] = {}
-        for row in rows:
+        for row in united(rows):
             out.setdefault(self._folder_of(row.writer), []).extend(map(events.record, self._events(row)))
         try:
             for folder, records in out.items():

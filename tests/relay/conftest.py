@@ -1,0 +1,16 @@
+"""Fixtures for the tests of the relay."""
+
+import os
+from pathlib import Path
+
+import pytest
+from kept import offer
+
+
+@pytest.fixture
+def trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Offer trackers that keep rows in a file to this process and its children."""
+    offer(tmp_path / "site")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")
+    return tmp_path

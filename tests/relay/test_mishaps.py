@@ -1,0 +1,360 @@
+"""What happens around the relay: processes that come, go and fork, signals, directories that vanish, full disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept import begun, desk_of, kept, relay_processes, steps_of, until
+
+import windsock
+from windsock.cli import main
+from windsock.relay.courier import Courier
+from windsock.relay.desk import FOLDER, read_desk
+
+BEGIN = """
+    import os, sys, time, windsock
+    run = windsock.init(project="p", id="one", role=os.environ.get("ROLE"), track_with=["marked"],
+                        tracker_kwargs={"marked": {"path": sys.argv[1]}})
+"""
+
+
+def script(trackers: Path, body: str, **environment: str) -> subprocess.Popen[str]:
+    """Start a training in a process of its own, which says when it has logged."""
+    code = textwrap.dedent(BEGIN) + textwrap.dedent(body)
+    command = [sys.executable, "-c", code, str(trackers / "kept.jsonl")]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+
+
+def folder_of(trackers: Path) -> Path:
+    return trackers / "runs" / "p" / "one"
+
+
+def logged_steps(trackers: Path) -> list[Any]:
+    """Return the steps that rows of the training, and not of the relay's own, are kept for."""
+    return [record[0] for record in kept(trackers) if "a" in record[1]]  # type: ignore[operator]
+
+
+def courier(folder: Path, trackers: Path, tracker: str = "marked", **kwargs: Any) -> Courier:
+    return Courier(folder, tracker, {"path": str(trackers / "kept.jsonl"), **kwargs}, lambda: None, once=True)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its file open, as by a kill
+def test_a_courier_that_is_stopped_forgets_no_row_that_waits(trackers: Path):
+    """The cursor stays before the rows that were read and not delivered."""
+    run = windsock.init(id="many")
+    for step in range(2000):
+        run.log({"a": step}, step=step)
+    slow = courier(run.path, trackers, trouble="slow")
+    thread = threading.Thread(target=slow.carry)
+    thread.start()
+    until(lambda: len(kept(trackers)) > 0)
+    slow.stop()
+    thread.join()
+    assert len(kept(trackers)) < 2000
+    courier(run.path, trackers, trouble="slow").carry()
+    assert steps_of(trackers) == list(range(2000))
+
+
+def test_an_outage_among_single_rows_costs_none(trackers: Path):
+    """A tracker that answers once and is gone again has refused nothing."""
+    run = begun(trackers, trouble="flaps")
+    for step in range(8):
+        run.log({"a": step}, step=step)
+    until(lambda: steps_of(trackers) == [0] and desk_of(run).state == "retrying")
+    (trackers / "kept.jsonl.up").touch()
+    run.finish(timeout=30)
+    assert sorted(set(logged_steps(trackers))) == list(range(8))
+    assert desk_of(run).dropped == 0
+
+
+@pytest.mark.parametrize("trouble", ["down", ""])
+def test_a_run_that_is_continued_takes_over_from_the_relay_before(trackers: Path, trouble: str):
+    """It delivers by what it is told now, and the rows of both attempts are there once."""
+    for attempt, now in enumerate(["down", trouble]):
+        run = windsock.init(
+            id="again",
+            track_with=["marked"],
+            tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl"), "trouble": now}},
+        )
+        for step in range(3):
+            run.log({"a": attempt}, step=3 * attempt + step)
+        if attempt == 0:
+            until(lambda run=run: desk_of(run, "marked").state in ("retrying", "failing"))
+            run.finish(timeout=0.1)
+    assert len(relay_processes(run.path.resolve())) == 2
+    (trackers / "kept.jsonl.up").touch()
+    run.finish(timeout=30)
+    assert logged_steps(trackers) == list(range(6))
+    assert desk_of(run, "marked").state == "done"
+
+
+SECOND = """
+    for step in range(20):
+        run.log({"a": step}, step=1000 + step)
+    print("logged", flush=True)
+    time.sleep(float(os.environ.get("LATER", "0")))
+    run.log({"a": 99}, step=2000)
+    run.finish()
+    print("over", flush=True)
+"""
+
+
+def test_two_processes_of_a_run_share_a_relay_and_the_last_one_waits(trackers: Path):
+    """Whoever started it: every row is there once when the last process has finished."""
+    run = windsock.init(
+        project="p", id="one", track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}
+    )
+    for step in range(20):
+        run.log({"a": step}, step=step)
+    other = script(trackers, SECOND, ROLE="explorer", LATER="1.5")
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "logged\n"
+        assert len(relay_processes(folder_of(trackers).resolve())) == 2
+        run.finish()
+        assert other.stdout.readline() == "over\n"
+        expected = [*range(20), *range(1000, 1020), 2000]
+        assert sorted(logged_steps(trackers)) == expected
+        assert steps_of(trackers)[-1] == "finished"
+    assert other.returncode == 0
+
+
+def test_a_tracker_of_this_process_is_fed_on_by_another_when_it_ends(trackers: Path):
+    """The file has the rows of both, once, also those that came after the first had finished."""
+    first = windsock.init(id="two", track_with=["jsonl"])
+    second = windsock.init(id="two", role="explorer", track_with=["jsonl"])
+    first.log({"a": 1}, step=1)
+    second.log({"b": 1})  # its step is not named yet when the first one ends
+    first.finish()
+    second.commit(1)
+    second.log({"b": 2}, step=2)
+    second.finish()
+    lines = [json.loads(line) for line in (first.path / "metrics.jsonl").read_text().splitlines()]
+    found = [(line.get("writer", ""), line["step"], line["metrics"]) for line in lines]
+    assert found == [("", 1, {"a": 1}), ("explorer/0", 1, {"b": 1}), ("explorer/0", 2, {"b": 2})]
+
+
+def test_finishing_twice_is_finishing_once(trackers: Path):
+    """The tracker is told the end once."""
+    run = begun(trackers)
+    run.log({"a": 1}, step=1)
+    run.finish()
+    run.finish()
+    assert steps_of(trackers) == [1, "finished"]
+
+
+def test_a_failed_start_leaves_nothing_behind(trackers: Path):
+    """No process, no lock, no open run: the next attempt begins as if nothing had been."""
+    wrong = {"path": str(trackers / "kept.jsonl"), "trouble": "wrong"}
+    right = {"path": str(trackers / "kept.jsonl")}
+    with pytest.raises(windsock.TrackerError):
+        windsock.init(id="late", track_with=["kept", "jsonl"], tracker_kwargs={"kept": wrong})
+    assert windsock.session._runs == []
+    run = windsock.init(id="late", track_with=["kept", "jsonl"], tracker_kwargs={"kept": right})
+    assert len(relay_processes(run.path.resolve())) == 2
+    run.log({"a": 1}, step=1)
+    run.finish()
+    assert steps_of(trackers) == [1, "finished"]
+    assert (run.path / "metrics.jsonl").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_said_at_the_start(trackers: Path):
+    """Trackers are fed from the journal, so there is nothing to feed them from."""
+    (trackers / "file").write_text("in the way")
+    for tracker, kwargs in (("kept", {"path": str(trackers / "kept.jsonl")}), ("jsonl", {})):
+        with pytest.raises(windsock.TrackerError, match="dir= says where runs are kept"):
+            windsock.init(dir=trackers / "file", track_with=[tracker], tracker_kwargs=kwargs)
+
+
+def test_a_forked_child_neither_ends_the_relay_nor_holds_what_is_its_parents(trackers: Path):
+    """It logs into the run, outlives its parent, and the run is continued beside it."""
+    body = """
+        run.log({"a": 1}, step=1)
+        jsonl = windsock.init(id="two", track_with=["jsonl"], alongside=True)
+        child = os.fork()
+        if not child:
+            run.log({"a": 2}, step=2)
+            print(os.getpid(), flush=True)
+        time.sleep(600)
+    """
+    parent = script(trackers, body)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    try:
+        parent.kill()
+        until(lambda: "killed" in steps_of(trackers))
+        assert sorted(logged_steps(trackers)) == [1, 2]
+        run = windsock.init(id="two", track_with=["jsonl"])
+        run.log({"a": 3}, step=3)
+        run.finish()
+        assert json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["metrics"] == {"a": 3}
+    finally:
+        os.kill(child, signal.SIGKILL)
+    parent.communicate()
+
+
+LOOP = """
+    for step in range(500):
+        run.log({"a": step}, step=step)
+    print("logged", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_training_and_not_the_delivery(trackers: Path, sent: signal.Signals):
+    """SIGTERM, or Ctrl-C, which reaches all processes of the terminal: the rows and the ending arrive."""
+    trainer = script(trackers, LOOP)
+    assert trainer.stdout is not None
+    trainer.stdout.readline()
+    os.killpg(trainer.pid, sent)
+    trainer.communicate()
+    assert steps_of(trackers) == [*range(500), "killed"]
+
+
+def test_a_relay_that_is_ended_with_the_training_is_started_for_the_rest(trackers: Path):
+    """Where everything of a job gets SIGTERM at once, ``finish`` sees to it that the rows arrive."""
+    run = begun(trackers, "marked", trouble="down")
+    for step in range(500):
+        run.log({"a": step}, step=step)
+    relay = min(relay_processes(run.path.resolve()))
+    os.kill(relay, signal.SIGTERM)
+    until(lambda: not relay_processes(run.path.resolve()))
+    (trackers / "kept.jsonl.up").touch()
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [*range(500), "finished"]
+
+
+def test_an_interpreter_that_exits_without_finish_delivers_all(trackers: Path):
+    """The end of the script is the end of the run."""
+    trainer = script(trackers, 'for step in range(500): run.log({"a": step}, step=step)')
+    trainer.communicate()
+    assert steps_of(trackers) == [*range(500), "finished"]
+
+
+def test_a_removed_directory_ends_the_relay_and_stays_removed(trackers: Path):
+    """When nobody is there who would restore it."""
+    trainer = script(trackers, LOOP)
+    assert trainer.stdout is not None
+    trainer.stdout.readline()
+    folder = folder_of(trackers).resolve()
+    pids = relay_processes(folder)
+    assert len(pids) == 2
+    os.kill(min(pids), signal.SIGSTOP)  # nobody looks while the directory goes
+    trainer.kill()
+    trainer.communicate()
+    shutil.rmtree(folder)
+    os.kill(min(pids), signal.SIGCONT)
+    until(lambda: not relay_processes(folder))
+    assert not folder.exists()
+
+
+def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers: Path):
+    """The journal comes back, and with it what a tracker elsewhere has to get."""
+    run = begun(trackers, "marked")
+    run.log({"a": 1}, step=1)
+    until(lambda: desk_of(run, "marked").delivered == 1)
+    shutil.rmtree(run.path)
+    run._tend()
+    run.log({"a": 2}, step=2)
+    run.finish(timeout=30)
+    assert logged_steps(trackers) == [1, 2]
+
+
+def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path):
+    """As on a full disk: the rows arrive, and when they are offered again none is there twice."""
+    run = begun(trackers, "marked")
+    courier_process = max(relay_processes(run.path.resolve()))
+    (run.path / FOLDER / f"marked.{courier_process}.draft").mkdir()  # where it would write
+    for step in range(5):
+        run.log({"a": step}, step=step)
+    until(lambda: steps_of(trackers) == list(range(5)))
+    assert desk_of(run, "marked").delivered == 0
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [*range(5), "finished"]
+    assert desk_of(run, "marked").state == "done"
+
+
+def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also by a relay that is started again after the training went elsewhere."""
+    monkeypatch.chdir(trackers)
+    run = windsock.init(track_with=["marked"], tracker_kwargs={"marked": {"path": "kept.jsonl"}})
+    (trackers / "elsewhere").mkdir()
+    monkeypatch.chdir(trackers / "elsewhere")
+    for pid in relay_processes(run.path.resolve()):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not relay_processes(run.path.resolve()))
+    run._tend_links()
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [1, "finished"]
+
+
+def test_modules_that_lie_where_the_training_starts_are_not_the_relays(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """A project may well have a ``random.py`` of its own."""
+    (trackers / "random.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(trackers)
+    run = begun(trackers)
+    run.log({"a": 1}, step=1)
+    run.finish()
+    assert steps_of(trackers) == [1, "finished"]
+
+
+def test_a_password_in_an_address_is_not_kept(trackers: Path):
+    """A tracker's url is shown to people, without what opens its door."""
+    run = begun(trackers, api_key="open-sesame-1234")
+    run.finish()
+    assert desk_of(run).url == "http://me:***@localhost/"
+
+
+def test_a_tracker_that_began_well_is_not_refused_later(trackers: Path):
+    """What its start says after a restart of its process may be the moment's fault: it is tried again."""
+    run = begun(trackers, "marked")
+    run.log({"a": 1}, step=1)
+    until(lambda: desk_of(run, "marked").delivered == 1)
+    (trackers / "kept.jsonl.no").touch()
+    os.kill(max(relay_processes(run.path.resolve())), signal.SIGKILL)
+    until(lambda: "not now" in desk_of(run, "marked").error)
+    assert desk_of(run, "marked").state in ("retrying", "failing")
+    (trackers / "kept.jsonl.no").unlink()
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [1, "finished"]
+
+
+def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: pytest.CaptureFixture[str]):
+    """Two at once would write everything twice."""
+    run = windsock.init(id="fed", track_with=["jsonl"])
+    run.log({"a": 1}, step=1)
+    assert main(["sync", "fed"]) != 0
+    assert "is being fed" in capsys.readouterr().err
+    run.finish()
+    assert main(["sync", "fed"]) == 0
+    assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert read_desk(run.path, "jsonl").state == "done"
+
+
+def test_a_courier_that_dies_before_its_first_mark_leaves_no_row_twice(trackers: Path):
+    """What the file held before is known from the start, and what came then is cut off."""
+    (trackers / "kept.jsonl").write_text('["older", {}, {}]\n')
+    run = begun(trackers, "marked", trouble="dies")
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == ["older", 1, "finished"]
+    assert desk_of(run, "marked").restarts == 1
