@@ -4,7 +4,11 @@ Trainings of one seed are equal step by step, so that a step can be compared wit
 kind, taken in turn, the quickest passage through each step counts, in wall and in processor time. That leaves out what
 else the machine does. The first steps, in which modules are imported, are left out too.
 
+On a busy machine that comparison is lost in noise. --inside needs none: it adds up the processor time that the
+training's own thread spends inside windsock's calls, against all that it spends.
+
     scripts/bench overhead --steps 30 --rounds 5
+    scripts/bench overhead --inside
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ import numpy as np
 from windsock.demo.recipe import Recipe
 from windsock.demo.trainer import Trainer
 from windsock.demo.training import begin, one_thread
+from windsock.probe.probe import Probe
+from windsock.rollouts.handles import Handle
+from windsock.run import Run
 
 FIRST = 3
 KINDS = ("off", "phases and values", "rollouts and samples", "measure as well")
@@ -27,6 +34,62 @@ NOTHING = {
     "phases and values": ("measure", "rollouts", "evaluation", "validation", "pipeline", "drawn", "samples"),
     "rollouts and samples": ("measure",),
 }
+
+
+CALLS = {
+    "values and steps": (Run, ("log", "count", "commit", "shards")),
+    "phases": (Probe, ("open", "turn", "close")),
+    "rollouts": (Run, ("rollouts", "evaluation", "validation", "pipeline", "drawn")),
+    "their handles": (Handle, ("_add_many", "close")),
+    "samples": (Run, ("samples",)),
+    "measure": (Run, ("measure",)),
+}
+
+
+class Inside:
+    """Adds up the thread's processor time in calls, the outermost alone."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(CALLS, 0.0)
+        self._deep = False
+        for kind, (owner, names) in CALLS.items():
+            for name in names:
+                setattr(owner, name, self._timed(kind, getattr(owner, name)))
+
+    def _timed(self, kind: str, call: Any) -> Any:
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if self._deep:
+                return call(*args, **kwargs)
+            self._deep, began = True, time.thread_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._deep = False
+                self.seconds[kind] += time.thread_time() - began
+
+        return timed
+
+
+def inside(recipe: Recipe) -> None:
+    """Train once, and print what of the thread's time each kind of call took."""
+    spent = Inside()
+    with tempfile.TemporaryDirectory() as folder, one_thread():
+        trainer = trainer_of("measure as well", recipe, Path(folder))
+        for number in range(recipe.steps):
+            if number == FIRST:
+                spent.seconds = dict.fromkeys(CALLS, 0.0)
+                began = time.thread_time()
+            trainer.step(number)
+        whole = time.thread_time() - began
+        trainer.explorer.finish()
+        trainer.run.finish()
+    own = whole - sum(spent.seconds.values())
+    steps = recipe.steps - FIRST
+    print(f"{steps} steps; the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
+    for kind, seconds in spent.seconds.items():
+        print(f"{kind:22}{seconds / steps * 1e3:7.2f} ms a step: {seconds / own:.2%}")
+    rest = sum(seconds for kind, seconds in spent.seconds.items() if kind != "measure")
+    print(f"without measure {rest / own:.2%}, with it {sum(spent.seconds.values()) / own:.2%}")
 
 
 class Silent:
@@ -56,8 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--inside", action="store_true", help="add up the time inside windsock's calls instead")
     options = parser.parse_args()
     recipe = Recipe().changed({"steps": options.steps})
+    if options.inside:
+        inside(recipe)
+        return
     seconds = np.zeros((options.rounds, len(KINDS), options.steps, 2))
     with one_thread():
         for number in range(options.rounds):
