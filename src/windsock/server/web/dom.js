@@ -103,8 +103,33 @@ export function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+const colours = new Map(); // asking for a style lays the page out anew: each is asked for once per theme
+
 export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colours.get(name);
+}
+
+export function forgetColours() {
+  colours.clear();
+}
+
+// Work that may wait for the next frames, a little in each, so that scrolling stays smooth.
+const queue = new Set();
+
+export function soon(work) {
+  if (!queue.size) requestAnimationFrame(workOff);
+  queue.add(work);
+}
+
+function workOff() {
+  const end = performance.now() + 10;
+  for (const work of queue) {
+    queue.delete(work);
+    work();
+    if (performance.now() > end) break;
+  }
+  if (queue.size) requestAnimationFrame(workOff);
 }
 
 export function hue(index) {

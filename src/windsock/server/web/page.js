@@ -3,7 +3,7 @@ import { foresee, listen, report, runPath } from "./api.js";
 import { chartsView, closeLarge, enlarge } from "./charts.js";
 import { compareView } from "./compare.js";
 import { configView } from "./config.js";
-import { el, icon, ICONS, once, svg } from "./dom.js";
+import { el, forgetColours, icon, ICONS, once, svg } from "./dom.js";
 import { evaluationView } from "./evaluation.js";
 import { memoryView } from "./memory.js";
 import { overviewView } from "./overview.js";
@@ -34,6 +34,7 @@ function theme() {
 }
 
 function applyTheme() {
+  forgetColours();
   const chosen = theme();
   if (chosen) document.documentElement.dataset.theme = chosen;
   else delete document.documentElement.dataset.theme;
@@ -223,7 +224,7 @@ async function begin() {
   if (!view) drawAll();
   addEventListener("runs", () => (sidebar.draw(), drawHeading()));
   addEventListener("keydown", pressed);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyleAll);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), restyleAll()));
 }
 
 begin();

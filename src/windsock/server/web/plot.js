@@ -3,13 +3,14 @@ import { css, hue, seconds, short, show } from "./dom.js";
 import { t } from "./words.js";
 
 const alive = new Set();
-const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit()));
+// The size comes from the observer: asking an element for it would lay the page out once per chart.
+const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit(entry.contentRect)));
 const NARROW = 220;
 
 // lines: [{run, label, colour, main, max, min, older}], each series with x, x_end, min, max, last, nonfinite.
 export class Plot {
   constructor(host, options = {}) {
-    Object.assign(this, { host, options: { x: "step", smooth: 0, log: false, ...options }, lines: [], range: null });
+    Object.assign(this, { host, options: { x: "step", smooth: 0, log: false, ...options }, lines: [], range: null, size: {} });
     host.plot = this;
     sizes.observe(host);
     alive.add(this);
@@ -33,15 +34,14 @@ export class Plot {
     this.draw();
   }
 
-  fit() {
-    const { clientWidth: width, clientHeight: height } = this.host;
-    if (this.chart && width && (width !== this.chart.width || height !== this.chart.height)) {
-      this.chart.setSize({ width, height });
-    } else if (!this.chart) this.draw();
+  fit({ width, height }) {
+    this.size = { width: Math.floor(width), height: Math.floor(height) };
+    if (!this.chart) this.draw();
+    else if (width && (this.size.width !== this.chart.width || this.size.height !== this.chart.height)) this.chart.setSize(this.size);
   }
 
   draw() {
-    const { clientWidth: width, clientHeight: height } = this.host;
+    const { width, height } = this.size;
     if (!width || !height) return;
     this.xs = this.spanOfX();
     this.ys = this.spanOfY();
