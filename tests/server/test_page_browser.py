@@ -177,6 +177,20 @@ def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
     page.wait_for_selector(".heading .chip.finished")
 
 
+def test_an_older_attempt_stays_behind_the_newer_one(serve: Serve, visit: Open):
+    """After a restart the superseded steps are still drawn, dimmed, and do not mix with the newer ones."""
+    for steps in (range(6), range(3, 5)):
+        run = windsock.init(project="p", name="restarted", id="again")
+        for step in steps:
+            run.log({"loss": float(len(steps))}, step=step)
+        run.finish()
+    page = visit(f"{serve().base_url}/?run=again&tab=charts")
+    assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
+    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    assert len(older) == 1
+    assert set(older[0]) == {6}
+
+
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
     """Tab, filter, axis, smoothing, scale, language and theme live in the address."""
     base = str(serve().base_url)

@@ -153,9 +153,19 @@ const refresh = once(60, async () => {
   const before = get("run");
   settle();
   sidebar.draw();
-  if (before !== get("run") || !view) drawAll();
-  else drawHeading();
+  if (before !== get("run") || !view) return drawAll();
+  drawHeading();
+  followOthers();
 });
+
+// The stream tells of the run that is looked at; of those beside it the list tells.
+let besides = "";
+
+function followOthers() {
+  const now = chosenRuns().slice(1).map((key) => `${key} ${runs.get(key).last_step}`).join();
+  if (now !== besides && besides && ["charts", "compare"].includes(get("tab"))) view.update?.({});
+  besides = now;
+}
 
 // Without a run in the address the newest one is shown.
 function settle() {
