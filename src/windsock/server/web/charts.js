@@ -12,12 +12,12 @@ const CHUNK = 300; // series in one request
 const WIDE = 420;
 const FIRST = ["reward", "policy", "value", "tokens", "ppo"];
 
-export function zoomed() {
+function zoomed() {
   const range = [get("from"), get("to")];
   return range[0] === "" || range[1] === "" ? null : range.map(Number);
 }
 
-export function setZoom(range) {
+function setZoom(range) {
   set(range ? { from: tidyEnd(range[0]), to: tidyEnd(range[1]) } : { from: "", to: "" });
 }
 

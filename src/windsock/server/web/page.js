@@ -35,9 +35,7 @@ function theme() {
 
 function applyTheme() {
   forgetColours();
-  const chosen = theme();
-  if (chosen) document.documentElement.dataset.theme = chosen;
-  else delete document.documentElement.dataset.theme;
+  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
 }
 
 function isDark() {
@@ -234,7 +232,7 @@ async function begin() {
   if (!view) drawAll();
   addEventListener("runs", () => (sidebar.draw(), drawHeading()));
   addEventListener("keydown", pressed);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (forgetColours(), restyleAll()));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (applyTheme(), restyleAll()));
 }
 
 begin();

@@ -5,7 +5,6 @@ import { t } from "./words.js";
 const alive = new Set();
 // The size comes from the observer: asking an element for it would lay the page out once per chart.
 const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit(entry.contentRect)));
-const NARROW = 220;
 
 // lines: [{run, label, colour, main, max, min, older}], each series with x, x_end, min, max, last, nonfinite.
 export class Plot {
@@ -398,7 +397,7 @@ function dot(ctx, one, place, colour, values) {
 }
 
 // Exponential, corrected for its start, passing over what is not finite.
-export function smoothed(values, weight) {
+function smoothed(values, weight) {
   let sum = 0;
   let norm = 0;
   return Float64Array.from(values, (value) => {
@@ -410,7 +409,7 @@ export function smoothed(values, weight) {
 }
 
 export function pointsFor(width) {
-  return Math.max(NARROW, Math.min(1600, Math.round(width * 1.25)));
+  return Math.max(220, Math.min(1600, Math.round(width * 1.25)));
 }
 
 export function drawnText(line) {
