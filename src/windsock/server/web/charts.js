@@ -3,7 +3,7 @@ import { ask, askSeries, joined, runPath } from "./api.js";
 import { download, el, hue, icon, ICONS, once, soon } from "./dom.js";
 import { empty, select, swatch, valueText } from "./parts.js";
 import { drawnText, Plot, pointsFor } from "./plot.js";
-import { chosenRuns, colourOf, runs } from "./runs.js";
+import { chosenRuns, colourOf, runs, tell } from "./runs.js";
 import { get, list, packed, set } from "./state.js";
 import { aboutMetric, closeTip, explainable } from "./tip.js";
 import { say, t } from "./words.js";
@@ -58,7 +58,11 @@ export class Store {
     const all = [...wanted.entries()].filter(([key, one]) => !this.isHeld(key, one, sign));
     const parts = [];
     for (let i = 0; i < all.length; i += CHUNK) parts.push(all.slice(i, i + CHUNK));
-    for (const part of parts) await this.fetchPart(part, options, sign);
+    try {
+      for (const part of parts) await this.fetchPart(part, options, sign);
+    } catch (problem) {
+      return tell(problem instanceof TypeError ? t("lost") : problem.message);
+    }
     for (const chart of charts) soon(() => chart.draw());
   }
 
@@ -344,9 +348,9 @@ export function chartsView(host, context) {
 }
 
 // What people look at first comes first; the rest stays as the catalogue orders it.
-function ordered(families) {
-  const place = (family) => (FIRST.includes(family.key) ? FIRST.indexOf(family.key) : FIRST.length);
-  return [...families].sort((a, b) => place(a) - place(b));
+export function ordered(all, field = "key") {
+  const place = (one) => (FIRST.includes(one[field]) ? FIRST.indexOf(one[field]) : FIRST.length);
+  return [...all].sort((a, b) => place(a) - place(b));
 }
 
 function countNames(data) {

@@ -82,8 +82,8 @@ export function seconds(value) {
   if (s < 0.001) return `${(s * 1e6).toFixed(0)} µs`;
   if (s < 1) return `${(s * 1e3).toPrecision(3)} ms`;
   if (s < 60) return `${s.toPrecision(3)} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  if (s < 3600) return `${Math.floor(s / 60)} min${s % 60 < 1 ? "" : ` ${Math.floor(s % 60)} s`}`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h${s % 3600 < 60 ? "" : ` ${Math.floor((s % 3600) / 60)} min`}`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 

@@ -2,6 +2,7 @@
 import { css, hue, seconds, short, show } from "./dom.js";
 import { t } from "./words.js";
 
+const CLOCK = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
 const alive = new Set();
 // The size comes from the observer: asking an element for it would lay the page out once per chart.
 const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit(entry.contentRect)));
@@ -105,6 +106,7 @@ export class Plot {
     const base = { stroke: quiet, font, grid, ticks: { show: false } };
     const xAxis = { ...base, size: small ? 18 : 24, gap: 4, values: (u, at) => at.map((v) => this.saidX(v)), space: 64 };
     const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => at.map((v) => (v === null ? "" : short(tidy(v)))) };
+    if (this.options.x === "relative") xAxis.incrs = CLOCK;
     if (small) Object.assign(xAxis, { splits: ends, align: null, values: () => ["", ""] });
     if (small) Object.assign(yAxis, { splits: ends });
     else if (log) Object.assign(yAxis, { splits: () => decades(this.ys), filter: (u, at) => at });
