@@ -87,6 +87,24 @@ def test_every_view_opens_in_both_languages(serve: Serve, demo: windsock.Run, vi
         assert page.get_attribute("html", "lang") == {"en": "en", "zh": "zh-CN"}[language]
 
 
+def test_a_sick_run_is_said_to_be_sick(serve: Serve, visit: Open):
+    """A falling reward and a growing KL are told in words, in both languages, and every view still opens."""
+    run = windsock.init(project="p", name="sick", id="sick")
+    for step in range(60):
+        kl = math.inf if step == 59 else 0.01 * math.exp(step / 10)
+        run.log({"critic/score/mean": math.exp(-step / 15), "actor/approxkl": kl, "critic/loss": math.nan}, step=step)
+    run.finish(windsock.Status("crashed", "out of memory"))
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=sick")
+    for language, verdict in (("en", "Something is wrong"), ("zh", "出现问题")):
+        for tab in TABS:
+            page.goto(f"{base}/?run=sick&lang={language}&tab={tab}")
+            page.wait_for_selector(".banner.bad" if tab == "overview" else ".empty, .chart canvas, .kv")
+            if tab == "overview":
+                assert page.inner_text(".banner h1") == verdict
+    assert "crashed" in (page.get_attribute(".heading .chip", "class") or "")
+
+
 def test_what_was_logged_shows_as_text(serve: Serve, demo: windsock.Run, visit: Open):
     """Names, samples and configs full of HTML and scripts are letters on the page, nothing else."""
     base = str(serve().base_url)
@@ -177,6 +195,20 @@ def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
     page.wait_for_selector(".heading .chip.finished")
 
 
+def test_an_older_attempt_stays_behind_the_newer_one(serve: Serve, visit: Open):
+    """After a restart the superseded steps are still drawn, dimmed, and do not mix with the newer ones."""
+    for steps in (range(6), range(3, 5)):
+        run = windsock.init(project="p", name="restarted", id="again")
+        for step in steps:
+            run.log({"loss": float(len(steps))}, step=step)
+        run.finish()
+    page = visit(f"{serve().base_url}/?run=again&tab=charts")
+    assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
+    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    assert len(older) == 1
+    assert set(older[0]) == {6}
+
+
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
     """Tab, filter, axis, smoothing, scale, language and theme live in the address."""
     base = str(serve().base_url)
@@ -217,6 +249,10 @@ def test_the_keyboard_reaches_everything(serve: Serve, demo: windsock.Run, visit
     page.wait_for_selector(".large-chart")
     page.keyboard.press("Escape")
     assert page.locator(".large-chart").count() == 0
+    page.goto(f"{page.url}&from=5&to=9")
+    page.wait_for_selector(".chart canvas")
+    page.keyboard.press("r")
+    page.wait_for_function("() => !location.search.includes('from=')")
     page.keyboard.press("?")
     page.wait_for_selector("dialog.help")
     page.keyboard.press("Escape")
@@ -246,8 +282,18 @@ def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, 
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelector('.run[data-key=other]').textContent.includes('better')")
     assert {run["key"]: run["name"] for run in client.get("/api/runs").json()["runs"]}["other"] == f"better {HTML}"
-    page.click(".tabs a:nth-child(7)")
-    page.wait_for_selector(".compare .chart canvas")
+    page.hover(".run[data-key=demo]")
+    page.click(".run[data-key=demo] .more")
+    page.click(".menu button:nth-child(1)")
+    page.wait_for_selector(".run[data-key=demo] .run-title .icon")
+    assert page.get_attribute(".run >> nth=0", "data-key") == "demo"
+    assert {run["key"]: run["pinned"] for run in client.get("/api/runs").json()["runs"]} == {
+        "demo": True,
+        "other": False,
+    }
+    for language in ("en", "zh"):
+        page.goto(f"{client.base_url}/?run=demo&with=other&tab=compare&lang={language}")
+        page.wait_for_selector(".compare .chart canvas")
 
 
 def test_charts_are_saved_as_picture_and_table(serve: Serve, demo: windsock.Run, visit: Open, tmp_path: Path):
@@ -274,11 +320,13 @@ def test_a_report_opens_from_disk(demo: windsock.Run, visit: Open, tmp_path: Pat
     page = visit(file.as_uri())
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    page.wait_for_selector(READY["overview"])
     for number, tab in enumerate((tab for tab in TABS if tab != "compare"), start=1):
         page.keyboard.press(str(number))
         page.wait_for_selector(READY[tab])
         assert page.locator("img").count() == 0
-    assert asked == []
+    assert set(asked) == {file.as_uri()}
     page.goto(f"{file.as_uri()}#tab=charts&filter=critic/kl")
     page.reload()
     assert max(drawn(page, "critic/kl")["max"]) == 50.0

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sick", metavar="NAME", help="let it go wrong; --sick list tells how it can")
     parser.add_argument("--name", help="what the run is called")
     parser.add_argument("--quiet", action="store_true", help="say nothing but where the run is")
+    parser.add_argument("--open", action="store_true", help="serve the page afterwards and open it in a browser")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +60,16 @@ def _train(options: argparse.Namespace) -> int:
         _tell(options, view, "stopped by hand")
         return 130
     _tell(options, view, "done")
-    return 0
+    return _serve_page(options) if options.open else 0
+
+
+def _serve_page(options: argparse.Namespace) -> int:
+    """Serve the page of the runs, as ``windsock up --open`` does."""
+    from windsock.cli.up import PORT
+    from windsock.cli.up import run as up
+
+    given = {"served": str(directory(options)), "port": PORT, "host": "127.0.0.1", "token": None}
+    return up(argparse.Namespace(**given, dir=options.dir, open=True))
 
 
 def _recipe(options: argparse.Namespace) -> Any:

@@ -21,7 +21,7 @@ export async function ask(path, parameters = {}) {
   return body;
 }
 
-export function address(path, parameters = {}) {
+function address(path, parameters = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const one of Array.isArray(value) ? value : [value]) {

@@ -1,9 +1,9 @@
 // All metrics, grouped by family. A chart is alive only while it is in view, and what is in view is asked for at once.
 import { ask, askSeries, joined, runPath } from "./api.js";
-import { download, el, hue, icon, ICONS, once } from "./dom.js";
+import { download, el, hue, icon, ICONS, once, soon } from "./dom.js";
 import { empty, select, swatch, valueText } from "./parts.js";
 import { drawnText, Plot, pointsFor } from "./plot.js";
-import { chosenRuns, colourOf, runs } from "./runs.js";
+import { chosenRuns, colourOf, runs, tell } from "./runs.js";
 import { get, list, packed, set } from "./state.js";
 import { aboutMetric, closeTip, explainable } from "./tip.js";
 import { say, t } from "./words.js";
@@ -12,12 +12,12 @@ const CHUNK = 300; // series in one request
 const WIDE = 420;
 const FIRST = ["reward", "policy", "value", "tokens", "ppo"];
 
-export function zoomed() {
+function zoomed() {
   const range = [get("from"), get("to")];
   return range[0] === "" || range[1] === "" ? null : range.map(Number);
 }
 
-export function setZoom(range) {
+function setZoom(range) {
   set(range ? { from: tidyEnd(range[0]), to: tidyEnd(range[1]) } : { from: "", to: "" });
 }
 
@@ -51,15 +51,24 @@ export class Store {
     this.waiting.clear();
     const window = this.window();
     const points = Math.max(window.points, ...charts.map((chart) => chart.points ?? 0));
-    const options = { ...window, points, branches: false };
+    const options = { ...window, points };
     const sign = JSON.stringify(options);
     const wanted = new Map();
     for (const chart of charts) for (const one of chart.wanted()) wanted.set(`${one.run}\n${one.name}`, one);
-    const all = [...wanted.entries()];
+    const all = [...wanted.entries()].filter(([key, one]) => !this.isHeld(key, one, sign));
     const parts = [];
     for (let i = 0; i < all.length; i += CHUNK) parts.push(all.slice(i, i + CHUNK));
-    for (const part of parts) await this.fetchPart(part, options, sign);
-    for (const chart of charts) chart.draw();
+    try {
+      for (const part of parts) await this.fetchPart(part, options, sign);
+    } catch (problem) {
+      return tell(problem instanceof TypeError ? t("lost") : problem.message);
+    }
+    for (const chart of charts) soon(() => chart.draw());
+  }
+
+  // A run that has ended says nothing new: what is held of it for the same window is all there is.
+  isHeld(key, one, sign) {
+    return this.held.get(key)?.sign === sign && runs.get(one.run)?.status === "finished";
   }
 
   async fetchPart(part, options, sign) {
@@ -68,12 +77,20 @@ export class Store {
       const since = old?.sign === sign && options.to === null ? (old.series.cursor ?? null) : null;
       return { ...one, since };
     });
-    const found = await askSeries(asked, options);
+    const whole = asked.every((one) => one.since === null); // older attempts come with the whole, not with what is new
+    const found = await askSeries(asked, { ...options, branches: whole });
     const since = new Map(asked.map((one, i) => [part[i][0], one.since]));
     for (const series of found) { // the answer has its own order: run by run
       const key = `${series.run}\n${series.name}`;
-      this.held.set(key, { sign, series: since.get(key) ? joined(this.held.get(key)?.series, series) : series });
+      const held = this.held.get(key);
+      if (series.branch) held?.older.push(series);
+      else if (since.get(key)) this.held.set(key, { sign, series: joined(held?.series, series), older: held?.older ?? [] });
+      else this.held.set(key, { sign, series, older: [] });
     }
+  }
+
+  older(run, name) {
+    return this.held.get(`${run}\n${name}`)?.older ?? [];
   }
 
   of(run, name) {
@@ -138,7 +155,7 @@ export class ChartCard {
     return this.facts.lines.map((line) => ({
       run: line.run, label: runs.get(line.run)?.name ?? line.run, colour: colourOf(line.run),
       main: this.store.of(line.run, line.mean), max: line.max ? this.store.of(line.run, line.max) : null,
-      min: line.min ? this.store.of(line.run, line.min) : null,
+      min: line.min ? this.store.of(line.run, line.min) : null, older: this.store.older(line.run, line.mean),
     })).filter((line) => line.main);
   }
 
@@ -183,8 +200,10 @@ function value(line, text, many) {
 export function watcher(cards) {
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
-      if (entry.isIntersecting) entry.target.chart.enter();
-      else entry.target.chart.leave();
+      const { chart } = entry.target;
+      chart.near = entry.isIntersecting;
+      if (chart.near) soon(() => chart.near && chart.enter());
+      else chart.leave();
     }
   }, { rootMargin: "150px 0px" });
   for (const card of cards) seen.observe(card.node);
@@ -329,9 +348,9 @@ export function chartsView(host, context) {
 }
 
 // What people look at first comes first; the rest stays as the catalogue orders it.
-function ordered(families) {
-  const place = (family) => (FIRST.includes(family.key) ? FIRST.indexOf(family.key) : FIRST.length);
-  return [...families].sort((a, b) => place(a) - place(b));
+export function ordered(all, field = "key") {
+  const place = (one) => (FIRST.includes(one[field]) ? FIRST.indexOf(one[field]) : FIRST.length);
+  return [...all].sort((a, b) => place(a) - place(b));
 }
 
 function countNames(data) {

@@ -1,6 +1,6 @@
 // Several runs side by side, also across vocabularies: what belongs together, what is refused and why, what differs.
 import { ask } from "./api.js";
-import { axisBar, ChartCard, Store, watcher } from "./charts.js";
+import { axisBar, ChartCard, ordered, Store, watcher } from "./charts.js";
 import { el, hue, once, percent, plain, seconds } from "./dom.js";
 import { empty, panel, swatch, table } from "./parts.js";
 import { colourOf, runs } from "./runs.js";
@@ -33,7 +33,7 @@ export function compareView(host, context) {
       // an unfinished expression hides nothing
     }
     const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
-    const shown = shared.filter(fits);
+    const shown = ordered(shared.filter(fits), "family");
     cards = shown.map((chart) => new ChartCard(store, factsOfChart(chart, data)));
     grid.replaceChildren(...cards.map((card) => card.node));
     if (!cards.length) grid.append(empty(t("nothing_found")));

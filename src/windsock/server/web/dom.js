@@ -82,8 +82,8 @@ export function seconds(value) {
   if (s < 0.001) return `${(s * 1e6).toFixed(0)} µs`;
   if (s < 1) return `${(s * 1e3).toPrecision(3)} ms`;
   if (s < 60) return `${s.toPrecision(3)} s`;
-  if (s < 3600) return `${Math.floor(s / 60)} min ${Math.floor(s % 60)} s`;
-  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  if (s < 3600) return `${Math.floor(s / 60)} min${s % 60 < 1 ? "" : ` ${Math.floor(s % 60)} s`}`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h${s % 3600 < 60 ? "" : ` ${Math.floor((s % 3600) / 60)} min`}`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
@@ -103,8 +103,33 @@ export function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+const colours = new Map(); // asking for a style lays the page out anew: each is asked for once per theme
+
 export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colours.get(name);
+}
+
+export function forgetColours() {
+  colours.clear();
+}
+
+// Work that may wait for the next frames, a little in each, so that scrolling stays smooth.
+const queue = new Set();
+
+export function soon(work) {
+  if (!queue.size) requestAnimationFrame(workOff);
+  queue.add(work);
+}
+
+function workOff() {
+  const end = performance.now() + 10;
+  for (const work of queue) {
+    queue.delete(work);
+    work();
+    if (performance.now() > end) break;
+  }
+  if (queue.size) requestAnimationFrame(workOff);
 }
 
 export function hue(index) {

@@ -91,7 +91,7 @@ function vitalCard(sign, data, context) {
   const ends = el("div", { class: "ends quiet num" });
   const unit = [say(metric?.unit), metric?.estimator].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
-  const aside = el("span", { class: "quiet unit" }, point, el("span", { class: "unit-text", text: unit }));
+  const aside = el("span", { class: "quiet unit" }, point, el("span", { class: "unit-text", text: unit, title: unit }));
   const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, el("header", {}, title, aside), el("div", { class: "now" }, value, change), area, ends);
   const onpoint = (at) => {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";

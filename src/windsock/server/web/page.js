@@ -3,7 +3,7 @@ import { foresee, listen, report, runPath } from "./api.js";
 import { chartsView, closeLarge, enlarge } from "./charts.js";
 import { compareView } from "./compare.js";
 import { configView } from "./config.js";
-import { el, icon, ICONS, once, svg } from "./dom.js";
+import { el, forgetColours, icon, ICONS, once, svg } from "./dom.js";
 import { evaluationView } from "./evaluation.js";
 import { memoryView } from "./memory.js";
 import { overviewView } from "./overview.js";
@@ -34,9 +34,8 @@ function theme() {
 }
 
 function applyTheme() {
-  const chosen = theme();
-  if (chosen) document.documentElement.dataset.theme = chosen;
-  else delete document.documentElement.dataset.theme;
+  forgetColours();
+  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
 }
 
 function isDark() {
@@ -152,9 +151,19 @@ const refresh = once(60, async () => {
   const before = get("run");
   settle();
   sidebar.draw();
-  if (before !== get("run") || !view) drawAll();
-  else drawHeading();
+  if (before !== get("run") || !view) return drawAll();
+  drawHeading();
+  followOthers();
 });
+
+// The stream tells of the run that is looked at; of those beside it the list tells.
+let besides = "";
+
+function followOthers() {
+  const now = chosenRuns().slice(1).map((key) => `${key} ${runs.get(key).last_step}`).join();
+  if (now !== besides && besides && ["charts", "compare"].includes(get("tab"))) view.update?.({});
+  besides = now;
+}
 
 // Without a run in the address the newest one is shown.
 function settle() {
@@ -223,7 +232,7 @@ async function begin() {
   if (!view) drawAll();
   addEventListener("runs", () => (sidebar.draw(), drawHeading()));
   addEventListener("keydown", pressed);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", restyleAll);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (applyTheme(), restyleAll()));
 }
 
 begin();

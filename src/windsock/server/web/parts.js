@@ -1,6 +1,6 @@
 // Pieces that several views are made of: empty states, tables, cards with a chart in them.
 import { el, hue, number, show, svg } from "./dom.js";
-import { say, t } from "./words.js";
+import { t } from "./words.js";
 
 export function empty(why, what) {
   return el("div", { class: "empty" }, el("p", { text: why }), what ? el("p", { class: "quiet", text: what }) : null);
@@ -52,12 +52,8 @@ export function statusText(run) {
   return [t(run.status), known ? el("span", { class: "chip-step num", text: ` · ${t("step")} ${run.last_step}` }) : null];
 }
 
-export function option(value, label, chosen) {
-  return el("option", { value, text: label, selected: value === chosen });
-}
-
 export function select(label, choices, chosen, onchange) {
-  const box = el("select", { "aria-label": label, onchange: () => onchange(box.value) }, choices.map(([value, text]) => option(value, text, chosen)));
+  const box = el("select", { "aria-label": label, onchange: () => onchange(box.value) }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
   return el("label", { class: "field" }, el("span", { text: label }), box);
 }
 
@@ -135,8 +131,4 @@ export function valueText(values) {
     const wide = Number.isFinite(low) && low !== high ? ` (${show(low)}–${show(high)})` : "";
     return { line, text: `${value === null ? "–" : show(value)}${wide}${bad ? ` · ${t("nonfinite", { n: bad })}` : ""}` };
   });
-}
-
-export function said(text) {
-  return el("p", { class: "quiet", text: say(text) });
 }

@@ -2,14 +2,15 @@
 import { css, hue, seconds, short, show } from "./dom.js";
 import { t } from "./words.js";
 
+const CLOCK = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
 const alive = new Set();
-const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit()));
-const NARROW = 220;
+// The size comes from the observer: asking an element for it would lay the page out once per chart.
+const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.plot?.fit(entry.contentRect)));
 
 // lines: [{run, label, colour, main, max, min, older}], each series with x, x_end, min, max, last, nonfinite.
 export class Plot {
   constructor(host, options = {}) {
-    Object.assign(this, { host, options: { x: "step", smooth: 0, log: false, ...options }, lines: [], range: null });
+    Object.assign(this, { host, options: { x: "step", smooth: 0, log: false, ...options }, lines: [], range: null, size: {} });
     host.plot = this;
     sizes.observe(host);
     alive.add(this);
@@ -33,15 +34,14 @@ export class Plot {
     this.draw();
   }
 
-  fit() {
-    const { clientWidth: width, clientHeight: height } = this.host;
-    if (this.chart && width && (width !== this.chart.width || height !== this.chart.height)) {
-      this.chart.setSize({ width, height });
-    } else if (!this.chart) this.draw();
+  fit({ width, height }) {
+    this.size = { width: Math.floor(width), height: Math.floor(height) };
+    if (!this.chart) this.draw();
+    else if (width && (this.size.width !== this.chart.width || this.size.height !== this.chart.height)) this.chart.setSize(this.size);
   }
 
   draw() {
-    const { clientWidth: width, clientHeight: height } = this.host;
+    const { width, height } = this.size;
     if (!width || !height) return;
     this.xs = this.spanOfX();
     this.ys = this.spanOfY();
@@ -106,6 +106,7 @@ export class Plot {
     const base = { stroke: quiet, font, grid, ticks: { show: false } };
     const xAxis = { ...base, size: small ? 18 : 24, gap: 4, values: (u, at) => at.map((v) => this.saidX(v)), space: 64 };
     const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => at.map((v) => (v === null ? "" : short(tidy(v)))) };
+    if (this.options.x === "relative") xAxis.incrs = CLOCK;
     if (small) Object.assign(xAxis, { splits: ends, align: null, values: () => ["", ""] });
     if (small) Object.assign(yAxis, { splits: ends });
     else if (log) Object.assign(yAxis, { splits: () => decades(this.ys), filter: (u, at) => at });
@@ -398,7 +399,7 @@ function dot(ctx, one, place, colour, values) {
 }
 
 // Exponential, corrected for its start, passing over what is not finite.
-export function smoothed(values, weight) {
+function smoothed(values, weight) {
   let sum = 0;
   let norm = 0;
   return Float64Array.from(values, (value) => {
@@ -410,7 +411,7 @@ export function smoothed(values, weight) {
 }
 
 export function pointsFor(width) {
-  return Math.max(NARROW, Math.min(1600, Math.round(width * 1.25)));
+  return Math.max(220, Math.min(1600, Math.round(width * 1.25)));
 }
 
 export function drawnText(line) {

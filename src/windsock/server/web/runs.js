@@ -36,7 +36,7 @@ const SORTS = {
   heard: (a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0),
 };
 
-export function listed() {
+function listed() {
   const words = get("q").toLowerCase().split(/\s+/).filter(Boolean);
   const text = (run) => `${run.name} ${run.project} ${run.status} ${run.vocabulary} ${run.tags.join(" ")} ${run.note}`.toLowerCase();
   return [...runs.values()]
@@ -51,7 +51,7 @@ export function nextRun(by) {
   if (next) chooseRun(next.key);
 }
 
-export function chooseRun(key) {
+function chooseRun(key) {
   set({ run: key, from: "", to: "", step: "", sample: "", with: packed(list("with").filter((one) => one !== key)) });
 }
 

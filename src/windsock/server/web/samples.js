@@ -96,7 +96,13 @@ export function samplesView(host, context) {
   }
 
   read();
+  let last = Date.now();
   return {
+    update() { // new samples come to the top of the list; who reads one further down is left alone
+      if (Date.now() - last < 3000 || rows.scrollTop > 0 || found.length > PAGE) return;
+      last = Date.now();
+      read();
+    },
     changed(names) {
       if (names.some((name) => name in FIELDS_OF)) read();
       else if (names.includes("sample")) draw(matched > found.length);

@@ -4,7 +4,7 @@ const DEFAULTS = { tab: "overview", x: "step", smooth: "0", log: "0", sort: "beg
 const watchers = new Set();
 const inHash = location.protocol === "file:";
 
-export const state = read();
+const state = read();
 
 function read() {
   return Object.fromEntries(new URLSearchParams(inHash ? location.hash.slice(1) : location.search));

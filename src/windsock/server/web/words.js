@@ -15,12 +15,12 @@ const WORDS = {
   hidden_runs: ["show {n} hidden", "显示 {n} 个隐藏的"], hide_again: ["hide the hidden", "收起隐藏的"],
   no_runs: ["No runs here yet.", "这里还没有实验。"],
   no_runs_do: ["Log one with windsock.init(…) into this directory; it will appear by itself.", "用 windsock.init(…) 在此目录记录一个实验，它会自动出现。"],
-  no_match: ["No run matches the filter.", "没有符合筛选的实验。"], reading: ["Reading …", "读取中 …"],
+  no_match: ["No run matches the filter.", "没有符合筛选的实验。"],
   new_name: ["Name on the page (empty: as logged)", "页面上的名称（留空则用记录时的名称）"], new_note: ["Note", "备注"],
   health_good: ["Healthy", "状态健康"], health_watch: ["Worth a look", "值得留意"], health_bad: ["Something is wrong", "出现问题"],
-  health_unknown: ["Too early to tell", "尚难判断"], why: ["why?", "为什么？"],
+  health_unknown: ["Too early to tell", "尚难判断"],
   from: ["from", "起于"], now: ["now", "当前"], healthy_band: ["healthy band", "健康区间"], as_logged: ["as logged", "记录名"],
-  copy: ["Copy the name", "复制名称"], copied: ["copied", "已复制"], unit: ["unit", "单位"],
+  copy: ["Copy the name", "复制名称"], copied: ["copied", "已复制"],
   looks: ["Healthy:", "健康时："], next: ["If not:", "若不是："],
   not_logged: ["Not logged by this run", "该实验未记录"], nonfinite: ["{n} not finite", "{n} 个非有限值"],
   where_step: ["Where a step goes", "一步的时间去向"], stacked: ["seconds, stacked", "秒，堆叠"], unaccounted: ["unaccounted", "未计入"],
@@ -33,7 +33,7 @@ const WORDS = {
   png: ["Download PNG", "下载 PNG"], csv: ["Download CSV", "下载 CSV"], shown: ["{n} of {m} charts", "{n} / {m} 个图表"],
   histograms: ["Histograms", "直方图"], nothing_found: ["Nothing matches.", "没有匹配项。"],
   log_cut: ["log: values ≤ 0 are not shown", "对数轴：不显示 ≤ 0 的值"], buckets: ["{n} points, {m} drawn with their true extremes", "{n} 个点，以真实极值画出 {m} 段"],
-  points: ["{n} points", "{n} 个点"], older: ["older attempt", "较早的尝试"],
+  points: ["{n} points", "{n} 个点"],
   search_samples: ["Search prompts and completions  ( / )", "搜索提示与回复  ( / )"], reward: ["reward", "奖励"], advantage: ["advantage", "优势"],
   length: ["length", "长度"], finish: ["finish", "结束原因"], task: ["task", "任务"], group: ["group", "组"], any: ["any", "不限"],
   at_least: ["reward ≥", "奖励 ≥"], at_most: ["reward ≤", "奖励 ≤"], long_least: ["length ≥", "长度 ≥"], long_most: ["length ≤", "长度 ≤"],
@@ -43,8 +43,8 @@ const WORDS = {
   no_samples: ["This run kept no samples.", "该实验没有保留样本。"],
   no_samples_do: ["run.sample(prompt, completion, reward=…) keeps them.", "用 run.sample(prompt, completion, reward=…) 保留。"],
   prompt: ["Prompt", "提示"], mean_reward: ["mean reward of a step", "每步平均奖励"], all_numbers: ["all numbers", "全部数值"], completion: ["Completion", "回复"], group_of: ["The group of this prompt at step {n}", "该提示在第 {n} 步的整组"],
-  over_training: ["The same prompt over training", "同一提示随训练的变化"], choose_sample: ["Choose a sample.", "请选择一个样本。"],
-  version: ["weights", "权重版本"], messages: ["Messages", "消息"],
+  over_training: ["The same prompt over training", "同一提示随训练的变化"],
+  version: ["weights", "权重版本"],
   seconds: ["seconds", "秒"], share: ["share of step", "占比"], per_step: ["mean per step", "每步平均"], click_step: ["click a bar for its step", "点击柱子查看该步"],
   one_step: ["Step {n} laid out", "第 {n} 步的时间线"], onload: ["onload", "载入"], execute: ["execute", "执行"], offload: ["offload", "卸载"],
   overlap: ["overlap", "重叠"], phase: ["phase", "阶段"], mean: ["mean", "均值"], p95: ["p95", "p95"], max: ["max", "最大"], count: ["count", "次数"],
@@ -56,8 +56,8 @@ const WORDS = {
   peak: ["peak", "峰值"], capacity: ["capacity", "容量"], peaks: ["Peaks over steps", "各步峰值"], host: ["Host memory", "主机内存"],
   no_memory: ["This run recorded no memory.", "该实验没有记录显存。"],
   no_memory_do: ["run.phase(…) reads it on a GPU, and the host's too with memory=\"full\".", "run.phase(…) 会在 GPU 上读取；memory=\"full\" 时也读取主机内存。"],
-  last_only: ["last", "最新"], first: ["first", "最初"], last: ["last", "最新"], statistic: ["statistic", "统计量"], over_k: ["over k, first and last", "随 k 变化，最初与最新"],
-  coverage: ["Coverage", "覆盖"], validation: ["Validation", "验证"], no_eval: ["This run recorded no evaluation.", "该实验没有记录评测。"],
+  first: ["first", "最初"], last: ["last", "最新"], statistic: ["statistic", "统计量"], over_k: ["over k, first and last", "随 k 变化，最初与最新"],
+  coverage: ["Coverage", "覆盖"], no_eval: ["This run recorded no evaluation.", "该实验没有记录评测。"],
   no_eval_do: ["run.evaluation(\"gsm8k\", step=…, repeats=4) records one.", "用 run.evaluation(\"gsm8k\", step=…, repeats=4) 记录。"],
   choose_two: ["Choose two or more runs in the list: the squares on the left overlay them.", "请在列表中选择两个或更多实验：点击左侧方块即可叠加。"],
   refused: ["Not comparable", "不可比较"], refused_intro: ["These names are not drawn together, because their numbers mean different things.", "这些名称的数值含义不同，因此不叠加显示。"],
@@ -67,17 +67,17 @@ const WORDS = {
   relay: ["Relay", "转发"], texts: ["Texts", "文本"], events: ["Events", "事件"], damage: ["Damage", "损坏"], skipped: ["Not logged", "未记录"],
   tracker: ["tracker", "追踪器"], state: ["state", "状态"], delivered: ["delivered", "已送达"], lag: ["lag", "滞后"], dropped: ["dropped", "丢弃"], error: ["error", "错误"],
   role: ["role", "角色"], rank: ["rank", "rank"], attempt: ["attempt", "尝试"], status: ["status", "状态"], no_relay: ["No tracker is fed by this run.", "该实验没有转发到追踪器。"],
-  none: ["none", "无"], no_config: ["No config was given to windsock.init.", "windsock.init 未给出配置。"],
+  no_config: ["No config was given to windsock.init.", "windsock.init 未给出配置。"],
   keys: ["Keys", "快捷键"], k_filter: ["filter", "筛选"], k_next: ["next, previous run", "下一个、上一个实验"], k_tabs: ["tabs", "标签页"],
   k_full: ["the chart under the pointer, large", "放大指针下的图表"], k_reset: ["reset the zoom", "重置缩放"], k_help: ["this help", "本帮助"],
   k_drag: ["zoom x on all charts", "缩放所有图表的横轴"], drag: ["drag", "拖动"], double: ["double-click", "双击"], k_esc: ["close", "关闭"],
   theme: ["Light or dark", "浅色或深色"], language: ["中文", "English"], skip: ["Skip to the content", "跳到正文"],
   since: ["began", "开始"], took: ["took", "用时"], project: ["project", "项目"], vocabulary: ["vocabulary", "词汇"], tags: ["tags", "标签"], size: ["size", "大小"],
   lost: ["The server is not answering; trying again.", "服务器没有响应，正在重试。"], report_made: ["report of {d}", "报告生成于 {d}"],
-  of_capacity: ["{p} of {c}", "{c} 的 {p}"], list: ["Runs", "实验列表"], families: ["Families", "分组"], higher: ["higher is better", "越高越好"], lower: ["lower is better", "越低越好"],
+  of_capacity: ["{p} of {c}", "{c} 的 {p}"], list: ["Runs", "实验列表"], families: ["Families", "分组"], lower: ["lower is better", "越低越好"],
 };
 
-export const LANGUAGES = ["en", "zh"];
+const LANGUAGES = ["en", "zh"];
 
 export function language() {
   const chosen = get("lang") || kept("lang") || (navigator.language?.startsWith("zh") ? "zh" : "en");
@@ -94,8 +94,4 @@ export function t(key, values = {}) {
 export function say(text) {
   if (text === null || text === undefined) return "";
   return typeof text === "string" ? text : (text[language()] ?? text.en ?? "");
-}
-
-export function titleOf(metric, name) {
-  return metric ? say(metric.title) : name;
 }
