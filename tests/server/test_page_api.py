@@ -256,7 +256,7 @@ def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Ru
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     """Config, environment, writers, events by number; HTML in a config is data."""
-    write_desk(Path(demo.path), Desk("wandb", "healthy", delivered=7, mark={"inner": 1}))
+    write_desk(Path(demo.path), Desk("wandb").said("healthy", delivered=7, mark={"inner": 1}))
     client = serve()
     told = ask(client, "/api/runs/demo/details")
     assert ["actor.note", HTML] in told["config_flat"]

@@ -142,6 +142,7 @@ def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]
     """Return the commands that show more of a run, which ``reference`` finds."""
     name = written(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
     found = [
+        f"windsock up {view.path.parent.parent} --open",
         f"windsock show {reference}",
         f"windsock phases {reference}",
         f"windsock samples {reference} -n 5",
@@ -149,5 +150,5 @@ def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]
         f"windsock export {reference} --to csv -o {view.id}.csv",
     ]
     if "tensorboard" in trackers:
-        found.append(f"tensorboard --logdir {view.path}")
+        found.append(f"windsock tensorboard {reference}")
     return found
