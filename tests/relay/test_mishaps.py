@@ -338,6 +338,17 @@ def test_a_tracker_that_began_well_is_not_refused_later(trackers: Path):
     assert steps_of(trackers) == [1, "finished"]
 
 
+def test_a_tracker_that_hangs_is_seen_to(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its state says so while it lasts, before anything is done about it."""
+    monkeypatch.setenv("WINDSOCK_TRACKER_HANG_SECONDS", "7")
+    run = begun(trackers, trouble="hangs")
+    run.log({"a": 1}, step=1)
+    until(lambda: "no answer for" in desk_of(run).error)
+    assert (desk_of(run).state, desk_of(run).lag) == ("retrying", 1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [1, "finished"]
+
+
 def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: pytest.CaptureFixture[str]):
     """Two at once would write everything twice."""
     run = windsock.init(id="fed", track_with=["jsonl"])

@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ SAVE_SECONDS = 5.0  # between two writings of the desk while nothing happens
 BATCH = 500  # rows handed over at once
 FEW_FAILURES = 3  # after so many in a row, rows are tried one by one: one of them may be what the tracker cannot take
 MANY_FAILURES = 6  # after so many, the tracker is failing and no longer only retrying
+SLOW_SECONDS = 5.0  # a call that takes longer is told of
 LONGEST_PAUSE = 60.0
 GIVE_UP_SECONDS = 900.0  # after the end of the run
 
@@ -76,6 +78,7 @@ class Courier:
         self._saved_at = 0.0
         self._rows: list[Row] = []
         self.busy_since: float | None = None
+        self._save_lock = threading.Lock()
         self._only = only
         self._keep = keep
         target = _target(kwargs)
@@ -90,6 +93,15 @@ class Courier:
     def stop(self) -> None:
         """End soon, wherever it is; the cursor stands where it stands."""
         self._stop.set()
+
+    def tell_if_slow(self) -> None:
+        """Show on the desk that the tracker has not answered for long; for the thread that watches this one."""
+        with self._save_lock:
+            busy = 0.0 if self.busy_since is None else time.monotonic() - self.busy_since
+            if busy > SLOW_SECONDS and self.desk.state == "healthy" and self._keep:
+                slow = self.desk.said("retrying", error=f"no answer for {busy:.0f} s", lag=len(self._rows))
+                with suppress(OSError):
+                    write_desk(self._folder, slow)
 
     def carry(self) -> Desk:
         """Deliver until there is nothing left to deliver."""
@@ -222,6 +234,7 @@ class Courier:
         if isinstance(tracker, Rewindable):
             mark = tracker.mark()
             if mark is None:
+                self._keep_desk()
                 return
             self._saved_mark = mark
         self._saved_places = follower.places()
@@ -271,8 +284,9 @@ class Courier:
         self.desk = self.desk.said(state, places=self._saved_places, mark=self._saved_mark, **changes)
         self._saved_at = time.monotonic()
         try:
-            if self._keep:
-                write_desk(self._folder, self.desk)
+            with self._save_lock:
+                if self._keep:
+                    write_desk(self._folder, self.desk)
         except OSError as problem:  # the disk is full or gone: delivery goes on, and may be done again
             self.desk = self.desk.said(state, error=f"cannot save the cursor: {problem.strerror}")
         self._say(self.desk)

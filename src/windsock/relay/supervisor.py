@@ -254,6 +254,7 @@ def _watch(carrier: Courier, hang: float, parent: int) -> None:
     """End this process where its tracker hangs or the relay above it is gone: another one takes over."""
     while True:
         time.sleep(LOOK_SECONDS)
+        carrier.tell_if_slow()
         busy = carrier.busy_since
         if busy is not None and time.monotonic() - busy > hang:
             os._exit(HUNG)
