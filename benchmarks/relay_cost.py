@@ -67,11 +67,10 @@ def paid(spec: dict[str, Any]) -> dict[str, Any]:
         took.append(time.perf_counter() - start)
         time.sleep(0.002)
     cpu = (time.process_time() - began) / spec["steps"]
-    desks = {name: read_desk(run.path, name) for name in spec["init"].get("track_with", ())}
-    ill = desks.get("kept")
     run.finish(timeout=5.0)
-    well = [read_desk(run.path, name) for name in desks if name != "kept"]
-    behind = sum(desk.state != "done" for desk in well)
+    desks = {name: read_desk(run.path, name) for name in spec["init"]["track_with"]}
+    ill = desks.pop("kept", None)
+    behind = sum(desk.state != "done" for desk in desks.values())
     for pid in relay_processes(run.path.resolve()):
         os.kill(pid, signal.SIGKILL)
     cuts = statistics.quantiles(took, n=100)
@@ -106,7 +105,7 @@ def measure_trouble(options: Namespace, dir: Path) -> bool:
     cases |= {what: (["kept", "marked"], word) for word, what in TROUBLES.items()}
     found = compare(cases, dir, options)
     base = found.pop("none")
-    print(f"       {'no tracker':<32} p50 {base.p50 * 1e6:5.1f} µs  p99 {base.p99 * 1e6:6.1f} µs")
+    print(f"       {'no tracker':<20} p50 {base.p50 * 1e6:5.1f} µs  p99 {base.p99 * 1e6:6.1f} µs")
     all_hold = True
     for what, cost in found.items():
         p50, p99 = cost.p50 / base.p50, cost.p99 / base.p99
@@ -160,7 +159,7 @@ def measure_speed(options: Namespace, dir: Path) -> bool:
         assert found["delivered"] == rows
         tries.append(found["cpu"] / rows)
     ours = min(tries)
-    print(f"       {'windsock, journal to event file':<32} {ours * 1e6:6.0f} µs/row  {1 / ours:,.0f} rows/s")
+    print(f"       {'windsock':<20} {ours * 1e6:6.0f} µs/row  {1 / ours:,.0f} rows/s")
     if not (is_installed("torch") and is_installed("tensorboard")):
         print("       torch SummaryWriter: not installed, not measured")
         return True
