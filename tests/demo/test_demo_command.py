@@ -38,7 +38,9 @@ def test_a_piped_demo_prints_plain_lines_and_where_to_look(config: Path, capsys:
     view = windsock.open("@last")
     assert view.name == "mine"
     assert view.config["demo"]["tasks"] == 8
-    for line in lines[lines.index("look at it with") + 1 :]:
+    page, *others = lines[lines.index("look at it with") + 1 :]
+    assert page == f"  windsock up {view.path.parent.parent} --open"  # which serves until it is told to end
+    for line in others:
         assert main(line.replace(f"-o {view.id}.csv", f"-o {config.parent / 'out.csv'}").split()[1:]) == 0, line
 
 
