@@ -1,11 +1,12 @@
 """What recording costs the demo's training: the same loop with recording off, without measuring, and whole.
 
-Trainings of one seed are equal step by step, so that a step can be compared with itself: of several trainings of each
-kind, taken in turn, the quickest passage through each step counts, in wall and in processor time. That leaves out what
-else the machine does. The first steps, in which modules are imported, are left out too.
+Trainings of one seed are equal step by step, so that a step can be compared with itself: one training of each kind
+takes its steps in turn with the others, and the median of all differences counts, with that of each round beside it to
+show how sure it is. The first steps, in which modules are imported, are left out.
 
-On a busy machine that comparison is lost in noise. --inside needs none: it adds up the processor time that the
-training's own thread spends inside windsock's calls, against all that it spends.
+A median knows nothing of what is rare: here, the evaluation of every tenth step. --inside adds up all of the processor
+time that the training's own thread spends inside windsock's calls, against what it spends itself. It counts every step
+alike, and nothing that recording does elsewhere.
 
     scripts/bench overhead --steps 30 --rounds 5
     scripts/bench overhead --inside
@@ -108,7 +109,7 @@ class Silent:
 def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
     """Return a training that records as much as its kind says."""
     (folder / kind).mkdir()
-    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online")
+    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", alongside=True)
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())
@@ -125,37 +126,39 @@ def main() -> None:
     if options.inside:
         inside(recipe)
         return
-    seconds = np.zeros((options.rounds, len(KINDS), options.steps, 2))
     with one_thread():
-        for number in range(options.rounds):
-            for place in np.roll(np.arange(len(KINDS)), number):
-                seconds[number, place] = step_seconds(KINDS[place], recipe)
-    report(seconds[:, :, FIRST:].min(axis=0))
+        rounds = [one_round(recipe, number) for number in range(options.rounds)]
+    report(np.array(rounds)[:, :, FIRST:] * 1e3)
 
 
-def step_seconds(kind: str, recipe: Recipe) -> list[tuple[float, float]]:
-    """Train once; return the wall and processor seconds of each step."""
-    found = []
+def one_round(recipe: Recipe, number: int) -> Any:
+    """Train once in each way, all of them step by step; return the wall and processor seconds of each step."""
+    found = np.zeros((len(KINDS), recipe.steps, 2))
     with tempfile.TemporaryDirectory() as folder:
-        trainer = trainer_of(kind, recipe, Path(folder))
-        for number in range(recipe.steps):
-            began = time.perf_counter(), time.process_time()
-            trainer.step(number)
-            found.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-        trainer.explorer.finish()
-        trainer.run.finish()
+        trainers = [trainer_of(kind, recipe, Path(folder)) for kind in KINDS]
+        for step in range(recipe.steps):
+            for place in np.roll(np.arange(len(KINDS)), number + step):
+                began = time.perf_counter(), time.process_time()
+                trainers[place].step(step)
+                found[place, step] = time.perf_counter() - began[0], time.process_time() - began[1]
+        for trainer in trainers:
+            trainer.explorer.finish()
+            trainer.run.finish()
     return found
 
 
-def report(seconds: Any) -> None:
-    """Print what each kind took beyond the first, which records nothing."""
-    mean = seconds.mean(axis=1) * 1e3
-    wall, busy = mean[0]
-    print(f"{seconds.shape[1]} steps; without recording one takes {wall:.1f} ms, {busy:.1f} ms of the processor")
-    for kind, (wall, busy) in list(zip(KINDS, mean, strict=True))[1:]:
+def report(ms: Any) -> None:
+    """Print what each kind took beyond the first, which records nothing; ``ms`` is by round, kind, step and clock."""
+    wall, busy = np.median(ms[:, 0], axis=(0, 1))
+    print(
+        f"{ms.shape[2]} steps, {len(ms)} rounds; without recording one takes {wall:.1f} ms, {busy:.1f} of the processor"
+    )
+    for place, kind in list(enumerate(KINDS))[1:]:
+        more = ms[:, place] - ms[:, 0]
+        (extra, extra_busy), rounds = np.median(more, axis=(0, 1)), np.median(more[:, :, 0], axis=1)
         print(
-            f"{kind:22}{wall - mean[0, 0]:+7.2f} ms a step: {wall / mean[0, 0] - 1:+.2%} of the time, "
-            f"{busy / mean[0, 1] - 1:+.2%} of the processor's"
+            f"{kind:22}{extra:+7.2f} ms a step ({rounds.min():+.2f} to {rounds.max():+.2f} by round): "
+            f"{extra / wall:+.2%} of the time, {extra_busy / busy:+.2%} of the processor's"
         )
 
 

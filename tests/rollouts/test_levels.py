@@ -190,16 +190,30 @@ def test_an_evaluation_does_not_depend_on_who_held_what(reports, data):
 
 
 def test_columns_and_single_reports_are_the_same():
-    """Arrays, lists, float32 and bools, in bulk or one by one."""
+    """Arrays, lists, float32 and bools, in bulk, in pieces or one by one; tasks are what ``str`` makes of them."""
     chance = np.random.default_rng(1)
     tasks, runs = chance.integers(0, 9, 200), chance.integers(0, 4, 200)
     accuracy, length = chance.random(200) < 0.5, chance.random(200).astype(np.float32)
-    plan = Plan("rollout")
-    one, many = Gathering(), Gathering()
+    mixed = [str(task) if task < 4 else task for task in tasks.tolist()]
+    one = Gathering()
     for task, run, right, size in zip(tasks, runs, accuracy, length, strict=True):
         one.add(task, run, {"accuracy": right, "length": size})
-    many.add_columns(tasks, runs.tolist(), {"accuracy": accuracy.tolist(), "length": length})
-    assert Finisher(one, plan, "roll").values() == pytest.approx(Finisher(many, plan, "roll").values(), rel=1e-12)
+    expected = Finisher(one, Plan("rollout"), "roll").values()
+    for named in (tasks, tasks.tolist(), mixed, list(map(str, mixed)), tasks.astype(np.uint8)):
+        many = Gathering()
+        for piece in (slice(0, 50), slice(50, 200)):
+            columns = {"accuracy": accuracy[piece].tolist(), "length": length[piece]}
+            many.add_columns(named[piece], runs[piece].tolist(), columns)
+        assert many.tasks == one.tasks
+        assert Finisher(many, Plan("rollout"), "roll").values() == pytest.approx(expected, rel=1e-12)
+    lone, tuples = Gathering(), Gathering()
+    lone.add_columns([1, True, (1, 2)], None, {"r": [1.0, 2.0, 3.0]})
+    for task, value in ((1, 1.0), (True, 2.0), ((1, 2), 3.0)):
+        tuples.add(task, None, {"r": value})
+    assert lone.tasks.keys() == {"1", "True", "(1, 2)"}
+    assert len(lone) == 3
+    tuples.settle()
+    assert tuples.tasks == lone.tasks
 
 
 def test_memory_is_held_by_tasks_and_not_by_experiences():

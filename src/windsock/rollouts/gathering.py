@@ -80,7 +80,7 @@ class Gathering:
         self._every_run = every_run
         self._placed_singly = {_Placed, type(None)} if every_run else {_Placed}
         self._refuse = refuse
-        self._known: dict[tuple[str, Any], int] = {}
+        self._known: dict[tuple[int, Any], int] = {}  # the slot of each run, by its task's place and its id
         self._waiting: list[Report] = []
         self._lock = threading.RLock()
 
@@ -102,7 +102,7 @@ class Gathering:
             if self.sealed:
                 return False
             if answer is not None:
-                slot = self._place((task, run))
+                slot = self._place((self._task(task), run))
                 self.answers[slot] = str(answer)
                 run = _Placed(slot)
             self._waiting.append((task, run, tuple(metrics), tuple(metrics.values()), time.time()))
@@ -112,20 +112,20 @@ class Gathering:
 
     def add_columns(self, tasks: Iterable[Any], runs: Iterable[Any] | None, metrics: Mapping[str, Any]) -> bool:
         """Take in many experiences: one entry of each sequence for each."""
-        names = [task if type(task) is str else str(task) for task in listed(tasks)]
-        run_names: list[Any] = listed(runs) if runs is not None else [None] * len(names)
+        names, task_of = _distinct(tasks)
+        run_names: list[Any] = listed(runs) if runs is not None else [None] * len(task_of)
         if not set(map(type, run_names)) <= {int, type(None)}:
             run_names = [None if run is None else _run_id(run) for run in run_names]
         columns = {metric: _numbers(values) for metric, values in metrics.items()}
         sizes = {"runs": len(run_names), **{metric: len(values) for metric, (values, _, _) in columns.items()}}
-        wrong = {what: size for what, size in sizes.items() if size != len(names)}
+        wrong = {what: size for what, size in sizes.items() if size != len(task_of)}
         if wrong:
-            raise ValueError(f"{len(names)} tasks were given with {_amounts(wrong)}: nothing of it is counted")
+            raise ValueError(f"{len(task_of)} tasks were given with {_amounts(wrong)}: nothing of it is counted")
         with self._lock:
             if self.sealed:
                 return False
             self._take_in()
-            slots = self._slots(names, run_names)
+            slots = self._slots(self._places(names)[task_of], run_names)
             for metric, (values, kept, refused) in columns.items():
                 self._column(metric).add(slots[kept], values[kept], np.full(int(kept.sum()), time.time()))
                 for reason in refused:
@@ -138,7 +138,8 @@ class Gathering:
             if self.sealed:
                 return False
             self._take_in()
-            self.failed.add(self._new_run(str(task), None) if run is None else self._place((str(task), _run_id(run))))
+            place = self._task(str(task))
+            self.failed.add(self._new_run(place, None) if run is None else self._place((place, _run_id(run))))
             if reason in self.reasons or len(self.reasons) < MANY_REASONS:
                 self.reasons[reason] += 1
         return True
@@ -154,12 +155,12 @@ class Gathering:
             if self.sealed:
                 return False
             self._take_in()
-            names = list(other.tasks)
+            places = self._places(other.tasks).tolist()
             slots = np.array(
                 [
-                    self._new_run(names[task], None)
+                    self._new_run(places[task], None)
                     if run is None and slot in other.failed
-                    else self._place((names[task], run))
+                    else self._place((places[task], run))
                     for slot, (task, run) in enumerate(zip(other.task_of, other.run_ids, strict=True))
                 ],
                 np.int64,
@@ -186,7 +187,7 @@ class Gathering:
                 np.maximum(most, counts, out=most)
             failed[list(self.failed)] = True
             failed &= ~observed
-            if self._every_run:
+            if self._every_run or type(None) not in set(map(type, self.run_ids)):
                 lone = np.zeros(size, bool)
             else:
                 lone = np.fromiter((run is None for run in self.run_ids), bool, size) & ~failed
@@ -202,7 +203,8 @@ class Gathering:
         for report in waiting:
             groups.setdefault(report[2], []).append(report)
         for metrics, reports in groups.items():
-            slots = self._slots([report[0] for report in reports], [report[1] for report in reports])
+            names, task_of = _distinct([report[0] for report in reports])
+            slots = self._slots(self._places(names)[task_of], [report[1] for report in reports])
             times = np.array([report[4] for report in reports])
             values = _matrix(metrics, reports)
             if values is None:
@@ -225,22 +227,26 @@ class Gathering:
             for refused in (number for number in numbers if isinstance(number, Refused)):
                 self._refuse({metric: refused})
 
-    def _slots(self, tasks: Sequence[str], runs: Sequence[Any]) -> Ints:
-        """Return the place of each report's run."""
+    def _slots(self, tasks: Ints, runs: Sequence[Any]) -> Ints:
+        """Return the slot of each report's run; ``tasks`` are places of tasks."""
         if self._every_run and set(map(type, runs)) == {type(None)}:
-            return self._new_runs(tasks)
-        pairs, known = list(zip(tasks, runs, strict=True)), self._known
+            return self._new_runs(tasks, runs)
+        pairs, known = list(zip(tasks.tolist(), runs, strict=True)), self._known
         if set(map(type, runs)) & self._placed_singly:
             return np.array([self._place(pair) for pair in pairs], np.int64)
-        new = [pair for pair in dict.fromkeys(pairs) if pair not in known]
-        first, places = len(self), self.tasks
+        new = dict.fromkeys(pairs)
+        if known:
+            new = {pair: None for pair in new if pair not in known}
+        first = len(self)
         known.update(zip(new, range(first, first + len(new)), strict=True))
-        self.task_of += [places.setdefault(task, len(places)) for task, _ in new]
+        if len(new) == len(pairs):
+            return self._new_runs(tasks, runs)
+        self.task_of += [task for task, _ in new]
         self.run_ids += [run for _, run in new]
         return np.fromiter(map(known.__getitem__, pairs), np.int64, len(pairs))
 
-    def _place(self, pair: tuple[str, Any]) -> int:
-        """Return the place of a run, of a task's experiences that have no run ids, or a new one."""
+    def _place(self, pair: tuple[int, Any]) -> int:
+        """Return the slot of a run, of a task's experiences that have no run ids, or a new one."""
         slot = self._known.get(pair)
         if slot is not None:
             return slot
@@ -252,15 +258,22 @@ class Gathering:
             self._known[pair] = slot
         return slot
 
-    def _new_runs(self, tasks: Sequence[str]) -> Ints:
-        """Return a new place for each of many experiences that are runs of their own."""
-        first, places = len(self.task_of), self.tasks
-        self.task_of += [places.setdefault(task, len(places)) for task in tasks]
-        self.run_ids += [None] * len(tasks)
+    def _places(self, tasks: Iterable[str]) -> Ints:
+        known = self.tasks
+        return np.array([known.setdefault(task, len(known)) for task in tasks], np.int64)
+
+    def _task(self, task: str) -> int:
+        return self.tasks.setdefault(task, len(self.tasks))
+
+    def _new_runs(self, tasks: Ints, runs: Sequence[Any]) -> Ints:
+        """Return a new slot for each of many runs."""
+        first = len(self)
+        self.task_of += tasks.tolist()
+        self.run_ids += runs
         return np.arange(first, first + len(tasks))
 
-    def _new_run(self, task: str, run: int | str | None) -> int:
-        self.task_of.append(self.tasks.setdefault(task, len(self.tasks)))
+    def _new_run(self, task: int, run: int | str | None) -> int:
+        self.task_of.append(task)
         self.run_ids.append(run)
         return len(self.task_of) - 1
 
@@ -288,6 +301,21 @@ def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | Non
         return np.fromiter(flat, np.float64, len(reports) * len(metrics)).reshape(len(reports), len(metrics))
     except OverflowError:  # an integer too large
         return None
+
+
+def _distinct(tasks: Iterable[Any]) -> tuple[list[str], Ints]:
+    """Return the names of tasks, each once and as they come, and which of them each entry is."""
+    if isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in "iu":
+        values, first, entries = np.unique(tasks, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return [str(value) for value in values[order].tolist()], places[entries]
+    given = listed(tasks)
+    if set(map(type, given)) not in ({int}, {str}):
+        given = [str(task) for task in given]
+    found = {task: place for place, task in enumerate(dict.fromkeys(given))}
+    return [str(task) for task in found], np.fromiter(map(found.__getitem__, given), np.int64, len(given))
 
 
 def listed(values: Iterable[Any]) -> list[Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from windsock.rollouts.gathering import Gathering, listed
+from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.plan import Plan
 from windsock.rollouts.travel import pack, unpack
 
@@ -85,9 +85,9 @@ class Handle:
 
     def _add_many(self, tasks: Iterable[Any], runs: Iterable[Any] | None, metrics: Mapping[str, Any]) -> None:
         try:
-            names = listed(tasks)
-            if not self.gathering.add_columns(names, runs, metrics):
-                self._keeper.late(self, len(names))
+            sized = tasks if isinstance(tasks, Sized) else list(tasks)
+            if not self.gathering.add_columns(sized, runs, metrics):
+                self._keeper.late(self, len(sized))
         except Exception as problem:  # noqa: BLE001 - see merge
             self._keeper.guard(problem)
 

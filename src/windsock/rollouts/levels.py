@@ -42,12 +42,14 @@ def runs_of(frame: Frame, column: Column, failed_value: float | None = None) -> 
 
 def tasks_of(runs: Runs, statistic: str) -> Floats:
     """Return the value of each task that has a run."""
-    kept, dense = np.unique(runs.tasks, return_inverse=True)
+    there = np.bincount(runs.tasks) > 0
+    dense = runs.tasks if there.all() else (np.cumsum(there) - 1)[runs.tasks]
+    size = int(there.sum())
     if statistic == "sum":
-        return _sums(dense, runs.values, len(kept))
+        return _sums(dense, runs.values, size)
     if statistic == "mean":
-        return _sums(dense, runs.values * runs.weights, len(kept)) / _sums(dense, runs.weights, len(kept))
-    found = np.full(len(kept), {"max": -np.inf, "min": np.inf}.get(statistic, np.nan))
+        return _sums(dense, runs.values * runs.weights, size) / _sums(dense, runs.weights, size)
+    found = np.full(size, {"max": -np.inf, "min": np.inf}.get(statistic, np.nan))
     if statistic == "last":
         order = np.argsort(runs.times, kind="stable")
         found[dense[order]] = runs.values[order]
