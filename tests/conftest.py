@@ -20,6 +20,11 @@ OFFLINE = {
 FOREIGN = ("HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let somebody look at what the page shows in its tests."""
+    parser.addoption("--screenshots", type=Path, help="a folder for pictures of the page")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Say where Trackio's database is before anybody imports Trackio, which is when it reads that."""
     folder = tempfile.TemporaryDirectory(prefix="trackio-")

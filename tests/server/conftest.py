@@ -1,5 +1,6 @@
 """Fixtures of the server's tests: a server to ask, and a run with something of everything to show."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from browsing import Open
 from serving_runs import HTML, Serve, serving, step_values
 
 import windsock
@@ -52,3 +54,43 @@ def demo() -> windsock.Run:
     run.text("prompt", f"Answer. {HTML}", step=3)
     run.finish()
     return run
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Return Debian's Chromium, driven by Playwright."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("Debian's chromium is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    """Return what the console of the browser said."""
+    return []
+
+
+@pytest.fixture
+def visit(browser: Any, troubles: list[str]) -> Iterator[Open]:
+    """Return what opens an address; a test that left an error in the console fails at its end."""
+    contexts = []
+
+    def open(address: str, width: int = 1440, height: int = 900) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15000)
+        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda problem: troubles.append(str(problem)))
+        page.goto(address)
+        return page
+
+    yield open
+    for context in contexts:
+        context.close()
+    assert troubles == []

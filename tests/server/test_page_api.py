@@ -338,7 +338,7 @@ def test_the_page_comes_with_right_types_and_packed(serve: Serve):
     [
         "/api/runs/demo/series?name=a&points=-1",
         "/api/runs/demo/series?name=a&x=elsewhere",
-        "/api/runs/demo/series?name=a&from=1e99",
+        "/api/runs/demo/series?name=a&from=nan",
         "/api/runs/demo/samples?limit=0",
         "/api/runs/demo/histograms",
         "/api/compare",

@@ -1,77 +1,16 @@
 """The page in a real browser: every view, both languages, with what people do to it."""
 
 import math
-import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from browsing import CURVE, READY, TABS, Open, drawn
 from serving_runs import HTML, Serve
 
 import windsock
 from windsock.cli import main
 from windsock.server.files import WEB
-
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's chromium is not installed")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-TABS = ("overview", "charts", "time", "memory", "evaluation", "samples", "compare", "config")
-READY = {
-    "overview": ".vital canvas", "charts": ".chart canvas", "time": ".gantt", "memory": ".gantt",
-    "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
-}  # fmt: skip
-CURVE = (
-    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.chart.plot?.lines[0]?.main"
-)
-Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def troubles() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def visit(browser: Any, troubles: list[str]) -> Iterator[Open]:
-    """Return what opens an address; a test that left an error in the console fails at its end."""
-    contexts = []
-
-    def open(address: str, width: int = 1440, height: int = 900) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(15000)
-        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda problem: troubles.append(str(problem)))
-        page.goto(address)
-        return page
-
-    yield open
-    for context in contexts:
-        context.close()
-    assert troubles == []
-
-
-def drawn(page: Any, name: str) -> dict[str, list[float]]:
-    """Return the columns of a chart as they are drawn, once it is."""
-    page.wait_for_function(f"name => ({CURVE})(name)?.x.length", arg=name)
-    found: dict[str, list[float]] = page.evaluate(
-        f"name => {{ const one = ({CURVE})(name); const fields = ['x', 'x_end', 'min', 'max', 'last', 'nonfinite'];"
-        "return Object.fromEntries(fields.map(field => [field, [...one[field]]])); }",
-        name,
-    )
-    return found
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -139,6 +78,38 @@ def test_a_spike_and_a_nan_are_drawn_at_every_zoom(serve: Serve, visit: Open):
         assert sum(found["nonfinite"]) == (low is None or low <= 12_345 <= high)
         assert len(found["x"]) <= 1000
     page.goto(f"{base}/?run=long&tab=overview")
+
+
+def test_one_value_of_twenty_five_million_is_drawn_at_every_zoom(serve: Serve, visit: Open):
+    """5,000 steps of 5,000 metrics, one value of which is high and one not a number."""
+    count, at, bad_at = 5000, 3210, 2109
+    run = windsock.init(project="p", name="large", id="large")
+    names = [f"layer_{n:04d}/norm" for n in range(count)]
+    usual = dict(zip(names, np.linspace(0.0, 1.0, count).tolist(), strict=True))
+    for step in range(count):
+        run.log(
+            usual if step not in (at, bad_at) else usual | {names[4321]: 777.0 if step == at else math.nan}, step=step
+        )
+    run.finish()
+    base = f"{serve().base_url}/?run=large&tab=charts&filter=layer_432[0-2]"
+    page = visit(base)
+    for low, high in ((None, None), (0, 4999), (3000, 3500), (3209, 3211)):
+        page.goto(base + ("" if low is None else f"&from={low}&to={high}"))
+        found = drawn(page, names[4321])
+        assert max(found["max"]) == 777.0
+        assert sum(found["nonfinite"]) == (low is None or low <= bad_at)
+        assert max(drawn(page, names[4320])["max"]) < 1.0
+
+
+def test_zooming_holds_on_every_axis(serve: Serve, demo: windsock.Run, visit: Open):
+    """A range of tokens or of seconds shows the points that lie in it."""
+    base = f"{serve().base_url}/?run=demo&tab=charts&filter=approxkl"
+    page = visit(base)
+    for x in ("tokens", "relative", "time", "samples"):
+        page.goto(f"{base}&x={x}")
+        whole = drawn(page, "actor/approxkl")["x"]
+        page.goto(f"{base}&x={x}&from={whole[10]}&to={whole[20]}")
+        assert drawn(page, "actor/approxkl")["x"] == whole[10:21]
 
 
 def test_dragging_zooms_all_charts_and_a_double_click_resets(serve: Serve, demo: windsock.Run, visit: Open):

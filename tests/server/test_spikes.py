@@ -71,3 +71,33 @@ def test_one_spike_among_twenty_five_million_is_there(tmp_path: Path):
         assert curve.columns["max"].max() == 7.0
         assert curve.columns["nonfinite"].sum() == 1
         assert curve.columns["count"].sum() == count
+
+
+@pytest.mark.parametrize("x", ["step", "time", "relative", "tokens", "samples"])
+def test_a_window_on_any_axis_holds_what_lies_in_it(serve: Serve, x: str):
+    """Both ends included, for exact points and for buckets; beyond both ends there is nothing."""
+    run = windsock.init(id="counted")
+    for step in range(400):
+        run.log({"v": 9.0 if step == 250 else 0.0})
+        run.count(tokens=step % 3 * 10, samples=4)  # a third of the steps counts no token
+        run.commit(step)
+    run.finish()
+    client = serve()
+
+    def ask(points: int = 0, **ends: float) -> dict[str, np.ndarray]:
+        asked = {"name": "v", "x": x, "points": points, **ends}
+        [one] = decoded(client.get("/api/runs/counted/series", params=asked).content)["series"]
+        return one
+
+    whole = ask()
+    assert len(whole["x"]) == 400
+    for lo, hi in ((0, 399), (100, 300), (250, 250), (249, 251), (398, 399)):
+        ends = {"from": whole["x"][lo], "to": whole["x"][hi]}
+        inside = (whole["x"] >= ends["from"]) & (whole["x"] <= ends["to"])
+        part = ask(**ends)
+        assert part["x"].tolist() == whole["x"][inside].tolist()
+        assert part["last"].tolist() == whole["last"][inside].tolist()
+        bucketed = ask(7, **ends)
+        assert max(bucketed["last"] if bucketed["exact"] else bucketed["max"]) == (9.0 if lo <= 250 <= hi else 0.0)
+    assert len(ask(**{"from": float(whole["x"][-1]) + 1.0})["x"]) == 0
+    assert len(ask(to=float(whole["x"][0]) - 1.0)["x"]) == 0

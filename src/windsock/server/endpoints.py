@@ -219,6 +219,8 @@ def report(site: Site, asked: Asked) -> Any:
 
 MOST_COMPARED = 32
 POINTS = Parameter("points", "at most so many buckets; 0: every point", "integer", 600, least=0, most=2_000_000)
+FROM_X = Parameter("from", "where on the axis to begin, included", "number")
+TO_X = Parameter("to", "where on the axis to end, included", "number")
 FROM = Parameter("from", "the first step, included", "integer")
 TO = Parameter("to", "the last step, included", "integer")
 STEP = Parameter("step", "the step", "integer")
@@ -241,8 +243,8 @@ WANTED = (
 WINDOW = (
     Field("series", (list,), []),
     Field("points", (int,), 600),
-    Field("from", (int,)),
-    Field("to", (int,)),
+    Field("from", (int, float)),
+    Field("to", (int, float)),
     Field("x", (str,), "step"),
     Field("branches", (bool,), False),
     Field("format", (str,), "binary"),
@@ -281,8 +283,8 @@ ENDPOINTS = (
         (
             Parameter("name", "a metric as logged; repeat it", many=True),
             POINTS,
-            FROM,
-            TO,
+            FROM_X,
+            TO_X,
             Parameter("x", "the axis", default="step", choices=pictures.AXES),
             Parameter("since", "cursors of an earlier answer, in the order of the names", many=True),
             Parameter("role", "one writer's own: its role"),

@@ -10,7 +10,7 @@ from windsock.server.library import Opened
 from windsock.server.naming import match_of, metric_records, source
 from windsock.server.pictures import Wanted, Window, draw, series_of
 
-COVERAGE = "/{taskset}/coverage/"
+COVERAGE = "/coverage/"
 OF_METRIC = "/{taskset}/{metric}/"
 
 
@@ -24,7 +24,7 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
     for name, match in matches.items():
         id, filled = match.metric.id, dict(match.filled)
         suite, taskset = id.partition("/")[0], filled.get("taskset") or filled.get("dataset") or ""
-        if COVERAGE in id:
+        if COVERAGE in id and match.metric.family in ("eval", "validation"):
             coverage.setdefault((suite, taskset), {})[id.rpartition("/")[2]] = _last(opened, name)
         elif OF_METRIC in id and match.metric.family == "eval":
             statistic = {**_statistic(match), **_drawn(opened, name, match, points)}

@@ -44,10 +44,14 @@ def memory_view(opened: Opened, step: int | None) -> dict[str, Any]:
             "max_allocated": [name for name, match in held.items() if "/max_allocated/" in match.metric.id],
             "step": [name for name, match in held.items() if match.metric.id in STEP_PEAKS],
         },
-        "host": [name for name, match in held.items() if match.metric.id.startswith(("memory/cpu/", "memory/host/"))],
+        "host": [*_of(held, "memory/host/"), *_of(held, "memory/cpu/")],
         "moments": {moment: said(text) for moment, text in PLACEHOLDERS["moment"].choices},
         "metrics": metric_records(match.metric.id for match in held.values()),
     }
+
+
+def _of(held: dict[str, Match], start: str) -> list[str]:
+    return [name for name, match in held.items() if match.metric.id.startswith(start)]
 
 
 def _stairs(opened: Opened, held: dict[str, Match], step: int) -> list[dict[str, Any]]:

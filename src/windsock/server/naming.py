@@ -22,6 +22,7 @@ from windsock.wording import family, natural
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"
+SIGNLESS = ("1", "count", "fraction", "probability", "reward", "reward²", "as reported")
 
 
 @cache
@@ -34,6 +35,7 @@ def metric_record(metric: Metric) -> dict[str, Any]:
         "title": said(metric.title),
         "about": said(metric.about),
         "unit": {lang: word(words.UNITS, metric.unit, lang) for lang in ("en", "zh")},
+        "sign": "" if metric.unit in SIGNLESS else metric.unit,
         "population": metric.population,
         "statistic": metric.statistic,
         "direction": metric.direction,

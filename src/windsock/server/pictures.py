@@ -32,11 +32,11 @@ BUCKETED = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the series is to be drawn, on which axis, in how many buckets; 0: every point."""
+    """What part of the series is to be drawn, by its ends on an axis, in how many buckets; 0: every point."""
 
     points: int = 600
-    lo: int | None = None
-    hi: int | None = None
+    lo: float | None = None
+    hi: float | None = None
     x: str = "step"
     branches: bool = False
 
@@ -82,7 +82,8 @@ def draw(opened: Opened, wanted: Wanted, window: Window) -> Curve:
     except RunNotFoundError:
         return Curve({**head, "found": False})
     began = opened.view.span[0]
-    start, stop, size = _extent(series, window)
+    start, stop = _extent(opened, series, window, began)
+    size = _bucket_size(stop - start, window.points)
     cursor = _Cursor.parse(wanted.since)
     if cursor and cursor.start == start and cursor.size >= size and window.hi is None and window.points:
         size = cursor.size
@@ -118,14 +119,34 @@ def _branches(opened: Opened, wanted: Wanted, window: Window) -> Iterator[Curve]
             yield Curve({**curve.head, "branch": True}, curve.columns)
 
 
-def _extent(series: Series, window: Window) -> tuple[int, int, int]:
-    """Return the places of the first point and of that behind the last, and the size of a bucket: a power of two."""
-    start = 0 if window.lo is None else int(np.searchsorted(series.steps, window.lo, "left"))
-    stop = len(series) if window.hi is None else int(np.searchsorted(series.steps, window.hi, "right"))
-    stop = max(start, stop)
-    if not window.points or stop - start <= window.points:
-        return start, stop, 1
-    return start, stop, 1 << (-(-(stop - start) // window.points) - 1).bit_length()
+def _extent(opened: Opened, series: Series, window: Window, began: float) -> tuple[int, int]:
+    """Return the places of the first point in a window and of that behind the last."""
+    along: Array = series.steps
+    lo, hi = window.lo, window.hi
+    if window.x in COUNTED:
+        lo, hi = _steps_between(_counted(opened, window.x), lo, hi)
+    elif window.x != "step":
+        along, shift = series.times, began if window.x == "relative" else 0.0
+        lo, hi = (None if end is None else end + shift for end in (lo, hi))
+    start = 0 if lo is None else int(np.searchsorted(along, lo, "left"))
+    stop = len(series) if hi is None else int(np.searchsorted(along, hi, "right"))
+    return start, max(start, stop)
+
+
+def _steps_between(counted: Series, lo: float | None, hi: float | None) -> tuple[float | None, float | None]:
+    """Return the ends in steps of a part of a running total: a step lies where the total stood last."""
+    if lo is not None:
+        first = int(np.searchsorted(counted.values, lo, "left"))
+        lo = float(counted.steps[first]) if first < len(counted) else np.inf
+    if hi is not None:
+        behind = int(np.searchsorted(counted.values, hi, "right"))
+        hi = counted.steps[behind] - 0.5 if behind < len(counted) else None
+    return lo, hi
+
+
+def _bucket_size(points: int, most: int) -> int:
+    """Return how many points a bucket takes: a power of two."""
+    return 1 if not most or points <= most else 1 << (-(-points // most) - 1).bit_length()
 
 
 def _grouped(series: Series, start: int, stop: int, size: int) -> Buckets:
@@ -194,11 +215,16 @@ def _axis(opened: Opened, series: Series, places: Array, steps: Array, x: str, b
         return steps.astype(np.float64)
     if x in ("time", "relative"):
         return np.asarray(series.times[places] - (began if x == "relative" else 0.0), np.float64)
+    counted = _counted(opened, x)
+    at = np.searchsorted(counted.steps, steps, "right") - 1
+    return np.where(at >= 0, counted.values[np.maximum(at, 0)], np.nan)
+
+
+def _counted(opened: Opened, x: str) -> Series:
     counted = opened.once(("axis", x), lambda: counted_axis(opened.view, x))
     if counted is None:
         raise RequestError(400, f"x={x}: the run does not count {x}; /names lists its axes")
-    at = np.searchsorted(counted.steps, steps, "right") - 1
-    return np.where(at >= 0, counted.values[np.maximum(at, 0)], np.nan)
+    return counted
 
 
 def counted_axis(view: Readable, x: str) -> Series | None:

@@ -37,8 +37,8 @@ export class Store {
     const range = zoomed();
     const x = get("x");
     if (!range) return { x, from: null, to: null, points: WIDE };
-    if (x !== "step") return { x, from: null, to: null, points: 4 * WIDE };
-    return { x, from: Math.max(0, Math.floor(range[0])), to: Math.max(0, Math.ceil(range[1])), points: WIDE };
+    const [from, to] = x === "step" ? [Math.floor(range[0]), Math.ceil(range[1])] : range;
+    return { x, from, to, points: WIDE };
   }
 
   want(chart) {
@@ -285,7 +285,9 @@ export function chartsView(host, context) {
       if (!charts.length) return;
       const made = charts.map(card);
       cards.push(...made);
-      const part = el("section", { class: "family" }, el("h2", { text: title }), intro ? el("p", { class: "quiet", text: intro }) : null, el("div", { class: "charts-grid" }, made.map((one) => one.node)));
+      const rows = Math.ceil(made.length / Math.max(1, Math.floor((host.clientWidth + 12) / 342)));
+      const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` }; // as tall as it will be once it is in view
+      const part = el("section", { class: "family", style }, el("h2", { text: title }), intro ? el("p", { class: "quiet", text: intro }) : null, el("div", { class: "charts-grid" }, made.map((one) => one.node)));
       sections.push([key, title, part]);
     };
     section("pins", t("pinned"), "", pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean));

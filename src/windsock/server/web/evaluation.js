@@ -34,7 +34,8 @@ export function evaluationView(host, context) {
 }
 
 function label(one) {
-  return one.k === null || one.k === undefined ? one.statistic : `${one.statistic}@${one.k}`;
+  const [what, ...part] = one.statistic.split("/");
+  return [one.k === null || one.k === undefined ? what : `${what}@${one.k}`, ...part].join(" ");
 }
 
 function taskSet(set, plots) {
@@ -84,6 +85,6 @@ function single(one, plots) {
 
 function coverage(all) {
   const names = [...new Set(all.flatMap((one) => Object.keys(one.counts)))];
-  const rows = all.map((one) => [`${one.suite} / ${one.taskset}`, ...names.map((name) => (one.counts[name] ? show(one.counts[name].last) : "–"))]);
-  return panel(t("coverage"), t("last"), table(["", ...names.map((name) => name.replaceAll("_", " "))], rows, "right"));
+  const rows = all.map((one) => [`${one.suite} ${one.taskset}`, ...names.map((name) => (one.counts[name] ? show(one.counts[name].last) : "–"))]);
+  return panel(t("coverage"), t("last"), table(["", ...names.map((name) => t(name))], rows, "right"));
 }

@@ -85,14 +85,14 @@ function vitalCard(sign, data, context) {
   const metric = data.metrics[sign.metric];
   const title = el("h3", { text: say(sign.title) });
   const value = el("span", { class: "large num" });
-  const change = el("span", { class: "quiet num" });
-  const point = el("span", { class: "point num quiet" });
+  const change = el("span", { class: "change quiet num" });
+  const point = el("span", { class: "point num" });
   const area = el("div", { class: "vital-plot" });
   const ends = el("div", { class: "ends quiet num" });
-  const unit = [say(metric?.unit), metric?.estimator].filter(Boolean).join(" · ");
+  const unit = [metric?.sign, metric?.estimator].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
-  const aside = el("span", { class: "quiet unit" }, point, el("span", { class: "unit-text", text: unit, title: unit }));
-  const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, el("header", {}, title, aside), el("div", { class: "now" }, value, change), area, ends);
+  const row = el("div", { class: "now" }, value, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }), change, point);
+  const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, title, row, area, ends);
   const onpoint = (at) => {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";
     card.classList.toggle("pointed", Boolean(at));
@@ -108,7 +108,7 @@ function vitalCard(sign, data, context) {
     const low = metric?.band && (outside(now.last, metric.band));
     value.classList.toggle("watch", Boolean(low));
     const was = now.first === null || now.first === undefined ? "" : `${t("from")} ${show(now.first)}`;
-    change.replaceChildren(was, bad ? el("span", { class: "bad", text: ` · × ${t("nonfinite", { n: bad })}` }) : "");
+    change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : was);
     const steps = main.x.length ? [main.x[0], main.x_end[main.x_end.length - 1]] : ["", ""];
     ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: `${t("step")} ${steps[1]}` }));
     plot.set([line]);

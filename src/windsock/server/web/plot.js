@@ -105,7 +105,7 @@ export class Plot {
     const ends = (u, axis) => (axis === 0 ? this.xs : this.ends);
     const base = { stroke: quiet, font, grid, ticks: { show: false } };
     const xAxis = { ...base, size: small ? 18 : 24, gap: 4, values: (u, at) => at.map((v) => this.saidX(v)), space: 64 };
-    const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => at.map((v) => (v === null ? "" : short(tidy(v)))) };
+    const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => marks(at) };
     if (this.options.x === "relative") xAxis.incrs = CLOCK;
     if (small) Object.assign(xAxis, { splits: ends, align: null, values: () => ["", ""] });
     if (small) Object.assign(yAxis, { splits: ends });
@@ -285,6 +285,14 @@ function decades([low, high]) {
 function cell(value) {
   const text = String(value ?? "");
   return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+// What stands beside an axis: as few digits as tell the marks apart.
+function marks(at) {
+  const known = at.filter((v) => v !== null);
+  const same = new Set(known.map((v) => short(tidy(v)))).size < new Set(known).size;
+  const digits = Math.min(5, Math.ceil(-Math.log10(known[1] - known[0])));
+  return at.map((v) => (v === null ? "" : same && digits > 0 ? v.toFixed(digits) : short(tidy(v))));
 }
 
 function tidy(value) {

@@ -59,7 +59,7 @@ export function samplesView(host, context) {
     if (!found.length) rows.append(el("p", { class: "quiet pad", text: t("nothing_found") }));
     if (more) rows.append(el("button", { class: "sample-row quiet", text: t("older_page"), onclick: () => read(found.length) }));
     const sample = found.find((one) => identity(one) === chosen) ?? found[0];
-    if (!sample) return detail.replaceChildren();
+    if (!sample) return (delete detail.dataset.of, detail.replaceChildren());
     if (detail.dataset.of !== identity(sample)) open(sample);
     if (!chosen) rows.firstChild?.setAttribute("aria-current", "true");
   }

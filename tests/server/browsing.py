@@ -1,0 +1,27 @@
+"""The page's views, and what a chart on it holds."""
+
+from collections.abc import Callable
+from typing import Any
+
+TABS = ("overview", "charts", "time", "memory", "evaluation", "samples", "compare", "config")
+READY = {
+    "overview": ".vital canvas", "charts": ".chart canvas", "time": ".gantt", "memory": ".gantt",
+    "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
+}  # fmt: skip
+CURVE = (
+    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.chart.plot?.lines[0]?.main"
+)
+"""A function of the browser: the first line of a chart, by the name of its metric."""
+Open = Callable[..., Any]
+"""Opens an address in a new page, of a width and a height if they are given."""
+
+
+def drawn(page: Any, name: str) -> dict[str, list[float]]:
+    """Return the columns of a chart as they are drawn, once it is."""
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.length", arg=name)
+    found: dict[str, list[float]] = page.evaluate(
+        f"name => {{ const one = ({CURVE})(name); const fields = ['x', 'x_end', 'min', 'max', 'last', 'nonfinite'];"
+        "return Object.fromEntries(fields.map(field => [field, [...one[field]]])); }",
+        name,
+    )
+    return found
