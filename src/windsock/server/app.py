@@ -138,6 +138,8 @@ def _file(request: Request, files: Files) -> Response:
     if found is None:
         raise RequestError(404, f"nothing is served at {request.url.path[:200]}")
     headers = {"cache-control": "no-cache", "etag": found.etag, "vary": "Accept-Encoding"}
+    if request.url.path == "/":
+        headers["link"] = files.ahead()
     if found.etag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)
     if found.packed is not None and _takes_gzip(request):

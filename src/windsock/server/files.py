@@ -43,6 +43,11 @@ class Files:
         self._folder = folder
         self._known: dict[str, tuple[tuple[float, int], File]] = {}
 
+    def ahead(self) -> str:
+        """Return the Link header of the page: what it will ask for, so that the browser asks at once."""
+        modules = ", ".join(f"</{file.name}>; rel=modulepreload" for file in sorted(self._folder.glob("*.js")))
+        return f"</api/runs>; rel=preload; as=fetch; crossorigin, {modules}"
+
     def get(self, path: str) -> File | None:
         """Return the file at a path; None where there is none. Only files that were listed can be asked for."""
         listed = {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}

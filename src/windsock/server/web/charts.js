@@ -197,14 +197,17 @@ function value(line, text, many) {
   return node;
 }
 
+// What only flies past is not drawn: after the first look, a chart has to stay for a moment.
 export function watcher(cards) {
+  let wait = 0;
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const { chart } = entry.target;
       chart.near = entry.isIntersecting;
-      if (chart.near) soon(() => chart.near && chart.enter());
+      if (chart.near) setTimeout(() => chart.near && soon(() => chart.near && chart.enter()), wait);
       else chart.leave();
     }
+    wait = 70;
   }, { rootMargin: "150px 0px" });
   for (const card of cards) seen.observe(card.node);
   return seen;
