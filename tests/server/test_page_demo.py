@@ -116,6 +116,9 @@ def use_evaluation(page: Any, name: str, language: str) -> None:
         assert taskset in said
     assert SAID[language]["coverage"] in said
     assert "_observed" not in said
+    legends = page.locator(".mid-plot + .legend")
+    assert legends.count() >= 6
+    assert all("@" in legend for legend in legends.all_inner_texts())  # one with detailed statistics is drawn as well
     page.locator("details").first.click()
 
 

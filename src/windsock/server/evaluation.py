@@ -7,11 +7,12 @@ from typing import Any
 from windsock.catalogue.names import Match
 from windsock.server.answers import said
 from windsock.server.library import Opened
-from windsock.server.naming import match_of, metric_records, source
+from windsock.server.naming import STATISTICS, match_of, metric_records, source
 from windsock.server.pictures import Wanted, Window, draw, series_of
 
 COVERAGE = "/coverage/"
 OF_METRIC = "/{taskset}/{metric}/"
+MAIN = (None, "mean")  # the part of a statistic that stands for it
 
 
 def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
     matches = {name: match for name in opened.view.names() if (match := match_of(name, whose)) is not None}
     sets: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     coverage: dict[tuple[str, str], dict[str, Any]] = {}
-    validation = []
+    validation: dict[tuple[str, str | None], dict[str, Any]] = {}
     for name, match in matches.items():
         id, filled = match.metric.id, dict(match.filled)
         suite, taskset = id.partition("/")[0], filled.get("taskset") or filled.get("dataset") or ""
@@ -30,7 +31,13 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
             statistic = {**_statistic(match), **_drawn(opened, name, match, points)}
             sets.setdefault((suite, taskset, filled.get("metric", "")), []).append(statistic)
         elif match.metric.family == "validation":
-            validation.append({"tag": filled.get("tag"), **_drawn(opened, name, match, points)})
+            value, _, what = id.rpartition("/")
+            whole = value if what in STATISTICS else id
+            one = validation.setdefault((whole, filled.get("tag")), {"tag": filled.get("tag"), "curves": {}})
+            drawn = _drawn(opened, name, match, points)
+            one["curves"][what if whole == value else "line"] = drawn.pop("curve")
+            if what in ("mean", "line") or "name" not in one:
+                one |= drawn
     return {
         "version": opened.version,
         "sets": [
@@ -40,7 +47,7 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
         "coverage": [
             {"suite": suite, "taskset": taskset, "counts": counts} for (suite, taskset), counts in coverage.items()
         ],
-        "validation": validation,
+        "validation": list(validation.values()),
         "metrics": metric_records(
             match.metric.id for match in matches.values() if match.metric.family in ("eval", "validation")
         ),
@@ -48,10 +55,14 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
 
 
 def _statistic(match: Match) -> dict[str, Any]:
-    tail = match.metric.id.partition(OF_METRIC)[2]
-    k = dict(match.filled).get("k")
-    statistic = tail.replace("@{k}", "").replace("{k}", "").replace("{stat}", dict(match.filled).get("stat", "{stat}"))
-    return {"statistic": statistic, "k": int(k) if k else None}
+    """Tell what a name of an evaluation says: ``best@4/max`` is the statistic best, its part max, and a k of 4."""
+    tail, filled = match.metric.id.partition(OF_METRIC)[2], dict(match.filled)
+    statistic, _, part = tail.replace("@{k}", "").replace("{k}", "").partition("/")
+    return {
+        "statistic": statistic,
+        "part": (filled.get("stat") if part == "{stat}" else part) or None,
+        "k": int(filled["k"]) if filled.get("k") else None,
+    }
 
 
 def _drawn(opened: Opened, name: str, match: Match, points: int) -> dict[str, Any]:
@@ -74,7 +85,7 @@ def _by_k(opened: Opened, found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return, of each statistic, its first and last value over k."""
     by: dict[str, list[dict[str, Any]]] = {}
     for one in found:
-        if one["k"] is not None:
+        if one["k"] is not None and one["part"] in MAIN:
             by.setdefault(one["statistic"], []).append(one)
     return {
         statistic: {

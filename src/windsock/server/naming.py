@@ -22,6 +22,7 @@ from windsock.wording import family, natural
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"
+SIGNS = {"nats/token": "nats", "nats/sequence": "nats"}
 SIGNLESS = ("1", "count", "fraction", "probability", "reward", "reward²", "as reported")
 
 
@@ -35,7 +36,7 @@ def metric_record(metric: Metric) -> dict[str, Any]:
         "title": said(metric.title),
         "about": said(metric.about),
         "unit": {lang: word(words.UNITS, metric.unit, lang) for lang in ("en", "zh")},
-        "sign": "" if metric.unit in SIGNLESS else metric.unit,
+        "sign": "" if metric.unit in SIGNLESS else SIGNS.get(metric.unit, metric.unit),
         "population": metric.population,
         "statistic": metric.statistic,
         "direction": metric.direction,

@@ -34,13 +34,12 @@ export function evaluationView(host, context) {
 }
 
 function label(one) {
-  const [what, ...part] = one.statistic.split("/");
-  return [one.k === null || one.k === undefined ? what : `${what}@${one.k}`, ...part].join(" ");
+  return `${one.statistic}${one.k === null ? "" : `@${one.k}`} ${one.part ?? ""}`;
 }
 
 function taskSet(set, plots) {
-  const shown = set.statistics.filter((one) => one.curve?.found && MAIN.includes(one.statistic));
-  const beside = (one, part) => set.statistics.find((other) => other.statistic === `${one.statistic}/${part}` && other.k === one.k)?.curve;
+  const shown = set.statistics.filter((one) => one.curve?.found && MAIN.includes(one.statistic) && [null, "mean"].includes(one.part));
+  const beside = (one, part) => set.statistics.find((other) => other.statistic === one.statistic && other.part === part && other.k === one.k)?.curve;
   const curve = (found) => (found?.found ? fromJSON(found) : null);
   const lines = shown.map((one, i) => ({ label: label(one), colour: i, main: fromJSON(one.curve), max: curve(beside(one, "high")), min: curve(beside(one, "low")) }));
   const area = el("div", { class: "mid-plot" });
@@ -78,7 +77,8 @@ function column(name, x, last) {
 function single(one, plots) {
   const area = el("div", { class: "mini-plot" });
   const plot = new Plot(area);
-  plot.lines = [{ label: one.name, colour: plots.length, main: fromJSON(one.curve) }];
+  const { mean, max, min, line } = Object.fromEntries(Object.entries(one.curves).map(([what, curve]) => [what, fromJSON(curve)]));
+  plot.lines = [{ label: one.name, colour: plots.length, main: mean ?? line ?? max ?? min, max: mean && max, min: mean && min }];
   plots.push(plot);
   return panel(one.name, show(one.last), area);
 }

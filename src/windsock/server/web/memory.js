@@ -27,7 +27,7 @@ export function memoryView(host, context) {
     const names = [...data.peaks.step, ...data.peaks.max_allocated, ...data.host];
     if (!data.stairs.length && !names.length) return host.replaceChildren(empty(t("no_memory"), t("no_memory_do")));
     if (data.stairs.length) stairs.replaceChildren(...data.devices.map((device) => staircase(data, device, Math.max(320, Math.min(1100, host.clientWidth - 30)))));
-    else if (data.steps) stairs.replaceChildren(el("p", { class: "quiet pad", text: t("no_memory") }));
+    else if (data.peaks.max_allocated.length) stairs.replaceChildren(el("p", { class: "quiet pad", text: t("no_memory") }));
     if (cards.length) return;
     host.replaceChildren(stairs, lower);
     drawLower(data);

@@ -1,6 +1,6 @@
 // The state of a run in three seconds: verdicts in words, vital signs as cards, where a step goes.
 import { ask, fromJSON, runPath } from "./api.js";
-import { css, el, hue, number, seconds, show } from "./dom.js";
+import { css, el, hue, number, seconds, short, show } from "./dom.js";
 import { dotOf, empty, panel, Stack, swatch, valueText } from "./parts.js";
 import { Plot } from "./plot.js";
 import { set } from "./state.js";
@@ -102,18 +102,22 @@ function vitalCard(sign, data, context) {
     const curve = (name) => (now.curves[name] ? fromJSON(now.curves[name]) : null);
     const main = curve("mean") ?? curve("line") ?? fromJSON(Object.values(now.curves)[0]);
     const line = { run: context.run, label: context.name, colour: context.colour, main, max: curve("max"), min: curve("min") };
-    value.textContent = show(now.last);
+    value.textContent = brief(now.last);
     value.classList.toggle("bad", !Number.isFinite(number(now.last)));
     const bad = main.nonfinite.reduce((sum, n) => sum + n, 0);
     const low = metric?.band && (outside(now.last, metric.band));
     value.classList.toggle("watch", Boolean(low));
-    const was = now.first === null || now.first === undefined ? "" : `${t("from")} ${show(now.first)}`;
+    const was = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
     change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : was);
     const steps = main.x.length ? [main.x[0], main.x_end[main.x_end.length - 1]] : ["", ""];
     ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: `${t("step")} ${steps[1]}` }));
     plot.set([line]);
   }
   return { card, plot, update };
+}
+
+function brief(value) {
+  return Math.abs(value) >= 1e4 ? short(value) : show(value);
 }
 
 function outside(value, band) {

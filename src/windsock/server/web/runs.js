@@ -1,6 +1,6 @@
 // The list of runs: search, sort, choose one, overlay several; pin, rename, hide and note; live.
 import { ask, change, report } from "./api.js";
-import { el, hue, icon, ICONS, show } from "./dom.js";
+import { el, hue, icon, ICONS, seconds, show } from "./dom.js";
 import { dotOf, select, spark } from "./parts.js";
 import { get, list, packed, set } from "./state.js";
 import { t } from "./words.js";
@@ -96,10 +96,11 @@ function row(run) {
     class: "box", "aria-pressed": here || beside, title: t("overlay"), "aria-label": `${t("overlay")}: ${run.name}`,
     style: { "--c": hue(colourOf(run.key)) }, onclick: () => overlayRun(run.key),
   });
-  const facts = [run.status === "finished" ? null : t(run.status), run.last_step === null ? null : `${run.last_step} ${t("steps")}`, run.project].filter(Boolean).join(" · ");
+  const facts = [run.status === "finished" ? null : t(run.status), run.last_step === null ? null : `${t("step")} ${run.last_step}`, run.seconds ? seconds(run.seconds) : null, run.project].filter(Boolean).join(" · ");
   const name = el("a", { class: "run-name", href: `?run=${encodeURIComponent(run.key)}`, "aria-current": here ? "true" : null },
     el("span", { class: "run-title" }, run.pinned ? icon(ICONS.pin) : null, run.name),
-    el("span", { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts}` }, dotOf(run.status), facts || t(run.status)),
+    el("span", { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts} · ${run.vocabulary}` }, dotOf(run.status), facts || t(run.status)),
+    run.tags.length ? el("span", { class: "quiet run-note", text: run.tags.map((tag) => `#${tag}`).join(" ") }) : null,
     run.note ? el("span", { class: "quiet run-note", text: run.note }) : null);
   name.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
