@@ -143,13 +143,6 @@ def _put_plain(out, column: tl.constexpr, total):
 
 
 @triton.jit
-def _put_bad(out, column: tl.constexpr, bad, nan):
-    """Write how many values were not finite behind a spread, and whether one was NaN."""
-    tl.store(out + column + 5, tl.sum(bad, 0).to(tl.float32))
-    tl.store(out + column + 6, tl.max(nan, 0).to(tl.float32))
-
-
-@triton.jit
 def _put_counts(out, low_column: tl.constexpr, high_column: tl.constexpr, counts):
     tl.store(out + low_column, tl.sum(counts & 65535, 0).to(tl.float32))
     tl.store(out + high_column, tl.sum(counts >> 16, 0).to(tl.float32))
@@ -158,6 +151,25 @@ def _put_counts(out, low_column: tl.constexpr, high_column: tl.constexpr, counts
 @triton.jit
 def _not_finite(x):
     return (tl.abs(x) < float("inf")).to(tl.int32) ^ 1
+
+
+@triton.jit
+def _bad(x):
+    """Return 1 for what is not finite, and in the upper half 1 for NaN."""
+    return _not_finite(x) + tl.where(x != x, HALF, 0)
+
+
+@triton.jit
+def _put_bad(out, column: tl.constexpr, bad):
+    """Write how many values were not finite behind their sum."""
+    tl.store(out + column + 1, tl.sum(bad & 65535, 0).to(tl.float32))
+
+
+@triton.jit
+def _put_spread_bad(out, column: tl.constexpr, bad):
+    """Write how many values were not finite behind a spread, and whether one was NaN."""
+    tl.store(out + column + 5, tl.sum(bad & 65535, 0).to(tl.float32))
+    tl.store(out + column + 6, tl.max((bad >> 16 > 0).to(tl.int32), 0).to(tl.float32))
 
 
 @triton.jit
@@ -177,6 +189,67 @@ def _extent(mask, length, SCAN: tl.constexpr):
 
 
 @triton.jit
+def _stretch(bounds, row, width, PACKED: tl.constexpr):
+    """Return where a sequence begins and how long it is; from its beginning on, 32 bits count its tokens."""
+    base, length = row * width, width
+    if PACKED:
+        base = tl.load(bounds + row).to(tl.int64)
+        length = (tl.load(bounds + row + 1) - tl.load(bounds + row)).to(tl.int32)
+    return base, length
+
+
+@triton.jit
+def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
+    """Return which of some tokens belong to the response, and which of those count."""
+    response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
+    valid = response
+    if KEEP == 1:
+        valid = response & kept
+    if KEEP == 2:
+        valid = response & (tl.load(keep + places, mask=inside, other=0) != 0)
+    return response, valid
+
+
+@triton.jit
+def _values(
+    lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
+    POLICY: tl.constexpr, NLL: tl.constexpr, SURROGATE: tl.constexpr,
+    REF_LOSS: tl.constexpr, ENTROPY: tl.constexpr, EXACT: tl.constexpr, ADVANTAGES: tl.constexpr,
+    RETURNS: tl.constexpr, OLD: tl.constexpr, REF: tl.constexpr, OLD_REF: tl.constexpr,
+    OLD_ENTROPY: tl.constexpr, ROLLOUT: tl.constexpr, OLD_VALUES: tl.constexpr, RESIDUAL: tl.constexpr,
+    VALUES: tl.constexpr, ERROR: tl.constexpr, VALUE_CLIP: tl.constexpr, REWARDS: tl.constexpr,
+):  # fmt: skip
+    """Read what is asked for at some places of a sequence; what is not, is 0."""
+    x_lp, x_old, x_ref, x_roll, x_adv, x_ret = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    if NLL or REF_LOSS or POLICY:
+        x_lp = _load(lp, places, inside, valid)
+    if POLICY or OLD or OLD_REF or ROLLOUT:
+        x_old = _load(old, places, inside, valid)
+    if REF_LOSS or REF or OLD_REF:
+        x_ref = _load(ref, places, inside, valid)
+    if ROLLOUT:
+        x_roll = _load(roll, places, inside, valid)
+    if ADVANTAGES or SURROGATE:
+        x_adv = _load(adv, places, inside, valid)
+    if RETURNS or RESIDUAL or ERROR:
+        x_ret = _load(ret, places, inside, valid)
+    if VALUES or ERROR:
+        x_val = _load(val, places, inside, valid)
+    if OLD_VALUES or RESIDUAL or VALUE_CLIP:
+        x_val0 = _load(val0, places, inside, valid)
+    if ENTROPY:
+        x_ent = _load(ent, places, inside, valid)
+    if OLD_ENTROPY:
+        x_old_ent = _load(old_ent, places, inside, valid)
+    if EXACT:
+        x_exact = _load(exact, places, inside, valid)
+    if REWARDS:
+        x_rew = _load(rew, places, inside, response)
+    return x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew
+
+
+@triton.jit
 def _rows(
     out,
     lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, act, mask, keep, bounds, eos,
@@ -193,14 +266,13 @@ def _rows(
     """Go through one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
     row = tl.program_id(0).to(tl.int64)
     out += row * WIDTH
-    base, length = row * width, width
-    if PACKED:
-        base = tl.load(bounds + row).to(tl.int64)
-        length = (tl.load(bounds + row + 1) - tl.load(bounds + row)).to(tl.int32)
-    # From here on a sequence is a short stretch, counted in 32 bits.
+    base, length = _stretch(bounds, row, width, PACKED)
     lp, old, ref, roll, adv, ret = lp + base, old + base, ref + base, roll + base, adv + base, ret + base
     val, val0, ent, old_ent, exact = val + base, val0 + base, ent + base, old_ent + base, exact + base
     rew, act, mask = rew + base, act + base, mask + base
+    kept = True
+    if KEEP == 1:
+        kept = tl.load(keep + row) != 0
     if KEEP == 2:
         keep += base
     start, end = _extent(mask, length, SCAN)
@@ -208,8 +280,6 @@ def _rows(
     zero, none = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.int32)
     nan = zero + float("nan")
     valid_n, response_n = none, none
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
     # Sums are taken of distances to the mean of the first tokens, so that a large mean does not swallow a small spread.
     start = tl.multiple_of(start, SCAN)
     places = start + lane
@@ -279,39 +349,15 @@ def _rows(
     for at in tl.range(start, end, BLOCK, num_stages=STAGES):
         places = at + lane
         inside = places < end
-        response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
-        valid = response
-        if KEEP == 1:
-            valid = response & kept
-        if KEEP == 2:
-            valid = response & (tl.load(keep + places, mask=inside, other=0) != 0)
+        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
         valid_n += _fold(valid.to(tl.int32), LANES)
         if KEEP > 0:
             response_n += _fold(response.to(tl.int32), LANES)
-        if NLL or REF_LOSS or POLICY:
-            x_lp = _load(lp, places, inside, valid)
-        if POLICY or OLD or OLD_REF or ROLLOUT:
-            x_old = _load(old, places, inside, valid)
-        if REF_LOSS or REF or OLD_REF:
-            x_ref = _load(ref, places, inside, valid)
-        if ROLLOUT:
-            x_roll = _load(roll, places, inside, valid)
-        if ADVANTAGES or SURROGATE:
-            x_adv = _load(adv, places, inside, valid)
-        if RETURNS or RESIDUAL or ERROR:
-            x_ret = _load(ret, places, inside, valid)
-        if VALUES or ERROR:
-            x_val = _load(val, places, inside, valid)
-        if OLD_VALUES or RESIDUAL or VALUE_CLIP:
-            x_val0 = _load(val0, places, inside, valid)
-        if ENTROPY:
-            x_ent = _load(ent, places, inside, valid)
-        if OLD_ENTROPY:
-            x_old_ent = _load(old_ent, places, inside, valid)
-        if EXACT:
-            x_exact = _load(exact, places, inside, valid)
-        if REWARDS:
-            x_rew = _load(rew, places, inside, response)
+        x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = _values(
+            lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
+            POLICY, NLL, SURROGATE, REF_LOSS, ENTROPY, EXACT, ADVANTAGES, RETURNS, OLD, REF, OLD_REF, OLD_ENTROPY,
+            ROLLOUT, OLD_VALUES, RESIDUAL, VALUES, ERROR, VALUE_CLIP, REWARDS,
+        )  # fmt: skip
         if POLICY:
             d = x_lp - x_old
             x_ratio = tl.exp(d)
@@ -466,211 +512,126 @@ def _count_not_finite(
     """Count the values of one sequence that are NaN or infinite, where its sums say that there are any."""
     row = tl.program_id(0).to(tl.int64)
     out += row * WIDTH
-    base, length = row * width, width
-    if PACKED:
-        base = tl.load(bounds + row).to(tl.int64)
-        length = (tl.load(bounds + row + 1) - tl.load(bounds + row)).to(tl.int32)
-    # From here on a sequence is a short stretch, counted in 32 bits.
+    base, length = _stretch(bounds, row, width, PACKED)
     lp, old, ref, roll, adv, ret = lp + base, old + base, ref + base, roll + base, adv + base, ret + base
     val, val0, ent, old_ent, exact = val + base, val0 + base, ent + base, old_ent + base, exact + base
     rew, act, mask = rew + base, act + base, mask + base
+    kept = True
+    if KEEP == 1:
+        kept = tl.load(keep + row) != 0
     if KEEP == 2:
         keep += base
-    start, end = 0, length
     columns = tl.arange(0, COLUMNS_UP)
     sums = tl.load(out + columns, mask=(columns < WIDTH) & (tl.load(is_sum + columns) != 0), other=0.0)
     if tl.max(_not_finite(sums), 0) == 0:
         return
     lane = tl.arange(0, BLOCK)
     none = tl.zeros([BLOCK], tl.int32)
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
-    if POLICY:
-        ratio_b, ratio_n = none, none
-        k1_b = none
-        k2_b = none
-        k3_b = none
-    if NLL:
-        nll_b = none
-    if SURROGATE:
-        pg_b = none
-    if REF_LOSS:
-        rk3_b = none
-    if ENTROPY:
-        ent_b = none
-    if EXACT:
-        exact_b = none
-    if ADVANTAGES:
-        adv_b, adv_n = none, none
-    if RETURNS:
-        ret_b, ret_n = none, none
-    if OLD:
-        old_b = none
-    if REF:
-        ref_b = none
-    if OLD_REF:
-        oref_b = none
-    if OLD_ENTROPY:
-        oent_b = none
-    if ROLLOUT:
-        roll_b = none
-        mis_b = none
-        mk3_b = none
-        mr_b, mr_n = none, none
-        ld_b, ld_n = none, none
-        pd_b, pd_n = none, none
-    if OLD_VALUES:
-        val0_b, val0_n = none, none
-    if RESIDUAL:
-        res_b, res_n = none, none
-    if VALUES:
-        val_b = none
-    if ERROR:
-        err_b = none
-    if REWARDS:
-        rew_b = none
-    for at in range(start, end, BLOCK):
+    ratio_b, k1_b, k2_b, k3_b, nll_b, pg_b, rk3_b = none, none, none, none, none, none, none
+    ent_b, exact_b, adv_b, ret_b, old_b, ref_b, old_ref_b = none, none, none, none, none, none, none
+    old_ent_b, roll_b, mis_b, mk3_b, mr_b, pd_b, val0_b = none, none, none, none, none, none, none
+    res_b, val_b, err_b, rew_b = none, none, none, none
+    for at in range(0, length, BLOCK):
         places = at + lane
-        inside = places < end
-        response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
-        valid = response
-        if KEEP == 1:
-            valid = response & kept
-        if KEEP == 2:
-            valid = response & (tl.load(keep + places, mask=inside, other=0) != 0)
-        if NLL or REF_LOSS or POLICY:
-            x_lp = _load(lp, places, inside, valid)
-        if POLICY or OLD or OLD_REF or ROLLOUT:
-            x_old = _load(old, places, inside, valid)
-        if REF_LOSS or REF or OLD_REF:
-            x_ref = _load(ref, places, inside, valid)
-        if ROLLOUT:
-            x_roll = _load(roll, places, inside, valid)
-        if ADVANTAGES or SURROGATE:
-            x_adv = _load(adv, places, inside, valid)
-        if RETURNS or RESIDUAL or ERROR:
-            x_ret = _load(ret, places, inside, valid)
-        if VALUES or ERROR:
-            x_val = _load(val, places, inside, valid)
-        if OLD_VALUES or RESIDUAL or VALUE_CLIP:
-            x_val0 = _load(val0, places, inside, valid)
-        if ENTROPY:
-            x_ent = _load(ent, places, inside, valid)
-        if OLD_ENTROPY:
-            x_old_ent = _load(old_ent, places, inside, valid)
-        if EXACT:
-            x_exact = _load(exact, places, inside, valid)
-        if REWARDS:
-            x_rew = _load(rew, places, inside, response)
+        inside = places < length
+        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+        x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = _values(
+            lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
+            POLICY, NLL, SURROGATE, REF_LOSS, ENTROPY, EXACT, ADVANTAGES, RETURNS, OLD, REF, OLD_REF, OLD_ENTROPY,
+            ROLLOUT, OLD_VALUES, RESIDUAL, VALUES, ERROR, VALUE_CLIP, REWARDS,
+        )  # fmt: skip
         if POLICY:
             d = x_lp - x_old
             x_ratio = tl.exp(d)
-            x = x_ratio
-            ratio_b += _not_finite(x)
-            ratio_n = tl.maximum(ratio_n, (x != x).to(tl.int32))
-            k1_b += _not_finite(d)
-            k2_b += _not_finite(d * d)
-            k3_b += _not_finite(_k3(d, x_ratio))
+            ratio_b += _bad(x_ratio)
+            k1_b += _bad(d)
+            k2_b += _bad(d * d)
+            k3_b += _bad(_k3(d, x_ratio))
         if NLL:
-            nll_b += _not_finite(x_lp)
+            nll_b += _bad(x_lp)
         if SURROGATE:
-            pg_b += _not_finite(x_ratio * x_adv)
+            pg_b += _bad(x_ratio * x_adv)
         if REF_LOSS:
             e = x_ref - x_lp
-            rk3_b += _not_finite(_k3(e, tl.exp(e)))
+            rk3_b += _bad(_k3(e, tl.exp(e)))
         if ENTROPY:
-            ent_b += _not_finite(x_ent)
+            ent_b += _bad(x_ent)
         if EXACT:
-            exact_b += _not_finite(x_exact)
+            exact_b += _bad(x_exact)
         if ADVANTAGES:
-            x = x_adv
-            adv_b += _not_finite(x)
-            adv_n = tl.maximum(adv_n, (x != x).to(tl.int32))
+            adv_b += _bad(x_adv)
         if RETURNS:
-            x = x_ret
-            ret_b += _not_finite(x)
-            ret_n = tl.maximum(ret_n, (x != x).to(tl.int32))
+            ret_b += _bad(x_ret)
         if OLD:
-            old_b += _not_finite(x_old)
+            old_b += _bad(x_old)
         if REF:
-            ref_b += _not_finite(x_ref)
+            ref_b += _bad(x_ref)
         if OLD_REF:
-            oref_b += _not_finite(x_old - x_ref)
+            old_ref_b += _bad(x_old - x_ref)
         if OLD_ENTROPY:
-            oent_b += _not_finite(x_old_ent)
+            old_ent_b += _bad(x_old_ent)
         if ROLLOUT:
             m = x_old - x_roll
-            roll_b += _not_finite(x_roll)
-            mis_b += _not_finite(m)
-            mk3_b += _not_finite(_k3(m, tl.exp(m)))
-            x = tl.exp(m)
-            mr_b += _not_finite(x)
-            mr_n = tl.maximum(mr_n, (x != x).to(tl.int32))
-            x = m
-            ld_b += _not_finite(x)
-            ld_n = tl.maximum(ld_n, (x != x).to(tl.int32))
-            x = tl.exp(x_old) - tl.exp(x_roll)
-            pd_b += _not_finite(x)
-            pd_n = tl.maximum(pd_n, (x != x).to(tl.int32))
+            roll_b += _bad(x_roll)
+            mis_b += _bad(m)
+            mk3_b += _bad(_k3(m, tl.exp(m)))
+            mr_b += _bad(tl.exp(m))
+            pd_b += _bad(tl.exp(x_old) - tl.exp(x_roll))
         if OLD_VALUES:
-            x = x_val0
-            val0_b += _not_finite(x)
-            val0_n = tl.maximum(val0_n, (x != x).to(tl.int32))
+            val0_b += _bad(x_val0)
         if RESIDUAL:
-            x = x_ret - x_val0
-            res_b += _not_finite(x)
-            res_n = tl.maximum(res_n, (x != x).to(tl.int32))
+            res_b += _bad(x_ret - x_val0)
         if VALUES:
-            val_b += _not_finite(x_val)
+            val_b += _bad(x_val)
         if ERROR:
-            err_b += _not_finite((x_val - x_ret) * (x_val - x_ret))
+            err_b += _bad((x_val - x_ret) * (x_val - x_ret))
         if REWARDS:
-            rew_b += _not_finite(x_rew)
+            rew_b += _bad(x_rew)
     if POLICY:
-        _put_bad(out, C_RATIO, ratio_b, ratio_n)
-        tl.store(out + C_KL_K1 + 1, tl.sum(k1_b, 0).to(tl.float32))
-        tl.store(out + C_KL_K2 + 1, tl.sum(k2_b, 0).to(tl.float32))
-        tl.store(out + C_KL_K3 + 1, tl.sum(k3_b, 0).to(tl.float32))
+        _put_spread_bad(out, C_RATIO, ratio_b)
+        _put_bad(out, C_KL_K1, k1_b)
+        _put_bad(out, C_KL_K2, k2_b)
+        _put_bad(out, C_KL_K3, k3_b)
     if NLL:
-        tl.store(out + C_NLL + 1, tl.sum(nll_b, 0).to(tl.float32))
+        _put_bad(out, C_NLL, nll_b)
     if SURROGATE:
-        tl.store(out + C_SURROGATE + 1, tl.sum(pg_b, 0).to(tl.float32))
+        _put_bad(out, C_SURROGATE, pg_b)
     if REF_LOSS:
-        tl.store(out + C_REF_K3 + 1, tl.sum(rk3_b, 0).to(tl.float32))
+        _put_bad(out, C_REF_K3, rk3_b)
     if ENTROPY:
-        tl.store(out + C_ENTROPY + 1, tl.sum(ent_b, 0).to(tl.float32))
+        _put_bad(out, C_ENTROPY, ent_b)
     if EXACT:
-        tl.store(out + C_EXACT_KL + 1, tl.sum(exact_b, 0).to(tl.float32))
+        _put_bad(out, C_EXACT_KL, exact_b)
     if ADVANTAGES:
-        _put_bad(out, C_ADVANTAGES, adv_b, adv_n)
+        _put_spread_bad(out, C_ADVANTAGES, adv_b)
     if RETURNS:
-        _put_bad(out, C_RETURNS, ret_b, ret_n)
+        _put_spread_bad(out, C_RETURNS, ret_b)
     if OLD:
-        tl.store(out + C_OLD_LOG_PROBS + 1, tl.sum(old_b, 0).to(tl.float32))
+        _put_bad(out, C_OLD_LOG_PROBS, old_b)
     if REF:
-        tl.store(out + C_REF_LOG_PROBS + 1, tl.sum(ref_b, 0).to(tl.float32))
+        _put_bad(out, C_REF_LOG_PROBS, ref_b)
     if OLD_REF:
-        tl.store(out + C_OLD_MINUS_REF + 1, tl.sum(oref_b, 0).to(tl.float32))
+        _put_bad(out, C_OLD_MINUS_REF, old_ref_b)
     if OLD_ENTROPY:
-        tl.store(out + C_OLD_ENTROPY + 1, tl.sum(oent_b, 0).to(tl.float32))
+        _put_bad(out, C_OLD_ENTROPY, old_ent_b)
     if ROLLOUT:
-        tl.store(out + C_ROLLOUT_LOG_PROBS + 1, tl.sum(roll_b, 0).to(tl.float32))
-        tl.store(out + C_MISMATCH + 1, tl.sum(mis_b, 0).to(tl.float32))
-        tl.store(out + C_MISMATCH_K3 + 1, tl.sum(mk3_b, 0).to(tl.float32))
-        _put_bad(out, C_MISMATCH_RATIO, mr_b, mr_n)
-        _put_bad(out, C_LOG_PROB_DIFFERENCE, ld_b, ld_n)
-        _put_bad(out, C_PROBABILITY_DIFFERENCE, pd_b, pd_n)
+        _put_bad(out, C_ROLLOUT_LOG_PROBS, roll_b)
+        _put_bad(out, C_MISMATCH, mis_b)
+        _put_bad(out, C_MISMATCH_K3, mk3_b)
+        _put_spread_bad(out, C_MISMATCH_RATIO, mr_b)
+        _put_spread_bad(out, C_LOG_PROB_DIFFERENCE, mis_b)
+        _put_spread_bad(out, C_PROBABILITY_DIFFERENCE, pd_b)
     if OLD_VALUES:
-        _put_bad(out, C_OLD_VALUES, val0_b, val0_n)
+        _put_spread_bad(out, C_OLD_VALUES, val0_b)
     if RESIDUAL:
-        _put_bad(out, C_RESIDUAL, res_b, res_n)
+        _put_spread_bad(out, C_RESIDUAL, res_b)
     if VALUES:
-        tl.store(out + C_VALUES + 1, tl.sum(val_b, 0).to(tl.float32))
+        _put_bad(out, C_VALUES, val_b)
     if ERROR:
-        tl.store(out + C_ERROR + 1, tl.sum(err_b, 0).to(tl.float32))
-        tl.store(out + C_VALUE_LOSS + 1, tl.sum(err_b, 0).to(tl.float32))
+        _put_bad(out, C_ERROR, err_b)
+        _put_bad(out, C_VALUE_LOSS, err_b)
     if REWARDS:
-        tl.store(out + C_REWARDS + 1, tl.sum(rew_b, 0).to(tl.float32))
+        _put_bad(out, C_REWARDS, rew_b)
 
 
 @cache
