@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from windsock.model import Histogram
 from windsock.scalars import Deferred, Refused, histogram, sort, to_float
 
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
 
 class Level(enum.IntEnum):
     HIGH = 3
@@ -158,7 +160,32 @@ def test_deferred_values_keep_their_order_and_the_moment_they_were_logged():
     assert deferred.values() == [1.5, 2.0, 3.5]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+class Far(torch.Tensor):
+    """A tensor that says it is on a device."""
+
+    is_cpu = False
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])
+def test_amounts_on_a_device_are_counted(tmp_path, device):
+    """They are in the total of the step in which they were counted, as they were then."""
+    import windsock
+
+    run = windsock.init(dir=tmp_path)
+    for step in range(3):
+        amount = torch.full((), 10 + step, device=device)
+        run.count(tokens=amount.as_subclass(Far) if device == "cpu" else amount, samples=2)
+        amount += 100
+        run.commit(step)
+    run.count(tokens=histogram([1.0]))
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("tokens").values.tolist() == [10, 21, 33]
+    assert view.series("samples").values.tolist() == [2, 4, 6]
+    assert "cannot be counted" in view.skipped()["tokens"][0]
+
+
+@needs_cuda
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_cuda_scalars_are_logged_without_a_synchronisation(tmp_path):
     """Logging device scalars never waits for the device; commit brings them home, as they were when logged."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windsock.journal.folder import segments
 from windsock.model import Writer
+from windsock.scalars import Deferred
 
 if TYPE_CHECKING:
     from windsock.journal.columns import Attempt
@@ -23,6 +24,7 @@ class Counters:
         self._lock = threading.Lock()
         self._totals: dict[str, float] = {}
         self._of_step: dict[str, float] = {}
+        self._deferred: list[tuple[tuple[str, ...], Deferred]] = []
         self._first_step: int | None = None
         self._earlier: list[Attempt] | None = None  # newest first
         self._continued: set[str] = set()
@@ -32,6 +34,7 @@ class Counters:
         self._lock = threading.Lock()
         self._totals = {}
         self._of_step = {}
+        self._deferred = []
         self._continued = set()
 
     def add(self, amounts: Mapping[str, float]) -> None:
@@ -40,6 +43,18 @@ class Counters:
             for name, amount in amounts.items():
                 self._totals[name] = self._totals.get(name, 0.0) + amount
                 self._of_step[name] = self._of_step.get(name, 0.0) + amount
+
+    def add_later(self, names: Iterable[str], deferred: Deferred) -> None:
+        """Add what is still on a device, once somebody settles."""
+        with self._lock:
+            self._deferred.append((tuple(names), deferred))
+
+    def settle(self) -> None:
+        """Add what was on a device, waiting for it."""
+        with self._lock:
+            waiting, self._deferred = self._deferred, []
+        for names, deferred in waiting:
+            self.add(dict(zip(names, deferred.values(), strict=True)))
 
     def take_step(self) -> dict[str, float]:
         """Return what was counted since the last call."""

@@ -158,9 +158,11 @@ class Run(Reports, Offers, Phased):
         Totals go on over attempts: a run that is continued at step 500 counts on from what stood at step 499.
         """
         try:
-            sorted_amounts = sort(amounts)
-            self._counters.add(sorted_amounts.numbers)
-            self.skip(sorted_amounts.refused)
+            found = sort(amounts)
+            self._counters.add(found.numbers)
+            if found.deferred:
+                self._counters.add_later(found.deferred, Deferred(found.deferred.values()))
+            self.skip(found.refused | dict.fromkeys(found.histograms, "a histogram, which cannot be counted"))
         except Exception as problem:  # noqa: BLE001 - see log
             self.guard(problem)
 
@@ -176,6 +178,7 @@ class Run(Reports, Offers, Phased):
             self._harvest(wait=True)
             self._write_measured(number)
             self._close_gathered(number)
+            self._counters.settle()
             totals = self._counters.totals(number)
             self._write_phases(number, self._counters.take_step(), totals)
             if totals:
