@@ -1,11 +1,12 @@
-"""Differences that several families share: how the frameworks' own code averages, and over what."""
+"""What several families share: how the frameworks' own code averages, and over what."""
 
-from windsock.catalogue.declare import difference
-from windsock.catalogue.spec import Text
+from windsock.catalogue.declare import difference, differs
+from windsock.catalogue.spec import Metric, Text
 
 WINDOW = difference(
     "window", "Averaged over the logging window (logging_steps).", "对日志窗口（logging_steps）取平均。"
 )
+WINDOW_SUM = difference("window", "Summed over the logging window.", "对日志窗口求和。")
 MICRO_BATCHES = difference(
     "reducer",
     "Unweighted mean of micro-batch means, not of tokens: short micro-batches weigh as much as long ones.",
@@ -58,3 +59,36 @@ STEP_SIZE_NEXT = Text(
     "把 policy/clip_fraction 与 policy/kl_k2 放在一起看，再查学习率、每批更新轮数和数据的陈旧程度。",
 )
 """What to look at when an update moved the policy too far."""
+
+
+def asynchronous(
+    family: str,
+    next: Text,
+    key: str,
+    en: str,
+    zh: str,
+    about: str,
+    about_zh: str,
+    unit: str,
+    statistic: str,
+    look: str,
+    look_zh: str,
+    pattern: str = "",
+    era: str = "async-1.16",
+) -> Metric:
+    """Declare what asynchronous GRPO of TRL says about its workers, its tools and the samples on their way."""
+    id = f"{family}/{key}"
+    return Metric(
+        id,
+        family,
+        Text(en, zh),
+        Text(about, about_zh),
+        about.rstrip(".").lower(),
+        unit,
+        "samples",
+        statistic,
+        "none",
+        look=Text(look, look_zh),
+        next=next,
+        names=differs(pattern or id, "trl", by=WINDOW_SUM if statistic == "sum" else WINDOW, era=era),
+    )

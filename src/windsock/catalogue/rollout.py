@@ -1,15 +1,18 @@
 """Rollout: what workflows and environments report while they explore, gathered run by run and task by task."""
 
-from windsock.catalogue.conventions import WINDOW
+from windsock.catalogue.conventions import WINDOW, asynchronous
 from windsock.catalogue.coverage import coverage
 from windsock.catalogue.declare import Names, difference, differs, link, ours, same, trap
 from windsock.catalogue.spec import Metric, Text, Trap
 
-_LAST_WINDOW = difference("window", "Summed over the logging window.", "对日志窗口求和。")
 _ROWS = difference(
     "population",
     "Over the trajectories or rows of the batch before it is adjusted, not over tasks.",
     "对调整之前批次中的轨迹或行统计，而不是对任务。",
+)
+_AGENTIC_NEXT = Text(
+    "time/wait_for_batch, sample/staleness/mean, a few rollouts.",
+    "看 time/wait_for_batch、sample/staleness/mean，并抽几条 rollout。",
 )
 _NEXT = Text("The same metric of the evaluation, and a few rollouts.", "看评测中的同名指标，并抽几条 rollout。")
 _LEVELS = (
@@ -51,39 +54,6 @@ def _workflow(stat: str, en: str, zh: str, how: str, how_zh: str, names: Names, 
         next=_NEXT,
         names=names,
         traps=(*_LEVELS, *extra),
-    )
-
-
-def _agentic(
-    key: str,
-    en: str,
-    zh: str,
-    about: str,
-    about_zh: str,
-    unit: str,
-    statistic: str,
-    look: str,
-    look_zh: str,
-    pattern: str = "",
-    era: str = "async-1.16",
-) -> Metric:
-    """Declare what asynchronous GRPO of TRL says about its rollout workers and tools."""
-    return Metric(
-        f"rollout/{key}",
-        "rollout",
-        Text(en, zh),
-        Text(about, about_zh),
-        about.rstrip(".").lower(),
-        unit,
-        "samples",
-        statistic,
-        "none",
-        look=Text(look, look_zh),
-        next=Text(
-            "time/wait_for_batch, sample/staleness/mean, a few rollouts.",
-            "看 time/wait_for_batch、sample/staleness/mean，并抽几条 rollout。",
-        ),
-        names=differs(pattern or f"rollout/{key}", "trl", by=_LAST_WINDOW if statistic == "sum" else WINDOW, era=era),
     )
 
 
@@ -346,7 +316,7 @@ METRICS: tuple[Metric, ...] = (
         )
     ),
     *(
-        _agentic(*row)
+        asynchronous("rollout", _AGENTIC_NEXT, *row)
         for row in (
             (
                 "tools/loop_exhausted_frac",

@@ -1,6 +1,6 @@
 """Sample: what the trainer draws from the buffer for an update, and how old it is."""
 
-from windsock.catalogue.conventions import WINDOW
+from windsock.catalogue.conventions import WINDOW, asynchronous
 from windsock.catalogue.declare import difference, differs, ours, same, spread, trap
 from windsock.catalogue.spec import Band, Metric, Text
 
@@ -10,36 +10,6 @@ _STALE_NEXT = Text(
     "看 policy/clip_fraction 与 policy/mismatch/log_prob_difference/mean：陈旧是否已产生影响？再看 "
     "time/sync_weight 与陈旧度上限。",
 )
-
-
-def _queue(
-    key: str,
-    en: str,
-    zh: str,
-    about: str,
-    about_zh: str,
-    unit: str,
-    statistic: str,
-    look: str,
-    look_zh: str,
-    pattern: str = "",
-    era: str = "async-1.16",
-) -> Metric:
-    """Declare what asynchronous GRPO of TRL says about the samples on their way to the trainer."""
-    return Metric(
-        f"sample/{key}",
-        "sample",
-        Text(en, zh),
-        Text(about, about_zh),
-        about.rstrip(".").lower(),
-        unit,
-        "samples",
-        statistic,
-        "none",
-        look=Text(look, look_zh),
-        next=_STALE_NEXT,
-        names=differs(pattern or f"sample/{key}", "trl", by=WINDOW, era=era),
-    )
 
 
 METRICS: tuple[Metric, ...] = (
@@ -162,7 +132,7 @@ METRICS: tuple[Metric, ...] = (
         names=(*ours("sample/{key}", "trinity"), *same("sample/{key}", "trinity")),
     ),
     *(
-        _queue(*row)
+        asynchronous("sample", _STALE_NEXT, *row)
         for row in (
             (
                 "dropped_stale_total",
