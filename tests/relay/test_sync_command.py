@@ -61,6 +61,22 @@ def test_a_run_goes_by_default_to_the_trackers_it_was_configured_with(tmp_path: 
     assert (tmp_path / "kept.jsonl").read_text() == before
 
 
+def test_a_relative_path_is_meant_from_where_the_training_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Wherever the command is called; what is said on its line is meant from there."""
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(there)
+    run = recorded(track_with="jsonl", tracker_kwargs={"path": "kept.jsonl"})
+    (there / "kept.jsonl").unlink()
+    monkeypatch.chdir(here)
+    assert main(["sync", run.id, "--again"]) == 0
+    assert len(lines(there / "kept.jsonl")) == 21
+    assert main(["sync", run.id, "--to", "jsonl", "--arg", "path=other.jsonl"]) == 0
+    assert len(lines(here / "other.jsonl")) == 21
+    assert Path.cwd() == here
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

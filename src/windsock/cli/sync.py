@@ -1,7 +1,7 @@
 """Deliver a run to trackers: what an outage left behind, an offline run, or a tracker that was not there before.
 
-Without --to it is every tracker that the run was configured with. Keys are not kept with a run: they are found where
-the tracker looks for them (WANDB_API_KEY, a login), or in --config.
+Without --to it is every tracker that the run was configured with; relative paths are meant from where the training ran.
+Keys are not kept with a run: they are found where the tracker looks for them (WANDB_API_KEY, a login), or in --config.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import AbstractContextManager, chdir, nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ from windsock.relay.courier import Courier, recorded_trackers
 from windsock.relay.desk import Desk, desk_path, lock_path, locked, read_desk
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
+from windsock.view import View
 
 HELP = "deliver a run to trackers, now or again"
 EXAMPLE = "windsock sync @last --to tensorboard --arg log_dir=runs/tb"
@@ -39,16 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Deliver."""
-    folder = run_folder(options)
+    folder = run_folder(options).resolve()
     trackers = chosen_trackers(folder, options)
     if not trackers:
         raise WindsockError("the run was configured with no tracker: name one with --to, e.g. --to tensorboard")
     lock = locked(lock_path(folder))
     if lock is None:
         raise WindsockError("the run's relay is at work and delivers by itself; windsock show tells how far it is")
-    with lock:
+    with lock, _where_it_ran(folder, options):
         desks = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
     return 0 if all(desk.state in ("done", "healthy") for desk in desks) else 1
+
+
+def _where_it_ran(folder: Path, options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Go to the directory of the training, where it is here and all paths are the run's own."""
+    place = View(folder).environment.get("directory")
+    if options.arg or options.config or not place or not Path(place).is_dir():
+        return nullcontext()
+    return chdir(place)
 
 
 def chosen_trackers(folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
