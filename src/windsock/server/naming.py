@@ -22,7 +22,6 @@ from windsock.wording import family, natural
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"
-SIGNS = {"nats/token": "nats", "nats/sequence": "nats"}
 SIGNLESS = ("1", "count", "fraction", "probability", "reward", "reward²", "as reported")
 
 
@@ -36,7 +35,7 @@ def metric_record(metric: Metric) -> dict[str, Any]:
         "title": said(metric.title),
         "about": said(metric.about),
         "unit": {lang: word(words.UNITS, metric.unit, lang) for lang in ("en", "zh")},
-        "sign": "" if metric.unit in SIGNLESS else SIGNS.get(metric.unit, metric.unit),
+        "sign": "" if metric.unit in SIGNLESS else metric.unit.replace("sequence", "seq"),
         "population": metric.population,
         "statistic": metric.statistic,
         "direction": metric.direction,

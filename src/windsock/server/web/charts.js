@@ -1,7 +1,7 @@
 // All metrics, grouped by family. A chart is alive only while it is in view, and what is in view is asked for at once.
 import { ask, askSeries, joined, runPath } from "./api.js";
 import { download, el, hue, icon, ICONS, once, soon } from "./dom.js";
-import { empty, select, swatch, valueText } from "./parts.js";
+import { empty, expression, filterBox, select, swatch, valueText } from "./parts.js";
 import { drawnText, Plot, pointsFor } from "./plot.js";
 import { chosenRuns, colourOf, runs, tell } from "./runs.js";
 import { get, list, packed, set } from "./state.js";
@@ -44,6 +44,14 @@ export class Store {
   want(chart) {
     this.waiting.add(chart);
     this.flush();
+  }
+
+  // Asks for what is new on the cards in view; those whose look changed are drawn at once as well.
+  refresh(cards, changed = false) {
+    for (const card of cards.filter((one) => one.seen)) {
+      if (changed) card.draw();
+      this.want(card);
+    }
   }
 
   async fetchAll() {
@@ -268,8 +276,7 @@ export function chartsView(host, context) {
   const families = el("nav", { class: "families", "aria-label": t("families") });
   const body = el("div");
   const counted = el("span", { class: "quiet" });
-  const filter = el("input", { type: "search", placeholder: t("filter"), "aria-label": t("filter"), value: get("filter") });
-  filter.addEventListener("input", () => set({ filter: filter.value }, true));
+  const filter = filterBox(t("filter"));
   let bar = null;
   let data = null;
   let cards = [];
@@ -278,9 +285,9 @@ export function chartsView(host, context) {
   function build() {
     seen?.disconnect();
     cards.forEach((card) => card.leave());
-    const fits = expression();
+    const fits = expression(filter);
     const pins = list("pins");
-    const shown = data.charts.filter((chart) => fits(chart));
+    const shown = data.charts.filter((chart) => Object.values(chart.lines).some(fits) || fits(say(data.metrics[chart.metric]?.title)));
     const card = (chart) => new ChartCard(store, facts(chart, data));
     const sections = [];
     cards = [];
@@ -300,19 +307,6 @@ export function chartsView(host, context) {
     body.replaceChildren(...(sections.length ? sections.map(([, , part]) => part) : [empty(data.charts.length ? t("nothing_found") : t("no_metrics"), data.charts.length ? "" : t("no_metrics_do"))]));
     counted.textContent = t("shown", { n: shown.length, m: data.charts.length });
     seen = watcher(cards);
-  }
-
-  function expression() {
-    filter.classList.remove("invalid");
-    filter.title = "";
-    try {
-      const wanted = new RegExp(get("filter"), "i");
-      return (chart) => Object.values(chart.lines).some((name) => wanted.test(name)) || wanted.test(say(data.metrics[chart.metric]?.title));
-    } catch {
-      filter.classList.add("invalid");
-      filter.title = t("bad_regex");
-      return () => true;
-    }
   }
 
   async function read() {
@@ -335,7 +329,7 @@ export function chartsView(host, context) {
   return {
     update(news) {
       if (data && news.names !== undefined && news.names !== countNames(data)) read();
-      else cards.filter((card) => card.seen).forEach((card) => store.want(card));
+      else store.refresh(cards);
     },
     changed(names) {
       if (!data) return;
@@ -343,7 +337,8 @@ export function chartsView(host, context) {
       if (filter.value !== get("filter")) filter.value = get("filter");
       if (names.includes("filter")) rebuild();
       else if (names.includes("pins")) build();
-      else for (const card of cards) if (card.seen) (card.draw(), names.some((name) => ["from", "to", "x"].includes(name)) && store.want(card));
+      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(cards, true);
+      else cards.forEach((card) => card.draw());
     },
     destroy() {
       seen?.disconnect();

@@ -2,9 +2,8 @@
 import { ask } from "./api.js";
 import { axisBar, ChartCard, ordered, Store, watcher } from "./charts.js";
 import { el, hue, once, percent, plain, seconds } from "./dom.js";
-import { empty, panel, swatch, table } from "./parts.js";
+import { empty, expression, filterBox, panel, swatch, table } from "./parts.js";
 import { colourOf, runs } from "./runs.js";
-import { get, set } from "./state.js";
 import { say, t } from "./words.js";
 
 export function compareView(host, context) {
@@ -13,8 +12,7 @@ export function compareView(host, context) {
     return {};
   }
   const store = new Store();
-  const filter = el("input", { type: "search", placeholder: t("filter"), "aria-label": t("filter"), value: get("filter") });
-  filter.addEventListener("input", () => set({ filter: filter.value }, true));
+  const filter = filterBox(t("filter"));
   const bar = axisBar(["step", "time", "relative", "tokens", "samples"], [filter]);
   const grid = el("div", { class: "charts-grid" });
   const told = el("span", { class: "quiet" });
@@ -25,15 +23,9 @@ export function compareView(host, context) {
   function build() {
     seen?.disconnect();
     cards.forEach((card) => card.leave());
-    let fits = () => true;
-    try {
-      const wanted = new RegExp(get("filter"), "i");
-      fits = (chart) => wanted.test(chart.key) || wanted.test(say(chart.title));
-    } catch {
-      // an unfinished expression hides nothing
-    }
+    const fits = expression(filter);
     const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
-    const shown = ordered(shared.filter(fits), "family");
+    const shown = ordered(shared.filter((chart) => fits(chart.key) || fits(say(chart.title))), "family");
     cards = shown.map((chart) => new ChartCard(store, factsOfChart(chart, data)));
     grid.replaceChildren(...cards.map((card) => card.node));
     if (!cards.length) grid.append(empty(t("nothing_found")));
@@ -57,12 +49,12 @@ export function compareView(host, context) {
   const rebuild = once(150, build);
   read();
   return {
-    update: () => cards.filter((card) => card.seen).forEach((card) => store.want(card)),
+    update: () => store.refresh(cards),
     changed(changed) {
       bar.sync();
       if (!data) return;
       if (changed.includes("filter")) rebuild();
-      else cards.filter((card) => card.seen).forEach((card) => (card.draw(), store.want(card)));
+      else store.refresh(cards, true);
     },
     destroy: () => (seen?.disconnect(), cards.forEach((card) => card.leave())),
   };

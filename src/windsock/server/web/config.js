@@ -1,14 +1,13 @@
 // Who a run is: its config, the system it ran on, its writers, the relay to trackers, texts and events.
 import { ask, runPath } from "./api.js";
 import { bytes, el, once, plain, seconds } from "./dom.js";
-import { panel, table } from "./parts.js";
+import { filterBox, panel, table } from "./parts.js";
 import { runs } from "./runs.js";
-import { get, set } from "./state.js";
+import { get } from "./state.js";
 import { t } from "./words.js";
 
 export function configView(host, context) {
-  const filter = el("input", { type: "search", placeholder: t("filter_config"), "aria-label": t("filter_config"), value: get("filter") });
-  filter.addEventListener("input", () => set({ filter: filter.value }, true));
+  const filter = filterBox(t("filter_config"));
   const config = el("div");
   let data = null;
 

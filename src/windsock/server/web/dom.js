@@ -149,3 +149,13 @@ export function once(wait, work) {
     timer = setTimeout(() => work(...given), wait);
   };
 }
+
+// How wide a picture that fills a view may be, and the end of a name that fits into a part of it.
+export function room(host) {
+  return Math.max(320, Math.min(1100, host.clientWidth - 30));
+}
+
+export function tail(name, width) {
+  const most = Math.max(3, Math.floor(width / 7));
+  return name.length > most ? `…${name.slice(1 - most)}` : name;
+}

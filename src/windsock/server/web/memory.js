@@ -1,9 +1,9 @@
 // Memory: the four moments of every phase of a step as a staircase against capacity; peaks and host over steps.
 import { ask, runPath } from "./api.js";
 import { ChartCard, Store, watcher } from "./charts.js";
-import { css, el, hue, percent, show, svg } from "./dom.js";
-import { empty, panel, swatch } from "./parts.js";
-import { get, set } from "./state.js";
+import { css, el, hue, percent, room, show, svg, tail } from "./dom.js";
+import { empty, panel, stepBox, swatch } from "./parts.js";
+import { get } from "./state.js";
 import { say, t } from "./words.js";
 
 const TALL = 250;
@@ -26,7 +26,7 @@ export function memoryView(host, context) {
     if (!host.isConnected) return;
     const names = [...data.peaks.step, ...data.peaks.max_allocated, ...data.host];
     if (!data.stairs.length && !names.length) return host.replaceChildren(empty(t("no_memory"), t("no_memory_do")));
-    if (data.stairs.length) stairs.replaceChildren(...data.devices.map((device) => staircase(data, device, Math.max(320, Math.min(1100, host.clientWidth - 30)))));
+    if (data.stairs.length) stairs.replaceChildren(...data.devices.map((device) => staircase(data, device, room(host))));
     else if (data.peaks.max_allocated.length) stairs.replaceChildren(el("p", { class: "quiet pad", text: t("no_memory") }));
     if (cards.length) return;
     host.replaceChildren(stairs, lower);
@@ -47,15 +47,10 @@ export function memoryView(host, context) {
 
   read();
   return {
-    update: () => (get("step") || read(), cards.filter((one) => one.seen).forEach((one) => store.want(one))),
-    changed: (names) => (names.includes("step") ? read() : cards.filter((one) => one.seen).forEach((one) => (store.want(one), one.draw()))),
+    update: () => (get("step") || read(), store.refresh(cards)),
+    changed: (names) => (names.includes("step") ? read() : store.refresh(cards, true)),
     destroy: () => (seen?.disconnect(), cards.forEach((one) => one.leave())),
   };
-}
-
-function tail(name, width) {
-  const most = Math.max(3, Math.floor(width / 7));
-  return name.length > most ? `…${name.slice(1 - most)}` : name;
 }
 
 function staircase(data, device, room) {
@@ -81,7 +76,5 @@ function staircase(data, device, room) {
   const peak = Math.max(...steps.map((one) => one.max_reserved ?? one.max_allocated ?? one.reserved ?? one.allocated ?? 0));
   const legend = el("div", { class: "legend" }, swatch(hue(0), t("allocated")), swatch(`color-mix(in srgb, ${hue(0)} 25%, ${css("--card")})`, t("reserved")), swatch(hue(1), t("peak")), capacity ? swatch(css("--bad"), `${t("capacity")} ${show(Number(capacity.toPrecision(4)))} ${data.unit}`) : null);
   const said = `${t("peak")} ${show(peak)} ${data.unit}${capacity ? ` · ${t("of_capacity", { p: percent(peak / capacity), c: `${show(Number(capacity.toPrecision(3)))} ${data.unit}` })}` : ""}`;
-  const [first, last] = data.steps;
-  const box = el("input", { type: "number", min: first, max: last, value: data.step, "aria-label": t("step"), onchange: () => set({ step: box.value }) });
-  return panel(`${t("stairs", { n: data.step })} · ${t("device")} ${device}`, el("span", { class: "facts" }, said, box), el("div", { class: "scroll" }, picture), legend);
+  return panel(`${t("stairs", { n: data.step })} · ${t("device")} ${device}`, el("span", { class: "facts" }, said, stepBox(data.steps, data.step)), el("div", { class: "scroll" }, picture), legend);
 }

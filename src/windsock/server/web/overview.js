@@ -85,14 +85,14 @@ function vitalCard(sign, data, context) {
   const metric = data.metrics[sign.metric];
   const title = el("h3", { text: say(sign.title) });
   const value = el("span", { class: "large num" });
-  const change = el("span", { class: "change quiet num" });
+  const change = el("span", { class: "quiet num" });
   const point = el("span", { class: "point num" });
   const area = el("div", { class: "vital-plot" });
   const ends = el("div", { class: "ends quiet num" });
-  const unit = [metric?.sign, metric?.estimator].filter(Boolean).join(" · ");
+  const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
-  const row = el("div", { class: "now" }, value, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }), change, point);
-  const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, title, row, area, ends);
+  const head = el("header", {}, title, point, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }));
+  const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, head, el("div", { class: "now" }, value, change), area, ends);
   const onpoint = (at) => {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";
     card.classList.toggle("pointed", Boolean(at));

@@ -1,5 +1,6 @@
 // Pieces that several views are made of: empty states, tables, cards with a chart in them.
 import { el, hue, number, show, svg } from "./dom.js";
+import { get, set } from "./state.js";
 import { t } from "./words.js";
 
 export function empty(why, what) {
@@ -55,6 +56,31 @@ export function statusText(run) {
 export function select(label, choices, chosen, onchange) {
   const box = el("select", { "aria-label": label, onchange: () => onchange(box.value) }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
   return el("label", { class: "field" }, el("span", { text: label }), box);
+}
+
+// A field whose text is the filter in the address.
+export function filterBox(label) {
+  const box = el("input", { type: "search", placeholder: label, "aria-label": label, value: get("filter") });
+  box.addEventListener("input", () => set({ filter: box.value }, true));
+  return box;
+}
+
+// The filter as a regular expression: what tells whether a text fits. One that is not finished hides nothing.
+export function expression(box) {
+  let wanted = null;
+  try {
+    wanted = new RegExp(get("filter"), "i");
+  } catch {
+    // told beside the field
+  }
+  box.classList.toggle("invalid", !wanted);
+  box.title = wanted ? "" : t("bad_regex");
+  return (text) => !wanted || wanted.test(text);
+}
+
+export function stepBox([first, last], step) {
+  const box = el("input", { type: "number", min: first, max: last, value: step, "aria-label": t("step"), onchange: () => set({ step: box.value }) });
+  return box;
 }
 
 // Stacked bars over steps on a canvas: parts is [{name, colour, values}], in the order from below.

@@ -1,8 +1,8 @@
 // Where the time goes: phases stacked over steps, one step laid out by role and rank, the slowest ranks.
 import { ask, runPath } from "./api.js";
-import { css, el, hue, percent, seconds, show, svg } from "./dom.js";
+import { css, el, hue, percent, room, seconds, show, svg, tail } from "./dom.js";
 import { drawPhases } from "./overview.js";
-import { empty, panel, Stack, swatch, table } from "./parts.js";
+import { empty, panel, Stack, stepBox, swatch, table } from "./parts.js";
 import { get, set } from "./state.js";
 import { t } from "./words.js";
 
@@ -50,12 +50,11 @@ export function timeView(host, context) {
     if (!line?.groups?.length) return laid.replaceChildren(el("p", { class: "quiet pad", text: t("no_spans") }));
     const [first, last] = line.steps;
     const go = (by) => set({ step: Math.max(first, Math.min(last, line.step + by)) });
-    const box = el("input", { type: "number", min: first, max: last, value: line.step, "aria-label": t("step"), onchange: () => set({ step: box.value }) });
-    const steer = el("span", { class: "facts" }, el("button", { text: "‹", "aria-label": "−1", onclick: () => go(-1) }), box, el("button", { text: "›", "aria-label": "+1", onclick: () => go(1) }));
+    const steer = el("span", { class: "facts" }, el("button", { text: "‹", "aria-label": "−1", onclick: () => go(-1) }), stepBox(line.steps, line.step), el("button", { text: "›", "aria-label": "+1", onclick: () => go(1) }));
     const facts = el("div", { class: "legend" }, ["onload", "execute", "offload"].map((what) => swatch(css("--ink"), t(what))),
       el("span", { text: `${t("unaccounted")} ${percent(line.unaccounted)}` }), line.overlap ? el("span", { text: `${t("overlap")} ${percent(line.overlap)}` }) : null);
     [...facts.querySelectorAll(".swatch i")].forEach((mark, i) => (mark.style.opacity = [0.4, 1, 0.4][i]));
-    laid.replaceChildren(panel(`${t("one_step", { n: line.step })} · ${seconds(line.end - line.start)}`, steer, el("div", { class: "scroll" }, gantt(line, colours, Math.max(320, Math.min(1100, host.clientWidth - 30)))), facts));
+    laid.replaceChildren(panel(`${t("one_step", { n: line.step })} · ${seconds(line.end - line.start)}`, steer, el("div", { class: "scroll" }, gantt(line, colours, room(host))), facts));
   }
 
   read();
@@ -78,7 +77,6 @@ export function timeView(host, context) {
 // Rows by writer and phase; loading before and unloading after are lighter and hatched by their lower height.
 function gantt(line, colours, wide) {
   const names = wide < 600 ? 110 : 190;
-  const most = Math.floor(names / 7);
   const whole = line.end - line.start || 1;
   const x = (v) => names + (Math.max(0, v) / whole) * (wide - names - 10);
   const count = line.groups.reduce((sum, group) => sum + group.rows.length + 1, 0);
@@ -94,8 +92,7 @@ function gantt(line, colours, wide) {
     picture.append(svg("text", { x: 0, y: y + 16, text: group.title }));
     y += ROW;
     for (const row of group.rows) {
-      const name = row.name.length > most ? `…${row.name.slice(1 - most)}` : row.name;
-      picture.append(svg("text", { class: "name", x: 8 + row.depth * 10, y: y + 15, text: name }, svg("title", { text: row.name })));
+      picture.append(svg("text", { class: "name", x: 8 + row.depth * 10, y: y + 15, text: tail(row.name, names) }, svg("title", { text: row.name })));
       const fill = hue(colours.get(row.name) ?? 7);
       for (const span of row.spans) picture.append(...bars(span, row, x, y, fill));
       y += ROW;
@@ -119,7 +116,7 @@ function summaries(data) {
     return panel(t("phases_title"), t("per_step"), table([t("phase"), t("mean"), t("share")], rows, "right"));
   }
   const rows = data.summaries.map((one) => [one.name, seconds(one.mean), seconds(one.p95), seconds(one.max), percent(one.share), one.count, one.slowest === "None" ? "–" : one.slowest, one.tokens_per_second ? show(one.tokens_per_second) : "–"]);
-  return panel(t("phases_title"), "", table([t("phase"), t("mean"), t("p95"), t("max"), t("share"), t("count"), t("slowest"), t("tokens_s")], rows, "right"));
+  return panel(t("phases_title"), "", table([t("phase"), t("mean"), t("p95"), t("max"), t("share"), t("count"), t("slowest"), t("tokens/s")], rows, "right"));
 }
 
 function mean(values) {
