@@ -362,7 +362,7 @@ function facts(chart, data) {
   const here = Object.values(chart.here ?? {}).join(" · ");
   const triple = chart.lines.max && chart.lines.min;
   const title = metric ? [say(metric.title), here].filter(Boolean).join(" · ") : chart.key;
-  const unit = [say(metric?.unit), triple ? "min–max" : ""].filter(Boolean).join(" · ");
+  const unit = [metric?.sign, triple ? "min–max" : ""].filter(Boolean).join(" · ");
   const line = (run) => ({ run, mean: chart.main, max: triple ? chart.lines.max : null, min: triple ? chart.lines.min : null });
   return { key: chart.key, title, unit, metric, note: chart.note, pinnable: true, names: Object.values(chart.lines), lines: chosenRuns().map(line) };
 }

@@ -65,7 +65,7 @@ function factsOfChart(chart, data) {
   const notes = chart.lines.map((line) => line.note).filter(Boolean);
   const lines = chart.lines.map((line) => ({ run: line.run, mean: line.name, factor: line.factor ?? 1 }));
   const names = [...new Set(chart.lines.map((line) => line.name))];
-  return { key: chart.key, title: metric ? say(metric.title) : chart.key, unit: say(metric?.unit), metric, note: notes[0] ?? null, names, lines };
+  return { key: chart.key, title: metric ? say(metric.title) : chart.key, unit: metric?.sign ?? "", metric, note: notes[0] ?? null, names, lines };
 }
 
 function differences(data, names) {

@@ -56,7 +56,9 @@ export function memoryView(host, context) {
 function staircase(data, device, room) {
   const steps = data.stairs.filter((one) => one.device === device);
   const capacity = data.capacity[device] ?? null;
-  const top = Math.max(capacity ?? 0, ...steps.map((one) => Math.max(one.max_reserved ?? 0, one.reserved ?? 0, one.max_allocated ?? 0, one.allocated ?? 0))) || 1;
+  const most = Math.max(...steps.map((one) => Math.max(one.max_reserved ?? 0, one.reserved ?? 0, one.max_allocated ?? 0, one.allocated ?? 0)));
+  const above = capacity > 3 * most; // then it would press the stairs flat: it is told instead
+  const top = (above ? most : Math.max(capacity, most)) || 1;
   const wide = (room - LEFT_ROOM) / steps.length;
   const y = (v) => TALL - 6 - (v / top) * (TALL - 24);
   const picture = svg("svg", { class: "gantt", viewBox: `0 0 ${room} ${TALL + 34}`, role: "img", "aria-label": `${t("stairs", { n: data.step })} ${device}` });
@@ -69,12 +71,12 @@ function staircase(data, device, room) {
     const peak = one.max_allocated ?? one.max_reserved;
     if (peak !== undefined) picture.append(svg("line", { x1: x + 1, x2: x + wide - 1, y1: y(peak), y2: y(peak), style: { stroke: hue(1), "stroke-width": 2 } }, svg("title", { text: said })));
     if (i && steps[i - 1].phase !== one.phase) picture.append(svg("line", { class: "grid", x1: x, x2: x, y1: 6, y2: TALL + 20 }));
-    if (!i || steps[i - 1].phase !== one.phase) picture.append(svg("text", { class: "name", x: x + 3, y: TALL + 28, text: tail(one.phase, wide * 4) }));
+    if (!i || steps[i - 1].phase !== one.phase) picture.append(svg("text", { class: "name", x: x + 3, y: TALL + 28, text: tail(one.phase, wide * steps.filter((other) => other.phase === one.phase).length) }));
     if (wide > 68) picture.append(svg("text", { x: x + wide / 2, y: TALL + 11, "text-anchor": "middle", text: one.moment }));
   });
-  if (capacity) picture.append(svg("line", { x1: LEFT_ROOM, x2: room, y1: y(capacity), y2: y(capacity), style: { stroke: css("--bad"), "stroke-dasharray": "5 4" } }));
+  if (capacity && !above) picture.append(svg("line", { x1: LEFT_ROOM, x2: room, y1: y(capacity), y2: y(capacity), style: { stroke: css("--bad"), "stroke-dasharray": "5 4" } }));
   const peak = Math.max(...steps.map((one) => one.max_reserved ?? one.max_allocated ?? one.reserved ?? one.allocated ?? 0));
-  const legend = el("div", { class: "legend" }, swatch(hue(0), t("allocated")), swatch(`color-mix(in srgb, ${hue(0)} 25%, ${css("--card")})`, t("reserved")), swatch(hue(1), t("peak")), capacity ? swatch(css("--bad"), `${t("capacity")} ${show(Number(capacity.toPrecision(4)))} ${data.unit}`) : null);
+  const legend = el("div", { class: "legend" }, swatch(hue(0), t("allocated")), swatch(`color-mix(in srgb, ${hue(0)} 25%, ${css("--card")})`, t("reserved")), swatch(hue(1), t("peak")), capacity ? swatch(css("--bad"), `${t("capacity")} ${show(Number(capacity.toPrecision(4)))} ${data.unit}${above ? " ↑" : ""}`) : null);
   const said = `${t("peak")} ${show(peak)} ${data.unit}${capacity ? ` · ${t("of_capacity", { p: percent(peak / capacity), c: `${show(Number(capacity.toPrecision(3)))} ${data.unit}` })}` : ""}`;
   return panel(`${t("stairs", { n: data.step })} · ${t("device")} ${device}`, el("span", { class: "facts" }, said, stepBox(data.steps, data.step)), el("div", { class: "scroll" }, picture), legend);
 }
