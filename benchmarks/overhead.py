@@ -72,25 +72,31 @@ class Inside:
 
 
 def inside(recipe: Recipe) -> None:
-    """Train once, and print what of the thread's time each kind of call took."""
-    spent = Inside()
+    """Train without measuring and with it; print what of the thread's time each kind of call took."""
+    watch = Inside()
+    for kind in KINDS[-2:]:
+        spent, own = spent_inside(watch, kind, recipe)
+        steps = recipe.steps - FIRST
+        print(f"{kind}: the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
+        for call, seconds in spent.items():
+            print(f"  {call:20}{seconds / steps * 1e3:7.2f} ms a step: {seconds / own:.2%}")
+        print(f"  all together {sum(spent.values()) / own:.2%}")
+
+
+def spent_inside(watch: Inside, kind: str, recipe: Recipe) -> tuple[dict[str, float], float]:
+    """Train once; return the seconds in each kind of call, and those of the rest."""
     with tempfile.TemporaryDirectory() as folder, one_thread():
-        trainer = trainer_of("measure as well", recipe, Path(folder))
+        trainer = trainer_of(kind, recipe, Path(folder))
         for number in range(recipe.steps):
             if number == FIRST:
-                spent.seconds = dict.fromkeys(CALLS, 0.0)
+                watch.seconds = dict.fromkeys(CALLS, 0.0)
                 began = time.thread_time()
             trainer.step(number)
         whole = time.thread_time() - began
+        spent = watch.seconds
         trainer.explorer.finish()
         trainer.run.finish()
-    own = whole - sum(spent.seconds.values())
-    steps = recipe.steps - FIRST
-    print(f"{steps} steps; the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
-    for kind, seconds in spent.seconds.items():
-        print(f"{kind:22}{seconds / steps * 1e3:7.2f} ms a step: {seconds / own:.2%}")
-    rest = sum(seconds for kind, seconds in spent.seconds.items() if kind != "measure")
-    print(f"without measure {rest / own:.2%}, with it {sum(spent.seconds.values()) / own:.2%}")
+    return spent, whole - sum(spent.values())
 
 
 class Silent:

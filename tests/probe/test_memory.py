@@ -1,5 +1,6 @@
 """Memory of phases: exact sequences of readings, with peaks that no other phase clobbers."""
 
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -10,7 +11,17 @@ from probing import KnownAccelerators, KnownDevice, Time, known_run, values
 
 import windsock
 from windsock.probe.devices import Accelerators, local_rank, peak_flops, physical_index
-from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
+from windsock.probe.memory import (
+    ON_LINUX,
+    PAGE,
+    HostReading,
+    Ledger,
+    Statm,
+    Watch,
+    host_memory,
+    host_memory_with_children,
+    host_used,
+)
 
 GIB = 2**30
 
@@ -215,6 +226,28 @@ def test_host_memory_is_what_psutil_says():
     assert host_memory_with_children().rss == pytest.approx(own.rss, rel=0.5)
     memory = psutil.virtual_memory()
     assert host_used() == pytest.approx(memory.total - memory.available, rel=0.5)
+
+
+@pytest.mark.skipif(not ON_LINUX, reason="reads /proc")
+def test_host_memory_is_this_process_own_after_a_fork_and_a_closed_file():
+    """A child reads its own memory, and a file that stands where ours was is not mistaken for it."""
+    statm = Statm()
+    before = int(statm.fields()[0])
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        kept = mmap.mmap(-1, 1 << 30)
+        os.write(writing, statm.fields()[0])
+        kept.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(reading, 64)) * PAGE > before * PAGE + (1 << 29)
+    os.close(reading)
+    os.close(writing)
+    os.close(statm._file)
+    with open(os.devnull) as other:
+        assert other.fileno() == statm._file
+        assert abs(int(statm.fields()[0]) - before) * PAGE < 1 << 29
 
 
 def test_many_threads_may_read_at_once():

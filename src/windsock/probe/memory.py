@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,15 +26,37 @@ class HostReading(NamedTuple):
     vms: int
 
 
+class Statm:
+    """What the kernel says of this process's memory, kept open: that is a third of the cost.
+
+    After a fork the open file would tell of the parent, and somebody may have closed it and opened another in its
+    place: then it is opened anew.
+    """
+
+    FIELDS = 7
+
+    def __init__(self) -> None:
+        self._process = self._file = -1
+
+    def fields(self) -> list[bytes]:
+        """Read the numbers of pages."""
+        if self._process == os.getpid():
+            with suppress(OSError):
+                found = os.pread(self._file, 128, 0).split()
+                if len(found) == self.FIELDS and b"".join(found).isdigit():
+                    return found
+        self._file, self._process = os.open("/proc/self/statm", os.O_RDONLY), os.getpid()
+        return os.pread(self._file, 128, 0).split()
+
+
+_statm = Statm()
+
+
 def host_memory() -> HostReading:
     """Read the memory of this process."""
     if not ON_LINUX:
         return _by_psutil(children=False)
-    file = os.open("/proc/self/statm", os.O_RDONLY)  # not kept open: after a fork it would be the parent's
-    try:
-        fields = os.read(file, 128).split()
-    finally:
-        os.close(file)
+    fields = _statm.fields()
     return HostReading(int(fields[1]) * PAGE, int(fields[0]) * PAGE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from windsock.rollouts.finish import Coverage, Finisher, coverage
+from windsock.rollouts.finish import Coverage, Finisher
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.handles import Evaluation, Handle, Rollouts, Validation
 from windsock.rollouts.plan import Plan
@@ -95,14 +95,15 @@ class Books:
                 self._done.setdefault(key, 0)
             if len(self._done) > MANY_DONE:
                 self._done.pop(next(iter(self._done)))
-        values = Finisher(handle.gathering, plan, self._vocabulary).values()
+        finisher = Finisher(handle.gathering, plan, self._vocabulary)
+        values = finisher.values()
         if values:
             self._outlet.write_row(values, step)
         if self._shared:
             head = {"kind": plan.kind, "taskset": plan.taskset, "step": step}
             self._outlet.write_gathered(head, pack(handle.gathering, plan))
         if plan.kind not in UNCOVERED:
-            self._tell_lacking(handle, coverage(handle.gathering, plan))
+            self._tell_lacking(handle, finisher.coverage)
 
     def commit(self, step: int) -> None:
         """Close what belongs to a step that ends."""

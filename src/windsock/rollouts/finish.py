@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -123,6 +123,11 @@ class Finisher:
                 values[f"windsock/nonfinite/{next(iter(found))}"] = float(column.nonfinite)
         return values | dict(self._counts())
 
+    @cached_property
+    def coverage(self) -> Coverage:
+        """What came of what was expected."""
+        return coverage(self._gathering, self._plan)
+
     def _name(self, id: str, **filled: str) -> str:
         return spell(id, self._vocabulary, **filled)
 
@@ -131,8 +136,7 @@ class Finisher:
         if kind == "drawn":
             yield self._name("sample/task_count"), float(len(self._gathering.tasks))
         elif kind != "group":
-            found = coverage(self._gathering, self._plan)
-            counts: Mapping[str, int | None] = {what: getattr(found, what) for what in COUNTED}
+            counts: Mapping[str, int | None] = {what: getattr(self.coverage, what) for what in COUNTED}
             for what, count in counts.items():
                 if count is not None and not (kind == "validation" and what.startswith("tasks")):
                     yield self.coverage_name(what), float(count)
