@@ -189,10 +189,12 @@ def test_an_evaluation_does_not_depend_on_who_held_what(reports, data):
         assert other[name] == pytest.approx(value, rel=1e-9, abs=1e-12)
 
 
-def test_columns_and_single_reports_are_the_same():
+@pytest.mark.parametrize("ordered", [False, True])
+def test_columns_and_single_reports_are_the_same(ordered: bool):
     """Arrays, lists, float32 and bools, in bulk, in pieces or one by one; tasks are what ``str`` makes of them."""
     chance = np.random.default_rng(1)
     tasks, runs = chance.integers(0, 9, 200), chance.integers(0, 4, 200)
+    tasks = np.sort(tasks) if ordered else tasks
     accuracy, length = chance.random(200) < 0.5, chance.random(200).astype(np.float32)
     mixed = [str(task) if task < 4 else task for task in tasks.tolist()]
     one = Gathering()

@@ -305,12 +305,11 @@ def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | Non
 
 def _distinct(tasks: Iterable[Any]) -> tuple[list[str], Ints]:
     """Return the names of tasks, each once and as they come, and which of them each entry is."""
-    if isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in "iu":
-        values, first, entries = np.unique(tasks, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return [str(value) for value in values[order].tolist()], places[entries]
+    if isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in "iu" and len(tasks):
+        begins = np.append(True, tasks[1:] != tasks[:-1])
+        firsts = tasks[begins]
+        if (firsts[1:] > firsts[:-1]).all():  # in order, as np.repeat leaves them
+            return [str(first) for first in firsts.tolist()], np.cumsum(begins) - 1
     given = listed(tasks)
     if set(map(type, given)) not in ({int}, {str}):
         given = [str(task) for task in given]
