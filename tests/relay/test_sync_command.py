@@ -44,13 +44,13 @@ def test_a_finished_run_is_delivered_to_a_tracker_it_never_had(tmp_path: Path, c
     assert len(lines(path)) == 42
 
 
-def test_another_place_is_another_delivery(tmp_path: Path):
+def test_another_place_is_another_delivery(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """A tracker of the same name with other arguments gets everything, and the first place keeps what it has."""
     run = recorded()
-    for name in ("one", "two", "one"):
+    for name, delivered in (("one", 21), ("two", 21), ("one", 0), ("two", 0)):
         assert main(["sync", run.id, "--to", "jsonl", "--arg", f"path={tmp_path / name}"]) == 0
-    assert len(lines(tmp_path / "one")) % 21 == 0
-    assert len(lines(tmp_path / "two")) == 21
+        assert f"jsonl: {delivered} rows delivered" in capsys.readouterr().out
+    assert len(lines(tmp_path / "one")) == len(lines(tmp_path / "two")) == 21
 
 
 def test_a_run_goes_by_default_to_the_trackers_it_was_configured_with(tmp_path: Path):

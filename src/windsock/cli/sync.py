@@ -16,7 +16,7 @@ from typing import IO, Any
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
 from windsock.relay.courier import Courier, recorded_trackers
-from windsock.relay.desk import Desk, desk_path, lock_path, locked, read_desk
+from windsock.relay.desk import Desk, lock_path, locked
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
 from windsock.view import View
@@ -91,12 +91,17 @@ def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.
 
 
 def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> Desk:
-    if options.again:
-        desk_path(folder, name).unlink(missing_ok=True)
-    before = read_desk(folder, name).delivered
     courier = Courier(
-        folder, name, kwargs, lambda: run_end(folder), give_up=options.patience, once=True, say=_progress()
+        folder,
+        name,
+        kwargs,
+        lambda: run_end(folder),
+        give_up=options.patience,
+        once=True,
+        anew=options.again,
+        say=_progress(),
     )
+    before = courier.desk.delivered
     try:
         desk = courier.carry()
     except KeyboardInterrupt:

@@ -43,7 +43,7 @@ class Courier:
     A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
     Rows that it has are never offered again where it can be cut back to a mark; rows that it refuses while it takes
     others are passed over and counted. With ``once`` it returns when all that is there now is delivered; with ``only``
-    it carries the rows of one writer; without ``keep`` it leaves no desk behind.
+    it carries the rows of one writer; without ``keep`` it leaves no desk behind; with ``anew`` it begins at the first row.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Courier:
         once: bool = False,
         only: Writer | None = None,
         keep: bool = True,
+        anew: bool = False,
         say: Callable[[Desk], None] = lambda desk: None,
     ) -> None:
         self._folder = folder
@@ -81,10 +82,9 @@ class Courier:
         self._save_lock = threading.Lock()
         self._only = only
         self._keep = keep
-        target = _target(kwargs)
-        found = read_desk(folder, tracker) if keep else Desk(tracker)
-        if found.target != target:  # what is there tells of another place, where other rows are
-            found = Desk(tracker, target=target)
+        found = (read_desk(folder, tracker) if keep else Desk(tracker)).turned_to(_target(kwargs))
+        if anew:
+            found = Desk(tracker, target=found.target, others=found.others)
         self._began_well = bool(session) and found.session == session and found.state not in ("starting", "refused")
         self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
         self._saved_mark = self.desk.mark

@@ -18,6 +18,7 @@ FOLDER = "relay"
 
 Word = Literal["starting", "healthy", "retrying", "failing", "refused", "given up", "done"]
 """How a tracker is doing. ``refused``: its configuration is wrong; ``given up``: it did not recover after the run."""
+CURSOR = ("delivered", "places", "mark")
 ENDED: tuple[Word, ...] = ("refused", "given up", "done")
 NUMBERS: dict[str, int] = {
     "starting": 0,
@@ -51,6 +52,16 @@ class Desk:
     time: float = 0.0
     places: Mapping[str, Place] = field(default_factory=dict)
     mark: Mapping[str, Any] | None = None
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # how far other targets were fed
+
+    def turned_to(self, target: str) -> Desk:
+        """Return the desk for what the tracker is told now; how far the place of before was fed is remembered."""
+        if self.target == target:
+            return self
+        record = _record(self)
+        others = {**self.others, self.target: {name: record[name] for name in CURSOR}} if self.target else self.others
+        rest = {name: cursor for name, cursor in others.items() if name != target}
+        return _desk({"tracker": self.tracker, "target": target, "others": rest, **others.get(target, {"places": {}})})
 
     def said(self, state: Word, **changes: Any) -> Desk:
         """Return the desk in another state; ``since`` stays where it is the same one."""
@@ -77,12 +88,18 @@ def read_desk(folder: Path, tracker: str) -> Desk:
 
 def _read(path: Path, tracker: str) -> Desk:
     try:
-        record = json.loads(path.read_text())
-        places = {segment: Place(*place) for segment, place in record.pop("places").items()}
-        known = {name: record[name] for name in Desk.__dataclass_fields__ if name in record}
-        return Desk(**{**known, "places": places})
+        return _desk(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return Desk(tracker)
+
+
+def _desk(record: Mapping[str, Any]) -> Desk:
+    known = {name: record[name] for name in Desk.__dataclass_fields__ if name in record}
+    return Desk(**{**known, "places": {segment: Place(*place) for segment, place in record["places"].items()}})
+
+
+def _record(desk: Desk) -> dict[str, Any]:
+    return {**asdict(desk), "places": {name: list(asdict(place).values()) for name, place in desk.places.items()}}
 
 
 def read_desks(folder: Path) -> list[Desk]:
@@ -95,10 +112,9 @@ def write_desk(folder: Path, desk: Desk) -> None:
     """Replace the desk, whole or not at all. The directory of a run that was removed is not made again."""
     path = desk_path(folder, desk.tracker)
     path.parent.mkdir(exist_ok=True)
-    record = {**asdict(desk), "places": {name: list(asdict(place).values()) for name, place in desk.places.items()}}
     draft = path.with_suffix(f".{os.getpid()}.draft")
     try:
-        draft.write_text(json.dumps(record, separators=(",", ":")))
+        draft.write_text(json.dumps(_record(desk), separators=(",", ":")))
         os.replace(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
