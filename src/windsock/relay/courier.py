@@ -43,7 +43,8 @@ class Courier:
     A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
     Rows that it has are never offered again where it can be cut back to a mark; rows that it refuses while it takes
     others are passed over and counted. With ``once`` it returns when all that is there now is delivered; with ``only``
-    it carries the rows of one writer; without ``keep`` it leaves no desk behind; with ``anew`` it begins at the first row.
+    it carries the rows of one writer; without ``keep`` it leaves no desk behind; with ``anew`` it begins at the first
+    row.
     """
 
     def __init__(
