@@ -9,12 +9,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import windsock
 from windsock.mounts import is_far, mount_kind
+from windsock.relay.supervisor import Orders, _end_of
 from windsock.settings import resolve
 
 MOUNTS = """\
@@ -107,3 +109,14 @@ def test_what_was_written_before_a_kill_is_carried(tmp_path: Path):
         os.kill(trainer.pid, signal.SIGKILL)
     until_gone(tmp_path / "spool" / "killed")
     assert len(windsock.open("killed", dir=tmp_path / "runs").series("a")) > last
+
+
+def test_a_run_whose_first_bytes_are_on_their_way_has_not_ended(tmp_path: Path):
+    """A courier waits for the segment of whoever asked for it, and not for ever."""
+    run = windsock.init(id="there", dir=tmp_path)
+    run.finish()
+    orders = Orders("session", {}, segment="segments/trainer-0.9.seg", give_up=5.0)
+    now = time.monotonic()
+    assert _end_of(run.path, orders, now) is None
+    assert _end_of(run.path, orders, now - 6.0) is not None
+    assert _end_of(run.path, replace(orders, segment=""), now) is not None

@@ -14,7 +14,7 @@ import pytest
 
 import windsock
 from windsock.relay import ranks
-from windsock.relay.courier import Courier
+from windsock.relay.courier import Courier, config_of
 
 RANK = textwrap.dedent("""
     import sys, numpy as np, windsock
@@ -73,3 +73,28 @@ def test_a_rank_that_never_comes_is_waited_for_and_then_not(monkeypatch: pytest.
     desk = Courier(run.path, "jsonl", {"path": str(path)}, lambda: run._ended).carry()
     assert desk.state == "done"
     assert [line["step"] for line in lines(path)] == [0, 1]
+
+
+def test_what_a_rank_prints_of_itself_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Stdout shows the rows of its own process, also where others will never come."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    run = windsock.init(track_with="stdout")
+    run.measure(windsock.Batch(response_mask=np.ones((4, 2)), scores=np.arange(4.0)))
+    run.commit(0)
+    run.finish(timeout=30)
+    told = capsys.readouterr()
+    assert "critic/score/mean" in told.out + told.err
+    assert "not delivered" not in told.err
+    assert "sync" not in told.err
+
+
+def test_of_a_config_that_ranks_say_again_the_newest_counts():
+    """As the reader unites it."""
+    runs = [windsock.init(id="both", rank=rank, config={"lr": 1}, alongside=True) for rank in range(2)]
+    runs[0].update_config({"lr": 2})
+    for run in runs:
+        run.finish()
+    assert config_of(runs[0].path) == windsock.open("both").config == {"lr": 2}

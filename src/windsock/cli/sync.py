@@ -9,17 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from contextlib import AbstractContextManager, chdir, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
-from windsock.relay.courier import Courier, recorded_trackers
+from windsock.relay.courier import Courier, recorded_trackers, where_it_ran
 from windsock.relay.desk import Desk, lock_path, locked
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
-from windsock.view import View
 
 HELP = "deliver a run to trackers, now or again"
 EXAMPLE = "windsock sync @last --to tensorboard --arg log_dir=runs/tb"
@@ -48,17 +47,9 @@ def run(options: argparse.Namespace) -> int:
     lock = locked(lock_path(folder))
     if lock is None:
         raise WindsockError("the run's relay is at work and delivers by itself; windsock show tells how far it is")
-    with lock, _where_it_ran(folder, options):
+    with lock, nullcontext() if options.arg or options.config else where_it_ran(folder):
         desks = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
     return 0 if all(desk.state in ("done", "healthy") for desk in desks) else 1
-
-
-def _where_it_ran(folder: Path, options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Go to the directory of the training, where it is here and all paths are the run's own."""
-    place = View(folder).environment.get("directory")
-    if options.arg or options.config or not place or not Path(place).is_dir():
-        return nullcontext()
-    return chdir(place)
 
 
 def chosen_trackers(folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import IO
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
 from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
-from windsock.relay.courier import Courier, recorded_trackers
+from windsock.relay.courier import Courier, recorded_trackers, where_it_ran
 from windsock.relay.desk import is_free, lock_path, locked, read_desk
 from windsock.relay.supervisor import run_end
 
@@ -85,7 +85,8 @@ def _event_folder(folder: Path) -> str:
             return desk.url
         raise WindsockError(f"run {folder.name} is tracked without TensorBoard: look at it when it has ended")
     kwargs = recorded_trackers(folder).get(TRACKER, {})
-    desk = Courier(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
+    with where_it_ran(folder):
+        desk = Courier(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
     if desk.state == "refused":
         raise WindsockError(desk.error)
     if run_end(folder) is None:

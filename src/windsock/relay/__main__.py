@@ -1,4 +1,7 @@
-"""The relay's processes: ``python -m windsock.relay FOLDER [TRACKER RESTARTS]``, their orders on standard input."""
+"""The relay's processes, their orders on standard input.
+
+``python -m windsock.relay FOLDER [TRACKER RESTARTS]`` or ``python -m windsock.relay --carry SPOOL FOLDER``.
+"""
 
 import sys
 

@@ -7,14 +7,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, chdir, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import read_run_info, segments
-from windsock.journal.follow import RunFollower
+from windsock.journal.follow import PIECE, RunFollower
 from windsock.journal.reader import SegmentReader, events
 from windsock.model import Row, Status, Writer
 from windsock.plain import plain
@@ -193,12 +193,12 @@ class Courier:
                 continue
             if refused:
                 self._note_refused(refused)
-            self._handed_over(tracker, len(refused) + 1)
+            self._handed_over(tracker, len(refused) + 1, len(refused))
             refused.clear()
 
-    def _handed_over(self, tracker: Tracker, count: int) -> None:
+    def _handed_over(self, tracker: Tracker, count: int, refused: int = 0) -> None:
         del self._rows[:count]
-        self._recovered(tracker, delivered=self.desk.delivered + count)
+        self._recovered(tracker, delivered=self.desk.delivered + count - refused)
 
     def _note_refused(self, refused: Sequence[tuple[Row, Exception]]) -> None:
         row, last = refused[-1]
@@ -301,12 +301,12 @@ def _target(kwargs: Mapping[str, Any]) -> str:
 
 def config_of(folder: Path) -> dict[str, Any]:
     """Return the run's config as its writers recorded it, secrets blank."""
-    return _recorded(folder, "config", "config")
+    return _recorded(folder, "config")
 
 
 def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the trackers that the run was configured with and what they take; keys are not among that."""
-    found = _recorded(folder, "trackers", "trackers")
+    found = _recorded(folder, "trackers")
     return {
         name: {key: value for key, value in kwargs.items() if value != BLANK}
         for name, kwargs in found.items()
@@ -314,12 +314,22 @@ def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def _recorded(folder: Path, event: str, key: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def where_it_ran(folder: Path) -> AbstractContextManager[None]:
+    """Go to the directory of the training, from which the paths of its trackers are meant, where that is here."""
+    place = _recorded(folder, "environment").get("directory")
+    return chdir(place) if place and Path(place).is_dir() else nullcontext()
+
+
+def _recorded(folder: Path, what: str) -> dict[str, Any]:
+    """Return what the writers said under a name, united; of what they say several times the newest counts."""
+    found: list[dict[str, Any]] = []
     for segment in segments(folder):
         reader = SegmentReader(segment.path)
-        reader.poll()
-        for record in events(reader.records):
-            if record.get("event") == event and isinstance(record.get(key), dict):
-                found |= record[key]
-    return found
+        while reader.poll(PIECE):
+            found += (event for event in events(reader.records) if event.get("event") == what)
+            reader.forget()
+    united: dict[str, Any] = {}
+    for event in sorted(found, key=lambda event: float(event.get("time", 0.0))):
+        if isinstance(event.get(what), dict):
+            united |= event[what]
+    return united

@@ -95,7 +95,7 @@ class RankedFollower(RunFollower):
     def _lacks_a_rank(self, row: Row) -> bool:
         """Tell whether a rank may still bring its part of a row: it is of rank 0, measured, and not all are past it."""
         key = (row.writer.role, row.step)
-        if row.writer.rank != 0 or (key not in self._held and key not in self._gathered):
+        if self._only is not None or row.writer.rank != 0 or (key not in self._held and key not in self._gathered):
             return False
         newest: dict[int, SegmentFile] = {}
         for segment in sorted(self._parts):

@@ -229,17 +229,24 @@ def run_end(folder: Path) -> Status | None:
     return status if status.ended else None
 
 
+def _end_of(folder: Path, orders: Orders, began: float) -> Status | None:
+    """Return how the run ended; None also while the bytes of who asked are still on their way from a spool."""
+    there = not orders.segment or (folder / orders.segment).exists()
+    return run_end(folder) if there or time.monotonic() - began > orders.give_up else None
+
+
 def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
     """Be the courier of one tracker."""
     lock = locked(lock_path(folder, tracker), LOCK_SECONDS)
     if lock is None:
         return 1
     os.environ.update(orders.environment.get(tracker, {}))
+    began = time.monotonic()
     carrier = Courier(
         folder,
         tracker,
         orders.trackers[tracker],
-        lambda: run_end(folder),
+        lambda: _end_of(folder, orders, began),
         session=orders.session,
         give_up=orders.give_up,
         restarts=restarts,
@@ -265,7 +272,7 @@ def _watch(carrier: Courier, hang: float, parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Be the relay of a run or, with a tracker's name, one of its couriers."""
+    """Be the relay of a run or, with a tracker's name, one of its couriers; with ``--carry``, who empties a spool."""
     orders: Orders = pickle.load(sys.stdin.buffer)
     if arguments[0] == "--carry":
         from windsock.relay.spool import carry

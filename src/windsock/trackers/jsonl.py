@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
-from windsock.model import Row, RunInfo, Status
+from windsock.model import MAIN_ROLE, Row, RunInfo, Status
 from windsock.plain import plain
 from windsock.trackers.forms import united
 from windsock.wording import json_number
@@ -23,7 +23,7 @@ def line(row: Row) -> str:
     """Return a row as one line of strict JSON; NaN and infinities stand as strings."""
     metrics = {name: json_number(value) for name, value in row.values.items()}
     record = {"step": row.step, "time": round(row.time, 3), "metrics": metrics}
-    if (row.writer.role, row.writer.rank) != ("trainer", 0):
+    if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):
         record["writer"] = str(row.writer)
     others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
     record |= {word: plain(what) for word, what in others.items() if what}

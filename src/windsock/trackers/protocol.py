@@ -62,7 +62,7 @@ class Rewindable(Protocol):
 
 
 class Link(Protocol):
-    """What a run holds of the trackers outside its process, whoever carries the rows there."""
+    """What a run holds of whoever carries its rows on: to trackers, in its process or outside, or from a spool."""
 
     def start(self) -> None:
         """Begin; raises ``TrackerError`` where a tracker's configuration is wrong."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
-from windsock.model import Row, RunInfo, Status, Writer
+from windsock.model import MAIN_ROLE, Row, RunInfo, Status, Writer
 from windsock.trackers import events
 from windsock.trackers.forms import flat, markdown, numbers, phases, phases_table, samples_table, united
 
@@ -43,7 +43,7 @@ class TensorBoardTracker:
     ) -> None:
         self.url: str | None = None
         given = log_dir or logging_dir
-        self._base = Path(given) if given else None
+        self._base = Path(given).absolute() if given else None
         self._exp_name = exp_name
         self._files: dict[Path, FileIO] = {}
         self._lengths: dict[str, int] = {}
@@ -127,7 +127,7 @@ class TensorBoardTracker:
         return str(Path(str(file.name)).relative_to(self._folder))
 
     def _folder_of(self, writer: Writer) -> Path:
-        if (writer.role, writer.rank) == ("trainer", 0):
+        if (writer.role, writer.rank) == (MAIN_ROLE, 0):
             return self._folder
         return self._folder / (f"{writer.role}-{writer.rank}" if writer.rank else writer.role)
 
