@@ -203,3 +203,41 @@ def test_utilisation_needs_flops_and_a_peak():
         time.now += 1.0
     run.commit(0)
     assert not [name for name in values(run) if "mfu" in name]
+
+
+def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: pytest.MonkeyPatch):
+    """It is counted late, and the step's own values are not lost."""
+    run = known_run()
+    phase = run.phase("generate")
+    late = threading.Thread(target=lambda: phase.__exit__(None, None, None))
+    reading = run._probe._of_step
+    waited: list[bool] = []
+
+    def read(step, keys):  # type: ignore[no-untyped-def]
+        if not waited:
+            late.start()
+            late.join(0.3)
+            waited.append(late.is_alive())
+        yield from reading(step, keys)
+
+    monkeypatch.setattr(run._probe, "_of_step", read)
+    with run.phase("train"):
+        pass
+    phase.__enter__()
+    run.commit(0)
+    late.join(10)
+    run.commit(1)
+    run.finish()
+    view = windsock.open(run.path)
+    assert waited == [True]
+    assert view.series("time/train/total").steps.tolist() == [0]
+    assert view.series("time/generate/total").steps.tolist() == [0]
+
+
+def test_a_forked_child_has_samples_of_its_own():
+    """What the parent's sampler found is the parent's, and so may be its lock."""
+    run = known_run()
+    run._probe.samples.add({("system/cpu/utilisation", ()): 0.5}, set())
+    run._probe.after_fork_in_child()
+    assert list(run._probe.samples.take()) == []
+    run.finish()

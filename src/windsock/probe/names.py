@@ -9,6 +9,7 @@ from windsock.catalogue.patterns import Filled, fill
 from windsock.catalogue.registry import written
 from windsock.catalogue.spec import Metric
 
+GIB = 2.0**30
 Value = tuple[str, Filled, float]
 """A catalogue id, what its placeholders stand for, and the value in the catalogue's unit."""
 

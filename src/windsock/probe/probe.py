@@ -15,11 +15,11 @@ from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
 from windsock.probe.marks import close_mark, open_mark
 from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
-from windsock.probe.names import Names, Value
+from windsock.probe.names import GIB, Names, Value
 from windsock.probe.phases import Phase, Span, amounts, current_span, lane
 from windsock.probe.sampler import Gathered
 from windsock.probe.shards import shard_values
-from windsock.probe.steps import GIB, Key, Root, Step, window_values
+from windsock.probe.steps import Key, Root, Step, window_values
 from windsock.scalars import Deferred, sort
 from windsock.settings import Settings
 
@@ -62,7 +62,6 @@ class Probe:
         self._peak = peak
         self._processes = processes
         self._created = self._now() if created is None else created  # when the run began, by the clock
-        self.samples = Gathered()
         self._began: float | None = None  # the present step; the first one begins with its first phase
         self._begin_recording()
 
@@ -95,6 +94,7 @@ class Probe:
         self._watch: Watch | None = None  # the peaks of the step
         self._told: list[int] = []
         self._commit_cost = 0.0
+        self.samples = Gathered()
 
     def after_fork_in_child(self) -> None:
         """Forget what is the parent's: its locks, its open phases, its devices."""
@@ -113,10 +113,6 @@ class Probe:
     def shards(self, before: Sequence[float], after: Sequence[float] | None) -> dict[str, float]:
         """Return the statistics of tokens per shard, by name."""
         return self._names.named(shard_values(before, after))
-
-    def named(self, values: Iterable[Value]) -> dict[str, float]:
-        """Return values under the names of the run's vocabulary."""
-        return self._names.named(values)
 
     def open_names(self) -> set[str]:
         """Return the innermost phases that are open at this moment."""
@@ -308,9 +304,12 @@ class Probe:
             step, self._step = self._step, Step()
             step.number = number
             roots, self._roots = self._roots, []
+            values = (
+                list(self._of_step(step, step.phases)) if step.phases else []
+            )  # its spans may still close elsewhere
         start = self._created if self._began is None else self._began
         self._began = now
-        values = [*(self._of_step(step, step.phases) if step.phases else ()), *self.samples.take()]
+        values += self.samples.take()
         if roots or self._open:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
@@ -329,7 +328,8 @@ class Probe:
         try:
             self.settle(wait=True)
             rows = self._late_rows()
-            values = self._names.named(self._of_step(self._step, self._step.phases))
+            with self._lock:
+                values = self._names.named(self._of_step(self._step, self._step.phases))
             return [*rows, (None, values)] if values else rows
         except Exception as problem:  # noqa: BLE001 - see _guarded
             self._guard(problem)

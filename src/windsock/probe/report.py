@@ -6,13 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from windsock.model import PhaseSpan, Writer
+from windsock.model import MAIN_ROLE, PhaseSpan, Writer
 from windsock.probe.intervals import Interval, clipped, length, overlap
 
 Windows = Mapping[Writer, Mapping[int, Interval]]
 """From when to when each step of each writer went."""
 
-MAIN_ROLE = "trainer"
 MANY_LANES = 4  # that do the same; more of them share a group
 
 

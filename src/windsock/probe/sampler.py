@@ -10,12 +10,10 @@ from typing import Any
 
 from windsock.catalogue.patterns import Filled
 from windsock.probe.devices import local_rank
-from windsock.probe.names import Value, metric
+from windsock.probe.names import GIB, Value, metric
 
 Samples = dict[tuple[str, Filled], float]
 """Catalogue id and device to what was read."""
-
-GIB = 2.0**30
 
 
 class Gathered:
@@ -135,12 +133,13 @@ class Nvml:
     def __init__(self, in_use: Callable[[], set[int]] = set) -> None:
         import pynvml
 
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if visible is not None and visible.strip() in ("", "-1"):
+            raise LookupError("no device is visible")
         self._in_use = in_use
-
         pynvml.nvmlInit()
         self._nvml = pynvml
         count = pynvml.nvmlDeviceGetCount()
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         numbers = [int(entry) for entry in (visible or "").split(",") if entry.strip().isdigit()]
         self._handles = {n: pynvml.nvmlDeviceGetHandleByIndex(n) for n in (numbers or range(count)) if n < count}
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from windsock.catalogue.patterns import Filled
 from windsock.probe.intervals import Interval, clipped, length, overlap
 from windsock.probe.memory import Held, HostReading
-from windsock.probe.names import Value
+from windsock.probe.names import GIB, Value
 from windsock.probe.phases import Span
 
-GIB = 2.0**30
 Root = tuple[str, float, float]  # lane, start and end of a span that lies in no other
 Key = tuple[str, bool]  # name, and whether it is a plain timer
 RATE_OF_KIND = {"generated": "system/generated_tokens_per_second", "trained": "system/train_tokens_per_second"}

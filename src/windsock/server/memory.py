@@ -9,6 +9,7 @@ import numpy as np
 from windsock.catalogue.names import Match
 from windsock.catalogue.patterns import PLACEHOLDERS
 from windsock.errors import RunNotFoundError
+from windsock.probe.names import GIB
 from windsock.readable import Readable
 from windsock.server.answers import said
 from windsock.server.library import Opened
@@ -21,7 +22,6 @@ STAIR = "memory/{phase}/{moment}/"
 FRACTION = "memory/{phase}/end/onload/max_reserved_frac/{device}"
 PEAK = "memory/{phase}/{moment}/max_reserved/{device}"
 STEP_PEAKS = ("memory/step/max_allocated", "memory/step/max_reserved")
-GIB = 2.0**30
 MOMENTS = [moment for moment, _ in PLACEHOLDERS["moment"].choices]
 
 
