@@ -387,6 +387,8 @@ def test_disabled_is_a_cheap_no_op(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         run.commit(0)
         run.update_config({"a": 1})
         assert run.config["lr"] == 1
+        assert not run.ended
+    assert run.ended
     assert threading.active_count() == threads
     assert not (tmp_path / "runs").exists()
 

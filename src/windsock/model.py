@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+MAIN_ROLE = "trainer"
+"""The role that a run is shown by, where it has several."""
 StatusWord = Literal["running", "finished", "crashed", "killed", "stalled"]
 
 

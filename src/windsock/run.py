@@ -128,6 +128,7 @@ class Run(Reports, Offers, Phased):
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
                 step = self.as_step(step)
+                self._newest = self._newest if step is None else step
             else:
                 self._newest = step
             names = tuple(values)

@@ -33,6 +33,7 @@ class DisabledRun(Run):
         self.step = None
         self._secrets = Secrets()
         self._config = self._secrets.blanked(settings.config)
+        self._ended = None
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Do nothing."""
@@ -85,6 +86,7 @@ class DisabledRun(Run):
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """Do nothing, but no longer be the current run."""
+        self._ended = status or Status("finished")
         _forget(self)
 
     def after_fork_in_child(self) -> None:

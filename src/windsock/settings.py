@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from windsock.errors import SettingsError
+from windsock.model import MAIN_ROLE
 from windsock.mounts import is_far
 from windsock.plain import plain
 from windsock.process import process_start
@@ -44,7 +45,7 @@ TABLE = (
     Setting("name", (str,), "the run's id", "what people call the run", "WINDSOCK_NAME"),
     Setting("id", (str,), "drawn", "the run's id; the same id joins or continues a run", "WINDSOCK_RUN_ID"),
     Setting("dir", (str, os.PathLike), "./windsock-runs", "where runs are kept", "WINDSOCK_DIR"),
-    Setting("role", (str,), "trainer", "what this process does: trainer, explorer, …", "WINDSOCK_ROLE"),
+    Setting("role", (str,), MAIN_ROLE, "what this process does: trainer, explorer, …", "WINDSOCK_ROLE"),
     Setting("rank", (int,), "from the launcher, else 0", "this process's number in its role", "WINDSOCK_RANK"),
     Setting("track_with", (str, list, tuple), "none", "the tracker or trackers to feed", "WINDSOCK_TRACK_WITH"),
     Setting("tracker_kwargs", (Mapping,), "{}", "what the tracker takes; with several, one mapping for each name"),
@@ -108,6 +109,13 @@ class Settings:
     world_size: int = 1  # how many processes the launcher says there are
 
 
+AS_GIVEN = (
+    "vocabulary", "group", "notes", "detailed_stats", "samples_per_step", "sample_bytes_per_step", "memory",
+    "memory_children", "devices", "peak_flops", "in_process", "alongside",
+)  # fmt: skip
+"""Settings that are what was given, or the default of their field."""
+
+
 def resolve(
     source: Any = None, keywords: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
@@ -138,33 +146,22 @@ def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mappin
             **{key: kwargs[key] for key in ("project", "name") if isinstance(kwargs.get(key), str)},
             **hints,
         }
-    id = merged.get("id")
+    id, dir = merged.get("id"), Path(merged.get("dir") or "windsock-runs")
     return Settings(
         project=merged.get("project") or hints.get("project") or "default",
         name=merged.get("name") or hints.get("name"),
         id=id or shared_run_id(environ),
-        dir=Path(merged.get("dir") or "windsock-runs"),
-        role=merged.get("role") or "trainer",
+        dir=dir,
+        role=merged.get("role") or MAIN_ROLE,
         rank=merged["rank"] if "rank" in merged else rank_from(environ),
         trackers=trackers,
         config=config,
-        vocabulary=merged.get("vocabulary", "roll"),
-        group=merged.get("group"),
         tags=_words(merged.get("tags")),
-        notes=merged.get("notes"),
-        detailed_stats=merged.get("detailed_stats", False),
-        samples_per_step=merged.get("samples_per_step", 64),
-        sample_bytes_per_step=merged.get("sample_bytes_per_step", 1 << 20),
-        memory=merged.get("memory", "all"),
-        memory_children=merged.get("memory_children", False),
         system_seconds=float(merged.get("system_seconds", 0.0)),
-        devices=merged.get("devices"),
-        peak_flops=merged.get("peak_flops"),
-        in_process=merged.get("in_process", False),
-        spool=_spool(merged.get("spool"), Path(merged.get("dir") or "windsock-runs")),
-        alongside=merged.get("alongside", False),
+        spool=_spool(merged.get("spool"), dir),
         disabled=merged.get("mode") == "disabled",
         world_size=world_size_from(environ),
+        **{name: merged[name] for name in AS_GIVEN if name in merged},
     )
 
 

@@ -20,7 +20,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series, joined
 from windsock.journal.status import run_status, writer_status
-from windsock.model import Histogram, LoggedText, PhaseSpan, RunInfo, Sample, Status, Writer
+from windsock.model import MAIN_ROLE, Histogram, LoggedText, PhaseSpan, RunInfo, Sample, Status, Writer
 from windsock.probe import ranks
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from windsock.measurement.merged import Described
     from windsock.samples.index import SampleIndex
     from windsock.samples.query import Census, Found, Query, Steps
-
-MAIN_ROLE = "trainer"
 
 
 class View:

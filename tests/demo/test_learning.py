@@ -210,4 +210,8 @@ def test_an_unknown_entry_of_the_recipe_is_refused_with_the_nearest():
         Recipe().changed({"actor_rl": 1.0})
     with pytest.raises(SettingsError, match="steps: expected an integer, got 'many'"):
         Recipe().changed({"steps": "many"})
-    assert Recipe().changed({"value_clip": None, "clip": 1}).value_clip is None
+    with pytest.raises(SettingsError, match="actor_lr: expected a number, got None"):
+        Recipe().changed({"actor_lr": None})
+    without = Recipe().changed({"value_clip": None, "clip": 1})
+    assert without.changed({"value_clip": None}).value_clip is None
+    assert without.changed({"value_clip": 0.5}).value_clip == 0.5

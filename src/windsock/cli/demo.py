@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from windsock.cli.arguments import directory
@@ -54,8 +54,8 @@ def _train(options: argparse.Namespace) -> int:
         return 0
     view = View(trainer.path)
     try:
-        with trainer, explorer, _watch(options, view, recipe.steps) as after_step:
-            train(recipe, trainer, explorer, after_step)
+        with trainer, explorer, _watched(options, view, recipe.steps) as watch:
+            train(recipe, trainer, explorer, watch and watch.after_step)
     except KeyboardInterrupt:
         _tell(options, view, "stopped by hand")
         return 130
@@ -99,22 +99,13 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-class _watch:  # noqa: N801 - it is used like a function
-    """What is called after each step: a picture on the terminal, lines elsewhere, nothing when quiet."""
+def _watched(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
+    """Return what shows how it goes: a picture on the terminal, lines elsewhere, nothing (None) when quiet."""
+    from rich.console import Console
 
-    def __init__(self, options: argparse.Namespace, view: Any, steps: int) -> None:
-        from rich.console import Console
+    from windsock.terminal.live import Watch
 
-        from windsock.terminal.live import Watch
-
-        self._watch = None if options.quiet else Watch(Console(), view, steps)
-
-    def __enter__(self) -> Callable[[int], None] | None:
-        return None if self._watch is None else self._watch.__enter__().after_step
-
-    def __exit__(self, *problem: object) -> None:
-        if self._watch is not None:
-            self._watch.__exit__(*problem)
+    return nullcontext() if options.quiet else Watch(Console(), view, steps)
 
 
 def _tell(options: argparse.Namespace, view: Any, how: str) -> None:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from windsock.cli.arguments import add_json, add_run, run_folder
 from windsock.model import Sample
 from windsock.samples.query import SORTS, Query, compiled
+from windsock.server.answers import strict
 from windsock.view import View
 
 HELP = "look at samples: filter, search, sort"
@@ -106,12 +105,4 @@ def _regex(text: str) -> str:
 def _record(sample: Sample) -> dict[str, Any]:
     """Return what a sample has, as strict JSON can carry it."""
     values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
-    return {name: _strict(value) for name, value in values.items() if value not in (None, "", (), {})}
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {name: _strict(inner) for name, inner in value.items()}
-    return [_strict(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return {name: strict(value) for name, value in values.items() if value not in (None, "", (), {})}

@@ -54,16 +54,16 @@ class Recipe:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
                 raise SettingsError(f"demo: unknown entry {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-            if not _fits(value, getattr(self, name)):
+            if not _fits(value, getattr(self, name), nullable="None" in str(known[name].type)):
                 raise SettingsError(f"demo: {name}: expected {_kind(getattr(self, name))}, got {value!r}")
         return replace(self, **changes)
 
 
-def _fits(value: Any, usual: Any) -> bool:
+def _fits(value: Any, usual: Any, nullable: bool) -> bool:
+    if value is None:
+        return nullable  # no value clip
     if isinstance(usual, bool | str) or isinstance(value, bool):
         return type(value) is type(usual)
-    if value is None:
-        return isinstance(usual, float)  # no value clip
     return isinstance(value, int) or (isinstance(value, float) and isinstance(usual, float | None))
 
 
