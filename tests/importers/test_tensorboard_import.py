@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_BFLOAT16, DT_HALF
 from tensorboard.compat.tensorflow_stub.dtypes import string
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 from torch.utils.tensorboard import SummaryWriter
 
 from windsock.errors import JournalError, RunNotFoundError
-from windsock.importers.events import UndecodableError, decode_event, fields
+from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, fields
 from windsock.importers.tensorboard import TensorBoardRun, event_folders
 
 
@@ -66,8 +68,23 @@ def test_tensors_of_one_number_are_scalars(tmp_path: Path):
     writer.add_event(Event(step=9, wall_time=1.0, summary=Summary(value=[Summary.Value(tag="w", tensor=words)])))
     writer.close()
     run = TensorBoardRun(tmp_path)
-    assert run.series("t").values[:3].tolist() == [0.5, 1.5, -2.0]
+    assert run.series("t").values.tolist() == [0.5, 1.5, -2.0, 4.0]
     assert run.texts()[0].text == "words"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "value"),
+    # 1 sign, 5 exponent and 10 fraction bits; and the upper half of a float32, 0x3fc0_0000 being 1.5
+    [(DT_HALF, 0x3E00, 1.5), (DT_HALF, 0xC000, -2.0), (DT_BFLOAT16, 0x3FC0, 1.5), (DT_BFLOAT16, 0xC000, -2.0)],
+)
+def test_numbers_of_sixteen_bits_are_read(dtype: int, bits: int, value: float):
+    """Whether they stand as bits in whole numbers or as bytes."""
+    for proto in (
+        TensorProto(dtype=dtype, half_val=[bits]),
+        TensorProto(dtype=dtype, tensor_content=bits.to_bytes(2, "little")),
+    ):
+        decoded = decode_value(Summary.Value(tag="t", tensor=proto).SerializeToString())
+        assert decoded == Value("t", number=value)
 
 
 def test_a_file_that_grows_is_read_on(tmp_path: Path):
@@ -109,7 +126,8 @@ def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
     writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
     writer.add_event(Event(step=3, wall_time=3.0, summary=_number(2.0)))
     writer.close()
-    assert TensorBoardRun(tmp_path).series("a").values.tolist() == [1, 1, 1, 2]
+    run = TensorBoardRun(tmp_path)
+    assert run.series("a").values.tolist() == [1, 1, 1, 2]
 
 
 def _number(value: float) -> Summary:
