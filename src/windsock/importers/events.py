@@ -114,11 +114,11 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             byte = data[place]
             place += 1
             value |= (byte & 127) << shift
+            shift += 7
+            if shift > 63 and (byte > 127 or value >> 64):
+                raise UndecodableError("a number of more than 64 bits")
             if byte < 128:
                 return value, place
-            shift += 7
-            if shift > 63:
-                raise UndecodableError("a number of more than 64 bits")
     except IndexError:
         raise UndecodableError("a number that ends in its middle") from None
 
@@ -134,17 +134,17 @@ def _plugin(metadata: bytes) -> str:
 
 def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
     """Return a tensor's numbers, or byte strings, flat, and its shape."""
-    dtype, shape, values = 0, [], []
+    dtype, shape, values, words = 0, [], [], []
     content = halves = b""
     for field, kind, value in fields(data):
         if field == 1 and kind == VARINT:
             dtype = value
         elif field == 2 and kind == BYTES:
-            shape = [_size(inner) for number, _, inner in fields(value) if number == 2]
+            shape = [_size(inner) for number, wire, inner in fields(value) if (number, wire) == (2, BYTES)]
         elif field == 4 and kind == BYTES:
             content = value
         elif field == 8 and kind == BYTES:
-            values.append(value)
+            words.append(value)
         elif field in (5, 6, 7, 10):
             values += _packed(field, kind, value)
         elif field == 13:
@@ -152,7 +152,7 @@ def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
     content = content or halves
     if content and dtype in NUMBERS:
         values = _unpacked(NUMBERS[dtype], _widened(content) if dtype == BFLOAT16 else content)
-    return values, tuple(shape)
+    return words or values, tuple(shape)
 
 
 def _widened(content: bytes) -> bytes:
@@ -209,7 +209,7 @@ def _new_histogram(values: list[float]) -> Histogram | None:
     if not values:
         return None
     edges = (*values[0::3], values[-2])
-    counts = [int(count) for count in values[2::3]]
+    counts = [_count(count) for count in values[2::3]]
     middles = [(left + right) / 2 for left, right in zip(values[0::3], values[1::3], strict=True)]
     total = sum(middle * count for middle, count in zip(middles, counts, strict=True))
     return Histogram(edges, tuple(counts), values[0], values[-2], total, sum(counts))
@@ -233,5 +233,11 @@ def _old_histogram(data: bytes) -> Histogram | None:
         return None
     kept = range(used[0], used[-1] + 1)
     inner = tuple(min(limits[place], high) for place in kept)
-    whole = tuple(int(counts[place]) for place in kept)
-    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), int(facts.get(3, 0.0)))
+    whole = tuple(_count(counts[place]) for place in kept)
+    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), _count(facts.get(3, 0.0)))
+
+
+def _count(number: float) -> int:
+    if not 0 <= number < 1 << 63:  # NaN is neither
+        raise UndecodableError(f"a count of {number}")
+    return int(number)

@@ -68,14 +68,18 @@ class _File:
     last_step: int | None = None
     began: float = 0.0
     ended: float = 0.0
-    trouble: str = ""
+    lost: int = 0  # records and values that were passed over
+    first_loss: str = ""
+    broken: str = ""  # for good: where a record ends is not known
+    unreadable: str = ""  # at the last poll: the next one tries again
 
     def poll(self) -> bool:
         """Read on; True where there was anything."""
         before, want = self.offset, CHUNK
+        self.unreadable = ""
         try:
             with self.path.open("rb") as file:
-                while not self.trouble:
+                while not self.broken:
                     file.seek(self.offset)
                     data = file.read(want)
                     whole = self._take(data)
@@ -83,26 +87,46 @@ class _File:
                         break
                     want = CHUNK if whole else want * 2
         except OSError as problem:
-            self.trouble = str(problem.strerror)
+            self.unreadable = problem.strerror or str(problem)
         return self.offset > before
 
     def _take(self, data: bytes) -> bool:
         place = 0
         try:
-            for place, record in records(data):  # noqa: B007 - where the last whole record ends
-                self._take_event(*decode_event(record))
+            for place, record in records(data):
+                self._take_record(record, self.offset + place)
         except UndecodableError as problem:
-            self.trouble = f"from byte {self.offset + place} on: {problem}"
+            self.broken = f"from byte {self.offset + place} on: {problem}"
         self.offset += place
         return place > 0
 
-    def _take_event(self, at: float, step: int, values: list[bytes], starts: bool) -> None:
+    def _take_record(self, record: bytes, end: int) -> None:
+        """Keep what the record holds; what is damaged in it costs nothing else, as the next one is found by length."""
+        try:
+            at, step, values, starts = decode_event(record)
+        except UndecodableError as problem:
+            self._lose(end, problem)
+            return
         if starts:
             self._forget_from(step)
         for data in values:
-            value = decode_value(data)
+            try:
+                value = decode_value(data)
+            except UndecodableError as problem:
+                self._lose(end, problem)
+                continue
             if value is not None:
                 self._keep(at, step, value)
+
+    def _lose(self, end: int, problem: UndecodableError) -> None:
+        self.lost += 1
+        self.first_loss = self.first_loss or f"in the record that ends at byte {end}: {problem}"
+
+    def damage(self) -> Iterator[str]:
+        """Say what could not be read."""
+        if self.lost:
+            yield f"{self.lost} undecodable, the first {self.first_loss}"
+        yield from filter(None, (self.broken, self.unreadable))
 
     def _keep(self, at: float, step: int, value: Value) -> None:
         if value.number is not None:
@@ -216,7 +240,7 @@ class TensorBoardRun:
 
     def damage(self) -> list[str]:
         """Say what could not be read."""
-        return [f"{file.path.name}: {file.trouble}" for file in self._files.values() if file.trouble]
+        return [f"{file.path.name}: {told}" for file in self._files.values() for told in file.damage()]
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the tags of numbers that match a shell pattern, or one of several, in the order logged."""
