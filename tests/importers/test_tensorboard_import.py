@@ -119,6 +119,8 @@ def test_a_restart_supersedes_what_it_writes_again(tmp_path: Path):
     write(beside, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(beside, dict.fromkeys(range(4, 7), 2.0), at=1e9 + 1, suffix=".b", tag="b")
     assert len(TensorBoardRun(beside).series("a")) == 10
+    assert run.steps == (0, 6)
+    assert TensorBoardRun(beside).steps == (0, 9)
 
 
 def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
@@ -131,6 +133,34 @@ def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
     writer.close()
     run = TensorBoardRun(tmp_path)
     assert run.series("a").values.tolist() == [1, 1, 1, 2]
+    assert run.steps == (0, 3)
+
+
+def test_a_session_that_starts_again_takes_back_histograms_and_texts(tmp_path: Path):
+    """And tags that have nothing left are gone."""
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in (2, 3, 4):
+            writer.add_histogram("weights", np.arange(10.0), step)
+            writer.add_text("note", "words", step)
+        writer.add_scalar("late", 1.0, 5)
+        writer.add_histogram("late", np.arange(10.0), 5)
+        start = Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START))
+        writer.file_writer.add_event(start, step=3)
+    run = TensorBoardRun(tmp_path)
+    assert [step for step, _ in run.histograms("weights")] == [2]
+    assert [text.step for text in run.texts()] == [2]
+    assert (run.names(), run.histogram_names(), run.steps) == ([], ["weights"], None)
+
+
+def test_a_session_that_starts_before_all_steps_begins_anew(tmp_path: Path):
+    """The first step is then one that was written behind it."""
+    writer = EventFileWriter(str(tmp_path))
+    writer.add_event(Event(step=5, wall_time=1.0, summary=_number(1.0)))
+    writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
+    for step in (3, 4):
+        writer.add_event(Event(step=step, wall_time=3.0, summary=_number(2.0)))
+    writer.close()
+    assert TensorBoardRun(tmp_path).steps == (3, 4)
 
 
 def _number(value: float) -> Summary:

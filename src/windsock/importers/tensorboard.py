@@ -150,6 +150,13 @@ class _File:
             column.steps = array("q", [column.steps[place] for place in keep])
             column.values = array("d", [column.values[place] for place in keep])
             column.times = array("d", [column.times[place] for place in keep])
+        self.columns = {tag: column for tag, column in self.columns.items() if column.steps}
+        kept = {tag: [pair for pair in pairs if pair[0] < step] for tag, pairs in self.histograms.items()}
+        self.histograms = {tag: pairs for tag, pairs in kept.items() if pairs}
+        self.texts = [text for text in self.texts if text.step is not None and text.step < step]
+        if self.first_step is not None and self.first_step >= step:
+            self.first_step = min((min(column.steps) for column in self.columns.values()), default=None)
+        self.last_step = max((max(column.steps) for column in self.columns.values()), default=None)
 
     def series(self, name: str, limit: int | None) -> Series:
         """Return one tag, of which only steps below the limit count."""
@@ -212,8 +219,12 @@ class TensorBoardRun:
     def steps(self) -> tuple[int, int] | None:
         """The first and the last step."""
         first = [file.first_step for file in self._files.values() if file.first_step is not None]
-        last = [file.last_step for file in self._files.values() if file.last_step is not None]
-        return (min(first), last[-1]) if first else None
+        last = [
+            file.last_step if limit is None else min(file.last_step, limit - 1)
+            for file, limit in zip(self._files.values(), self._limits(), strict=True)
+            if file.last_step is not None
+        ]
+        return (min(first), max(last)) if first else None
 
     @property
     def span(self) -> tuple[float, float]:
