@@ -160,12 +160,11 @@ class _File:
 
     def series(self, name: str, limit: int | None) -> Series:
         """Return one tag, of which only steps below the limit count."""
-        column = self.columns.get(name) or _Column()
+        column = self.columns[name]
         steps = np.array(column.steps, np.int64)
         order = np.argsort(steps, kind="stable")
-        kept = order[: np.searchsorted(steps[order], limit)] if limit is not None else order
         values, times = np.array(column.values, np.float64), np.array(column.times, np.float64)
-        return Series(name, steps[kept], values[kept], times[kept], Writer(ROLE, 0, self.attempt))
+        return Series(name, steps[order], values[order], times[order], Writer(ROLE, 0, self.attempt)).before(limit)
 
 
 class TensorBoardRun:
