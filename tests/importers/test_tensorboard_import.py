@@ -1,19 +1,24 @@
 """Event files written by TensorBoard's own package, read back without it."""
 
+import contextlib
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_BFLOAT16, DT_HALF
 from tensorboard.compat.tensorflow_stub.dtypes import string
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 from torch.utils.tensorboard import SummaryWriter
 
 from windsock.errors import JournalError, RunNotFoundError
-from windsock.importers.events import UndecodableError, decode_event, fields
+from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, fields, records
 from windsock.importers.tensorboard import TensorBoardRun, event_folders
 
 
@@ -66,8 +71,23 @@ def test_tensors_of_one_number_are_scalars(tmp_path: Path):
     writer.add_event(Event(step=9, wall_time=1.0, summary=Summary(value=[Summary.Value(tag="w", tensor=words)])))
     writer.close()
     run = TensorBoardRun(tmp_path)
-    assert run.series("t").values[:3].tolist() == [0.5, 1.5, -2.0]
+    assert run.series("t").values.tolist() == [0.5, 1.5, -2.0, 4.0]
     assert run.texts()[0].text == "words"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "value"),
+    # 1 sign, 5 exponent and 10 fraction bits; and the upper half of a float32, 0x3fc0_0000 being 1.5
+    [(DT_HALF, 0x3E00, 1.5), (DT_HALF, 0xC000, -2.0), (DT_BFLOAT16, 0x3FC0, 1.5), (DT_BFLOAT16, 0xC000, -2.0)],
+)
+def test_numbers_of_sixteen_bits_are_read(dtype: int, bits: int, value: float):
+    """Whether they stand as bits in whole numbers or as bytes."""
+    for proto in (
+        TensorProto(dtype=dtype, half_val=[bits]),
+        TensorProto(dtype=dtype, tensor_content=bits.to_bytes(2, "little")),
+    ):
+        decoded = decode_value(Summary.Value(tag="t", tensor=proto).SerializeToString())
+        assert decoded == Value("t", number=value)
 
 
 def test_a_file_that_grows_is_read_on(tmp_path: Path):
@@ -99,6 +119,8 @@ def test_a_restart_supersedes_what_it_writes_again(tmp_path: Path):
     write(beside, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(beside, dict.fromkeys(range(4, 7), 2.0), at=1e9 + 1, suffix=".b", tag="b")
     assert len(TensorBoardRun(beside).series("a")) == 10
+    assert run.steps == (0, 6)
+    assert TensorBoardRun(beside).steps == (0, 9)
 
 
 def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
@@ -109,7 +131,36 @@ def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
     writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
     writer.add_event(Event(step=3, wall_time=3.0, summary=_number(2.0)))
     writer.close()
-    assert TensorBoardRun(tmp_path).series("a").values.tolist() == [1, 1, 1, 2]
+    run = TensorBoardRun(tmp_path)
+    assert run.series("a").values.tolist() == [1, 1, 1, 2]
+    assert run.steps == (0, 3)
+
+
+def test_a_session_that_starts_again_takes_back_histograms_and_texts(tmp_path: Path):
+    """And tags that have nothing left are gone."""
+    with SummaryWriter(str(tmp_path)) as writer:
+        for step in (2, 3, 4):
+            writer.add_histogram("weights", np.arange(10.0), step)
+            writer.add_text("note", "words", step)
+        writer.add_scalar("late", 1.0, 5)
+        writer.add_histogram("late", np.arange(10.0), 5)
+        start = Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START))
+        writer.file_writer.add_event(start, step=3)
+    run = TensorBoardRun(tmp_path)
+    assert [step for step, _ in run.histograms("weights")] == [2]
+    assert [text.step for text in run.texts()] == [2]
+    assert (run.names(), run.histogram_names(), run.steps) == ([], ["weights"], None)
+
+
+def test_a_session_that_starts_before_all_steps_begins_anew(tmp_path: Path):
+    """The first step is then one that was written behind it."""
+    writer = EventFileWriter(str(tmp_path))
+    writer.add_event(Event(step=5, wall_time=1.0, summary=_number(1.0)))
+    writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
+    for step in (3, 4):
+        writer.add_event(Event(step=step, wall_time=3.0, summary=_number(2.0)))
+    writer.close()
+    assert TensorBoardRun(tmp_path).steps == (3, 4)
 
 
 def _number(value: float) -> Summary:
@@ -126,6 +177,92 @@ def test_damage_is_told_of_and_costs_only_what_comes_behind(tmp_path: Path):
     run = TensorBoardRun(tmp_path)
     assert 0 < len(run.series("a")) < 50
     assert "byte" in run.damage()[0]
+
+
+@pytest.mark.parametrize("count", [math.nan, math.inf, -1.0])
+def test_a_damaged_value_is_told_of_and_costs_nothing_else(tmp_path: Path, count: float):
+    """Neither its neighbours in the record nor what comes behind; it is counted, in both ways to write histograms."""
+    old = HistogramProto(min=0.0, max=1.0, num=1.0, sum=1.0, bucket_limit=[1.0], bucket=[count])
+    new = tensor_util.make_tensor_proto(np.array([[0.0, 1.0, count]]))
+    values = [Summary.Value(tag="h", histo=old), Summary.Value(tag="h", tensor=new), *_number(1.0).value]
+    writer = EventFileWriter(str(tmp_path))
+    writer.add_event(Event(step=0, wall_time=1.0, summary=Summary(value=values)))
+    writer.add_event(Event(step=1, wall_time=1.0, summary=_number(2.0)))
+    writer.close()
+    run = TensorBoardRun(tmp_path)
+    assert run.series("a").values.tolist() == [1.0, 2.0]
+    assert run.histogram_names() == []
+    [told] = run.damage()
+    assert "2 undecodable" in told
+    assert f"a count of {count}" in told
+
+
+def test_a_record_that_is_no_event_is_passed_over(tmp_path: Path):
+    """As long as its length is right, the next one is found."""
+    write(tmp_path, dict.fromkeys(range(3), 1.0))
+    [file] = tmp_path.iterdir()
+    data = bytearray(file.read_bytes())
+    ends = [end for end, _ in records(bytes(data))]
+    data[ends[1] + 12 : ends[2] - 4] = b"\xff" * (ends[2] - ends[1] - 16)
+    file.write_bytes(data)
+    run = TensorBoardRun(tmp_path)
+    assert run.series("a").steps.tolist() == [0, 2]
+    assert "1 undecodable" in run.damage()[0]
+
+
+def test_a_file_that_cannot_be_opened_for_a_while_is_read_again(tmp_path: Path):
+    """It is told of for as long as it lasts."""
+    write(tmp_path, {0: 1.0})
+    [file] = tmp_path.iterdir()
+    run = TensorBoardRun(tmp_path)
+    write(tmp_path / "more", {1: 2.0})
+    [more] = (tmp_path / "more").iterdir()
+    away = file.rename(tmp_path / "away")
+    assert not run.refresh()
+    assert file.name in run.damage()[0]
+    away.write_bytes(away.read_bytes() + more.read_bytes())
+    away.rename(file)
+    assert run.refresh()
+    assert run.damage() == []
+    assert run.series("a").values.tolist() == [1.0, 2.0]
+
+
+MESSAGES = (
+    Summary.Value(tag="h", histo=HistogramProto(min=0, max=2, num=3, sum=4, bucket_limit=[1, 2], bucket=[1, 2])),
+    Summary.Value(tag="h", tensor=tensor_util.make_tensor_proto(np.array([[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]))),
+    Summary.Value(tag="t", tensor=tensor_util.make_tensor_proto(np.float16(4.0))),
+    Summary.Value(tag="w", tensor=tensor_util.make_tensor_proto(["some", "words"], dtype=string)),
+)
+
+
+@given(st.sampled_from(MESSAGES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=6))
+def test_a_message_with_any_bytes_changed_is_decoded_or_refused(message: Summary.Value, changes: list[tuple[int, int]]):
+    """With no error but our own."""
+    data = bytearray(message.SerializeToString())
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    with contextlib.suppress(UndecodableError):
+        decode_value(bytes(data))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x42\x04\x12\x02\x10\x03",  # a tensor of which a dimension is a number
+        b"\x42\x05\x42\x01a\x38\x01",  # one of a word and a number
+        b"\x42\x02\x28\x01",  # one whose float is a varint
+    ],
+)
+def test_a_tensor_of_odd_fields_is_decoded_or_refused(data: bytes):
+    """With no error but our own."""
+    with contextlib.suppress(UndecodableError):
+        decode_value(data)
+
+
+def test_a_step_beyond_64_bits_is_refused():
+    """Ten bytes of a varint hold 70 bits."""
+    with pytest.raises(UndecodableError):
+        decode_event(b"\x10" + b"\xff" * 9 + b"\x7f")
 
 
 @pytest.mark.parametrize("data", [b"\x09", b"\xff" * 12, b"\x2a\x7f", b"\x0b", b"\x0a\x05ab"])

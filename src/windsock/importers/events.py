@@ -17,8 +17,9 @@ LENGTH = struct.Struct("<Q")
 RECORD_HEAD, RECORD_TAIL = 12, 4
 MAX_RECORD = 1 << 31
 DOUBLE, FLOAT = struct.Struct("<d"), struct.Struct("<f")
-NUMBERS = {1: "f", 2: "d", 3: "i", 5: "h", 6: "b", 9: "q", 10: "?", 22: "I", 23: "Q"}  # dtype to struct's letter
-STRING = 7
+BFLOAT16 = 14
+# dtype to struct's letter; it has none for bfloat16, whose bytes are widened to a float's
+NUMBERS = {1: "f", 2: "d", 3: "i", 5: "h", 6: "b", 9: "q", 10: "?", BFLOAT16: "f", 19: "e", 22: "I", 23: "Q"}
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
@@ -57,7 +58,7 @@ def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
         if number == 1 and kind == FIXED64:
             (time,) = DOUBLE.unpack(value)
         elif number == 2 and kind == VARINT:
-            step = value if value < 1 << 63 else value - (1 << 64)
+            step = _signed(value)
         elif number == 5 and kind == BYTES:
             values += [inner for field, wire, inner in fields(value) if field == 1 and wire == BYTES]
         elif number == 7 and kind == BYTES:
@@ -113,11 +114,11 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             byte = data[place]
             place += 1
             value |= (byte & 127) << shift
+            shift += 7
+            if shift > 63 and (byte > 127 or value >> 64):
+                raise UndecodableError("a number of more than 64 bits")
             if byte < 128:
                 return value, place
-            shift += 7
-            if shift > 63:
-                raise UndecodableError("a number of more than 64 bits")
     except IndexError:
         raise UndecodableError("a number that ends in its middle") from None
 
@@ -133,24 +134,38 @@ def _plugin(metadata: bytes) -> str:
 
 def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
     """Return a tensor's numbers, or byte strings, flat, and its shape."""
-    dtype, shape, values = 0, [], []
-    content = b""
+    dtype, shape, values, words = 0, [], [], []
+    content = halves = b""
     for field, kind, value in fields(data):
         if field == 1 and kind == VARINT:
             dtype = value
         elif field == 2 and kind == BYTES:
-            shape = [_size(inner) for number, _, inner in fields(value) if number == 2]
+            shape = [_size(inner) for number, wire, inner in fields(value) if (number, wire) == (2, BYTES)]
         elif field == 4 and kind == BYTES:
             content = value
         elif field == 8 and kind == BYTES:
-            values.append(value)
+            words.append(value)
         elif field in (5, 6, 7, 10):
             values += _packed(field, kind, value)
-    letter = NUMBERS.get(dtype)
-    if content and letter:
-        size = struct.calcsize(letter)
-        values = list(struct.unpack(f"<{len(content) // size}{letter}", content[: len(content) // size * size]))
-    return values, tuple(shape)
+        elif field == 13:
+            halves += b"".join((bits & 0xFFFF).to_bytes(2, "little") for bits in _whole(kind, value))
+    content = content or halves
+    if content and dtype in NUMBERS:
+        values = _unpacked(NUMBERS[dtype], _widened(content) if dtype == BFLOAT16 else content)
+    return words or values, tuple(shape)
+
+
+def _widened(content: bytes) -> bytes:
+    """Put each bfloat16 where it belongs: into the upper half of a float32."""
+    wide = bytearray(len(content) // 2 * 4)
+    wide[2::4], wide[3::4] = content[0 : len(wide) // 2 : 2], content[1 : len(wide) // 2 : 2]
+    return bytes(wide)
+
+
+def _unpacked(letter: str, content: bytes) -> list[Any]:
+    """Return the numbers that the bytes hold; a torn one at the end is left out."""
+    count = len(content) // struct.calcsize(f"<{letter}")
+    return list(struct.unpack_from(f"<{count}{letter}", content))
 
 
 def _size(dimension: bytes) -> int:
@@ -159,18 +174,24 @@ def _size(dimension: bytes) -> int:
 
 def _packed(field: int, kind: int, value: Any) -> list[float]:
     """Return the numbers of a repeated field, packed or not."""
+    if field in (5, 6) and kind != VARINT:
+        return _unpacked("f" if field == 5 else "d", value)
+    return list(_whole(kind, value))
+
+
+def _whole(kind: int, value: Any) -> Iterator[int]:
+    """Yield the whole numbers of a repeated field, packed or not."""
     if kind == VARINT:
-        return [value]
-    if field in (5, 6):
-        letter = "f" if field == 5 else "d"
-        size = struct.calcsize(letter)
-        return list(struct.unpack(f"<{len(value) // size}{letter}", value[: len(value) // size * size]))
-    found: list[float] = []
+        yield _signed(value)
+        return
     place = 0
     while place < len(value):
         number, place = _varint(value, place)
-        found.append(number if number < 1 << 63 else number - (1 << 64))
-    return found
+        yield _signed(number)
+
+
+def _signed(number: int) -> int:
+    return number if number < 1 << 63 else number - (1 << 64)
 
 
 def _of_tensor(tag: str, values: list[Any], shape: tuple[int, ...], plugin: str) -> Value | None:
@@ -188,7 +209,7 @@ def _new_histogram(values: list[float]) -> Histogram | None:
     if not values:
         return None
     edges = (*values[0::3], values[-2])
-    counts = [int(count) for count in values[2::3]]
+    counts = [_count(count) for count in values[2::3]]
     middles = [(left + right) / 2 for left, right in zip(values[0::3], values[1::3], strict=True)]
     total = sum(middle * count for middle, count in zip(middles, counts, strict=True))
     return Histogram(edges, tuple(counts), values[0], values[-2], total, sum(counts))
@@ -212,5 +233,11 @@ def _old_histogram(data: bytes) -> Histogram | None:
         return None
     kept = range(used[0], used[-1] + 1)
     inner = tuple(min(limits[place], high) for place in kept)
-    whole = tuple(int(counts[place]) for place in kept)
-    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), int(facts.get(3, 0.0)))
+    whole = tuple(_count(counts[place]) for place in kept)
+    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), _count(facts.get(3, 0.0)))
+
+
+def _count(number: float) -> int:
+    if not 0 <= number < 1 << 63:  # NaN is neither
+        raise UndecodableError(f"a count of {number}")
+    return int(number)

@@ -68,14 +68,18 @@ class _File:
     last_step: int | None = None
     began: float = 0.0
     ended: float = 0.0
-    trouble: str = ""
+    lost: int = 0  # records and values that were passed over
+    first_loss: str = ""
+    broken: str = ""  # for good: where a record ends is not known
+    unreadable: str = ""  # at the last poll: the next one tries again
 
     def poll(self) -> bool:
         """Read on; True where there was anything."""
         before, want = self.offset, CHUNK
+        self.unreadable = ""
         try:
             with self.path.open("rb") as file:
-                while not self.trouble:
+                while not self.broken:
                     file.seek(self.offset)
                     data = file.read(want)
                     whole = self._take(data)
@@ -83,26 +87,46 @@ class _File:
                         break
                     want = CHUNK if whole else want * 2
         except OSError as problem:
-            self.trouble = str(problem.strerror)
+            self.unreadable = problem.strerror or str(problem)
         return self.offset > before
 
     def _take(self, data: bytes) -> bool:
         place = 0
         try:
-            for place, record in records(data):  # noqa: B007 - where the last whole record ends
-                self._take_event(*decode_event(record))
+            for place, record in records(data):
+                self._take_record(record, self.offset + place)
         except UndecodableError as problem:
-            self.trouble = f"from byte {self.offset + place} on: {problem}"
+            self.broken = f"from byte {self.offset + place} on: {problem}"
         self.offset += place
         return place > 0
 
-    def _take_event(self, at: float, step: int, values: list[bytes], starts: bool) -> None:
+    def _take_record(self, record: bytes, end: int) -> None:
+        """Keep what the record holds; what is damaged in it costs nothing else, as the next one is found by length."""
+        try:
+            at, step, values, starts = decode_event(record)
+        except UndecodableError as problem:
+            self._lose(end, problem)
+            return
         if starts:
             self._forget_from(step)
         for data in values:
-            value = decode_value(data)
+            try:
+                value = decode_value(data)
+            except UndecodableError as problem:
+                self._lose(end, problem)
+                continue
             if value is not None:
                 self._keep(at, step, value)
+
+    def _lose(self, end: int, problem: UndecodableError) -> None:
+        self.lost += 1
+        self.first_loss = self.first_loss or f"in the record that ends at byte {end}: {problem}"
+
+    def damage(self) -> Iterator[str]:
+        """Say what could not be read."""
+        if self.lost:
+            yield f"{self.lost} undecodable, the first {self.first_loss}"
+        yield from filter(None, (self.broken, self.unreadable))
 
     def _keep(self, at: float, step: int, value: Value) -> None:
         if value.number is not None:
@@ -126,15 +150,21 @@ class _File:
             column.steps = array("q", [column.steps[place] for place in keep])
             column.values = array("d", [column.values[place] for place in keep])
             column.times = array("d", [column.times[place] for place in keep])
+        self.columns = {tag: column for tag, column in self.columns.items() if column.steps}
+        kept = {tag: [pair for pair in pairs if pair[0] < step] for tag, pairs in self.histograms.items()}
+        self.histograms = {tag: pairs for tag, pairs in kept.items() if pairs}
+        self.texts = [text for text in self.texts if text.step is not None and text.step < step]
+        if self.first_step is not None and self.first_step >= step:
+            self.first_step = min((min(column.steps) for column in self.columns.values()), default=None)
+        self.last_step = max((max(column.steps) for column in self.columns.values()), default=None)
 
     def series(self, name: str, limit: int | None) -> Series:
         """Return one tag, of which only steps below the limit count."""
-        column = self.columns.get(name) or _Column()
+        column = self.columns[name]
         steps = np.array(column.steps, np.int64)
         order = np.argsort(steps, kind="stable")
-        kept = order[: np.searchsorted(steps[order], limit)] if limit is not None else order
         values, times = np.array(column.values, np.float64), np.array(column.times, np.float64)
-        return Series(name, steps[kept], values[kept], times[kept], Writer(ROLE, 0, self.attempt))
+        return Series(name, steps[order], values[order], times[order], Writer(ROLE, 0, self.attempt)).before(limit)
 
 
 class TensorBoardRun:
@@ -188,8 +218,12 @@ class TensorBoardRun:
     def steps(self) -> tuple[int, int] | None:
         """The first and the last step."""
         first = [file.first_step for file in self._files.values() if file.first_step is not None]
-        last = [file.last_step for file in self._files.values() if file.last_step is not None]
-        return (min(first), last[-1]) if first else None
+        last = [
+            file.last_step if limit is None else min(file.last_step, limit - 1)
+            for file, limit in zip(self._files.values(), self._limits(), strict=True)
+            if file.last_step is not None
+        ]
+        return (min(first), max(last)) if first else None
 
     @property
     def span(self) -> tuple[float, float]:
@@ -216,7 +250,7 @@ class TensorBoardRun:
 
     def damage(self) -> list[str]:
         """Say what could not be read."""
-        return [f"{file.path.name}: {file.trouble}" for file in self._files.values() if file.trouble]
+        return [f"{file.path.name}: {told}" for file in self._files.values() for told in file.damage()]
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the tags of numbers that match a shell pattern, or one of several, in the order logged."""
