@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -105,6 +106,51 @@ def test_many_threads_report_at_once():
         thread.join()
     run.finish()
     assert windsock.open(run.path).series("rollout/coverage/runs_observed").values.sum() == 4000
+
+
+FIRST = textwrap.dedent("""
+    import threading, windsock
+    run, together = windsock.init(id="first"), threading.Barrier(12)
+
+    def explore(worker):
+        together.wait()
+        for number in range(10):
+            run.rollouts(0).add(task=number, run=worker, metrics={"r": 1.0})
+
+    threads = [threading.Thread(target=explore, args=(worker,)) for worker in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.commit(0)
+""")
+
+
+def test_of_threads_that_come_first_together_none_loses_a_report(tmp_path: Path):
+    """In a process of their own, since all wait there for the first import and then go on at once."""
+    subprocess.run([sys.executable, "-c", FIRST], env={**os.environ, "WINDSOCK_DIR": str(tmp_path)}, check=True)
+    assert windsock.open("first", dir=tmp_path).series("rollout/coverage/runs_observed").last == 120
+
+
+def _child(run: windsock.Run) -> None:
+    run.rollouts(1).add(task="of the child", metrics={"r": 2.0})
+    run.commit(1)
+    run.finish()
+
+
+def test_a_forked_child_gathers_for_itself():
+    """What the parent holds is written once, by the parent; the child begins with nothing, and can begin."""
+    run = windsock.init()
+    run.rollouts(1).add(task="of the parent", metrics={"r": 1.0})
+    run.rollouts(0).add(task="of the parent", metrics={"r": 1.0})
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(run,))
+    process.start()
+    process.join()
+    view = windsock.open(run.path)
+    assert (view.series("rollout/r/mean").values.tolist(), view.series("rollout/r/mean").steps.tolist()) == ([2.0], [1])
+    run.commit(0)
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist()[0] == 1.0
 
 
 def test_parts_are_merged_by_the_driver():
