@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
 import multiprocessing
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import windsock
 from windsock.catalogue.names import recognise
+from windsock.rollouts.gathering import Gathering
+from windsock.rollouts.plan import Plan
+from windsock.rollouts.travel import HEAD, pack
 
 SEED = Path(__file__).parents[1] / "data/seed_metrics.tsv"
 FILLED = {"{metric}": "accuracy", "{taskset}": "gsm8k", "{k}": "4", "{operator}": "filter"}
@@ -198,3 +204,42 @@ def test_explorers_that_each_hold_a_part_are_merged_by_the_reader(tmp_path: Path
     for what, value in {"tasks_observed": 6, "runs_observed": 24, "runs_expected": 24, "tasks_partial": 0}.items():
         assert view.series(f"rollout/coverage/{what}", role="explorer").last == value
     assert view.series("rollout/r/mean", role="explorer", rank=0).values.tolist()[1] == 2.5 + 1.0
+
+
+def of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> list[windsock.Run]:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return [windsock.init(id="two", rank=rank, alongside=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"plan": {"over_tasks": [], "expected_names": [], "kind": "dream"}},
+        {"columns": {"r": ["median", 0]}},
+        {"columns": {"r": ["mean", 0], "more": ["mean", 0]}},
+        {"answers": []},
+        {"runs": None},
+    ],
+    ids=["kind", "statistic", "arrays", "answers", "runs"],
+)
+def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
+    monkeypatch: pytest.MonkeyPatch, newer: Mapping[str, object]
+):
+    """The other steps, and what is no rollout, are read as ever."""
+    runs = of_two_ranks(monkeypatch)
+    for rank, run in enumerate(runs):
+        run.log({"loss": 0.5}, step=0)
+        for step in range(2 if rank else 1):
+            run.rollouts(step).add(task="a", run=rank, metrics={"r": rank})
+            run.commit(step)
+    part = Gathering()
+    part.add("a", 0, {"r": 0.0})
+    data = zlib.decompress(pack(part, Plan("rollout")))
+    (length,) = HEAD.unpack_from(data)
+    head = json.dumps(json.loads(data[HEAD.size : HEAD.size + length]) | newer).encode()
+    state = zlib.compress(HEAD.pack(len(head)) + head + data[HEAD.size + length :])
+    runs[0].write_gathered({"kind": "rollout", "taskset": "", "step": 1}, state)
+    view = windsock.open(runs[0].path)
+    assert "rollout/r/mean" in view.names()
+    assert view.series("loss").last == 0.5
+    assert view.series("rollout/r/mean").values.tolist() == [0.5]
