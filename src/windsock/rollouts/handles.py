@@ -71,8 +71,10 @@ class Handle:
         """
         try:
             if self.gathering.seal():
-                self.plan = self.plan.expecting(expected_tasks, expected_runs)
-                self._keeper.close(self)
+                try:
+                    self.plan = self.plan.expecting(expected_tasks, expected_runs)
+                finally:  # whatever is wrong with what was expected, what came is written
+                    self._keeper.close(self)
         except Exception as problem:  # noqa: BLE001 - see merge
             self._keeper.guard(problem)
 
