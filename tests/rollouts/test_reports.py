@@ -243,3 +243,56 @@ def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
     assert "rollout/r/mean" in view.names()
     assert view.series("loss").last == 0.5
     assert view.series("rollout/r/mean").values.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_is_closed_before_its_step_has_a_number_is_merged_over_ranks(
+    monkeypatch: pytest.MonkeyPatch, committed: bool
+):
+    """The commit names the step, or where there is none, the end of the run."""
+    runs = of_two_ranks(monkeypatch)
+    for rank, run in enumerate(runs):
+        for step in (4, 7) if committed else (0,):
+            with run.rollouts() as rollouts:
+                rollouts.add(task="a", run=rank, metrics={"r": rank + step})
+            if committed:
+                run.commit(step)
+        run.finish()
+    means = windsock.open(runs[0].path).series("rollout/r/mean")
+    assert (means.steps.tolist(), means.values.tolist()) == (([4, 7], [4.5, 7.5]) if committed else ([0], [0.5]))
+
+
+def test_what_is_reported_with_and_without_the_step_comes_together():
+    """Of rollouts and of an evaluation, which goes on after the commit; what then comes late has a step."""
+    run = windsock.init()
+    unnamed = run.rollouts()
+    unnamed.add("a", {"r": 1.0})
+    run.rollouts(0).add("b", {"r": 3.0})
+    evaluation = run.evaluation("s", 0)
+    evaluation.add("a", {"r": 1.0}, run=0)
+    run.evaluation("s").add("a", {"r": 0.0}, run=1)
+    run.commit(0)
+    unnamed.add("c", {"r": 9.0})
+    evaluation.add("a", {"r": 1.0}, run=2)
+    evaluation.close()
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist() == [2.0]
+    assert view.series("rollout/coverage/tasks_observed").last == 2
+    assert (view.series("rollout/coverage/late").steps.tolist(), view.series("rollout/coverage/late").last) == ([0], 1)
+    assert view.series("eval/s/r/mean@3").values.tolist() == [2 / 3]
+
+
+def test_what_comes_late_for_a_step_without_a_number_closes_no_other_step():
+    """It is counted at the step that the commit names; the next one begins anew."""
+    run = windsock.init()
+    for step in range(3):
+        with run.rollouts() as rollouts:
+            rollouts.add("a", {"r": step})
+        rollouts.add("b", {"r": 9.0})
+        run.commit(step)
+    run.rollouts(2).add("c", {"r": 9.0})
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist() == [0.0, 1.0, 2.0]
+    assert view.series("rollout/coverage/late").values.tolist() == [1, 1, 1]
