@@ -257,3 +257,14 @@ def test_repeats_that_are_no_number_of_runs_are_told_and_left_out(repeats: Any, 
             evaluation.add("a", {"r": 1.0}, run=number)
     assert "repeats" in capsys.readouterr().err
     assert values_of(run)["eval/d/r/mean@3"] == 1.0
+
+
+def test_a_task_that_nobody_expected_makes_up_for_none_that_was():
+    """As many as expected came, but one of them by name did not."""
+    run = windsock.init()
+    rollouts = run.rollouts(0)
+    for task in ("a", "c"):
+        rollouts.add(task, {"r": 1.0})
+    rollouts.close(expected_tasks=["a", "b"])
+    (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert told["missing_tasks"] == ["b"]
