@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windsock
+from windsock.journal import frames
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
+from windsock.journal.frames import Kind
 from windsock.journal.status import LOST_SECONDS, SILENT_SECONDS, run_status, writer_status
 from windsock.journal.writer import JournalWriter
 from windsock.model import Status, Writer
@@ -210,3 +212,15 @@ def test_a_run_that_is_followed_step_by_step_stays_quick_to_read():
     [table] = attempt.readers[0].tables.values()
     assert len(table.chunks) < 10
     assert len(table) == 300
+
+
+def test_a_histogram_that_cannot_be_read_costs_itself_only():
+    """One that is no JSON, or has no name or no bins, is passed over, and its neighbours are there."""
+    run = windsock.init()
+    run.log({"adv": windsock.histogram([1.0, 2.0], bins=2)}, step=4)
+    for payload in (b"{", b"{}", b'{"name": "adv"}'):
+        run._journal._append(frames.frame(bytes([Kind.HISTOGRAM]) + payload))
+    run.finish()
+    view = windsock.open(run.path)
+    assert [step for step, _ in view.histograms("adv")] == [4]
+    assert view.histogram_names() == ["adv"]

@@ -320,8 +320,8 @@ class Run(Reports, Offers, Phased):
         self._deferred_lock = threading.RLock()
         self._measurements = {}
         self._measure_lock = threading.RLock()
-        self._books = None  # what the parent gathers, it writes
-        self._pending = None
+        self._forget_gathered()
+        self._forget_samples()
         self._counters.after_fork_in_child()
         self._forget_phases()
 

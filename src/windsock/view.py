@@ -219,10 +219,10 @@ class View:
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps (None: logged for an open step)."""
         found = []
-        for attempt in self._attempts.values():
-            for record in attempt.records():
-                if record.kind == Kind.HISTOGRAM and (fields := frames.parse_record(record.payload))["name"] == name:
-                    found.append((fields["step"], Histogram.of_record(fields)))
+        for fields in self._records(Kind.HISTOGRAM):
+            if fields.get("name") == name:
+                with suppress(KeyError, TypeError):  # of a newer windsock
+                    found.append((fields.get("step"), Histogram.of_record(fields)))
         return found
 
     def histogram_names(self) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,3 +217,54 @@ def test_a_disabled_run_takes_everything_and_does_nothing():
     run.validation(1).add(0.5)
     run.pipeline(count=1)
     run.drawn(versions=[1], tasks=[1])
+
+
+def test_numbers_of_numpy_say_how_many_are_expected():
+    """They come from a shape or a config; the step is written like any other."""
+    run = windsock.init()
+    rollouts = run.rollouts(0)
+    rollouts.add("a", {"r": 1.0}, run=0)
+    rollouts.close(expected_tasks=np.int64(2), expected_runs=np.int32(1))
+    evaluation = run.evaluation("d", 0, repeats=np.int64(2))
+    for number in range(2):
+        evaluation.add("a", {"r": number}, run=number)
+    evaluation.close(expected_tasks=np.array(["a"]))
+    assert json.loads(json.dumps(asdict(rollouts.plan)))["expected_tasks"] == 2
+    values = values_of(run)
+    assert values["rollout/r/mean"] == 1.0
+    assert values["rollout/coverage/tasks_expected"] == values["rollout/coverage/runs_expected"] == 2
+    assert values["eval/d/r/mean@2"] == 0.5
+    assert values["eval/d/coverage/tasks_expected"] == 1
+
+
+@pytest.mark.parametrize("expected", [{"expected_tasks": 1.5}, {"expected_runs": "many"}])
+def test_what_is_no_number_of_expected_ones_costs_no_step(expected: Any, capsys: pytest.CaptureFixture[str]):
+    """It is told, and what came is written."""
+    run = windsock.init()
+    rollouts = run.rollouts(0)
+    rollouts.add("a", {"r": 1.0})
+    rollouts.close(**expected)
+    assert "TypeError" in capsys.readouterr().err
+    assert values_of(run)["rollout/r/mean"] == 1.0
+
+
+@pytest.mark.parametrize("repeats", ["2", 2.5, 0])
+def test_repeats_that_are_no_number_of_runs_are_told_and_left_out(repeats: Any, capsys: pytest.CaptureFixture[str]):
+    """The most runs of a task are taken instead, as without any."""
+    run = windsock.init()
+    with run.evaluation("d", 0, repeats=repeats) as evaluation:
+        for number in range(3):
+            evaluation.add("a", {"r": 1.0}, run=number)
+    assert "repeats" in capsys.readouterr().err
+    assert values_of(run)["eval/d/r/mean@3"] == 1.0
+
+
+def test_a_task_that_nobody_expected_makes_up_for_none_that_was():
+    """As many as expected came, but one of them by name did not."""
+    run = windsock.init()
+    rollouts = run.rollouts(0)
+    for task in ("a", "c"):
+        rollouts.add(task, {"r": 1.0})
+    rollouts.close(expected_tasks=["a", "b"])
+    (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert told["missing_tasks"] == ["b"]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import csv
+import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import windsock
 from windsock.catalogue.names import recognise
+from windsock.rollouts.gathering import Gathering
+from windsock.rollouts.plan import Plan
+from windsock.rollouts.travel import HEAD, pack
 
 SEED = Path(__file__).parents[1] / "data/seed_metrics.tsv"
 FILLED = {"{metric}": "accuracy", "{taskset}": "gsm8k", "{k}": "4", "{operator}": "filter"}
@@ -107,6 +114,51 @@ def test_many_threads_report_at_once():
     assert windsock.open(run.path).series("rollout/coverage/runs_observed").values.sum() == 4000
 
 
+FIRST = textwrap.dedent("""
+    import threading, windsock
+    run, together = windsock.init(id="first"), threading.Barrier(12)
+
+    def explore(worker):
+        together.wait()
+        for number in range(10):
+            run.rollouts(0).add(task=number, run=worker, metrics={"r": 1.0})
+
+    threads = [threading.Thread(target=explore, args=(worker,)) for worker in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.commit(0)
+""")
+
+
+def test_of_threads_that_come_first_together_none_loses_a_report(tmp_path: Path):
+    """In a process of their own, since all wait there for the first import and then go on at once."""
+    subprocess.run([sys.executable, "-c", FIRST], env={**os.environ, "WINDSOCK_DIR": str(tmp_path)}, check=True)
+    assert windsock.open("first", dir=tmp_path).series("rollout/coverage/runs_observed").last == 120
+
+
+def _child(run: windsock.Run) -> None:
+    run.rollouts(1).add(task="of the child", metrics={"r": 2.0})
+    run.commit(1)
+    run.finish()
+
+
+def test_a_forked_child_gathers_for_itself():
+    """What the parent holds is written once, by the parent; the child begins with nothing, and can begin."""
+    run = windsock.init()
+    run.rollouts(1).add(task="of the parent", metrics={"r": 1.0})
+    run.rollouts(0).add(task="of the parent", metrics={"r": 1.0})
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(run,))
+    process.start()
+    process.join()
+    view = windsock.open(run.path)
+    assert (view.series("rollout/r/mean").values.tolist(), view.series("rollout/r/mean").steps.tolist()) == ([2.0], [1])
+    run.commit(0)
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist()[0] == 1.0
+
+
 def test_parts_are_merged_by_the_driver():
     """Explorers send bytes; the driver merges and closes once."""
     run = windsock.init()
@@ -152,3 +204,95 @@ def test_explorers_that_each_hold_a_part_are_merged_by_the_reader(tmp_path: Path
     for what, value in {"tasks_observed": 6, "runs_observed": 24, "runs_expected": 24, "tasks_partial": 0}.items():
         assert view.series(f"rollout/coverage/{what}", role="explorer").last == value
     assert view.series("rollout/r/mean", role="explorer", rank=0).values.tolist()[1] == 2.5 + 1.0
+
+
+def of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> list[windsock.Run]:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    return [windsock.init(id="two", rank=rank, alongside=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"plan": {"over_tasks": [], "expected_names": [], "kind": "dream"}},
+        {"columns": {"r": ["median", 0]}},
+        {"columns": {"r": ["mean", 0], "more": ["mean", 0]}},
+        {"answers": []},
+        {"runs": None},
+    ],
+    ids=["kind", "statistic", "arrays", "answers", "runs"],
+)
+def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
+    monkeypatch: pytest.MonkeyPatch, newer: Mapping[str, object]
+):
+    """The other steps, and what is no rollout, are read as ever."""
+    runs = of_two_ranks(monkeypatch)
+    for rank, run in enumerate(runs):
+        run.log({"loss": 0.5}, step=0)
+        for step in range(2 if rank else 1):
+            run.rollouts(step).add(task="a", run=rank, metrics={"r": rank})
+            run.commit(step)
+    part = Gathering()
+    part.add("a", 0, {"r": 0.0})
+    data = zlib.decompress(pack(part, Plan("rollout")))
+    (length,) = HEAD.unpack_from(data)
+    head = json.dumps(json.loads(data[HEAD.size : HEAD.size + length]) | newer).encode()
+    state = zlib.compress(HEAD.pack(len(head)) + head + data[HEAD.size + length :])
+    runs[0].write_gathered({"kind": "rollout", "taskset": "", "step": 1}, state)
+    view = windsock.open(runs[0].path)
+    assert "rollout/r/mean" in view.names()
+    assert view.series("loss").last == 0.5
+    assert view.series("rollout/r/mean").values.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_is_closed_before_its_step_has_a_number_is_merged_over_ranks(
+    monkeypatch: pytest.MonkeyPatch, committed: bool
+):
+    """The commit names the step, or where there is none, the end of the run."""
+    runs = of_two_ranks(monkeypatch)
+    for rank, run in enumerate(runs):
+        for step in (4, 7) if committed else (0,):
+            with run.rollouts() as rollouts:
+                rollouts.add(task="a", run=rank, metrics={"r": rank + step})
+            if committed:
+                run.commit(step)
+        run.finish()
+    means = windsock.open(runs[0].path).series("rollout/r/mean")
+    assert (means.steps.tolist(), means.values.tolist()) == (([4, 7], [4.5, 7.5]) if committed else ([0], [0.5]))
+
+
+def test_what_is_reported_with_and_without_the_step_comes_together():
+    """Of rollouts and of an evaluation, which goes on after the commit; what then comes late has a step."""
+    run = windsock.init()
+    unnamed = run.rollouts()
+    unnamed.add("a", {"r": 1.0})
+    run.rollouts(0).add("b", {"r": 3.0})
+    evaluation = run.evaluation("s", 0)
+    evaluation.add("a", {"r": 1.0}, run=0)
+    run.evaluation("s").add("a", {"r": 0.0}, run=1)
+    run.commit(0)
+    unnamed.add("c", {"r": 9.0})
+    evaluation.add("a", {"r": 1.0}, run=2)
+    evaluation.close()
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist() == [2.0]
+    assert view.series("rollout/coverage/tasks_observed").last == 2
+    assert (view.series("rollout/coverage/late").steps.tolist(), view.series("rollout/coverage/late").last) == ([0], 1)
+    assert view.series("eval/s/r/mean@3").values.tolist() == [2 / 3]
+
+
+def test_what_comes_late_for_a_step_without_a_number_closes_no_other_step():
+    """It is counted at the step that the commit names; the next one begins anew."""
+    run = windsock.init()
+    for step in range(3):
+        with run.rollouts() as rollouts:
+            rollouts.add("a", {"r": step})
+        rollouts.add("b", {"r": 9.0})
+        run.commit(step)
+    run.rollouts(2).add("c", {"r": 9.0})
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.series("rollout/r/mean").values.tolist() == [0.0, 1.0, 2.0]
+    assert view.series("rollout/coverage/late").values.tolist() == [1, 1, 1]

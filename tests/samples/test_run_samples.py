@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +249,30 @@ def test_a_forked_child_has_samples_of_its_own():
     process.join()
     run.commit(0)
     assert sorted(completions(run)) == ["of the child", "of the parent"]
+
+
+FIRST = textwrap.dedent("""
+    import threading, windsock
+    run, together = windsock.init(id="first", samples_per_step=1000), threading.Barrier(12)
+
+    def offer(worker):
+        together.wait()
+        for number in range(10):
+            run.sample("p", f"{worker}-{number}")
+
+    threads = [threading.Thread(target=offer, args=(worker,)) for worker in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.commit(0)
+""")
+
+
+def test_of_threads_that_come_first_together_none_loses_a_sample(tmp_path: Path):
+    """In a process of their own, since all wait there for the first import and then go on at once."""
+    subprocess.run([sys.executable, "-c", FIRST], env={**os.environ, "WINDSOCK_DIR": str(tmp_path)}, check=True)
+    assert len(windsock.open("first", dir=tmp_path).samples()) == 120
 
 
 def test_what_was_committed_survives_a_kill(tmp_path: Path):

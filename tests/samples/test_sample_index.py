@@ -195,6 +195,16 @@ def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sampl
     assert view.find_samples(Query(grep="alpha"), 1).matched == len(view.samples(grep="alpha"))
 
 
+@pytest.mark.parametrize(("wanted", "other"), [("kız", "KIZ"), ("ſ", "S"), ("\N{KELVIN SIGN}", "k")])
+def test_letters_whose_other_case_is_ascii_are_found(wanted: str, other: str):
+    """A dotless i is an I where it is large, a long s an S, and the sign for kelvin a k where it is small."""
+    run = windsock.init()
+    for completion in (wanted, other, "nobody"):
+        run.sample("", completion)
+    run.commit(0)
+    assert {sample.completion for sample in windsock.open(run.path).samples(grep=wanted)} == {wanted, other}
+
+
 def test_the_index_follows_a_run_that_grows():
     """What is committed is found by the same view after a refresh, and nothing twice."""
     run = windsock.init()

@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windsock.catalogue.registry import REGISTRY, written
 from windsock.demo.explorer import Episodes
 from windsock.demo.lake import CHOICE, END, PROMPT_LENGTH, Bools, Floats, Ints, Lakes, classic_lake
 from windsock.demo.ppo import entropy_of, exact_kl
 from windsock.demo.recipe import Recipe
+from windsock.rollouts.finish import spell
 from windsock.run import Run
 
 if TYPE_CHECKING:
     from windsock.demo.trainer import Experience
 
 SEEN_MAPS = 16
-
-
-def name_of(id: str, run: Run) -> str:
-    """Return what a metric is called in the vocabulary of a run."""
-    return written(REGISTRY.metric(id), run.info.vocabulary).pattern
 
 
 def rollouts(run: Run, step: int, episodes: Episodes, tasks: Ints, recipe: Recipe) -> None:
@@ -150,7 +145,7 @@ def value_part(run: Run, e: Experience, rows: Ints, values: Floats, recipe: Reci
 
 def update(run: Run, learnt: Mapping[str, float]) -> None:
     """Log what an update used and met: learning rates, norms of gradients."""
-    run.log({name_of(id, run): value for id, value in learnt.items()})
+    run.log({spell(id, run.info.vocabulary): value for id, value in learnt.items()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class Books:
         self._open: dict[Key, Handle] = {}
         self._done: dict[Key, int] = {}  # how many reports came late
         self._untold: dict[Key, Plan] = {}
+        self._nameless: dict[tuple[str, str], list[bytes]] = {}  # closed before their step is named: states to write
         self._lock = threading.RLock()
         self.guard = outlet.guard
         self.refuse = outlet.skip
@@ -73,7 +74,7 @@ class Books:
             handle = self._open.get(key)
             if handle is None:
                 handle = _HANDLES.get(plan.kind, Rollouts)(plan, step, self)
-                if key in self._done:
+                if step is not None and key in self._done:
                     handle.gathering.seal()
                 else:
                     self._open[key] = handle
@@ -82,7 +83,7 @@ class Books:
     @property
     def holds_open_step(self) -> bool:
         """Whether something waits for the step that the next commit names."""
-        return any(step is None for _, _, step in self._open)
+        return any(step is None for _, _, step in self._open) or any(self._nameless.values())
 
     def close(self, handle: Handle) -> None:
         """Finish a handle: write its values, its state where others hold parts, and what lacks."""
@@ -91,28 +92,40 @@ class Books:
             key = (plan.kind, plan.taskset, step)
             if self._open.get(key) is handle:
                 del self._open[key]
-            if step is not None:
-                self._done.setdefault(key, 0)
-            if len(self._done) > MANY_DONE:
-                self._done.pop(next(iter(self._done)))
+            if step is None:
+                self._nameless.setdefault((plan.kind, plan.taskset), [])
+            else:
+                self._remember_done(key)
         finisher = Finisher(handle.gathering, plan, self._vocabulary)
         values = finisher.values()
         if values:
             self._outlet.write_row(values, step)
         if self._shared:
-            head = {"kind": plan.kind, "taskset": plan.taskset, "step": step}
-            self._outlet.write_gathered(head, pack(handle.gathering, plan))
+            self._write_state((plan.kind, plan.taskset, step), pack(handle.gathering, plan))
         if plan.kind not in UNCOVERED:
             self._tell_lacking(handle, finisher.coverage)
 
     def commit(self, step: int) -> None:
-        """Close what belongs to a step that ends."""
+        """Close what belongs to a step that ends; what has no step yet joins what came under its number."""
         with self._lock:
-            keys = [key for key in self._open if (key[0] in BY_COMMIT and key[2] == step) or key[2] is None]
-            ending = [self._open.pop(key) for key in keys]
-        for handle in ending:
+            nameless, self._nameless = self._nameless, {}
+            unnamed = [self._open.pop(key) for key in list(self._open) if key[2] is None]
+            named = {key[:2]: handle for key, handle in self._open.items() if key[2] == step}
+            for kind, taskset in nameless:
+                self._remember_done((kind, taskset, step))
+        for (kind, taskset), states in nameless.items():
+            for state in states:
+                self._write_state((kind, taskset, step), state)
+        for handle in unnamed:
             handle.step = step
-            handle.close()
+            same = named.get((handle.plan.kind, handle.plan.taskset))
+            if same is None:
+                handle.close()
+            else:
+                same.unite(handle)
+        for handle in named.values():
+            if handle.plan.kind in BY_COMMIT:
+                handle.close()
         self._write_late()
 
     def finish(self) -> None:
@@ -132,14 +145,30 @@ class Books:
             self._untold[key] = plan
         self._outlet.notice(f"{_title(plan)}: a report came for step {handle.step} after it was closed (told once)")
 
+    def _remember_done(self, key: Key) -> None:
+        self._done.setdefault(key, 0)
+        if len(self._done) > MANY_DONE:
+            self._done.pop(next(iter(self._done)))
+
+    def _write_state(self, key: Key, state: bytes) -> None:
+        """Write what this process holds of a step; readers merge by its number, so that without one it waits."""
+        kind, taskset, step = key
+        if step is None:
+            with self._lock:
+                self._nameless.setdefault((kind, taskset), []).append(state)
+        else:
+            self._outlet.write_gathered({"kind": kind, "taskset": taskset, "step": step}, state)
+
     def _write_late(self) -> None:
         with self._lock:
             untold, self._untold = self._untold, {}
-        for (kind, _, step), plan in untold.items():
-            if kind in UNCOVERED:
-                continue
-            name = Finisher(Gathering(), plan, self._vocabulary).coverage_name("late")
-            self._outlet.write_row({name: float(self._done[plan.kind, plan.taskset, step])}, step)
+            counts = {key: self._done[key] for key in untold}
+            for key in [key for key in untold if key[2] is None]:
+                del self._done[key]  # the next step that has no number yet is another one
+        for key, count in counts.items():
+            if key[0] not in UNCOVERED:
+                name = Finisher(Gathering(), untold[key], self._vocabulary).coverage_name("late")
+                self._outlet.write_row({name: float(count)}, key[2])
 
     def _tell_lacking(self, handle: Handle, found: Coverage) -> None:
         if not found.whole:

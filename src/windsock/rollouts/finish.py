@@ -52,7 +52,7 @@ class Coverage:
     def whole(self) -> bool:
         """Whether nothing is known to lack."""
         expected = (self.tasks_expected or 0) > self.tasks_observed or (self.runs_expected or 0) > self.runs_observed
-        return not (expected or self.tasks_failed or self.tasks_partial or self.runs_failed)
+        return not (expected or self.missing_tasks or self.tasks_failed or self.tasks_partial or self.runs_failed)
 
 
 COUNTED = (

@@ -55,12 +55,16 @@ class Handle:
     def merge(self, state: bytes) -> None:
         """Take in what another process gathered: the bytes of its ``state()``."""
         try:
-            gathering, plan = unpack(state)
-            if self.gathering.merge(gathering):
-                self.plan = self.plan.united(plan)
-            else:
-                self._keeper.late(self, len(gathering))
+            self._take_in(*unpack(state))
         except Exception as problem:  # noqa: BLE001 - nothing may stop the training
+            self._keeper.guard(problem)
+
+    def unite(self, other: Handle) -> None:
+        """Take in what another handle of this process gathered, and let it gather no more."""
+        try:
+            if other.gathering.seal():
+                self._take_in(other.gathering, other.plan)
+        except Exception as problem:  # noqa: BLE001 - see merge
             self._keeper.guard(problem)
 
     def close(self, expected_tasks: int | Iterable[Any] | None = None, expected_runs: int | None = None) -> None:
@@ -71,10 +75,18 @@ class Handle:
         """
         try:
             if self.gathering.seal():
-                self.plan = self.plan.expecting(expected_tasks, expected_runs)
-                self._keeper.close(self)
+                try:
+                    self.plan = self.plan.expecting(expected_tasks, expected_runs)
+                finally:  # whatever is wrong with what was expected, what came is written
+                    self._keeper.close(self)
         except Exception as problem:  # noqa: BLE001 - see merge
             self._keeper.guard(problem)
+
+    def _take_in(self, gathering: Gathering, plan: Plan) -> None:
+        if self.gathering.merge(gathering):
+            self.plan = self.plan.united(plan)
+        else:
+            self._keeper.late(self, len(gathering))
 
     def _add(self, task: Any, run: Any, metrics: Mapping[str, Any], answer: Any = None) -> None:
         try:

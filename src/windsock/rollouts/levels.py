@@ -41,7 +41,7 @@ def runs_of(frame: Frame, column: Column, failed_value: float | None = None) -> 
 
 
 def tasks_of(runs: Runs, statistic: str) -> Floats:
-    """Return the value of each task that has a run."""
+    """Return the value of each task that has a run, by sum, mean, max or min."""
     there = np.bincount(runs.tasks) > 0
     dense = runs.tasks if there.all() else (np.cumsum(there) - 1)[runs.tasks]
     size = int(there.sum())
@@ -49,12 +49,9 @@ def tasks_of(runs: Runs, statistic: str) -> Floats:
         return _sums(dense, runs.values, size)
     if statistic == "mean":
         return _sums(dense, runs.values * runs.weights, size) / _sums(dense, runs.weights, size)
-    found = np.full(size, {"max": -np.inf, "min": np.inf}.get(statistic, np.nan))
-    if statistic == "last":
-        order = np.argsort(runs.times, kind="stable")
-        found[dense[order]] = runs.values[order]
-    else:
-        {"max": np.maximum, "min": np.minimum}[statistic].at(found, dense, runs.values)
+    start, ufunc = {"max": (-np.inf, np.maximum), "min": (np.inf, np.minimum)}[statistic]
+    found = np.full(size, start)
+    ufunc.at(found, dense, runs.values)
     return found
 
 

@@ -34,8 +34,13 @@ def merged_parts(parts: Iterable[Part], vocabulary: str) -> Iterator[tuple[int, 
     for part in parts:
         together.setdefault((part.step, part.kind, part.taskset), []).append(part)
     for (step, _, _), of_one in sorted(together.items()):
-        if len({part.rank for part in of_one}) > 1:
-            yield step, max(part.time for part in of_one), _merged(of_one, vocabulary)
+        if len({part.rank for part in of_one}) == 1:
+            continue
+        try:
+            values = _merged(of_one, vocabulary)
+        except (ValueError, KeyError):
+            continue  # a part is of a newer windsock, or damaged: what the others hold is not the whole
+        yield step, max(part.time for part in of_one), values
 
 
 def _merged(parts: list[Part], vocabulary: str) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,13 +53,13 @@ class Plan:
         """Tell whether somebody said which statistic a metric is."""
         return metric in self.declared or _in_catalogue(metric) is not None
 
-    def expecting(self, tasks: int | Iterable[Any] | None, runs: int | None = None) -> Plan:
-        """Return the plan with what should have come: so many tasks, or these."""
-        plan = self if runs is None else replace(self, repeats=runs)
+    def expecting(self, tasks: Any, runs: int | None = None) -> Plan:
+        """Return the plan with what should have come: so many tasks, of any library's integers, or these names."""
+        plan = self if runs is None else replace(self, repeats=operator.index(runs))
         if tasks is None:
             return plan
-        if isinstance(tasks, int):
-            return replace(plan, expected_tasks=tasks)
+        with suppress(TypeError):
+            return replace(plan, expected_tasks=operator.index(tasks))
         return replace(plan, expected_names=tuple(str(task) for task in tasks))
 
     def united(self, other: Plan) -> Plan:
@@ -78,16 +80,24 @@ def checked(plan: Plan, say: Callable[[str], None]) -> Plan:
     unknown = [stat for stat in plan.over_tasks if stat not in OVER_TASKS and not _is_quantile(stat)]
     for stat in unknown:
         say(f"stats: expected {', '.join(OVER_TASKS)} or a quantile such as p95, got {stat!r}; it is left out")
-    repeats = plan.repeats
-    if repeats is not None and repeats < 1:
-        say(f"repeats: expected at least 1, got {repeats}; the most runs of a task are taken instead")
-        repeats = None
     return replace(
         plan,
-        repeats=repeats,
+        repeats=_checked_repeats(plan.repeats, say),
         declared={metric: statistic for metric, statistic in plan.declared.items() if metric not in wrong},
         over_tasks=tuple(stat for stat in plan.over_tasks if stat not in unknown),
     )
+
+
+def _checked_repeats(repeats: int | None, say: Callable[[str], None]) -> int | None:
+    """Return how many runs each task has as a plain integer, whatever library it is of."""
+    if repeats is None:
+        return None
+    with suppress(TypeError):
+        number = operator.index(repeats)
+        if number >= 1:
+            return number
+    say(f"repeats: expected an integer of at least 1, got {repeats!r}; the most runs of a task are taken instead")
+    return None
 
 
 def _is_quantile(statistic: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +21,6 @@ class Reports(Recorder):
     """What a run offers to explorers and evaluators. Everything behind it is imported with the first call."""
 
     _books: Books | None = None
-    _books_lock = threading.Lock()
 
     def rollouts(
         self,
@@ -120,15 +118,24 @@ class Reports(Recorder):
             self.guard(problem)
 
     def _gathered(self, step: int | None, plan: Plan, kind: type[AnyHandle]) -> AnyHandle:
-        from windsock.rollouts.books import Books
         from windsock.rollouts.plan import checked
 
-        with self._books_lock:
-            if self._books is None:
-                self._books = Books(self, self.info.vocabulary, self.shared)
-        handle = self._books.get(None if step is None else self.as_step(step), checked(plan, self.notice))
+        handle = self._opened_books().get(None if step is None else self.as_step(step), checked(plan, self.notice))
         assert isinstance(handle, kind)
         return handle
+
+    def _opened_books(self) -> Books:
+        if self._books is not None:
+            return self._books
+        from windsock.rollouts.books import Books
+
+        made = Books(self, self.info.vocabulary, self.shared)
+        books: Books = vars(self).setdefault("_books", made)  # of two threads that come first, one's count
+        return books
+
+    def _forget_gathered(self) -> None:
+        """Leave to the parent of a fork what is its own."""
+        vars(self).pop("_books", None)  # None in its place would stay, where the first report of the child sets it
 
     def _close_gathered(self, step: int) -> None:
         if self._books is not None:

@@ -46,7 +46,7 @@ def unpack(packed: bytes) -> tuple[Gathering, Plan]:
         (length,) = HEAD.unpack_from(data)
         head = json.loads(data[HEAD.size : HEAD.size + length])
         return _restored(head, np.frombuffer(data[HEAD.size + length :], np.float64).copy())
-    except (zlib.error, struct.error, KeyError, TypeError, IndexError) as problem:
+    except (zlib.error, struct.error, KeyError, TypeError, IndexError, AttributeError, StopIteration) as problem:
         raise ValueError(f"not what was gathered: {problem}") from problem
 
 

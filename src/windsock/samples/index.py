@@ -282,7 +282,7 @@ def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | Non
 
 def _census(db: sqlite3.Connection, limits: Limits) -> Census:
     where, values = _where(_current(db, limits))
-    kept, seen = db.execute(f"SELECT sum(kept), sum(max(seen, 0)) FROM frames WHERE {where}", values).fetchone()
+    kept, seen = db.execute(f"SELECT sum(kept), sum(seen) FROM frames WHERE {where}", values).fetchone()
     damage = tuple(text for (text,) in db.execute("SELECT text FROM damage"))
     if not kept:
         return Census(0, seen or 0, damage=damage)

@@ -77,13 +77,19 @@ class Offers(Recorder):
             self.guard(problem)
 
     def _samples_under_way(self) -> Pending:
-        if self._pending is None:
-            from windsock.samples.choice import Budget  # most runs have no samples, and begin sooner without
-            from windsock.samples.pending import Pending
+        if self._pending is not None:
+            return self._pending
+        from windsock.samples.choice import Budget  # most runs have no samples, and begin sooner without
+        from windsock.samples.pending import Pending
 
-            budget = Budget(self._settings.samples_per_step, self._settings.sample_bytes_per_step)
-            self._pending = Pending(budget, self._journal.samples)
-        return self._pending
+        budget = Budget(self._settings.samples_per_step, self._settings.sample_bytes_per_step)
+        made = Pending(budget, self._journal.samples)
+        pending: Pending = vars(self).setdefault("_pending", made)  # of two threads that come first, one's counts
+        return pending
+
+    def _forget_samples(self) -> None:
+        """Leave to the parent of a fork what is its own."""
+        vars(self).pop("_pending", None)  # None in its place would stay, where the first sample of the child sets it
 
     def _write_samples(self, step: int, last: bool = False) -> None:
         """Write the samples kept of a step; whatever is wrong with them, the step is committed."""

@@ -131,7 +131,8 @@ def _substring(wanted: str) -> Callable[[bytes], bool]:
     if len(spelled) == 1 and not rest:
         return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
     lowered = wanted.lower() if rest else ""
-    leads = {bytes([next(byte for byte in needle if byte > 127)]) for needle in spelled}
+    # A letter beyond ASCII may have a case within it, as the dotless i has: its lead is empty, and lies in every text.
+    leads = {bytes(byte for byte in needle if byte > 127)[:1] for needle in spelled}
 
     def holds(texts: bytes) -> bool:
         if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest to tell
