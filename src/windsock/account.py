@@ -60,7 +60,7 @@ def _lacking(view: Readable) -> Iterator[str]:
     last = {event["of"]: event for event in view.events() if event.get("event") == "lacking"}
     for of, event in last.items():
         expected = event["tasks_expected"] or event["tasks_observed"] + event["tasks_failed"]
-        never = expected - event["tasks_observed"] - event["tasks_failed"]
+        never = max(expected - event["tasks_observed"] - event["tasks_failed"], len(event.get("missing_tasks", ())))
         parts = [
             f"{count} {what}"
             for count, what in (

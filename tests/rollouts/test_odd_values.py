@@ -268,3 +268,4 @@ def test_a_task_that_nobody_expected_makes_up_for_none_that_was():
     rollouts.close(expected_tasks=["a", "b"])
     (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
     assert told["missing_tasks"] == ["b"]
+    assert any("1 never came of 2 tasks" in notice for notice in notices(windsock.open(run.path)))
