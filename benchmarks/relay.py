@@ -98,8 +98,17 @@ class Training:
         return self.dir / "default" / self.id
 
     def wait_for(self, step: int) -> None:
-        """Wait until a step was acknowledged."""
+        """Wait until a step was acknowledged; a training that dies before it has shown nothing of any tracker."""
         until(lambda: self.acknowledged >= step or self.process.poll() is not None)
+        if self.acknowledged < step:
+            code = self.process.poll()
+            raise SystemExit(f"{self.id} ended with {code} after {self.acknowledged} steps, before step {step}")
+
+    def wait_for_end(self) -> None:
+        """Wait until it has taken all its steps and finished."""
+        code = self.process.wait()
+        if code or self.acknowledged != self.steps:
+            raise SystemExit(f"{self.id} ended with {code} after {self.acknowledged} of {self.steps} steps")
 
     def kill(self) -> None:
         """Kill it."""
@@ -147,7 +156,7 @@ class Tally:
         self.rounds += 1
         self.rows += acknowledged
         try:
-            series = read() if acknowledged else {}
+            series = read()
         except readers.DoubledError:
             self.doubled += 1
             return
@@ -155,7 +164,7 @@ class Tally:
             print(f"{type(problem).__name__}: {problem}", file=sys.stderr)
             self.unreadable += 1
             return
-        for number, name in enumerate(NAMES if acknowledged else ()):
+        for number, name in enumerate(NAMES):
             points = series.get(name, {})
             self.missing += sum(step not in points for step in range(acknowledged))
             self.wrong += sum(point != value(number, step) for step, point in points.items())
@@ -267,9 +276,9 @@ def restart_round(dir: Path, trackers: list[str], id: str, chance: random.Random
         with windsock.init(dir=dir, id=id, role="watcher"):
             training.wait_for(training.steps)
             check_endpoint(training, tallies["prometheus"])
-        training.process.wait()
+        training.wait_for_end()
         return killed
-    training.process.wait()
+    training.wait_for_end()
     end_of(training)
     for tracker in trackers:
         tallies[tracker].add(training.acknowledged, lambda name=tracker: read_back(name, training))
@@ -302,7 +311,7 @@ def measure(part: str, options: Namespace, dir: Path) -> bool:
             PARTS[part](dir, names, f"{part}-{names[0]}-{number}", chance, tallies) for number in range(rounds)
         )
         for name, tally in tallies.items():
-            all_hold &= line(tally.holds, name, f"{tally.told()}, {killed} kills")
+            all_hold &= line(tally.holds and killed > 0, name, f"{tally.told()}, {killed} kills")
     return all_hold
 
 

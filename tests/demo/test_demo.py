@@ -111,8 +111,8 @@ def test_the_reward_of_trl_is_its_score_and_the_rest(tmp_path: Path):
     assert one(view, "episode")[-1] == 3 * 24 * 8
 
 
-def test_losses_samples_and_tokens_of_roll_fit_together(tmp_path: Path):
-    """Shares are counts divided, the total loss is its terms, the critic's error is twice its unclipped loss."""
+def test_losses_and_samples_of_roll_fit_together(tmp_path: Path):
+    """Shares are counts divided or add up, samples are summed over steps, and no clipped loss is below its own."""
     view = trained(tmp_path, 3)
     share = one(view, "actor/valid_samples") / one(view, "actor/total_samples")
     assert one(view, "actor/valid_sample_ratio") == pytest.approx(share)
@@ -122,7 +122,6 @@ def test_losses_samples_and_tokens_of_roll_fit_together(tmp_path: Path):
     assert one(view, "actor/ppo_ratio_clipfrac") == pytest.approx(outside)
     assert (one(view, "critic/loss") >= one(view, "critic/error") / 2 - 1e-12).all()
     assert (one(view, "actor/policykl") >= 0).all()
-    assert one(view, "critic/vpred").shape == one(view, "critic/value").shape
     assert one(view, "system/samples") == pytest.approx(np.cumsum(one(view, "actor/valid_samples")))
 
 
@@ -135,5 +134,5 @@ def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):
     assert len(view.samples(step=2)) == 8
     sample = view.samples(step=2, limit=1)[0]
     assert sample.prompt is not None
-    assert sorted(set("".join(sample.prompt.split()))) <= sorted("FGHS")
+    assert set("".join(sample.prompt.split())) <= set("FGHS")
     assert set((sample.completion or "").split()) <= {"left", "down", "right", "up", "end"}

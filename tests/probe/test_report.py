@@ -165,6 +165,7 @@ def test_several_writers_are_told_apart_in_the_table():
 def check_trace(made: dict[str, object]) -> list[dict[str, object]]:
     """Check what Chrome's format asks for, and that slices of a thread nest."""
     events: list[dict[str, object]] = made["traceEvents"]  # type: ignore[assignment]
+    assert events
     by_thread: dict[tuple[object, object], list[tuple[float, float]]] = {}
     for event in events:
         assert event["ph"] in ("M", "X", "B")

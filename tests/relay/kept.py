@@ -100,6 +100,11 @@ def kept(tmp_path: Path) -> list[list[object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def lines(path: Path) -> list[dict[str, object]]:
+    """Return what the jsonl tracker wrote."""
+    return [json.loads(text) for text in path.read_text().splitlines()]
+
+
 def steps_of(tmp_path: Path) -> list[object]:
     return [record[0] for record in kept(tmp_path)]
 
@@ -118,3 +123,8 @@ def desk_of(run: windsock.Run, tracker: str = "kept") -> Desk:
 def relay_processes(folder: Path) -> list[int]:
     found = subprocess.run(["pgrep", "-f", f"windsock.relay {folder}"], capture_output=True, text=True, check=False)
     return [int(pid) for pid in found.stdout.split()]
+
+
+def environment_of(pid: int) -> bytes:
+    """Return the arguments and the environment of a process, where keys could be seen."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()

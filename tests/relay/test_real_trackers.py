@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept import desk_of, relay_processes, until
+from kept import desk_of, environment_of, relay_processes, until
 
 import readers
 import windsock
@@ -48,7 +48,7 @@ EXPECTED: Series = {name: {step: value(name, step) for step in STEPS} for name i
 SINGLE = {name: {step: float(np.float32(v)) for step, v in points.items()} for name, points in EXPECTED.items()}
 
 
-def begin(home: Path, *trackers: str) -> windsock.Run:
+def begin(*trackers: str) -> windsock.Run:
     """Begin a run with these trackers, skipping where one of their packages is not installed."""
     for tracker in trackers:
         if tracker != "jsonl":
@@ -149,26 +149,29 @@ CHECKS: dict[str, Callable[[windsock.Run], None]] = {
 
 
 @pytest.mark.parametrize("tracker", CHECKS)
-def test_everything_is_read_back(tracker: str, home: Path):
+@pytest.mark.usefixtures("home")
+def test_everything_is_read_back(tracker: str):
     """200 steps of 100 values with texts and samples: all there when ``finish`` returns, once, and equal."""
-    run = begin(home, tracker)
+    run = begin(tracker)
     train(run)
     run.finish(timeout=60)
     CHECKS[tracker](run)
 
 
-def test_several_trackers_get_the_same(home: Path):
+@pytest.mark.usefixtures("home")
+def test_several_trackers_get_the_same():
     """As ``track_with: [tensorboard, wandb]`` asks for."""
-    run = begin(home, "tensorboard", "wandb")
+    run = begin("tensorboard", "wandb")
     train(run)
     run.finish(timeout=60)
     check_tensorboard(run)
     check_wandb(run)
 
 
-def test_prometheus_shows_the_last_values_while_the_run_goes_on(home: Path):
+@pytest.mark.usefixtures("home")
+def test_prometheus_shows_the_last_values_while_the_run_goes_on():
     """The endpoint answers from the relay, and is gone when the run is."""
-    run = begin(home, "prometheus")
+    run = begin("prometheus")
     train(run)
     url = desk_of(run, "prometheus").url
     until(lambda: desk_of(run, "prometheus").delivered >= len(STEPS))
@@ -191,7 +194,8 @@ TRAINER = textwrap.dedent("""
 
 
 @pytest.mark.parametrize("rows", [1, 40, 700])
-def test_what_was_logged_before_a_kill_is_in_the_files(rows: int, home: Path, tmp_path: Path):
+@pytest.mark.usefixtures("home")
+def test_what_was_logged_before_a_kill_is_in_the_files(rows: int, tmp_path: Path):
     """TensorBoard's by the relay; those of the training process itself by the next attempt, or by sync."""
     pytest.importorskip("tensorboard")
     trainer = subprocess.Popen([sys.executable, "-c", TRAINER], stdout=subprocess.PIPE, text=True)
@@ -271,10 +275,6 @@ def test_configurations_of_roll_start_unchanged(
         assert (begun.project, begun.name, begun.workspace) == ("roll-agentic", "frozen_lake_7b", "my-team")
         assert readers.swanlab_series(path)["loss"] == {1: 1.0}
     assert list(begun.tags) == ["roll", "agentic"]
-
-
-def environment_of(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def descendants(pids: list[int]) -> list[int]:

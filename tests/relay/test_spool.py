@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kept import until
 
 import windsock
 from windsock.mounts import is_far, mount_kind
@@ -64,14 +65,7 @@ def test_a_spooled_run_reads_as_any_other_and_leaves_no_spool(tmp_path: Path):
     assert view.series("a").values.tolist() == list(range(50))
     assert view.status.word == "finished"
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) >= 50
-    until_gone(tmp_path / "spool" / run.id)
-
-
-def until_gone(path: Path) -> None:
-    end = time.monotonic() + 20
-    while path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    until(lambda: not (tmp_path / "spool" / run.id).exists())
 
 
 def test_a_mount_that_is_away_costs_nothing_but_time(tmp_path: Path):
@@ -107,7 +101,7 @@ def test_what_was_written_before_a_kill_is_carried(tmp_path: Path):
         for _ in range(300):
             last = int(trainer.stdout.readline())
         os.kill(trainer.pid, signal.SIGKILL)
-    until_gone(tmp_path / "spool" / "killed")
+    until(lambda: not (tmp_path / "spool" / "killed").exists())
     assert len(windsock.open("killed", dir=tmp_path / "runs").series("a")) > last
 
 

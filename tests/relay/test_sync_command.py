@@ -11,6 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from kept import lines
 
 import windsock
 from windsock.cli import main
@@ -23,10 +24,6 @@ def recorded(steps: int = 20, **settings: object) -> windsock.Run:
     run.text("note", "hello", step=3)
     run.finish()
     return run
-
-
-def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(text) for text in path.read_text().splitlines()]
 
 
 def test_a_finished_run_is_delivered_to_a_tracker_it_never_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept import lines
 
 import windsock
 from windsock.relay import ranks
@@ -30,10 +30,6 @@ RANK = textwrap.dedent("""
         run.commit(step)
     run.finish(timeout=30)
 """)
-
-
-def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(text) for text in path.read_text().splitlines()]
 
 
 def test_a_tracker_is_told_the_values_of_all_ranks(tmp_path: Path):

@@ -204,8 +204,8 @@ def test_wrong_words_are_told_and_stop_nothing(capsys: pytest.CaptureFixture[str
         assert words in said
 
 
-def test_a_disabled_run_takes_everything_and_does_nothing():
-    """Handles and calls are there, cheap and silent."""
+def test_a_disabled_run_takes_everything_and_does_nothing(tmp_path: Path):
+    """Handles and calls are there, and nothing is written."""
     run = windsock.init(mode="disabled")
     with run.evaluation("s", step=1, repeats=2) as evaluation:
         evaluation.add(task=1, metrics={"r": 1}, run=0)
@@ -217,6 +217,9 @@ def test_a_disabled_run_takes_everything_and_does_nothing():
     run.validation(1).add(0.5)
     run.pipeline(count=1)
     run.drawn(versions=[1], tasks=[1])
+    run.commit(1)
+    run.finish()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_numbers_of_numpy_say_how_many_are_expected():

@@ -98,7 +98,7 @@ def test_staleness_is_how_far_samples_lag():
 
 
 def test_many_threads_report_at_once():
-    """Nothing is lost and nothing counted twice, also while steps close."""
+    """Nothing is lost and nothing counted twice."""
     run = windsock.init()
 
     def explore(worker: int) -> None:

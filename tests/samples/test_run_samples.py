@@ -284,12 +284,14 @@ def test_what_was_committed_survives_a_kill(tmp_path: Path):
     assert [sample.completion for sample in windsock.open("k", dir=tmp_path).samples()] == ["c"]
 
 
-def test_disabled_takes_samples_too(monkeypatch: pytest.MonkeyPatch):
-    """Every call is a no-op."""
+def test_disabled_takes_samples_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """Every call is a no-op: nothing is written."""
     monkeypatch.setenv("WINDSOCK_MODE", "disabled")
     run = windsock.init()
     run.sample("p", "c", reward=1.0)
     run.samples([{"completion": "c"}], step=3)
+    run.finish()
+    assert not (tmp_path / "runs").exists()
 
 
 def test_sampling_loads_no_heavy_package(tmp_path: Path):

@@ -115,7 +115,7 @@ def test_frames_have_a_bounded_size_and_the_first_says_how_many_were_seen(tmp_pa
     assert sum(len(frames.parse_samples(payload)) for payload in payloads) == 12
 
 
-def test_a_reader_does_not_hold_the_bodies_of_samples(tmp_path: Path):
+def test_a_reader_does_not_hold_the_bodies_of_samples():
     """Opening a run for its metrics keeps where samples lie, and nothing else of them."""
     run = windsock.init()
     run.sample("p", "c" * 1000)

@@ -87,7 +87,7 @@ def test_another_site_changes_nothing(headers: dict[str, str], serve: Serve, dem
 
 def test_no_path_leads_out_of_the_directory(serve: Serve, demo: windsock.Run, tmp_path: Path):
     """Keys are looked up, files are listed; dots climb nowhere, however they are written."""
-    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "secret.txt").write_text("treasure")
     port = serve().base_url.port
     for path in (
         "/../secret.txt",
@@ -104,7 +104,7 @@ def test_no_path_leads_out_of_the_directory(serve: Serve, demo: windsock.Run, tm
             raw.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
             answer = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))  # type: ignore[misc]
         assert re.match(rb"HTTP/1\.1 (404|400|405)", answer), (path, answer[:80])
-        assert b"secret" not in answer.partition(b"\r\n\r\n")[2] or b"nothing is served" in answer
+        assert b"treasure" not in answer
 
 
 def test_answers_carry_a_strict_policy(serve: Serve):

@@ -1,7 +1,5 @@
 """Whatever a request says, the server answers without an error of its own."""
 
-from pathlib import Path
-
 import httpx
 import pytest
 import schemathesis
@@ -49,7 +47,7 @@ def schemathesis_given(operation):  # type: ignore[no-untyped-def]
     return given(case=operation.as_strategy())
 
 
-def test_the_description_is_served(serve: Serve, tmp_path: Path):
+def test_the_description_is_served(serve: Serve):
     """And lists every address."""
     told = serve().get("/api/openapi.json").json()
     assert {(m.upper(), p) for p, methods in told["paths"].items() for m in methods} == {

@@ -10,6 +10,7 @@ from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
 from windsock.relay.desk import Desk, write_desk
+from windsock.server.comparison import Side, comparison
 from windsock.server.endpoints import ENDPOINTS
 from windsock.server.report import report_data
 
@@ -272,7 +273,7 @@ def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
 
 
 def test_runs_are_compared_across_vocabularies(serve: Serve):
-    """What means the same shares a chart, what does not is refused with the reason, configs are set side by side."""
+    """What means the same shares a chart, and configs are set side by side."""
     ours = windsock.init(id="ours", config={"lr": 1e-6, "same": 1})
     ours.log({"critic/score/mean": 0.5, "actor/pg_clipfrac": 0.1, "critic/entropy/mean": 1.0}, step=0)
     ours.finish()
@@ -290,7 +291,15 @@ def test_runs_are_compared_across_vocabularies(serve: Serve):
         {"key": "lr", "values": [1e-6, 2e-6]},
         {"key": "more", "values": [{"absent": True}, [1]]},
     ]
-    assert all(one["reason"]["en"] and one["reason"]["zh"] for one in told["refused"])
+
+
+def test_what_no_arithmetic_bridges_is_refused_with_the_reason():
+    """In both languages."""
+    ours, theirs = Side("o", "o", "windsock:roll", [], {}), Side("t", "t", "verl", ["actor/kl_loss"], {})
+    [one] = comparison([ours, theirs])["refused"]
+    assert (one["run"], one["name"]) == ("t", "actor/kl_loss")
+    assert one["reason"]["en"]
+    assert one["reason"]["zh"]
 
 
 def test_names_are_explained(serve: Serve):

@@ -54,7 +54,7 @@ class Direct(Opened):
         return self._series
 
 
-def test_one_spike_among_twenty_five_million_is_there(tmp_path: Path):
+def test_one_spike_among_twenty_five_million_is_there():
     """At every zoom, through the pyramid."""
     run = windsock.init(id="tiny")
     run.log({"a": 1.0}, step=0)
