@@ -14,6 +14,7 @@ from windsock.relay.desk import read_desks
 from windsock.samples.query import Query
 from windsock.server.answers import RequestError
 from windsock.server.library import Opened
+from windsock.server.naming import writers_of
 from windsock.server.overview import writer_records
 from windsock.view import View
 
@@ -34,7 +35,7 @@ def details_view(opened: Opened) -> dict[str, Any]:
         "config_flat": [list(pair) for pair in flat(config)],
         "environment": view.environment,
         "writers": writer_records(view),
-        "attempts": [[writer.role, writer.rank, writer.attempt] for writer in view.writers()],
+        "attempts": writers_of(view),
         "notices": notices(view),
         "damage": view.damage(),
         "skipped": [
@@ -79,12 +80,11 @@ def histograms_view(opened: Opened, name: str, points: int) -> dict[str, Any]:
     found = sorted(opened.view.histograms(name), key=lambda pair: math.inf if pair[0] is None else pair[0])
     if not found:
         raise RequestError(404, f"no histograms are logged under {name!r}; /names lists them")
-    places = np.unique(np.linspace(0, len(found) - 1, min(points, len(found))).round().astype(int)).tolist()
-    chosen = [found[place] for place in ([*places, len(found) - 1] if places[-1] != len(found) - 1 else places)]
+    places = np.unique(np.linspace(len(found) - 1, 0, min(points, len(found))).round().astype(int)).tolist()
     return {
         "name": name,
         "total": len(found),
-        "histograms": [{"step": step, **asdict(histogram)} for step, histogram in chosen],
+        "histograms": [{"step": step, **asdict(histogram)} for step, histogram in (found[place] for place in places)],
     }
 
 

@@ -12,7 +12,7 @@ from windsock.catalogue.names import check_source, nearest
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server import details, pictures
-from windsock.server.answers import Binary, RequestError
+from windsock.server.answers import RequestError
 from windsock.server.comparison import comparison, side_of
 from windsock.server.evaluation import evaluation_view
 from windsock.server.memory import memory_view
@@ -253,6 +253,7 @@ SAMPLE_FIELDS = (
     "min_reward", "max_reward", "min_length", "max_length", "task", "group", "finish_reason", "grep", "sort",
 )  # fmt: skip
 RUN = "/api/runs/{run}"
+LIVE = (Parameter("run", "a run's key"), Parameter("list", "also the list", "boolean", False))
 
 
 def _limit(default: int, most: int) -> Parameter:
@@ -373,5 +374,3 @@ ENDPOINTS = (
         also=(404, 413),
     ),
 )
-
-__all__ = ["ENDPOINTS", "Binary", "Endpoint"]

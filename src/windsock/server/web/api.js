@@ -87,7 +87,6 @@ export function fromJSON(curve) {
 // Where every bucket is one point, minimum, maximum and end are the point itself.
 function columns(one) {
   if (!one.found) return one;
-  if (!("x" in one)) Object.assign(one, { x: [], last: [] });
   if ("min" in one) return one;
   const nonfinite = Uint32Array.from(one.last, (value) => (Number.isFinite(value) ? 0 : 1));
   const finite = Float64Array.from(one.last, (value) => (Number.isFinite(value) ? value : NaN));
@@ -119,11 +118,10 @@ function fromReport(path, parameters) {
 }
 
 function reportRun() {
-  const given = report.overview.run ?? {};
   const info = report.details.info;
   const status = report.status.word;
   return { key: "report", name: info.name, project: info.project, status, tags: info.tags ?? [], note: "",
-    last_step: report.overview.steps?.[1] ?? null, began: report.overview.span?.[0] ?? 0, reward: null, ...given };
+    last_step: report.overview.steps?.[1] ?? null, began: report.overview.span?.[0] ?? 0, reward: null };
 }
 
 function samplesInReport(p) {

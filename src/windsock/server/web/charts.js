@@ -328,7 +328,7 @@ export function chartsView(host, context) {
   read();
   return {
     update(news) {
-      if (data && news.names !== undefined && news.names !== countNames(data)) read();
+      if (data && news.names !== undefined && news.names !== data.names) read();
       else store.refresh(cards);
     },
     changed(names) {
@@ -351,10 +351,6 @@ export function chartsView(host, context) {
 export function ordered(all, field = "key") {
   const place = (one) => (FIRST.includes(one[field]) ? FIRST.indexOf(one[field]) : FIRST.length);
   return [...all].sort((a, b) => place(a) - place(b));
-}
-
-function countNames(data) {
-  return data.charts.reduce((sum, chart) => sum + Object.keys(chart.lines).length, 0);
 }
 
 function facts(chart, data) {

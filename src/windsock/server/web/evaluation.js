@@ -26,7 +26,6 @@ export function evaluationView(host, context) {
     const sets = data.sets.map((set) => taskSet(set, plots));
     const validation = data.validation.map((one) => single(one, plots));
     host.replaceChildren(...sets, el("div", { class: "pair" }, validation), data.coverage.length ? coverage(data.coverage) : "");
-    plots.forEach((plot) => plot.draw());
   }
 
   read();

@@ -45,7 +45,7 @@ export function overviewView(host, context) {
       grid.replaceChildren(...[...cards.values()].map((one) => one.card));
       grid.dataset.keys = keys;
     }
-    for (const sign of data.vital) cards.get(sign.key).update(sign, data);
+    for (const sign of data.vital) cards.get(sign.key).update(sign);
     if (!data.vital.length && !data.names) grid.replaceChildren(empty(t("no_metrics"), t("no_metrics_do")));
     drawLower(data);
   }

@@ -90,7 +90,6 @@ export class Stack {
     this.canvas = el("canvas", { class: "stack" });
     this.tell = el("div", { class: "stack-tell quiet" });
     host.append(this.canvas, this.tell);
-    host.stack = this;
     this.sizes = new ResizeObserver(() => this.draw());
     this.sizes.observe(host);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));

@@ -110,7 +110,7 @@ function row(run) {
   });
   const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet num", text: run.reward ? show(run.reward.last) : "" }));
   const more = report ? null : el("button", { class: "ghost more", "aria-label": `${t("menu")}: ${run.name}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, run) }, icon(ICONS.more));
-  return el("li", { class: `run${here ? " here" : ""}${beside ? " beside" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
+  return el("li", { class: `run${here ? " here" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
 }
 
 function openMenu(button, run) {

@@ -115,7 +115,7 @@ function summaries(data) {
     const rows = data.phases.map((one) => [one.name, seconds(mean(one.seconds)), percent(one.share)]);
     return panel(t("phases_title"), t("per_step"), table([t("phase"), t("mean"), t("share")], rows, "right"));
   }
-  const rows = data.summaries.map((one) => [one.name, seconds(one.mean), seconds(one.p95), seconds(one.max), percent(one.share), one.count, one.slowest === "None" ? "–" : one.slowest, one.tokens_per_second ? show(one.tokens_per_second) : "–"]);
+  const rows = data.summaries.map((one) => [one.name, seconds(one.mean), seconds(one.p95), seconds(one.max), percent(one.share), one.count, one.slowest, one.tokens_per_second ? show(one.tokens_per_second) : "–"]);
   return panel(t("phases_title"), "", table([t("phase"), t("mean"), t("p95"), t("max"), t("share"), t("count"), t("slowest"), t("tokens/s")], rows, "right"));
 }
 
