@@ -390,3 +390,17 @@ def test_the_page_says_ahead_what_it_will_ask_for(serve: Serve):
     links = [part.split(">")[0].lstrip("<") for part in client.get("/").headers["link"].split(", ")]
     assert {"/api/runs", "/page.js", "/charts.js"} <= set(links)
     assert all(client.get(link).status_code == 200 for link in links)
+
+
+def test_older_attempts_come_with_a_whole_series_alone(serve: Serve):
+    """What is only new of a series brings none: those that the page has still hold."""
+    for steps in (range(10), range(5, 8)):
+        run = windsock.init(id="twice")
+        for step in steps:
+            run.log({"a": 1.0}, step=step)
+        run.finish()
+    client, query = serve(), {"name": "a", "branches": 1, "format": "json"}
+    whole, older = ask(client, "/api/runs/twice/series", **query)["series"]
+    assert (whole["branch"], older["branch"]) == (False, True)
+    [new] = ask(client, "/api/runs/twice/series", **query, since=whole["cursor"])["series"]
+    assert new["keep"] == 7

@@ -309,3 +309,51 @@ def test_the_pages_own_files_stay_small():
     assert {file.name for file in (WEB / "vendor").iterdir()} == {
         "uPlot-1.6.32.min.js", "uPlot-1.6.32.min.css", "uPlot-1.6.32.LICENSE.txt",
     }  # fmt: skip
+
+
+def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):
+    """A run that ends with its last step is asked once more, although it is known to have ended by then."""
+    run = windsock.init(project="p", name="ending", id="ending")
+    for step in range(5):
+        run.log({"critic/score/mean": float(step)}, step=step)
+    page = visit(f"{serve().base_url}/?run=ending&tab=charts")
+    assert drawn(page, "critic/score/mean")["last"] == [0, 1, 2, 3, 4]
+    run.log({"critic/score/mean": 77.0}, step=5)
+    run.finish()
+    page.wait_for_selector(".heading .chip.finished")
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 77", arg="critic/score/mean")
+
+
+def test_a_restart_while_the_page_follows_leaves_the_older_attempt(serve: Serve, visit: Open):
+    """The steps that the second attempt supersedes become the older line, also in a chart that is already drawn."""
+    older = "document.querySelector('.chart').chart.plot?.lines[0]?.older.map(one => [...one.last])"
+    run = windsock.init(project="p", name="restarted", id="again")
+    for step in range(6):
+        run.log({"loss": 6.0}, step=step)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=again&tab=charts")
+    assert drawn(page, "loss")["last"] == [6] * 6
+    again = windsock.init(project="p", name="restarted", id="again")
+    again.log({"loss": 2.0}, step=3)
+    again.log({"loss": 2.0}, step=4)
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 2", arg="loss")
+    assert page.evaluate(older) == [[6] * 6]
+    again.log({"loss": 1.0}, step=5)
+    again.finish()
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 1", arg="loss")
+    assert page.evaluate(older) == [[6] * 6]
+
+
+def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It carries them, and its charts show them as the page does."""
+    for steps in (range(6), range(3, 5)):
+        run = windsock.init(project="p", name="restarted", id="again")
+        for step in steps:
+            run.log({"loss": float(len(steps))}, step=step)
+        run.finish()
+    file = tmp_path / "run.html"
+    assert main(["report", "again", "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=charts")
+    assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
+    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    assert older == [[6] * 6]

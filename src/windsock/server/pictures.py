@@ -67,10 +67,14 @@ class Curve:
 
 
 def curves(opened: Opened, wanted: Iterable[Wanted], window: Window) -> Iterator[Curve]:
-    """Draw series of one run; a name that it does not have does not cost the others."""
+    """Draw series of one run; a name that it does not have does not cost the others.
+
+    Older attempts come with a whole series, not with what is new of one: they do not grow.
+    """
     for one in wanted:
-        yield draw(opened, one, window)
-        if window.branches and one.attempt is None:
+        curve = draw(opened, one, window)
+        yield curve
+        if window.branches and one.attempt is None and not curve.head.get("keep"):
             yield from _branches(opened, one, window)
 
 

@@ -49,7 +49,7 @@ export async function change(key, fields) {
 
 // Many series in one answer. Each wanted is {run, name, factor?, since?}.
 export async function askSeries(wanted, options) {
-  if (report) return wanted.map(({ run, name }) => ({ ...seriesInReport(name), run }));
+  if (report) return wanted.flatMap(({ run, name }) => report.series.filter((one) => one.name === name).map((one) => ({ ...fromJSON(one), run, cursor: null, keep: 0 })));
   const answer = await fetch("/api/series", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -136,11 +136,6 @@ function samplesInReport(p) {
   const sign = (p.sort ?? "-step").startsWith("-") ? -1 : 1;
   samples.sort((a, b) => sign * ((a[key] ?? 0) - (b[key] ?? 0)));
   return { samples, matched: samples.length, offset: 0, more: false, census: found.census };
-}
-
-function seriesInReport(name) {
-  const curve = report.series.find((one) => one.name === name && !one.branch);
-  return curve ? fromJSON(curve) : { name, found: false };
 }
 
 // One stream for the list and the run that is looked at.

@@ -74,26 +74,27 @@ export class Store {
     for (const chart of charts) soon(() => chart.draw());
   }
 
-  // A run that has ended says nothing new: what is held of it for the same window is all there is.
+  // A run that had ended when it was asked says nothing new: what is held of it for the same window is all there is.
   isHeld(key, one, sign) {
-    return this.held.get(key)?.sign === sign && runs.get(one.run)?.status === "finished";
+    const held = this.held.get(key);
+    return held?.sign === sign && held.ended && hasEnded(one.run);
   }
 
   async fetchPart(part, options, sign) {
+    const ended = new Set(part.filter(([, one]) => hasEnded(one.run)).map(([key]) => key));
     const asked = part.map(([key, one]) => {
       const old = this.held.get(key);
       const since = old?.sign === sign && options.to === null ? (old.series.cursor ?? null) : null;
       return { ...one, since };
     });
-    const whole = asked.every((one) => one.since === null); // older attempts come with the whole, not with what is new
-    const found = await askSeries(asked, { ...options, branches: whole });
-    const since = new Map(asked.map((one, i) => [part[i][0], one.since]));
+    const found = await askSeries(asked, { ...options, branches: true });
+    const now = this.window();
+    if (["x", "from", "to"].some((name) => now[name] !== options[name])) return; // zoomed meanwhile
     for (const series of found) { // the answer has its own order: run by run
       const key = `${series.run}\n${series.name}`;
       const held = this.held.get(key);
       if (series.branch) held?.older.push(series);
-      else if (since.get(key)) this.held.set(key, { sign, series: joined(held?.series, series), older: held?.older ?? [] });
-      else this.held.set(key, { sign, series, older: [] });
+      else if (!series.keep || held?.sign === sign) this.held.set(key, { sign, ended: ended.has(key), series: joined(held?.series, series), older: series.keep ? held.older : [] });
     }
   }
 
@@ -105,6 +106,10 @@ export class Store {
     const series = this.held.get(`${run}\n${name}`)?.series;
     return series?.found ? series : null;
   }
+}
+
+function hasEnded(run) {
+  return runs.get(run)?.status === "finished";
 }
 
 // One chart in its card. `lines` names what is drawn of each run: [{run, mean, max, min, factor}].
