@@ -404,3 +404,36 @@ def test_older_attempts_come_with_a_whole_series_alone(serve: Serve):
     assert (whole["branch"], older["branch"]) == (False, True)
     [new] = ask(client, "/api/runs/twice/series", **query, since=whole["cursor"])["series"]
     assert new["keep"] == 7
+
+
+def test_what_came_before_the_first_count_lies_at_its_zero(serve: Serve):
+    """A count that begins late, or misses a step, leaves no point without a place."""
+    run = windsock.init(id="late")
+    for step in range(8):
+        run.log({"a": float(step)})
+        if step > 2:
+            run.log({"system/tokens": float("nan") if step == 5 else 10.0})
+        run.commit(step)
+    run.finish()
+    client, query = serve(), {"name": "a", "x": "tokens", "format": "json"}
+    [one] = ask(client, "/api/runs/late/series", **query)["series"]
+    assert one["x"] == [0, 0, 0, 10, 20, 20, 30, 40]
+    [part] = ask(client, "/api/runs/late/series", **query, **{"from": 0, "to": 10})["series"]
+    assert part["last"] == [0, 1, 2, 3]
+
+
+def test_a_run_without_an_axis_does_not_cost_the_others(serve: Serve, demo: windsock.Run):
+    """Of several runs those are drawn that count it; where none does, that is said."""
+    for id in ("bare", "bare2"):
+        run = windsock.init(id=id)
+        run.log({"b": 2.0}, step=0)
+        run.finish()
+    client = serve()
+
+    def drawn(*runs: str) -> Any:
+        wanted = [{"run": run, "name": "critic/score/mean" if run == "demo" else "b"} for run in runs]
+        return client.post("/api/series", json={"series": wanted, "x": "tokens", "format": "json"})
+
+    assert [one["found"] for one in drawn("bare", "demo").json()["series"]] == [False, True]
+    assert drawn("bare").status_code == 400
+    assert drawn("bare", "bare2").status_code == 400

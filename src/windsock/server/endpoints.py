@@ -118,11 +118,20 @@ def _drawn(site: Site, wanted: list[Wanted], window: Window, format: str) -> Any
     pictures.check_amount(len(wanted), len(wanted) * window.points)
     drawn: list[Curve] = []
     versions: dict[str, int] = {}
-    for run in dict.fromkeys(one.run for one in wanted):
+    runs = list(dict.fromkeys(one.run for one in wanted))
+    lacking: list[str] = []
+    for run in runs:
+        mine = [one for one in wanted if one.run == run]
         with site.library.use(run) as opened:
-            drawn += pictures.curves(opened, (one for one in wanted if one.run == run), window)
+            if len(runs) == 1 or pictures.has_axis(opened, window.x):
+                drawn += pictures.curves(opened, mine, window)
+            else:  # it does not cost the others
+                drawn += map(pictures.unknown, mine)
+                lacking.append(run)
             versions[run] = opened.version
         pictures.check_amount(len(drawn), sum(len(curve.columns.get("x", ())) for curve in drawn))
+    if runs and lacking == runs:
+        raise RequestError(400, f"x={window.x}: none of the runs counts {window.x}; /names lists their axes")
     facts = {"version": next(iter(versions.values()), 0), "versions": versions, "x": window.x}
     return pictures.as_binary(drawn, facts) if format == "binary" else pictures.as_json(drawn, facts)
 

@@ -69,8 +69,11 @@ export class Store {
     try {
       for (const part of parts) await this.fetchPart(part, options, sign);
     } catch (problem) {
-      return tell(problem instanceof TypeError ? t("lost") : problem.message);
+      const said = problem instanceof TypeError ? t("lost") : problem.message;
+      if (said !== this.said) tell(said); // once, not with every step
+      return void (this.said = said);
     }
+    this.said = null;
     for (const chart of charts) soon(() => chart.draw());
   }
 
