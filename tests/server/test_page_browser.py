@@ -357,3 +357,14 @@ def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: 
     assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
     older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
     assert older == [[6] * 6]
+
+
+def test_an_empty_directory_goes_live(serve: Serve, visit: Open):
+    """The first run appears by itself, and is shown."""
+    page = visit(str(serve().base_url))
+    page.wait_for_selector("main .empty")
+    run = windsock.init(project="p", name="the first", id="first")
+    run.log({"critic/score/mean": 1.0}, step=0)
+    page.wait_for_selector(".vital canvas")
+    assert "the first" in page.locator(".heading").inner_text()
+    run.finish()

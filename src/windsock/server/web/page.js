@@ -108,8 +108,8 @@ function drawAll() {
   drawHeading();
   stage.replaceChildren();
   const key = get("run");
-  if (!runs.size) return stage.replaceChildren(empty(t("no_runs"), t("no_runs_do")));
   follow(key);
+  if (!runs.size) return stage.replaceChildren(empty(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: chosenRuns(), fail };
   const make = VIEWS[get("tab")] ?? overviewView;
@@ -225,11 +225,12 @@ async function begin() {
   if (get("run") && get("tab") === "overview") foresee(runPath(get("run"), "overview"));
   try {
     await readRuns();
+    settle();
+    if (!view) drawAll();
   } catch (problem) {
     stage.replaceChildren(empty(problem.message));
+    follow("");
   }
-  settle();
-  if (!view) drawAll();
   addEventListener("runs", () => (sidebar.draw(), drawHeading()));
   addEventListener("keydown", pressed);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (applyTheme(), restyleAll()));
