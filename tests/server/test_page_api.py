@@ -437,3 +437,42 @@ def test_a_run_without_an_axis_does_not_cost_the_others(serve: Serve, demo: wind
     assert [one["found"] for one in drawn("bare", "demo").json()["series"]] == [False, True]
     assert drawn("bare").status_code == 400
     assert drawn("bare", "bare2").status_code == 400
+
+
+def test_memory_is_that_of_the_last_step_that_has_any(serve: Serve):
+    """A last step that logged none, an evaluation say, does not hide what there is."""
+    run = windsock.init(id="last")
+    run.log({"memory/actor_train/train/end/onload/allocated/0": 2.0}, step=3)
+    run.log({"val/score/mean": 1.0}, step=4)
+    run.finish()
+    client = serve()
+    told = ask(client, "/api/runs/last/memory")
+    assert (told["step"], [stair["allocated"] for stair in told["stairs"]]) == (3, [2.0])
+    assert ask(client, "/api/runs/last/memory", step=4)["stairs"] == []
+
+
+def test_the_last_events_and_texts_can_be_asked_for(serve: Serve):
+    """By counting from the end; that the run was alive in between is not told."""
+    run = windsock.init(id="long")
+    for step in range(4):
+        run.text("note", f"text {step}", step=step)
+        run._journal.event("heartbeat", dropped=0)
+    run.finish()
+    client = serve()
+    every = [event["event"] for event in ask(client, "/api/runs/long/events")["events"]]
+    assert "heartbeat" not in every
+    told = ask(client, "/api/runs/long/events", since=-1)
+    assert ([event["event"] for event in told["events"]], told["cursor"]) == (["finish"], told["total"])
+    texts = ask(client, "/api/runs/long/texts", since=-3, limit=2)
+    assert ([text["text"] for text in texts["texts"]], texts["cursor"]) == (["text 1", "text 2"], 3)
+    assert len(ask(client, "/api/runs/long/texts", since=-99)["texts"]) == 4
+
+
+def test_one_histogram_of_many_is_the_last(serve: Serve):
+    """However few are asked for."""
+    run = windsock.init(id="wide")
+    for step in range(5):
+        run.log({"h": windsock.histogram(np.arange(9.0))}, step=step)
+    run.finish()
+    found = ask(serve(), "/api/runs/wide/histograms", name="h", points=1)
+    assert [one["step"] for one in found["histograms"]] == [4]

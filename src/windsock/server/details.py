@@ -56,21 +56,28 @@ def relay_state(folder: Path) -> list[dict[str, Any]]:
 
 
 def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:
-    """Return what happened from the event number ``since`` on."""
-    events = opened.view.events()
-    chosen = events[since : since + limit]
-    return {"events": chosen, "cursor": since + len(chosen), "total": len(events)}
+    """Return what happened from the event number ``since`` on; that a writer lives is no event to tell."""
+    events = [event for event in opened.view.events() if event.get("event") != "heartbeat"]
+    first = _first(since, len(events))
+    chosen = events[first : first + limit]
+    return {"events": chosen, "cursor": first + len(chosen), "total": len(events)}
+
+
+def _first(since: int, total: int) -> int:
+    """Return the number of the first one that is asked for; a negative one counts from the end."""
+    return since if since >= 0 else max(0, total + since)
 
 
 def texts_view(opened: Opened, name: str | None, since: int, limit: int) -> dict[str, Any]:
     """Return what was logged as text, from the text number ``since`` on."""
     texts = opened.view.texts()
     wanted = [text for text in texts if name in (None, text.name)]
-    chosen = wanted[since : since + limit]
+    first = _first(since, len(wanted))
+    chosen = wanted[first : first + limit]
     return {
         "names": list(dict.fromkeys(text.name for text in texts)),
         "texts": [asdict(text) for text in chosen],
-        "cursor": since + len(chosen),
+        "cursor": first + len(chosen),
         "total": len(wanted),
     }
 

@@ -233,7 +233,7 @@ TO_X = Parameter("to", "where on the axis to end, included", "number")
 FROM = Parameter("from", "the first step, included", "integer")
 TO = Parameter("to", "the last step, included", "integer")
 STEP = Parameter("step", "the step", "integer")
-SINCE = Parameter("since", "number of the first one that is new", "integer", 0, least=0)
+SINCE = Parameter("since", "number of the first one that is new; negative: so many from the end", "integer", 0)
 MARKS = (
     Field("name", (str,), most=200),
     Field("pinned", (bool,)),
