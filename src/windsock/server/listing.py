@@ -80,7 +80,7 @@ class Listing:
             count = self._since(since)
             found = [known.record() for known in self._known.values() if known.changed > count]
             gone = [key for key, when in self._gone.items() if when > count] if count >= 0 else []
-        return {"cursor": self._cursor(), "reset": count < 0, "gone": gone, "pending": pending, "runs": found}
+            return {"cursor": self._cursor(), "reset": count < 0, "gone": gone, "pending": pending, "runs": found}
 
     def cursor(self) -> str:
         """Look at all runs and return the cursor of the list as it is now."""
