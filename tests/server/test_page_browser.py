@@ -368,3 +368,17 @@ def test_an_empty_directory_goes_live(serve: Serve, visit: Open):
     page.wait_for_selector(".vital canvas")
     assert "the first" in page.locator(".heading").inner_text()
     run.finish()
+
+
+def test_samples_that_come_one_after_the_other_are_all_shown(serve: Serve, visit: Open):
+    """Into a view that had none, and the last one too, although the view is read anew only now and then."""
+    run = windsock.init(project="p", name="speaking", id="speaking")
+    run.log({"critic/score/mean": 0.0}, step=0)
+    page = visit(f"{serve().base_url}/?run=speaking&tab=samples")
+    page.wait_for_selector("main .empty")
+    for step in (1, 2):
+        run.sample(f"prompt {step}", f"completion {step}", reward=1.0, task="q")
+        run.log({"critic/score/mean": 0.0}, step=step)
+        page.wait_for_function(f"() => document.querySelector('.heading').textContent.includes('step {step}')")
+    run.finish()
+    page.wait_for_selector(".sample-list >> text=completion 2")

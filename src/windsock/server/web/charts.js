@@ -29,6 +29,7 @@ function tidyEnd(value) {
 export class Store {
   constructor() {
     this.held = new Map();
+    this.cards = [];
     this.waiting = new Set();
     this.flush = once(15, () => this.fetchAll());
   }
@@ -46,9 +47,18 @@ export class Store {
     this.flush();
   }
 
+  // The cards that are followed from now on, in place of those before.
+  show(cards) {
+    closeLarge();
+    this.seen?.disconnect();
+    this.cards.forEach((card) => card.leave());
+    this.cards = cards;
+    this.seen = watcher(cards);
+  }
+
   // Asks for what is new on the cards in view; those whose look changed are drawn at once as well.
-  refresh(cards, changed = false) {
-    for (const card of cards.filter((one) => one.seen)) {
+  refresh(changed = false) {
+    for (const card of this.cards.filter((one) => one.seen)) {
       if (changed) card.draw();
       this.want(card);
     }
@@ -162,7 +172,7 @@ export class ChartCard {
   }
 
   leave() {
-    this.seen = false;
+    this.seen = this.near = false;
     this.plot?.destroy();
     this.plot = null;
   }
@@ -214,7 +224,7 @@ function value(line, text, many) {
 }
 
 // What only flies past is not drawn: after the first look, a chart has to stay for a moment.
-export function watcher(cards) {
+function watcher(cards) {
   let wait = 0;
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -287,18 +297,14 @@ export function chartsView(host, context) {
   const filter = filterBox(t("filter"));
   let bar = null;
   let data = null;
-  let cards = [];
-  let seen = null;
 
   function build() {
-    seen?.disconnect();
-    cards.forEach((card) => card.leave());
     const fits = expression(filter);
     const pins = list("pins");
     const shown = data.charts.filter((chart) => Object.values(chart.lines).some(fits) || fits(say(data.metrics[chart.metric]?.title)));
     const card = (chart) => new ChartCard(store, facts(chart, data));
     const sections = [];
-    cards = [];
+    const cards = [];
     const section = (key, title, intro, charts) => {
       if (!charts.length) return;
       const made = charts.map(card);
@@ -314,7 +320,7 @@ export function chartsView(host, context) {
     families.replaceChildren(...sections.map(([, title, part]) => el("a", { href: "#", text: title, onclick: (event) => (event.preventDefault(), part.scrollIntoView()) })));
     body.replaceChildren(...(sections.length ? sections.map(([, , part]) => part) : [empty(data.charts.length ? t("nothing_found") : t("no_metrics"), data.charts.length ? "" : t("no_metrics_do"))]));
     counted.textContent = t("shown", { n: shown.length, m: data.charts.length });
-    seen = watcher(cards);
+    store.show(cards);
   }
 
   async function read() {
@@ -337,7 +343,7 @@ export function chartsView(host, context) {
   return {
     update(news) {
       if (data && news.names !== undefined && news.names !== data.names) read();
-      else store.refresh(cards);
+      else store.refresh();
     },
     changed(names) {
       if (!data) return;
@@ -345,13 +351,10 @@ export function chartsView(host, context) {
       if (filter.value !== get("filter")) filter.value = get("filter");
       if (names.includes("filter")) rebuild();
       else if (names.includes("pins")) build();
-      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(cards, true);
-      else cards.forEach((card) => card.draw());
+      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
+      else store.cards.forEach((card) => card.draw());
     },
-    destroy() {
-      seen?.disconnect();
-      cards.forEach((card) => card.leave());
-    },
+    destroy: () => store.show([]),
   };
 }
 

@@ -1,6 +1,6 @@
 // Task sets: mean@k, best@k, worst@k and pass@k over steps and over k, with their coverage.
 import { ask, fromJSON, runPath } from "./api.js";
-import { el, hue, show } from "./dom.js";
+import { el, hue, paced, show } from "./dom.js";
 import { empty, panel, swatch, table, valueText } from "./parts.js";
 import { Plot } from "./plot.js";
 import { t } from "./words.js";
@@ -9,10 +9,8 @@ const MAIN = ["mean", "best", "worst", "pass", "maj", "value"]; // with their in
 
 export function evaluationView(host, context) {
   let plots = [];
-  let last = 0;
 
   async function read() {
-    last = Date.now();
     let data;
     try {
       data = await ask(runPath(context.run, "evaluation"));
@@ -29,7 +27,7 @@ export function evaluationView(host, context) {
   }
 
   read();
-  return { update: () => Date.now() - last > 3000 && read(), destroy: () => plots.forEach((plot) => plot.destroy()) };
+  return { update: paced(3000, read), destroy: () => plots.forEach((plot) => plot.destroy()) };
 }
 
 function label(one) {

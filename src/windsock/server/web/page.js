@@ -100,7 +100,6 @@ function drawHeading() {
 
 function drawAll() {
   closeTip();
-  closeLarge();
   view?.destroy?.();
   view = null;
   document.querySelector("nav.tabs")?.replaceWith(tabs());
@@ -139,7 +138,13 @@ function follow(key) {
     drawHeading();
     view?.update?.(news);
   };
-  stream = listen(key, { runs: refresh, hello: refresh, status, data });
+  let greeted = false;
+  const hello = (news) => {
+    refresh();
+    if (greeted) view?.update?.(news.run ?? {}); // the stream was lost, and with it what came meanwhile
+    greeted = true;
+  };
+  stream = listen(key, { runs: refresh, hello, status, data });
 }
 
 const refresh = once(60, async () => {
@@ -214,7 +219,7 @@ watch((changed) => {
   if (changed.includes("run")) settle();
   if (changed.some((name) => REMADE.includes(name)) || changed.includes("theme")) drawAll();
   else {
-    sidebar.draw();
+    if (changed.includes("q") || changed.includes("sort")) sidebar.draw();
     view?.changed?.(changed);
   }
 });

@@ -83,6 +83,11 @@ export function stepBox([first, last], step) {
   return box;
 }
 
+// Somebody who writes a step is not to lose the field to what is new.
+export function typing() {
+  return document.activeElement?.type === "number";
+}
+
 // Stacked bars over steps on a canvas: parts is [{name, colour, values}], in the order from below.
 export class Stack {
   constructor(host, onpick) {

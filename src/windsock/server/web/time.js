@@ -1,8 +1,8 @@
 // Where the time goes: phases stacked over steps, one step laid out by role and rank, the slowest ranks.
 import { ask, runPath } from "./api.js";
-import { css, el, hue, percent, room, seconds, show, svg, tail } from "./dom.js";
+import { css, el, hue, paced, percent, room, seconds, show, svg, tail } from "./dom.js";
 import { drawPhases } from "./overview.js";
-import { empty, panel, Stack, stepBox, swatch, table } from "./parts.js";
+import { empty, panel, Stack, stepBox, swatch, table, typing } from "./parts.js";
 import { get, set } from "./state.js";
 import { t } from "./words.js";
 
@@ -58,13 +58,8 @@ export function timeView(host, context) {
   }
 
   read();
-  let last = 0;
   return {
-    update() {
-      if (Date.now() - last < 3000) return;
-      last = Date.now();
-      read();
-    },
+    update: paced(3000, () => typing() || read()),
     changed(names) {
       if (!data) return;
       if (names.includes("stat")) draw();
