@@ -128,7 +128,7 @@ function samplesInReport(p) {
   const found = report.samples ?? { samples: [], census: null };
   const text = (p.grep ?? "").toLowerCase();
   const fits = (s) => (!text || `${s.prompt} ${s.completion}`.toLowerCase().includes(text)) &&
-    (!p.step || s.step === Number(p.step)) && (!p.group || s.group === p.group) && (!p.task || s.task === p.task) &&
+    ((p.step ?? "") === "" || s.step === Number(p.step)) && (!p.group || s.group === p.group) && (!p.task || s.task === p.task) &&
     (!p.finish_reason || s.finish_reason === p.finish_reason) &&
     (!p.min_reward || s.reward >= Number(p.min_reward)) && (!p.max_reward || s.reward <= Number(p.max_reward));
   const samples = found.samples.filter(fits);

@@ -37,7 +37,7 @@ export function overviewView(host, context) {
   function draw(data) {
     if (!host.isConnected) return;
     top.replaceChildren(banner(data));
-    const keys = data.vital.map((sign) => sign.key).join();
+    const keys = [!data.names, ...data.vital.map((sign) => sign.key)].join();
     if (grid.dataset.keys !== keys) {
       for (const one of cards.values()) one.plot.destroy();
       cards.clear();
@@ -97,7 +97,7 @@ function vitalCard(sign, data, context) {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";
     card.classList.toggle("pointed", Boolean(at));
   };
-  const plot = new Plot(area, { small: true, band: metric?.band, onpoint, onzoom: (range) => range && set({ tab: "charts", from: range[0], to: range[1] }) });
+  const plot = new Plot(area, { small: true, band: metric?.band, onpoint, onzoom: (range) => range && set({ tab: "charts", x: "", from: range[0], to: range[1] }) });
   function update(now) {
     const curve = (name) => (now.curves[name] ? fromJSON(now.curves[name]) : null);
     const main = curve("mean") ?? curve("line") ?? fromJSON(Object.values(now.curves)[0]);
