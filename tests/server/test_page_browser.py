@@ -382,3 +382,50 @@ def test_samples_that_come_one_after_the_other_are_all_shown(serve: Serve, visit
         page.wait_for_function(f"() => document.querySelector('.heading').textContent.includes('step {step}')")
     run.finish()
     page.wait_for_selector(".sample-list >> text=completion 2")
+
+
+def test_a_reward_that_is_no_number_sorts_last(serve: Serve, visit: Open):
+    """And leaves the others in their order."""
+    for name, reward in (("low", 0.1), ("lost", math.nan), ("high", 0.9), ("mid", 0.5)):
+        run = windsock.init(project="p", name=name, id=name)
+        run.log({"critic/score/mean": reward}, step=0)
+        run.finish()
+    page = visit(f"{serve().base_url}/?sort=reward")
+    names = "() => [...document.querySelectorAll('.run-title')].map(one => one.textContent).join()"
+    page.wait_for_function(f"() => ({names})() === 'high,mid,low,lost'")
+
+
+def test_the_first_step_has_its_own_group_in_a_report(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Step 0 is a step: samples of the same group at later ones do not stand beside it."""
+    run = windsock.init(project="p", name="groups", id="groups")
+    for step in (0, 1):
+        for number in range(2):
+            run.sample("prompt", f"step {step} number {number}", reward=float(number), group="g", step=step)
+        run.log({"critic/score/mean": 0.0}, step=step)
+    run.finish()
+    file = tmp_path / "run.html"
+    assert main(["report", "groups", "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=samples&order=step&at=0")
+    page.wait_for_selector(".side-by-side pre")
+    assert page.locator(".side-by-side pre").all_inner_texts() == ["step 0 number 1", "step 0 number 0"]
+
+
+def test_a_page_that_was_away_catches_up(serve: Serve, visit: Open):
+    """When the stream is there again, the view asks for what it missed, although nothing new comes."""
+    run = windsock.init(project="p", name="going on", id="live")
+    run.log({"critic/score/mean": 1.0}, step=0)
+    page = visit(str(serve().base_url))
+    streams = "const made = []; const Real = EventSource;"
+    streams += "window.EventSource = class extends Real { constructor(at) { super(at); made.push(this); } };"
+    page.add_init_script(f"{streams} window.made = made;")
+    page.goto(f"{page.url.split('?')[0]}?run=live&tab=charts")
+    assert drawn(page, "critic/score/mean")["last"] == [1]
+    page.wait_for_function("() => document.querySelector('.chip.running')")
+    page.evaluate("made.at(-1).close()")
+    run.log({"critic/score/mean": 2.0}, step=1)
+    run.log({"critic/score/mean": 3.0}, step=2)
+    page.wait_for_timeout(600)
+    assert drawn(page, "critic/score/mean")["last"] == [1]
+    page.evaluate("made.at(-1).dispatchEvent(new MessageEvent('hello', { data: '{}' }))")
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 3", arg="critic/score/mean")
+    run.finish()

@@ -139,7 +139,7 @@ export class ChartCard {
     const { title, unit, names, metric, note } = this.facts;
     const heading = explainable(el("h3", { text: title }), () => aboutMetric(metric, names, note));
     this.unit = el("span", { class: "quiet unit", text: unit });
-    this.sub = el("div", { class: "sub num" });
+    this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const tool = (path, label, work) => el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
     const tools = el("div", { class: "tools" },
@@ -270,7 +270,7 @@ export function closeLarge() {
 
 export function axisBar(axes, extra = []) {
   const axis = select(t("x_axis"), axes.map((one) => [one, t(`x_${one}`)]), get("x"), (x) => set({ x, from: "", to: "" }));
-  const amount = el("output", { class: "num", text: get("smooth") });
+  const amount = el("output", { text: get("smooth") });
   const slide = el("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: get("smooth"), "aria-label": t("smoothing") });
   slide.addEventListener("input", () => {
     amount.textContent = slide.value;

@@ -40,7 +40,7 @@ function taskSet(set, plots) {
   const curve = (found) => (found?.found ? fromJSON(found) : null);
   const lines = shown.map((one, i) => ({ label: label(one), colour: i, main: fromJSON(one.curve), max: curve(beside(one, "high")), min: curve(beside(one, "low")) }));
   const area = el("div", { class: "mid-plot" });
-  const told = el("div", { class: "legend num" });
+  const told = el("div", { class: "legend" });
   const rest = () => told.replaceChildren(...lines.map((line, i) => swatch(hue(i), `${line.label} ${show(line.main.last.at(-1))}`)));
   const plot = new Plot(area, { onpoint: (at) => (at ? told.replaceChildren(el("span", { text: `${t("step")} ${Math.round(at.x)}` }), ...valueText(at.values).map((one) => swatch(hue(one.line.colour), `${one.line.label} ${one.text}`))) : rest()) });
   plot.lines = lines;

@@ -84,11 +84,11 @@ function banner(data) {
 function vitalCard(sign, data, context) {
   const metric = data.metrics[sign.metric];
   const title = el("h3", { text: say(sign.title) });
-  const value = el("span", { class: "large num" });
-  const change = el("span", { class: "quiet num" });
-  const point = el("span", { class: "point num" });
+  const value = el("span", { class: "large" });
+  const change = el("span", { class: "quiet" });
+  const point = el("span", { class: "point" });
   const area = el("div", { class: "vital-plot" });
-  const ends = el("div", { class: "ends quiet num" });
+  const ends = el("div", { class: "ends quiet" });
   const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
   const head = el("header", {}, title, point, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }));

@@ -50,7 +50,7 @@ export function spark(reward, colour) {
 
 export function statusText(run) {
   const known = run.last_step !== null && run.last_step !== undefined;
-  return [t(run.status), known ? el("span", { class: "chip-step num", text: ` · ${t("step")} ${run.last_step}` }) : null];
+  return [t(run.status), known ? el("span", { class: "chip-step", text: ` · ${t("step")} ${run.last_step}` }) : null];
 }
 
 export function select(label, choices, chosen, onchange) {

@@ -113,7 +113,7 @@ function row(run) {
     document.body.classList.remove("list-open");
     chooseRun(run.key);
   });
-  const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet num", text: run.reward ? show(run.reward.last) : "" }));
+  const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet", text: run.reward ? show(run.reward.last) : "" }));
   const more = report ? null : el("button", { class: "ghost more", "aria-label": `${t("menu")}: ${run.name}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, run) }, icon(ICONS.more));
   return el("li", { class: `run${here ? " here" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
 }

@@ -115,7 +115,7 @@ function identity(sample) {
 
 function chipOf(sample) {
   const reward = number(sample.reward);
-  return el("span", { class: "reward-chip num", text: show(sample.reward), style: { "--r": String(Math.max(0, Math.min(1, reward || 0))) } });
+  return el("span", { class: "reward-chip", text: show(sample.reward), style: { "--r": String(Math.max(0, Math.min(1, reward || 0))) } });
 }
 
 function factsOf(sample) {

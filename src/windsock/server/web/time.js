@@ -125,6 +125,6 @@ function ranks(data, colours) {
   const rows = data.ranks.slice(0, 64).flatMap((one) => [
     el("span", { text: one.writer }),
     el("span", { class: "track" }, Object.entries(one.phases).map(([name, took]) => el("i", { title: `${name} ${seconds(took)}`, style: { width: `${(100 * took) / most}%`, background: hue(colours.get(name) ?? 7) } }))),
-    el("span", { class: "num", text: seconds(one.seconds) })]);
+    el("span", { text: seconds(one.seconds) })]);
   return panel(t("slow_ranks"), t("per_step"), el("div", { class: "bars" }, rows));
 }
