@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -135,3 +136,51 @@ def test_a_server_that_ends_says_goodbye(tmp_path: Path):
     assert not listener.is_alive()
     assert seen[-1] == "bye"
     run.finish()
+
+
+def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path: Path, monkeypatch: Any):
+    """The list that another page watches goes on being watched."""
+    run = windsock.init(id="slow")
+    run.log({"a": 1.0}, step=0)
+    site = Site(tmp_path / "runs")
+    opening, leave = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> dict[str, Any]:
+        opening.set()
+        leave.wait(20)
+        return {}
+
+    async def watch() -> None:
+        hub = Hub(site)
+        monkeypatch.setattr(hub, "_run_facts", slow)
+        listing = hub.stream(None, listed=True)
+        await anext(listing)
+        leaving = asyncio.create_task(anext(hub.stream("slow", listed=True)))  # type: ignore[arg-type]
+        await asyncio.to_thread(opening.wait, 20)
+        leaving.cancel()
+        leave.set()
+        await asyncio.wait([leaving])
+        assert hub.watched == [""]
+        await listing.aclose()  # type: ignore[attr-defined]
+        assert hub.watched == []
+
+    asyncio.run(watch())
+    site.close()
+    run.finish()
+
+
+def test_a_run_that_is_removed_tells_no_status(serve: Serve, tmp_path: Path):
+    """Its page hears of it from the list; there is no status to show."""
+    run = windsock.init(id="short")
+    run.log({"a": 1.0}, step=0)
+    run.finish()
+    with serve().stream("GET", "/api/live?run=short&list=1") as stream:
+        told = events(stream.iter_lines())
+        assert first(told, "hello")["run"]["status"] == "finished"
+        shutil.rmtree(run.path)
+        heard = []
+        for name, data in told:
+            heard.append((name, data.get("status", "")))
+            if name == "runs":
+                break
+        assert not any(status is None for _, status in heard)

@@ -399,3 +399,89 @@ def test_the_page_says_ahead_what_it_will_ask_for(serve: Serve):
     links = [part.split(">")[0].lstrip("<") for part in client.get("/").headers["link"].split(", ")]
     assert {"/api/runs", "/page.js", "/charts.js"} <= set(links)
     assert all(client.get(link).status_code == 200 for link in links)
+
+
+def test_older_attempts_come_with_a_whole_series_alone(serve: Serve):
+    """What is only new of a series brings none: those that the page has still hold."""
+    for steps in (range(10), range(5, 8)):
+        run = windsock.init(id="twice")
+        for step in steps:
+            run.log({"a": 1.0}, step=step)
+        run.finish()
+    client, query = serve(), {"name": "a", "branches": 1, "format": "json"}
+    whole, older = ask(client, "/api/runs/twice/series", **query)["series"]
+    assert (whole["branch"], older["branch"]) == (False, True)
+    [new] = ask(client, "/api/runs/twice/series", **query, since=whole["cursor"])["series"]
+    assert new["keep"] == 7
+
+
+def test_what_came_before_the_first_count_lies_at_its_zero(serve: Serve):
+    """A count that begins late, or misses a step, leaves no point without a place."""
+    run = windsock.init(id="late")
+    for step in range(8):
+        run.log({"a": float(step)})
+        if step > 2:
+            run.log({"system/tokens": float("nan") if step == 5 else 10.0})
+        run.commit(step)
+    run.finish()
+    client, query = serve(), {"name": "a", "x": "tokens", "format": "json"}
+    [one] = ask(client, "/api/runs/late/series", **query)["series"]
+    assert one["x"] == [0, 0, 0, 10, 20, 20, 30, 40]
+    [part] = ask(client, "/api/runs/late/series", **query, **{"from": 0, "to": 10})["series"]
+    assert part["last"] == [0, 1, 2, 3]
+
+
+def test_a_run_without_an_axis_does_not_cost_the_others(serve: Serve, demo: windsock.Run):
+    """Of several runs those are drawn that count it; where none does, that is said."""
+    for id in ("bare", "bare2"):
+        run = windsock.init(id=id)
+        run.log({"b": 2.0}, step=0)
+        run.finish()
+    client = serve()
+
+    def drawn(*runs: str) -> Any:
+        wanted = [{"run": run, "name": "critic/score/mean" if run == "demo" else "b"} for run in runs]
+        return client.post("/api/series", json={"series": wanted, "x": "tokens", "format": "json"})
+
+    assert [one["found"] for one in drawn("bare", "demo").json()["series"]] == [False, True]
+    assert drawn("bare").status_code == 400
+    assert drawn("bare", "bare2").status_code == 400
+
+
+def test_memory_is_that_of_the_last_step_that_has_any(serve: Serve):
+    """A last step that logged none, an evaluation say, does not hide what there is."""
+    run = windsock.init(id="last")
+    run.log({"memory/actor_train/train/end/onload/allocated/0": 2.0}, step=3)
+    run.log({"val/score/mean": 1.0}, step=4)
+    run.finish()
+    client = serve()
+    told = ask(client, "/api/runs/last/memory")
+    assert (told["step"], [stair["allocated"] for stair in told["stairs"]]) == (3, [2.0])
+    assert ask(client, "/api/runs/last/memory", step=4)["stairs"] == []
+
+
+def test_the_last_events_and_texts_can_be_asked_for(serve: Serve):
+    """By counting from the end; that the run was alive in between is not told."""
+    run = windsock.init(id="long")
+    for step in range(4):
+        run.text("note", f"text {step}", step=step)
+        run._journal.event("heartbeat", dropped=0)
+    run.finish()
+    client = serve()
+    every = [event["event"] for event in ask(client, "/api/runs/long/events")["events"]]
+    assert "heartbeat" not in every
+    told = ask(client, "/api/runs/long/events", since=-1)
+    assert ([event["event"] for event in told["events"]], told["cursor"]) == (["finish"], told["total"])
+    texts = ask(client, "/api/runs/long/texts", since=-3, limit=2)
+    assert ([text["text"] for text in texts["texts"]], texts["cursor"]) == (["text 1", "text 2"], 3)
+    assert len(ask(client, "/api/runs/long/texts", since=-99)["texts"]) == 4
+
+
+def test_one_histogram_of_many_is_the_last(serve: Serve):
+    """However few are asked for."""
+    run = windsock.init(id="wide")
+    for step in range(5):
+        run.log({"h": windsock.histogram(np.arange(9.0))}, step=step)
+    run.finish()
+    found = ask(serve(), "/api/runs/wide/histograms", name="h", points=1)
+    assert [one["step"] for one in found["histograms"]] == [4]

@@ -310,3 +310,123 @@ def test_the_pages_own_files_stay_small():
     assert {file.name for file in (WEB / "vendor").iterdir()} == {
         "uPlot-1.6.32.min.js", "uPlot-1.6.32.min.css", "uPlot-1.6.32.LICENSE.txt",
     }  # fmt: skip
+
+
+def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):
+    """A run that ends with its last step is asked once more, although it is known to have ended by then."""
+    run = windsock.init(project="p", name="ending", id="ending")
+    for step in range(5):
+        run.log({"critic/score/mean": float(step)}, step=step)
+    page = visit(f"{serve().base_url}/?run=ending&tab=charts")
+    assert drawn(page, "critic/score/mean")["last"] == [0, 1, 2, 3, 4]
+    run.log({"critic/score/mean": 77.0}, step=5)
+    run.finish()
+    page.wait_for_selector(".heading .chip.finished")
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 77", arg="critic/score/mean")
+
+
+def test_a_restart_while_the_page_follows_leaves_the_older_attempt(serve: Serve, visit: Open):
+    """The steps that the second attempt supersedes become the older line, also in a chart that is already drawn."""
+    older = "document.querySelector('.chart').chart.plot?.lines[0]?.older.map(one => [...one.last])"
+    run = windsock.init(project="p", name="restarted", id="again")
+    for step in range(6):
+        run.log({"loss": 6.0}, step=step)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=again&tab=charts")
+    assert drawn(page, "loss")["last"] == [6] * 6
+    again = windsock.init(project="p", name="restarted", id="again")
+    again.log({"loss": 2.0}, step=3)
+    again.log({"loss": 2.0}, step=4)
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 2", arg="loss")
+    assert page.evaluate(older) == [[6] * 6]
+    again.log({"loss": 1.0}, step=5)
+    again.finish()
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 1", arg="loss")
+    assert page.evaluate(older) == [[6] * 6]
+
+
+def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It carries them, and its charts show them as the page does."""
+    for steps in (range(6), range(3, 5)):
+        run = windsock.init(project="p", name="restarted", id="again")
+        for step in steps:
+            run.log({"loss": float(len(steps))}, step=step)
+        run.finish()
+    file = tmp_path / "run.html"
+    assert main(["report", "again", "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=charts")
+    assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
+    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    assert older == [[6] * 6]
+
+
+def test_an_empty_directory_goes_live(serve: Serve, visit: Open):
+    """The first run appears by itself, and is shown."""
+    page = visit(str(serve().base_url))
+    page.wait_for_selector("main .empty")
+    run = windsock.init(project="p", name="the first", id="first")
+    run.log({"critic/score/mean": 1.0}, step=0)
+    page.wait_for_selector(".vital canvas")
+    assert "the first" in page.locator(".heading").inner_text()
+    run.finish()
+
+
+def test_samples_that_come_one_after_the_other_are_all_shown(serve: Serve, visit: Open):
+    """Into a view that had none, and the last one too, although the view is read anew only now and then."""
+    run = windsock.init(project="p", name="speaking", id="speaking")
+    run.log({"critic/score/mean": 0.0}, step=0)
+    page = visit(f"{serve().base_url}/?run=speaking&tab=samples")
+    page.wait_for_selector("main .empty")
+    for step in (1, 2):
+        run.sample(f"prompt {step}", f"completion {step}", reward=1.0, task="q")
+        run.log({"critic/score/mean": 0.0}, step=step)
+        page.wait_for_function(f"() => document.querySelector('.heading').textContent.includes('step {step}')")
+    run.finish()
+    page.wait_for_selector(".sample-list >> text=completion 2")
+
+
+def test_a_reward_that_is_no_number_sorts_last(serve: Serve, visit: Open):
+    """And leaves the others in their order."""
+    for name, reward in (("low", 0.1), ("lost", math.nan), ("high", 0.9), ("mid", 0.5)):
+        run = windsock.init(project="p", name=name, id=name)
+        run.log({"critic/score/mean": reward}, step=0)
+        run.finish()
+    page = visit(f"{serve().base_url}/?sort=reward")
+    names = "() => [...document.querySelectorAll('.run-title')].map(one => one.textContent).join()"
+    page.wait_for_function(f"() => ({names})() === 'high,mid,low,lost'")
+
+
+def test_the_first_step_has_its_own_group_in_a_report(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Step 0 is a step: samples of the same group at later ones do not stand beside it."""
+    run = windsock.init(project="p", name="groups", id="groups")
+    for step in (0, 1):
+        for number in range(2):
+            run.sample("prompt", f"step {step} number {number}", reward=float(number), group="g", step=step)
+        run.log({"critic/score/mean": 0.0}, step=step)
+    run.finish()
+    file = tmp_path / "run.html"
+    assert main(["report", "groups", "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=samples&order=step&at=0")
+    page.wait_for_selector(".side-by-side pre")
+    assert page.locator(".side-by-side pre").all_inner_texts() == ["step 0 number 1", "step 0 number 0"]
+
+
+def test_a_page_that_was_away_catches_up(serve: Serve, visit: Open):
+    """When the stream is there again, the view asks for what it missed, although nothing new comes."""
+    run = windsock.init(project="p", name="going on", id="live")
+    run.log({"critic/score/mean": 1.0}, step=0)
+    page = visit(str(serve().base_url))
+    streams = "const made = []; const Real = EventSource;"
+    streams += "window.EventSource = class extends Real { constructor(at) { super(at); made.push(this); } };"
+    page.add_init_script(f"{streams} window.made = made;")
+    page.goto(f"{page.url.split('?')[0]}?run=live&tab=charts")
+    assert drawn(page, "critic/score/mean")["last"] == [1]
+    page.wait_for_function("() => document.querySelector('.chip.running')")
+    page.evaluate("made.at(-1).close()")
+    run.log({"critic/score/mean": 2.0}, step=1)
+    run.log({"critic/score/mean": 3.0}, step=2)
+    page.wait_for_timeout(600)
+    assert drawn(page, "critic/score/mean")["last"] == [1]
+    page.evaluate("made.at(-1).dispatchEvent(new MessageEvent('hello', { data: '{}' }))")
+    page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 3", arg="critic/score/mean")
+    run.finish()

@@ -21,27 +21,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windsock.errors import JournalError
 from windsock.server.answers import Binary, RequestError, encode
-from windsock.server.endpoints import ENDPOINTS, Endpoint
+from windsock.server.endpoints import ENDPOINTS, LIVE, Endpoint
 from windsock.server.files import Files
 from windsock.server.guard import HEADERS, LOOPBACK, Guard, Pass, Refusal
 from windsock.server.live import Hub
 from windsock.server.openapi import description
-from windsock.server.parameters import Parameter, read_all, read_fields
+from windsock.server.parameters import read_all, read_fields
 from windsock.server.pictures import MEDIA_TYPE
 from windsock.server.site import Site
 
 THREADS = 8
 LONGEST_BODY = 1 << 20
 PACKED_FROM = 4096  # bytes from which gzip pays, where a network lies between
-LIVE = (Parameter("run", "a run's key"), Parameter("list", "also the list", "boolean", False))
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(dir: Path, guard: Guard | None = None, web: Path | None = None) -> Starlette:
+def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
     """Return the application that serves a directory."""
     site = Site(dir)
     hub = Hub(site)
-    files = Files(web) if web else Files()
+    files = Files()
     limiter = anyio.CapacityLimiter(THREADS)
     described = description(ENDPOINTS)
 
@@ -78,8 +77,7 @@ def make_app(dir: Path, guard: Guard | None = None, web: Path | None = None) -> 
 
 def _handler(site: Site, endpoint: Endpoint, limiter: anyio.CapacityLimiter) -> Handler:
     async def answer(request: Request) -> Response:
-        asked = {**request.path_params, **read_all(endpoint.parameters, request.query_params)}
-        asked |= request.path_params
+        asked = read_all(endpoint.parameters, request.query_params) | request.path_params
         if endpoint.body:
             body = await _body(request)
             asked |= read_fields(endpoint.body, body) | {"given": body}

@@ -44,8 +44,7 @@ def comparison(sides: Sequence[Side]) -> dict[str, Any]:
     """Compare runs; the first one's vocabulary is the common tongue."""
     lines, refused = _lines(sides)
     order = [chart.main for chart in charts(list(lines), sides[0].source)]
-    order += [name for name in lines if name not in order]
-    found = [_chart(name, lines[name], sides[0].source) for name in order]
+    found = [_chart(name, lines[name], sides[0].source) for name in dict.fromkeys([*order, *lines])]
     found.sort(key=lambda chart: -min(2, len({line["run"] for line in chart["lines"]})))
     return {
         "runs": [{"key": side.key, "name": side.name, "source": side.source} for side in sides],

@@ -14,6 +14,7 @@ from windsock.relay.desk import read_desks
 from windsock.samples.query import Query
 from windsock.server.answers import RequestError
 from windsock.server.library import Opened
+from windsock.server.naming import writers_of
 from windsock.server.overview import writer_records
 from windsock.view import View
 
@@ -34,7 +35,7 @@ def details_view(opened: Opened) -> dict[str, Any]:
         "config_flat": [list(pair) for pair in flat(config)],
         "environment": view.environment,
         "writers": writer_records(view),
-        "attempts": [[writer.role, writer.rank, writer.attempt] for writer in view.writers()],
+        "attempts": writers_of(view),
         "notices": notices(view),
         "damage": view.damage(),
         "skipped": [
@@ -55,21 +56,28 @@ def relay_state(folder: Path) -> list[dict[str, Any]]:
 
 
 def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:
-    """Return what happened from the event number ``since`` on."""
-    events = opened.view.events()
-    chosen = events[since : since + limit]
-    return {"events": chosen, "cursor": since + len(chosen), "total": len(events)}
+    """Return what happened from the event number ``since`` on; that a writer lives is no event to tell."""
+    events = [event for event in opened.view.events() if event.get("event") != "heartbeat"]
+    first = _first(since, len(events))
+    chosen = events[first : first + limit]
+    return {"events": chosen, "cursor": first + len(chosen), "total": len(events)}
+
+
+def _first(since: int, total: int) -> int:
+    """Return the number of the first one that is asked for; a negative one counts from the end."""
+    return since if since >= 0 else max(0, total + since)
 
 
 def texts_view(opened: Opened, name: str | None, since: int, limit: int) -> dict[str, Any]:
     """Return what was logged as text, from the text number ``since`` on."""
     texts = opened.view.texts()
     wanted = [text for text in texts if name in (None, text.name)]
-    chosen = wanted[since : since + limit]
+    first = _first(since, len(wanted))
+    chosen = wanted[first : first + limit]
     return {
         "names": list(dict.fromkeys(text.name for text in texts)),
         "texts": [asdict(text) for text in chosen],
-        "cursor": since + len(chosen),
+        "cursor": first + len(chosen),
         "total": len(wanted),
     }
 
@@ -79,12 +87,11 @@ def histograms_view(opened: Opened, name: str, points: int) -> dict[str, Any]:
     found = sorted(opened.view.histograms(name), key=lambda pair: math.inf if pair[0] is None else pair[0])
     if not found:
         raise RequestError(404, f"no histograms are logged under {name!r}; /names lists them")
-    places = np.unique(np.linspace(0, len(found) - 1, min(points, len(found))).round().astype(int)).tolist()
-    chosen = [found[place] for place in ([*places, len(found) - 1] if places[-1] != len(found) - 1 else places)]
+    places = np.unique(np.linspace(len(found) - 1, 0, min(points, len(found))).round().astype(int)).tolist()
     return {
         "name": name,
         "total": len(found),
-        "histograms": [{"step": step, **asdict(histogram)} for step, histogram in chosen],
+        "histograms": [{"step": step, **asdict(histogram)} for step, histogram in (found[place] for place in places)],
     }
 
 

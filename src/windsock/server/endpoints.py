@@ -12,7 +12,7 @@ from windsock.catalogue.names import check_source, nearest
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server import details, pictures
-from windsock.server.answers import Binary, RequestError
+from windsock.server.answers import RequestError
 from windsock.server.comparison import comparison, side_of
 from windsock.server.evaluation import evaluation_view
 from windsock.server.memory import memory_view
@@ -118,11 +118,20 @@ def _drawn(site: Site, wanted: list[Wanted], window: Window, format: str) -> Any
     pictures.check_amount(len(wanted), len(wanted) * window.points)
     drawn: list[Curve] = []
     versions: dict[str, int] = {}
-    for run in dict.fromkeys(one.run for one in wanted):
+    runs = list(dict.fromkeys(one.run for one in wanted))
+    lacking: list[str] = []
+    for run in runs:
+        mine = [one for one in wanted if one.run == run]
         with site.library.use(run) as opened:
-            drawn += pictures.curves(opened, (one for one in wanted if one.run == run), window)
+            if len(runs) == 1 or pictures.has_axis(opened, window.x):
+                drawn += pictures.curves(opened, mine, window)
+            else:  # it does not cost the others
+                drawn += map(pictures.unknown, mine)
+                lacking.append(run)
             versions[run] = opened.version
         pictures.check_amount(len(drawn), sum(len(curve.columns.get("x", ())) for curve in drawn))
+    if runs and lacking == runs:
+        raise RequestError(400, f"x={window.x}: none of the runs counts {window.x}; /names lists their axes")
     facts = {"version": next(iter(versions.values()), 0), "versions": versions, "x": window.x}
     return pictures.as_binary(drawn, facts) if format == "binary" else pictures.as_json(drawn, facts)
 
@@ -224,7 +233,7 @@ TO_X = Parameter("to", "where on the axis to end, included", "number")
 FROM = Parameter("from", "the first step, included", "integer")
 TO = Parameter("to", "the last step, included", "integer")
 STEP = Parameter("step", "the step", "integer")
-SINCE = Parameter("since", "number of the first one that is new", "integer", 0, least=0)
+SINCE = Parameter("since", "number of the first one that is new; negative: so many from the end", "integer", 0)
 MARKS = (
     Field("name", (str,), most=200),
     Field("pinned", (bool,)),
@@ -253,6 +262,7 @@ SAMPLE_FIELDS = (
     "min_reward", "max_reward", "min_length", "max_length", "task", "group", "finish_reason", "grep", "sort",
 )  # fmt: skip
 RUN = "/api/runs/{run}"
+LIVE = (Parameter("run", "a run's key"), Parameter("list", "also the list", "boolean", False))
 
 
 def _limit(default: int, most: int) -> Parameter:
@@ -373,5 +383,3 @@ ENDPOINTS = (
         also=(404, 413),
     ),
 )
-
-__all__ = ["ENDPOINTS", "Binary", "Endpoint"]

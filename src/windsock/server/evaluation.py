@@ -41,7 +41,7 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
     return {
         "version": opened.version,
         "sets": [
-            {"suite": suite, "taskset": taskset, "metric": metric, "statistics": found, "by_k": _by_k(opened, found)}
+            {"suite": suite, "taskset": taskset, "metric": metric, "statistics": found, "by_k": _by_k(found)}
             for (suite, taskset, metric), found in sets.items()
         ],
         "coverage": [
@@ -81,7 +81,7 @@ def _last(opened: Opened, name: str) -> dict[str, Any]:
     return {"name": name, "last": series.last, "first": float(series.values[0]), "step": int(series.steps[-1])}
 
 
-def _by_k(opened: Opened, found: list[dict[str, Any]]) -> dict[str, Any]:
+def _by_k(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return, of each statistic, its first and last value over k."""
     by: dict[str, list[dict[str, Any]]] = {}
     for one in found:

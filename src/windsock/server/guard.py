@@ -10,7 +10,7 @@ import hmac
 import ipaddress
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -53,7 +53,6 @@ class Guard:
     host: str = "127.0.0.1"
     port: int = 8790
     token: str | None = None
-    hosts: frozenset[str] = field(default_factory=frozenset)  # names beside the bound one and loopback's
 
     def judge(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> Pass | Refusal:
         """Decide about a request; header names are in lower case."""
@@ -68,7 +67,7 @@ class Guard:
         name = _name_of(host)
         if name is None:
             return False
-        if name in LOOPBACK or name == self.host.lower() or name in self.hosts:
+        if name in LOOPBACK or name == self.host.lower():
             return True
         return self.host in EVERYWHERE and (_is_address(name) or name in _own_names())
 

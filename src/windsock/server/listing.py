@@ -11,7 +11,6 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,12 +58,11 @@ class _Known:
 
 
 class Listing:
-    """All runs as a list that knows what changed since when. ``tell`` is called when rewards have come."""
+    """All runs as a list that knows what changed since when."""
 
-    def __init__(self, library: Library, marks: Marks, tell: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, library: Library, marks: Marks) -> None:
         self._library = library
         self._marks = marks
-        self.tell = tell
         self._boot = secrets.token_hex(3)
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
@@ -82,7 +80,7 @@ class Listing:
             count = self._since(since)
             found = [known.record() for known in self._known.values() if known.changed > count]
             gone = [key for key, when in self._gone.items() if when > count] if count >= 0 else []
-        return {"cursor": self._cursor(), "reset": count < 0, "gone": gone, "pending": pending, "runs": found}
+            return {"cursor": self._cursor(), "reset": count < 0, "gone": gone, "pending": pending, "runs": found}
 
     def cursor(self) -> str:
         """Look at all runs and return the cursor of the list as it is now."""
@@ -172,7 +170,6 @@ class Listing:
             self._reader.start()
 
     def _read(self) -> None:
-        told = time.monotonic()
         fresh: list[tuple[str, Any, Any]] = []
         while not self._closed:
             with self._lock:
@@ -184,12 +181,8 @@ class Listing:
             if due[0].ended and due[0].reward_seen:
                 reading = due[0].reward, due[0].read
                 fresh.append((str(due[0].entry.folder), _state(due[0].reward_seen), reading))
-            if time.monotonic() - told > 1.0:
-                told = time.monotonic()
-                self.tell()
         if fresh:
             self._index.save(fresh)
-        self.tell()
 
     def _read_one(self, known: _Known) -> None:
         seen = known.seen

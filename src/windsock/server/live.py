@@ -83,9 +83,10 @@ class Hub:
     @asynccontextmanager
     async def _watching(self, keys: list[str]) -> AsyncIterator[dict[str, Topic]]:
         topics = {key: self._topics.setdefault(key, self._topic(key)) for key in keys}
+        for topic in topics.values():
+            topic.watchers += 1
         try:
             for topic in topics.values():
-                topic.watchers += 1
                 if topic.task is None:
                     await self._look(topic, 0)
                     topic.task = topic.task or asyncio.create_task(self._watch(topic))
@@ -165,6 +166,8 @@ def _hello(seen: dict[str, dict[str, Any]], run: str | None) -> dict[str, Any]:
 def _news(key: str, before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if key == LIST:
         return [("runs", now)]
+    if now.get("gone"):  # the list tells that
+        return []
     status = {name: now.get(name) for name in ("status", "reason")}
     data = {name: value for name, value in now.items() if name not in status}
     found = []

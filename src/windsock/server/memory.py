@@ -9,6 +9,7 @@ import numpy as np
 from windsock.catalogue.names import Match
 from windsock.catalogue.patterns import PLACEHOLDERS
 from windsock.errors import RunNotFoundError
+from windsock.journal.series import Series
 from windsock.probe.names import GIB
 from windsock.readable import Readable
 from windsock.server.answers import said
@@ -26,12 +27,12 @@ MOMENTS = [moment for moment, _ in PLACEHOLDERS["moment"].choices]
 
 
 def memory_view(opened: Opened, step: int | None) -> dict[str, Any]:
-    """Return the staircase of a step; without one, of the last."""
+    """Return the staircase of a step; without one, of the last that has any."""
     view, whose = opened.view, source(opened)
     matches = {name: match for name in view.names() if (match := match_of(name, whose)) is not None}
     held = {name: match for name, match in matches.items() if match.metric.family == "memory"}
     steps = view.steps
-    at = steps[1] if step is None and steps else step
+    at = _last_step(opened, held) if step is None else step
     stairs = _stairs(opened, held, at) if at is not None else []
     return {
         "step": at,
@@ -54,13 +55,26 @@ def _of(held: dict[str, Match], start: str) -> list[str]:
     return [name for name, match in held.items() if match.metric.id.startswith(start)]
 
 
+def _is_stair(match: Match) -> bool:
+    what = match.metric.id.removeprefix(STAIR).partition("/")[0]
+    return match.metric.id.startswith(STAIR) and what in HELD and "device" in dict(match.filled)
+
+
+def _last_step(opened: Opened, held: dict[str, Match]) -> int | None:
+    """Return the last step with a stair, else the run's last."""
+    ends = [_series(opened, name) for name, match in held.items() if _is_stair(match)]
+    steps = opened.view.steps
+    found = [int(series.steps[-1]) for series in ends if series is not None and len(series)]
+    return max(found, default=steps[1] if steps else None)
+
+
 def _stairs(opened: Opened, held: dict[str, Match], step: int) -> list[dict[str, Any]]:
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for name, match in held.items():
         filled = dict(match.filled)
-        what = match.metric.id.removeprefix(STAIR).partition("/")[0]
-        if not match.metric.id.startswith(STAIR) or what not in HELD or "device" not in filled:
+        if not _is_stair(match):
             continue
+        what = match.metric.id.removeprefix(STAIR).partition("/")[0]
         value = _value_at(opened, name, step)
         if value is not None:
             place = filled["phase"], filled["moment"], filled["device"]
@@ -77,11 +91,17 @@ def _phase_order(opened: Opened, step: int) -> dict[str, int]:
     return {name: place for place, name in enumerate(dict.fromkeys(s.name for s in spans if s.step == step))}
 
 
+def _series(opened: Opened, name: str) -> Series | None:
+    try:
+        return series_of(opened, Wanted("", name))
+    except RunNotFoundError:
+        return None
+
+
 def _value_at(opened: Opened, name: str, step: int) -> float | None:
     """Return what was logged for just this step."""
-    try:
-        series = series_of(opened, Wanted("", name))
-    except RunNotFoundError:
+    series = _series(opened, name)
+    if series is None:
         return None
     place = int(np.searchsorted(series.steps, step))
     return float(series.values[place]) if place < len(series) and series.steps[place] == step else None

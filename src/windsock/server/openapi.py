@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from windsock import __version__
-from windsock.server.endpoints import Endpoint
+from windsock.server.endpoints import LIVE, Endpoint
 from windsock.server.parameters import LARGEST, Field
 from windsock.server.pictures import MEDIA_TYPE
 
@@ -98,10 +98,7 @@ def _live() -> dict[str, Any]:
     return {
         "summary": "Server-sent events",
         "operationId": "live",
-        "parameters": [
-            {"name": "run", "in": "query", "schema": {"type": "string"}},
-            {"name": "list", "in": "query", "schema": {"type": "boolean"}},
-        ],
+        "parameters": [parameter.described() for parameter in LIVE],
         "responses": {
             "200": {
                 "description": "A stream of events",

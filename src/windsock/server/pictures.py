@@ -67,20 +67,23 @@ class Curve:
 
 
 def curves(opened: Opened, wanted: Iterable[Wanted], window: Window) -> Iterator[Curve]:
-    """Draw series of one run; a name that it does not have does not cost the others."""
+    """Draw series of one run; a name that it does not have does not cost the others.
+
+    Older attempts come with a whole series, not with what is new of one: they do not grow.
+    """
     for one in wanted:
-        yield draw(opened, one, window)
-        if window.branches and one.attempt is None:
+        curve = draw(opened, one, window)
+        yield curve
+        if window.branches and one.attempt is None and not curve.head.get("keep"):
             yield from _branches(opened, one, window)
 
 
 def draw(opened: Opened, wanted: Wanted, window: Window) -> Curve:
     """Draw one series."""
-    head: dict[str, Any] = {"run": wanted.run, "name": wanted.name, "attempt": wanted.attempt, "branch": False}
     try:
         series = series_of(opened, wanted)
     except RunNotFoundError:
-        return Curve({**head, "found": False})
+        return unknown(wanted)
     began = opened.view.span[0]
     start, stop = _extent(opened, series, window, began)
     size = _bucket_size(stop - start, window.points)
@@ -93,8 +96,14 @@ def draw(opened: Opened, wanted: Wanted, window: Window) -> Curve:
     keep = max(cursor.count - 1, 0) if cursor and cursor.mark == _mark(buckets, cursor.count - 1) else 0
     columns = _columns(opened, series, buckets, start, window.x, began, wanted.factor)
     made = _Cursor(start, len(buckets), size, _mark(buckets, len(buckets) - 1))
-    head |= {"found": True, "points": stop - start, "exact": size == 1, "cursor": str(made), "keep": keep}
+    facts = {"found": True, "points": stop - start, "exact": size == 1, "cursor": str(made), "keep": keep}
+    head = unknown(wanted).head | facts
     return Curve(head, {name: columns[name][keep:] for name in (EXACT if size == 1 else BUCKETED)})
+
+
+def unknown(wanted: Wanted) -> Curve:
+    """Return what is said of a series that cannot be drawn."""
+    return Curve({"run": wanted.run, "name": wanted.name, "attempt": wanted.attempt, "branch": False, "found": False})
 
 
 def series_of(opened: Opened, wanted: Wanted) -> Series:
@@ -137,7 +146,8 @@ def _steps_between(counted: Series, lo: float | None, hi: float | None) -> tuple
     """Return the ends in steps of a part of a running total: a step lies where the total stood last."""
     if lo is not None:
         first = int(np.searchsorted(counted.values, lo, "left"))
-        lo = float(counted.steps[first]) if first < len(counted) else np.inf
+        later = float(counted.steps[first]) if first < len(counted) else np.inf
+        lo = later if lo > 0 else None  # nothing is counted before the first count
     if hi is not None:
         behind = int(np.searchsorted(counted.values, hi, "right"))
         hi = counted.steps[behind] - 0.5 if behind < len(counted) else None
@@ -217,14 +227,23 @@ def _axis(opened: Opened, series: Series, places: Array, steps: Array, x: str, b
         return np.asarray(series.times[places] - (began if x == "relative" else 0.0), np.float64)
     counted = _counted(opened, x)
     at = np.searchsorted(counted.steps, steps, "right") - 1
-    return np.where(at >= 0, counted.values[np.maximum(at, 0)], np.nan)
+    return np.where(at >= 0, counted.values[np.maximum(at, 0)], 0.0)
 
 
 def _counted(opened: Opened, x: str) -> Series:
-    counted = opened.once(("axis", x), lambda: counted_axis(opened.view, x))
+    counted = _total(opened, x)
     if counted is None:
         raise RequestError(400, f"x={x}: the run does not count {x}; /names lists its axes")
     return counted
+
+
+def _total(opened: Opened, x: str) -> Series | None:
+    return opened.once(("axis", x), lambda: counted_axis(opened.view, x))
+
+
+def has_axis(opened: Opened, x: str) -> bool:
+    """Tell whether a run can be drawn on an axis."""
+    return x not in COUNTED or _total(opened, x) is not None
 
 
 def counted_axis(view: Readable, x: str) -> Series | None:
@@ -234,7 +253,7 @@ def counted_axis(view: Readable, x: str) -> Series | None:
         for name in names:
             if name == id or any(match.metric.id == id for match in recognise(name).matches):
                 series = view.series(name)
-                total = np.cumsum(series.values) if id in PER_STEP else series.values
+                total = np.nancumsum(series.values) if id in PER_STEP else series.values
                 return Series(x, series.steps, total, series.times, series.writer) if len(series) else None
     return None
 

@@ -49,7 +49,7 @@ def report_of(opened: Opened, points: int, samples: int) -> dict[str, Any]:
         "evaluation": evaluation_view(opened, points),
         "samples": samples_view(opened, Query(sort="-step"), 0, samples) if samples else None,
         "details": details_view(opened),
-        "texts": texts_view(opened, None, 0, 200),
+        "texts": texts_view(opened, None, -200, 200),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windsock.server.library import HELD_BYTES, Library
+from windsock.server.library import Library
 from windsock.server.listing import Listing
 from windsock.server.marks import Marks
 
@@ -12,9 +12,9 @@ from windsock.server.marks import Marks
 class Site:
     """One directory as it is served."""
 
-    def __init__(self, dir: Path, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, dir: Path) -> None:
         self.dir = dir
-        self.library = Library(dir, held_bytes)
+        self.library = Library(dir)
         self.marks = Marks(dir)
         self.listing = Listing(self.library, self.marks)
 

@@ -49,7 +49,7 @@ export async function change(key, fields) {
 
 // Many series in one answer. Each wanted is {run, name, factor?, since?}.
 export async function askSeries(wanted, options) {
-  if (report) return wanted.map(({ run, name }) => ({ ...seriesInReport(name), run }));
+  if (report) return wanted.flatMap(({ run, name }) => report.series.filter((one) => one.name === name).map((one) => ({ ...fromJSON(one), run, cursor: null, keep: 0 })));
   const answer = await fetch("/api/series", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -87,7 +87,6 @@ export function fromJSON(curve) {
 // Where every bucket is one point, minimum, maximum and end are the point itself.
 function columns(one) {
   if (!one.found) return one;
-  if (!("x" in one)) Object.assign(one, { x: [], last: [] });
   if ("min" in one) return one;
   const nonfinite = Uint32Array.from(one.last, (value) => (Number.isFinite(value) ? 0 : 1));
   const finite = Float64Array.from(one.last, (value) => (Number.isFinite(value) ? value : NaN));
@@ -119,18 +118,17 @@ function fromReport(path, parameters) {
 }
 
 function reportRun() {
-  const given = report.overview.run ?? {};
   const info = report.details.info;
   const status = report.status.word;
   return { key: "report", name: info.name, project: info.project, status, tags: info.tags ?? [], note: "",
-    last_step: report.overview.steps?.[1] ?? null, began: report.overview.span?.[0] ?? 0, reward: null, ...given };
+    last_step: report.overview.steps?.[1] ?? null, began: report.overview.span?.[0] ?? 0, reward: null };
 }
 
 function samplesInReport(p) {
   const found = report.samples ?? { samples: [], census: null };
   const text = (p.grep ?? "").toLowerCase();
   const fits = (s) => (!text || `${s.prompt} ${s.completion}`.toLowerCase().includes(text)) &&
-    (!p.step || s.step === Number(p.step)) && (!p.group || s.group === p.group) && (!p.task || s.task === p.task) &&
+    ((p.step ?? "") === "" || s.step === Number(p.step)) && (!p.group || s.group === p.group) && (!p.task || s.task === p.task) &&
     (!p.finish_reason || s.finish_reason === p.finish_reason) &&
     (!p.min_reward || s.reward >= Number(p.min_reward)) && (!p.max_reward || s.reward <= Number(p.max_reward));
   const samples = found.samples.filter(fits);
@@ -138,11 +136,6 @@ function samplesInReport(p) {
   const sign = (p.sort ?? "-step").startsWith("-") ? -1 : 1;
   samples.sort((a, b) => sign * ((a[key] ?? 0) - (b[key] ?? 0)));
   return { samples, matched: samples.length, offset: 0, more: false, census: found.census };
-}
-
-function seriesInReport(name) {
-  const curve = report.series.find((one) => one.name === name && !one.branch);
-  return curve ? fromJSON(curve) : { name, found: false };
 }
 
 // One stream for the list and the run that is looked at.

@@ -29,6 +29,7 @@ function tidyEnd(value) {
 export class Store {
   constructor() {
     this.held = new Map();
+    this.cards = [];
     this.waiting = new Set();
     this.flush = once(15, () => this.fetchAll());
   }
@@ -46,9 +47,18 @@ export class Store {
     this.flush();
   }
 
+  // The cards that are followed from now on, in place of those before.
+  show(cards) {
+    closeLarge();
+    this.seen?.disconnect();
+    this.cards.forEach((card) => card.leave());
+    this.cards = cards;
+    this.seen = watcher(cards);
+  }
+
   // Asks for what is new on the cards in view; those whose look changed are drawn at once as well.
-  refresh(cards, changed = false) {
-    for (const card of cards.filter((one) => one.seen)) {
+  refresh(changed = false) {
+    for (const card of this.cards.filter((one) => one.seen)) {
       if (changed) card.draw();
       this.want(card);
     }
@@ -69,31 +79,35 @@ export class Store {
     try {
       for (const part of parts) await this.fetchPart(part, options, sign);
     } catch (problem) {
-      return tell(problem instanceof TypeError ? t("lost") : problem.message);
+      const said = problem instanceof TypeError ? t("lost") : problem.message;
+      if (said !== this.said) tell(said); // once, not with every step
+      return void (this.said = said);
     }
+    this.said = null;
     for (const chart of charts) soon(() => chart.draw());
   }
 
-  // A run that has ended says nothing new: what is held of it for the same window is all there is.
+  // A run that had ended when it was asked says nothing new: what is held of it for the same window is all there is.
   isHeld(key, one, sign) {
-    return this.held.get(key)?.sign === sign && runs.get(one.run)?.status === "finished";
+    const held = this.held.get(key);
+    return held?.sign === sign && held.ended && hasEnded(one.run);
   }
 
   async fetchPart(part, options, sign) {
+    const ended = new Set(part.filter(([, one]) => hasEnded(one.run)).map(([key]) => key));
     const asked = part.map(([key, one]) => {
       const old = this.held.get(key);
       const since = old?.sign === sign && options.to === null ? (old.series.cursor ?? null) : null;
       return { ...one, since };
     });
-    const whole = asked.every((one) => one.since === null); // older attempts come with the whole, not with what is new
-    const found = await askSeries(asked, { ...options, branches: whole });
-    const since = new Map(asked.map((one, i) => [part[i][0], one.since]));
+    const found = await askSeries(asked, { ...options, branches: true });
+    const now = this.window();
+    if (["x", "from", "to"].some((name) => now[name] !== options[name])) return; // zoomed meanwhile
     for (const series of found) { // the answer has its own order: run by run
       const key = `${series.run}\n${series.name}`;
       const held = this.held.get(key);
       if (series.branch) held?.older.push(series);
-      else if (since.get(key)) this.held.set(key, { sign, series: joined(held?.series, series), older: held?.older ?? [] });
-      else this.held.set(key, { sign, series, older: [] });
+      else if (!series.keep || held?.sign === sign) this.held.set(key, { sign, ended: ended.has(key), series: joined(held?.series, series), older: series.keep ? held.older : [] });
     }
   }
 
@@ -105,6 +119,10 @@ export class Store {
     const series = this.held.get(`${run}\n${name}`)?.series;
     return series?.found ? series : null;
   }
+}
+
+function hasEnded(run) {
+  return runs.get(run)?.status === "finished";
 }
 
 // One chart in its card. `lines` names what is drawn of each run: [{run, mean, max, min, factor}].
@@ -121,7 +139,7 @@ export class ChartCard {
     const { title, unit, names, metric, note } = this.facts;
     const heading = explainable(el("h3", { text: title }), () => aboutMetric(metric, names, note));
     this.unit = el("span", { class: "quiet unit", text: unit });
-    this.sub = el("div", { class: "sub num" });
+    this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const tool = (path, label, work) => el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
     const tools = el("div", { class: "tools" },
@@ -154,7 +172,7 @@ export class ChartCard {
   }
 
   leave() {
-    this.seen = false;
+    this.seen = this.near = false;
     this.plot?.destroy();
     this.plot = null;
   }
@@ -206,7 +224,7 @@ function value(line, text, many) {
 }
 
 // What only flies past is not drawn: after the first look, a chart has to stay for a moment.
-export function watcher(cards) {
+function watcher(cards) {
   let wait = 0;
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
@@ -252,7 +270,7 @@ export function closeLarge() {
 
 export function axisBar(axes, extra = []) {
   const axis = select(t("x_axis"), axes.map((one) => [one, t(`x_${one}`)]), get("x"), (x) => set({ x, from: "", to: "" }));
-  const amount = el("output", { class: "num", text: get("smooth") });
+  const amount = el("output", { text: get("smooth") });
   const slide = el("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: get("smooth"), "aria-label": t("smoothing") });
   slide.addEventListener("input", () => {
     amount.textContent = slide.value;
@@ -279,18 +297,14 @@ export function chartsView(host, context) {
   const filter = filterBox(t("filter"));
   let bar = null;
   let data = null;
-  let cards = [];
-  let seen = null;
 
   function build() {
-    seen?.disconnect();
-    cards.forEach((card) => card.leave());
     const fits = expression(filter);
     const pins = list("pins");
     const shown = data.charts.filter((chart) => Object.values(chart.lines).some(fits) || fits(say(data.metrics[chart.metric]?.title)));
     const card = (chart) => new ChartCard(store, facts(chart, data));
     const sections = [];
-    cards = [];
+    const cards = [];
     const section = (key, title, intro, charts) => {
       if (!charts.length) return;
       const made = charts.map(card);
@@ -306,7 +320,7 @@ export function chartsView(host, context) {
     families.replaceChildren(...sections.map(([, title, part]) => el("a", { href: "#", text: title, onclick: (event) => (event.preventDefault(), part.scrollIntoView()) })));
     body.replaceChildren(...(sections.length ? sections.map(([, , part]) => part) : [empty(data.charts.length ? t("nothing_found") : t("no_metrics"), data.charts.length ? "" : t("no_metrics_do"))]));
     counted.textContent = t("shown", { n: shown.length, m: data.charts.length });
-    seen = watcher(cards);
+    store.show(cards);
   }
 
   async function read() {
@@ -328,8 +342,8 @@ export function chartsView(host, context) {
   read();
   return {
     update(news) {
-      if (data && news.names !== undefined && news.names !== countNames(data)) read();
-      else store.refresh(cards);
+      if (data && news.names !== undefined && news.names !== data.names) read();
+      else store.refresh();
     },
     changed(names) {
       if (!data) return;
@@ -337,13 +351,10 @@ export function chartsView(host, context) {
       if (filter.value !== get("filter")) filter.value = get("filter");
       if (names.includes("filter")) rebuild();
       else if (names.includes("pins")) build();
-      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(cards, true);
-      else cards.forEach((card) => card.draw());
+      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
+      else store.cards.forEach((card) => card.draw());
     },
-    destroy() {
-      seen?.disconnect();
-      cards.forEach((card) => card.leave());
-    },
+    destroy: () => store.show([]),
   };
 }
 
@@ -351,10 +362,6 @@ export function chartsView(host, context) {
 export function ordered(all, field = "key") {
   const place = (one) => (FIRST.includes(one[field]) ? FIRST.indexOf(one[field]) : FIRST.length);
   return [...all].sort((a, b) => place(a) - place(b));
-}
-
-function countNames(data) {
-  return data.charts.reduce((sum, chart) => sum + Object.keys(chart.lines).length, 0);
 }
 
 function facts(chart, data) {

@@ -1,6 +1,6 @@
 // Several runs side by side, also across vocabularies: what belongs together, what is refused and why, what differs.
 import { ask } from "./api.js";
-import { axisBar, ChartCard, ordered, Store, watcher } from "./charts.js";
+import { axisBar, ChartCard, ordered, Store } from "./charts.js";
 import { el, hue, once, percent, plain, seconds } from "./dom.js";
 import { empty, expression, filterBox, panel, swatch, table } from "./parts.js";
 import { colourOf, runs } from "./runs.js";
@@ -17,20 +17,16 @@ export function compareView(host, context) {
   const grid = el("div", { class: "charts-grid" });
   const told = el("span", { class: "quiet" });
   let data = null;
-  let cards = [];
-  let seen = null;
 
   function build() {
-    seen?.disconnect();
-    cards.forEach((card) => card.leave());
     const fits = expression(filter);
     const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
     const shown = ordered(shared.filter((chart) => fits(chart.key) || fits(say(chart.title))), "family");
-    cards = shown.map((chart) => new ChartCard(store, factsOfChart(chart, data)));
+    const cards = shown.map((chart) => new ChartCard(store, factsOfChart(chart, data)));
     grid.replaceChildren(...cards.map((card) => card.node));
     if (!cards.length) grid.append(empty(t("nothing_found")));
     told.textContent = t("shown", { n: shown.length, m: shared.length });
-    seen = watcher(cards);
+    store.show(cards);
   }
 
   async function read() {
@@ -49,14 +45,14 @@ export function compareView(host, context) {
   const rebuild = once(150, build);
   read();
   return {
-    update: () => store.refresh(cards),
+    update: () => store.refresh(),
     changed(changed) {
       bar.sync();
       if (!data) return;
       if (changed.includes("filter")) rebuild();
-      else store.refresh(cards, true);
+      else store.refresh(true);
     },
-    destroy: () => (seen?.disconnect(), cards.forEach((card) => card.leave())),
+    destroy: () => store.show([]),
   };
 }
 

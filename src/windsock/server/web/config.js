@@ -23,8 +23,8 @@ export function configView(host, context) {
     } catch (problem) {
       return context.fail(problem);
     }
-    const texts = await ask(runPath(context.run, "texts"), { limit: 200 });
-    const events = await ask(runPath(context.run, "events"), { limit: 500 });
+    const texts = await ask(runPath(context.run, "texts"), { since: -200 });
+    const events = await ask(runPath(context.run, "events"), { since: -200 });
     if (!host.isConnected) return;
     drawConfig();
     host.replaceChildren(el("div", { class: "pair" },
@@ -82,7 +82,7 @@ function textPanel(texts) {
 
 function eventPanel(events) {
   if (!events.events.length) return null;
-  const rows = events.events.slice(-200).reverse().map((one) => {
+  const rows = events.events.reverse().map((one) => {
     const { time, event, ...rest } = one;
     return [time ? new Date(time * 1000).toLocaleString() : "–", event ?? "", el("code", { text: JSON.stringify(rest) })];
   });

@@ -150,6 +150,19 @@ export function once(wait, work) {
   };
 }
 
+// Work at most so often, and once more after the last call.
+export function paced(wait, work) {
+  let last = 0;
+  let timer = null;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      last = Date.now();
+      work();
+    }, Math.max(0, last + wait - Date.now()));
+  };
+}
+
 // How wide a picture that fills a view may be, and the end of a name that fits into a part of it.
 export function room(host) {
   return Math.max(320, Math.min(1100, host.clientWidth - 30));

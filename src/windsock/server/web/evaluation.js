@@ -1,6 +1,6 @@
 // Task sets: mean@k, best@k, worst@k and pass@k over steps and over k, with their coverage.
 import { ask, fromJSON, runPath } from "./api.js";
-import { el, hue, show } from "./dom.js";
+import { el, hue, paced, show } from "./dom.js";
 import { empty, panel, swatch, table, valueText } from "./parts.js";
 import { Plot } from "./plot.js";
 import { t } from "./words.js";
@@ -9,10 +9,8 @@ const MAIN = ["mean", "best", "worst", "pass", "maj", "value"]; // with their in
 
 export function evaluationView(host, context) {
   let plots = [];
-  let last = 0;
 
   async function read() {
-    last = Date.now();
     let data;
     try {
       data = await ask(runPath(context.run, "evaluation"));
@@ -26,11 +24,10 @@ export function evaluationView(host, context) {
     const sets = data.sets.map((set) => taskSet(set, plots));
     const validation = data.validation.map((one) => single(one, plots));
     host.replaceChildren(...sets, el("div", { class: "pair" }, validation), data.coverage.length ? coverage(data.coverage) : "");
-    plots.forEach((plot) => plot.draw());
   }
 
   read();
-  return { update: () => Date.now() - last > 3000 && read(), destroy: () => plots.forEach((plot) => plot.destroy()) };
+  return { update: paced(3000, read), destroy: () => plots.forEach((plot) => plot.destroy()) };
 }
 
 function label(one) {
@@ -43,7 +40,7 @@ function taskSet(set, plots) {
   const curve = (found) => (found?.found ? fromJSON(found) : null);
   const lines = shown.map((one, i) => ({ label: label(one), colour: i, main: fromJSON(one.curve), max: curve(beside(one, "high")), min: curve(beside(one, "low")) }));
   const area = el("div", { class: "mid-plot" });
-  const told = el("div", { class: "legend num" });
+  const told = el("div", { class: "legend" });
   const rest = () => told.replaceChildren(...lines.map((line, i) => swatch(hue(i), `${line.label} ${show(line.main.last.at(-1))}`)));
   const plot = new Plot(area, { onpoint: (at) => (at ? told.replaceChildren(el("span", { text: `${t("step")} ${Math.round(at.x)}` }), ...valueText(at.values).map((one) => swatch(hue(one.line.colour), `${one.line.label} ${one.text}`))) : rest()) });
   plot.lines = lines;

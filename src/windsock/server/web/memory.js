@@ -1,8 +1,8 @@
 // Memory: the four moments of every phase of a step as a staircase against capacity; peaks and host over steps.
 import { ask, runPath } from "./api.js";
-import { ChartCard, Store, watcher } from "./charts.js";
+import { ChartCard, Store } from "./charts.js";
 import { css, el, hue, percent, room, show, svg, tail } from "./dom.js";
-import { empty, panel, stepBox, swatch } from "./parts.js";
+import { empty, panel, stepBox, swatch, typing } from "./parts.js";
 import { get } from "./state.js";
 import { say, t } from "./words.js";
 
@@ -13,8 +13,6 @@ export function memoryView(host, context) {
   const store = new Store();
   const stairs = el("div");
   const lower = el("div", { class: "family" });
-  let cards = [];
-  let seen = null;
 
   async function read() {
     let data;
@@ -28,12 +26,13 @@ export function memoryView(host, context) {
     if (!data.stairs.length && !names.length) return host.replaceChildren(empty(t("no_memory"), t("no_memory_do")));
     if (data.stairs.length) stairs.replaceChildren(...data.devices.map((device) => staircase(data, device, room(host))));
     else if (data.peaks.max_allocated.length) stairs.replaceChildren(el("p", { class: "quiet pad", text: t("no_memory") }));
-    if (cards.length) return;
+    if (store.cards.length) return;
     host.replaceChildren(stairs, lower);
     drawLower(data);
   }
 
   function drawLower(data) {
+    const cards = [];
     const card = (name) => new ChartCard(store, { key: name, title: name.replace(/^memory\//, ""), unit: data.unit, names: [name], lines: [{ run: context.run, mean: name }] });
     const part = (title, names) => {
       if (!names.length) return [];
@@ -42,14 +41,14 @@ export function memoryView(host, context) {
       return [el("h2", { text: title }), el("div", { class: "charts-grid" }, made.map((one) => one.node))];
     };
     lower.replaceChildren(...part(t("peaks"), [...data.peaks.step, ...data.peaks.max_allocated]), ...part(t("host"), data.host));
-    seen = watcher(cards);
+    store.show(cards);
   }
 
   read();
   return {
-    update: () => (get("step") || read(), store.refresh(cards)),
-    changed: (names) => (names.includes("step") ? read() : store.refresh(cards, true)),
-    destroy: () => (seen?.disconnect(), cards.forEach((one) => one.leave())),
+    update: () => (get("step") || typing() || read(), store.refresh()),
+    changed: (names) => (names.includes("step") ? read() : store.refresh(true)),
+    destroy: () => store.show([]),
   };
 }
 

@@ -37,7 +37,7 @@ export function overviewView(host, context) {
   function draw(data) {
     if (!host.isConnected) return;
     top.replaceChildren(banner(data));
-    const keys = data.vital.map((sign) => sign.key).join();
+    const keys = [!data.names, ...data.vital.map((sign) => sign.key)].join();
     if (grid.dataset.keys !== keys) {
       for (const one of cards.values()) one.plot.destroy();
       cards.clear();
@@ -45,7 +45,7 @@ export function overviewView(host, context) {
       grid.replaceChildren(...[...cards.values()].map((one) => one.card));
       grid.dataset.keys = keys;
     }
-    for (const sign of data.vital) cards.get(sign.key).update(sign, data);
+    for (const sign of data.vital) cards.get(sign.key).update(sign);
     if (!data.vital.length && !data.names) grid.replaceChildren(empty(t("no_metrics"), t("no_metrics_do")));
     drawLower(data);
   }
@@ -84,11 +84,11 @@ function banner(data) {
 function vitalCard(sign, data, context) {
   const metric = data.metrics[sign.metric];
   const title = el("h3", { text: say(sign.title) });
-  const value = el("span", { class: "large num" });
-  const change = el("span", { class: "quiet num" });
-  const point = el("span", { class: "point num" });
+  const value = el("span", { class: "large" });
+  const change = el("span", { class: "quiet" });
+  const point = el("span", { class: "point" });
   const area = el("div", { class: "vital-plot" });
-  const ends = el("div", { class: "ends quiet num" });
+  const ends = el("div", { class: "ends quiet" });
   const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
   const head = el("header", {}, title, point, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }));
@@ -97,7 +97,7 @@ function vitalCard(sign, data, context) {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";
     card.classList.toggle("pointed", Boolean(at));
   };
-  const plot = new Plot(area, { small: true, band: metric?.band, onpoint, onzoom: (range) => range && set({ tab: "charts", from: range[0], to: range[1] }) });
+  const plot = new Plot(area, { small: true, band: metric?.band, onpoint, onzoom: (range) => range && set({ tab: "charts", x: "", from: range[0], to: range[1] }) });
   function update(now) {
     const curve = (name) => (now.curves[name] ? fromJSON(now.curves[name]) : null);
     const main = curve("mean") ?? curve("line") ?? fromJSON(Object.values(now.curves)[0]);

@@ -100,7 +100,6 @@ function drawHeading() {
 
 function drawAll() {
   closeTip();
-  closeLarge();
   view?.destroy?.();
   view = null;
   document.querySelector("nav.tabs")?.replaceWith(tabs());
@@ -108,8 +107,8 @@ function drawAll() {
   drawHeading();
   stage.replaceChildren();
   const key = get("run");
-  if (!runs.size) return stage.replaceChildren(empty(t("no_runs"), t("no_runs_do")));
   follow(key);
+  if (!runs.size) return stage.replaceChildren(empty(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: chosenRuns(), fail };
   const make = VIEWS[get("tab")] ?? overviewView;
@@ -139,7 +138,13 @@ function follow(key) {
     drawHeading();
     view?.update?.(news);
   };
-  stream = listen(key, { runs: refresh, hello: refresh, status, data });
+  let greeted = false;
+  const hello = (news) => {
+    refresh();
+    if (greeted) view?.update?.(news.run ?? {}); // the stream was lost, and with it what came meanwhile
+    greeted = true;
+  };
+  stream = listen(key, { runs: refresh, hello, status, data });
 }
 
 const refresh = once(60, async () => {
@@ -214,7 +219,7 @@ watch((changed) => {
   if (changed.includes("run")) settle();
   if (changed.some((name) => REMADE.includes(name)) || changed.includes("theme")) drawAll();
   else {
-    sidebar.draw();
+    if (changed.includes("q") || changed.includes("sort")) sidebar.draw();
     view?.changed?.(changed);
   }
 });
@@ -225,11 +230,12 @@ async function begin() {
   if (get("run") && get("tab") === "overview") foresee(runPath(get("run"), "overview"));
   try {
     await readRuns();
+    settle();
+    if (!view) drawAll();
   } catch (problem) {
     stage.replaceChildren(empty(problem.message));
+    follow("");
   }
-  settle();
-  if (!view) drawAll();
   addEventListener("runs", () => (sidebar.draw(), drawHeading()));
   addEventListener("keydown", pressed);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (applyTheme(), restyleAll()));

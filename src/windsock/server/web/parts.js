@@ -50,7 +50,7 @@ export function spark(reward, colour) {
 
 export function statusText(run) {
   const known = run.last_step !== null && run.last_step !== undefined;
-  return [t(run.status), known ? el("span", { class: "chip-step num", text: ` · ${t("step")} ${run.last_step}` }) : null];
+  return [t(run.status), known ? el("span", { class: "chip-step", text: ` · ${t("step")} ${run.last_step}` }) : null];
 }
 
 export function select(label, choices, chosen, onchange) {
@@ -83,6 +83,11 @@ export function stepBox([first, last], step) {
   return box;
 }
 
+// Somebody who writes a step is not to lose the field to what is new.
+export function typing() {
+  return document.activeElement?.type === "number";
+}
+
 // Stacked bars over steps on a canvas: parts is [{name, colour, values}], in the order from below.
 export class Stack {
   constructor(host, onpick) {
@@ -90,7 +95,6 @@ export class Stack {
     this.canvas = el("canvas", { class: "stack" });
     this.tell = el("div", { class: "stack-tell quiet" });
     host.append(this.canvas, this.tell);
-    host.stack = this;
     this.sizes = new ResizeObserver(() => this.draw());
     this.sizes.observe(host);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));

@@ -24,11 +24,6 @@ export class Plot {
     this.draw();
   }
 
-  zoom(range) {
-    this.range = range;
-    this.draw();
-  }
-
   restyle() {
     this.drop();
     this.draw();

@@ -1,6 +1,6 @@
 // The list of runs: search, sort, choose one, overlay several; pin, rename, hide and note; live.
 import { ask, change, report } from "./api.js";
-import { el, hue, icon, ICONS, seconds, show } from "./dom.js";
+import { el, hue, icon, ICONS, number, seconds, show } from "./dom.js";
 import { dotOf, select, spark } from "./parts.js";
 import { get, list, packed, set } from "./state.js";
 import { t } from "./words.js";
@@ -31,10 +31,15 @@ export function chosenRuns() {
 const SORTS = {
   began: (a, b) => b.began - a.began,
   name: (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }),
-  reward: (a, b) => (b.reward?.last ?? -Infinity) - (a.reward?.last ?? -Infinity),
+  reward: (a, b) => rewardOf(b) - rewardOf(a),
   status: (a, b) => a.status.localeCompare(b.status) || b.began - a.began,
   heard: (a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0),
 };
+
+function rewardOf(run) {
+  const last = number(run.reward?.last);
+  return Number.isNaN(last) ? -Infinity : last;
+}
 
 function listed() {
   const words = get("q").toLowerCase().split(/\s+/).filter(Boolean);
@@ -108,9 +113,9 @@ function row(run) {
     document.body.classList.remove("list-open");
     chooseRun(run.key);
   });
-  const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet num", text: run.reward ? show(run.reward.last) : "" }));
+  const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet", text: run.reward ? show(run.reward.last) : "" }));
   const more = report ? null : el("button", { class: "ghost more", "aria-label": `${t("menu")}: ${run.name}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, run) }, icon(ICONS.more));
-  return el("li", { class: `run${here ? " here" : ""}${beside ? " beside" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
+  return el("li", { class: `run${here ? " here" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
 }
 
 function openMenu(button, run) {

@@ -1,6 +1,6 @@
 // Completions: search and filter, the group of one prompt side by side, the same prompt over training.
 import { ask, fromJSON, runPath } from "./api.js";
-import { el, number, once, show } from "./dom.js";
+import { el, number, once, paced, show } from "./dom.js";
 import { empty, panel, select } from "./parts.js";
 import { Plot } from "./plot.js";
 import { get, set } from "./state.js";
@@ -33,7 +33,8 @@ export function samplesView(host, context) {
     field("low", t("at_least"), "number", { step: "any" }), field("high", t("at_most"), "number", { step: "any" }),
     field("short", t("long_least"), "number", { min: 0 }), field("long", t("long_most"), "number", { min: 0 }),
     field("finish", t("finish"), "text", { class: "short" }), told);
-  host.append(bar, el("div", { class: "samples-split" }, rows, detail));
+  const split = el("div", { class: "samples-split" }, rows, detail);
+  host.append(bar, split);
 
   async function read(offset = 0) {
     const mine = ++asked;
@@ -46,6 +47,7 @@ export function samplesView(host, context) {
     }
     if (mine !== asked || !host.isConnected) return;
     if (!answer.census?.kept && !answer.samples.length) return host.replaceChildren(empty(t("no_samples"), t("no_samples_do")));
+    if (!bar.isConnected) host.replaceChildren(bar, split); // the first ones
     found = offset ? [...found, ...answer.samples] : answer.samples;
     matched = answer.matched;
     told.textContent = t("matched", { n: matched, m: answer.census?.kept ?? found.length, s: answer.census?.seen ?? "–" });
@@ -96,13 +98,9 @@ export function samplesView(host, context) {
   }
 
   read();
-  let last = Date.now();
   return {
-    update() { // new samples come to the top of the list; who reads one further down is left alone
-      if (Date.now() - last < 3000 || rows.scrollTop > 0 || found.length > PAGE) return;
-      last = Date.now();
-      read();
-    },
+    // new samples come to the top of the list; who reads one further down is left alone
+    update: paced(3000, () => rows.scrollTop > 0 || found.length > PAGE || read()),
     changed(names) {
       if (names.some((name) => name in FIELDS_OF)) read();
       else if (names.includes("sample")) draw(matched > found.length);
@@ -117,7 +115,7 @@ function identity(sample) {
 
 function chipOf(sample) {
   const reward = number(sample.reward);
-  return el("span", { class: "reward-chip num", text: show(sample.reward), style: { "--r": String(Math.max(0, Math.min(1, reward || 0))) } });
+  return el("span", { class: "reward-chip", text: show(sample.reward), style: { "--r": String(Math.max(0, Math.min(1, reward || 0))) } });
 }
 
 function factsOf(sample) {

@@ -40,7 +40,6 @@ export function set(changes, replace = false) {
 
 export function watch(watcher) {
   watchers.add(watcher);
-  return () => watchers.delete(watcher);
 }
 
 function back() {

@@ -1,8 +1,8 @@
 // Where the time goes: phases stacked over steps, one step laid out by role and rank, the slowest ranks.
 import { ask, runPath } from "./api.js";
-import { css, el, hue, percent, room, seconds, show, svg, tail } from "./dom.js";
+import { css, el, hue, paced, percent, room, seconds, show, svg, tail } from "./dom.js";
 import { drawPhases } from "./overview.js";
-import { empty, panel, Stack, stepBox, swatch, table } from "./parts.js";
+import { empty, panel, Stack, stepBox, swatch, table, typing } from "./parts.js";
 import { get, set } from "./state.js";
 import { t } from "./words.js";
 
@@ -58,13 +58,8 @@ export function timeView(host, context) {
   }
 
   read();
-  let last = 0;
   return {
-    update() {
-      if (Date.now() - last < 3000) return;
-      last = Date.now();
-      read();
-    },
+    update: paced(3000, () => typing() || read()),
     changed(names) {
       if (!data) return;
       if (names.includes("stat")) draw();
@@ -115,7 +110,7 @@ function summaries(data) {
     const rows = data.phases.map((one) => [one.name, seconds(mean(one.seconds)), percent(one.share)]);
     return panel(t("phases_title"), t("per_step"), table([t("phase"), t("mean"), t("share")], rows, "right"));
   }
-  const rows = data.summaries.map((one) => [one.name, seconds(one.mean), seconds(one.p95), seconds(one.max), percent(one.share), one.count, one.slowest === "None" ? "–" : one.slowest, one.tokens_per_second ? show(one.tokens_per_second) : "–"]);
+  const rows = data.summaries.map((one) => [one.name, seconds(one.mean), seconds(one.p95), seconds(one.max), percent(one.share), one.count, one.slowest, one.tokens_per_second ? show(one.tokens_per_second) : "–"]);
   return panel(t("phases_title"), "", table([t("phase"), t("mean"), t("p95"), t("max"), t("share"), t("count"), t("slowest"), t("tokens/s")], rows, "right"));
 }
 
@@ -130,6 +125,6 @@ function ranks(data, colours) {
   const rows = data.ranks.slice(0, 64).flatMap((one) => [
     el("span", { text: one.writer }),
     el("span", { class: "track" }, Object.entries(one.phases).map(([name, took]) => el("i", { title: `${name} ${seconds(took)}`, style: { width: `${(100 * took) / most}%`, background: hue(colours.get(name) ?? 7) } }))),
-    el("span", { class: "num", text: seconds(one.seconds) })]);
+    el("span", { text: seconds(one.seconds) })]);
   return panel(t("slow_ranks"), t("per_step"), el("div", { class: "bars" }, rows));
 }

@@ -55,10 +55,7 @@ export function aboutMetric(metric, names, note) {
 
 function copyable(name) {
   const said = el("span", { class: "quiet" });
-  const copy = async () => {
-    await navigator.clipboard?.writeText(name);
-    said.textContent = t("copied");
-  };
+  const copy = () => navigator.clipboard?.writeText(name).then(() => (said.textContent = t("copied")));
   return el("div", { class: "logged" }, el("code", { text: name }),
     el("button", { class: "ghost", title: t("copy"), "aria-label": t("copy"), onclick: copy }, icon(ICONS.copy)), said);
 }
