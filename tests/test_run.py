@@ -175,6 +175,20 @@ def test_histograms_are_stored_beside_numbers():
     assert view.names() == ["x"]
 
 
+def test_histograms_and_texts_of_an_open_step_belong_to_its_commit():
+    """As numbers do; behind the last commit to the step to come."""
+    run = windsock.init()
+    for step in (3, 7):
+        run.log({"adv": windsock.histogram([float(step)])})
+        run.text("note", f"in {step}")
+        run.commit(step)
+    run.log({"adv": windsock.histogram([9.0]), "x": 1.0})
+    view = windsock.open(run.path)
+    assert [step for step, _ in view.histograms("adv")] == [3, 7, 8]
+    assert [(text.text, text.step) for text in view.texts()] == [("in 3", 3), ("in 7", 7)]
+    assert view.series("x").steps.tolist() == [8]
+
+
 def test_threads_log_to_one_run():
     """Calls from several threads are all recorded."""
     run = windsock.init()

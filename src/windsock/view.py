@@ -217,7 +217,7 @@ class View:
         return ranks.reduced(name, reduction, pieces)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
-        """Return the histograms logged under a name, with their steps (None: logged for an open step)."""
+        """Return the histograms logged under a name, with their steps."""
         found = []
         for fields in self._records(Kind.HISTOGRAM):
             if fields.get("name") == name:
@@ -241,10 +241,7 @@ class View:
     def _records(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind; one that cannot be decoded is passed over."""
         for attempt in self._attempts.values():
-            for record in attempt.records():
-                if record.kind == kind:
-                    with suppress(ValueError):
-                        yield frames.parse_record(record.payload)
+            yield from attempt.decoded(kind)
 
     def samples(
         self,

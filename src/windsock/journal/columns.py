@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
-from windsock.journal.frames import OPEN_STEP
+from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import Record, SampleFrame, SegmentReader, Table, events
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
@@ -84,6 +87,20 @@ class Attempt:
         """Yield everything that is neither row nor schema."""
         for reader in self.readers:
             yield from reader.records
+
+    def decoded(self, kind: Kind) -> Iterator[dict[str, Any]]:
+        """Decode the records of a kind, open ones with their step; one that cannot be decoded is passed over."""
+        for reader in self.readers:
+            ends = [offset for offset, _, _ in reader.commits]
+            for record in reader.records:
+                if record.kind == kind:
+                    with suppress(ValueError):
+                        fields = frames.parse_record(record.payload)
+                        if fields.get("step", 0) is None:
+                            at = bisect(ends, record.offset)
+                            time = float(fields.get("time") or 0.0)
+                            fields["step"] = reader.commits[at][1] if at < len(ends) else self._step_at(time)
+                        yield fields
 
     def spans(self) -> list[PhaseSpan]:
         """Return the spans of phases, part by part."""
