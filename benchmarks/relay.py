@@ -38,7 +38,7 @@ from kept import offer, relay_processes  # noqa: E402
 import readers  # noqa: E402
 import windsock  # noqa: E402
 from windsock.cli import main as windsock_command  # noqa: E402
-from windsock.relay.desk import read_desk  # noqa: E402
+from windsock.relay.delivery_state import read_desk  # noqa: E402
 
 QUICK = ("tensorboard", "jsonl", "marked")
 OTHERS = ("wandb", "swanlab", "mlflow", "trackio", "prometheus")

@@ -25,7 +25,7 @@ import trackers as tensorboard_cost
 import windsock
 from relay import is_installed, line, relay_processes, surroundings
 from windsock.journal.folder import new_run_id
-from windsock.relay.desk import read_desk
+from windsock.relay.delivery_state import read_desk
 
 TROUBLES = {
     "out of reach": "raises at start",
@@ -137,11 +137,11 @@ def measure_number(options: Namespace, dir: Path) -> bool:
 
 def carry(spec: dict[str, Any]) -> dict[str, Any]:
     """Be a courier to TensorBoard, from the first row to the end of a finished run."""
-    from windsock.relay.courier import Courier
+    from windsock.relay.delivery import Delivery
     from windsock.relay.supervisor import run_end
 
     folder = Path(spec["folder"])
-    courier = Courier(folder, "tensorboard", {"log_dir": spec["log_dir"]}, lambda: run_end(folder))
+    courier = Delivery(folder, "tensorboard", {"log_dir": spec["log_dir"]}, lambda: run_end(folder))
     began = time.process_time()
     desk = courier.carry()
     return {"cpu": time.process_time() - began, "delivered": desk.delivered}

@@ -21,9 +21,9 @@ from windsock.catalogue.registry import REGISTRY, written
 from windsock.demo.recipe import Recipe
 from windsock.demo.sick import SICK, sicken
 from windsock.demo.training import begin, train
+from windsock.formatting import number
 from windsock.journal.folder import run_folders
 from windsock.journal.series import Series
-from windsock.wording import number
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PHASES = {"slow-phase": "reward/compute_rewards", "memory-leak": "actor_train/train_step"}

@@ -12,14 +12,14 @@ SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
     {"errors", "model"},
-    {"farewell", "mounts", "plain", "process", "scalars", "secrets", "wording"},
-    {"catalogue", "journal", "settings", "states", "stats", "surroundings"},
+    {"exit_status", "mounts", "to_plain", "process", "scalars", "redaction", "formatting"},
+    {"catalogue", "journal", "settings", "states", "stats", "environment"},
     {"recorder"},
     {"counters", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"readable", "run", "view"},
-    {"account", "relay"},
+    {"summary", "relay"},
     {"session"},
-    {"demo", "integrations", "server", "table", "terminal"},
+    {"demo", "integrations", "server", "export", "terminal"},
     {"cli"},
 ]
 LEVEL_OF = {module: level for level, modules in enumerate(LEVELS) for module in modules}

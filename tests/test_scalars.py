@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windsock.model import Histogram
-from windsock.scalars import Deferred, Refused, histogram, sort, to_float
+from windsock.scalars import Deferred, Refused, classify, histogram, to_float
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -95,7 +95,7 @@ def test_scalars_of_every_kind_become_the_same_float(value: object, expected: fl
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         got = to_float(value)
-        again = sort({"x": value}).numbers["x"]
+        again = classify({"x": value}).numbers["x"]
     assert struct.pack("<d", got) == struct.pack("<d", expected) == struct.pack("<d", again)
 
 
@@ -106,7 +106,7 @@ def test_what_is_no_number_is_refused_with_a_reason(value: object, reason: str):
     assert isinstance(got, Refused)
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(got)
-    assert sort({"good": 1.0, "bad": value}).numbers == {"good": 1.0}
+    assert classify({"good": 1.0, "bad": value}).numbers == {"good": 1.0}
 
 
 @given(st.floats(width=64))
@@ -118,14 +118,14 @@ def test_every_float_comes_back_bit_by_bit(value: float):
 
 def test_a_name_that_is_no_string_is_refused():
     """The neighbours of a value under such a name are kept."""
-    found = sort({3: 1.0, "a": torch.tensor(2.0), ("x",): torch.tensor(1.0)})  # type: ignore[dict-item]
+    found = classify({3: 1.0, "a": torch.tensor(2.0), ("x",): torch.tensor(1.0)})  # type: ignore[dict-item]
     assert found.numbers == {"a": 2.0}
     assert set(found.refused) == {"3", "('x',)"}
 
 
 def test_histograms_are_told_apart():
     """A histogram among values is neither a number nor refused."""
-    found = sort({"adv": histogram([1.0, 2.0])})
+    found = classify({"adv": histogram([1.0, 2.0])})
     assert (found.numbers, found.refused) == ({}, {})
     assert isinstance(found.histograms["adv"], Histogram)
 

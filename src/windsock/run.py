@@ -14,7 +14,8 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from windsock.counters import Counters
-from windsock.farewell import crash_status, forget_farewell, on_farewell
+from windsock.environment import describe_environment
+from windsock.exit_status import call_on_exit, cancel_on_exit, crash_status
 from windsock.journal.folder import (
     write_run_info,
 )
@@ -22,15 +23,14 @@ from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Status, Writer
-from windsock.plain import plain
 from windsock.probe.phased import Phased
 from windsock.process import process_identity
+from windsock.redaction import Redactor
 from windsock.rollouts.reports import Reports
 from windsock.samples.offers import Offers
-from windsock.scalars import Deferred, packable, sort
-from windsock.secrets import Secrets
+from windsock.scalars import Deferred, classify, packable
 from windsock.settings import Settings, plain_config
-from windsock.surroundings import surroundings
+from windsock.to_plain import to_plain
 
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
@@ -60,9 +60,9 @@ class Run(Reports, Offers, Phased):
         self.step: int | None = None  # the last one that was committed
         self._settings = settings
         self._on_end = on_end
-        self._secrets = Secrets()
-        self._secrets.blanked(settings.trackers)  # learn the keys, so that they are blanked everywhere
-        self._config: dict[str, Any] = self._secrets.blanked(settings.config)
+        self._redactor = Redactor()
+        self._redactor.redact(settings.trackers)  # learn the keys, so that they are blanked everywhere
+        self._config: dict[str, Any] = self._redactor.redact(settings.config)
         self._notices: set[str] = set()
         self._skipped: dict[str, tuple[str, int]] = {}
         self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
@@ -140,7 +140,7 @@ class Run(Reports, Offers, Phased):
                     return
             except PACKING_PROBLEMS:
                 pass  # an integer too large, a tensor of several elements, a name that is no string
-            self._log_sorted(values, step)
+            self._log_classified(values, step)
         except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
             self.guard(problem, values)
 
@@ -159,7 +159,7 @@ class Run(Reports, Offers, Phased):
         Totals go on over attempts: a run that is continued at step 500 counts on from what stood at step 499.
         """
         try:
-            found = sort(amounts)
+            found = classify(amounts)
             self._counters.add(found.numbers)
             if found.deferred:
                 self._counters.add_later(found.deferred, Deferred(found.deferred.values()))
@@ -227,7 +227,7 @@ class Run(Reports, Offers, Phased):
     def update_config(self, config: Any) -> None:
         """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
         try:
-            update = self._secrets.blanked(plain_config(config))
+            update = self._redactor.redact(plain_config(config))
             self._config.update(update)
             self._journal.event("config", config=update)
         except Exception as problem:  # noqa: BLE001 - see log
@@ -243,7 +243,7 @@ class Run(Reports, Offers, Phased):
             if self._ended is not None:
                 return
             self._ended = status or Status("finished")
-        forget_farewell(self._end)
+        cancel_on_exit(self._end)
         self._on_end(self)
         try:
             self._end_recording(self._ended, timeout)
@@ -263,7 +263,7 @@ class Run(Reports, Offers, Phased):
         self._announce()
         self._journal.event("config", config=self._config)
         if self._settings.trackers:
-            self._journal.event("trackers", trackers=self._secrets.blanked(plain(self._settings.trackers)))
+            self._journal.event("trackers", trackers=self._redactor.redact(to_plain(self._settings.trackers)))
         try:
             for link in links:
                 link.start()
@@ -273,10 +273,10 @@ class Run(Reports, Offers, Phased):
             raise
         self._keeper = Keeper(self)
         self._start_sampler()
-        on_farewell(self._end)
+        call_on_exit(self._end)
 
     def _end(self, status: Status) -> None:
-        self.finish(Status(status.word, self._secrets.scrub(status.reason)))
+        self.finish(Status(status.word, self._redactor.redact_text(status.reason)))
 
     def _end_recording(self, status: Status, timeout: float) -> None:
         if self._keeper is not None:
@@ -337,9 +337,9 @@ class Run(Reports, Offers, Phased):
         self._open_rows += 1
         return None
 
-    def _log_sorted(self, values: Mapping[str, Any], step: int | None) -> None:
+    def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
         """Log values of which some are no plain numbers."""
-        found = sort(values)
+        found = classify(values)
         if found.numbers:
             self._journal.row(tuple(found.numbers), found.numbers.values(), step)
         for name, histogram in found.histograms.items():
@@ -424,7 +424,7 @@ class Run(Reports, Offers, Phased):
         if text not in self._notices and len(self._notices) < MANY_NOTICES:
             self._notices.add(text)
             with suppress(Exception):  # standard error may be closed, or none
-                print(f"windsock: {self._secrets.scrub(text)}", file=sys.stderr)
+                print(f"windsock: {self._redactor.redact_text(text)}", file=sys.stderr)
 
     def _tend(self) -> None:
         """What the keeper does every second."""
@@ -476,7 +476,7 @@ class Keeper:
 
     def _gather(self) -> None:
         if not self._run._forked:
-            self._run._journal.event("environment", environment=surroundings(self._run._secrets))
+            self._run._journal.event("environment", environment=describe_environment(self._run._redactor))
 
     def _beat(self) -> None:
         self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)

@@ -26,7 +26,7 @@ class Refused(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class Classified:
     """The values of one ``log`` call, told apart."""
 
     numbers: dict[str, float]
@@ -61,20 +61,20 @@ def packable(values: Collection[Any]) -> Collection[Any] | None:
     return numbers
 
 
-def sort(values: Mapping[str, Any]) -> Sorted:
+def classify(values: Mapping[str, Any]) -> Classified:
     """Tell numbers, device tensors, histograms and what cannot be logged apart, keeping each in order."""
-    result = Sorted({}, {}, {}, {})
+    result = Classified({}, {}, {}, {})
     numbers = result.numbers
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     for name, value in values.items():
         if type(value) is float and type(name) is str:
             numbers[name] = value
         else:
-            _sort_one(name, value, tensor, result)
+            _classify_one(name, value, tensor, result)
     return result
 
 
-def _sort_one(name: Any, value: Any, tensor: Any, result: Sorted) -> None:
+def _classify_one(name: Any, value: Any, tensor: Any, result: Classified) -> None:
     """Find the place of a value that is not an everyday one."""
     if not isinstance(name, str):
         result.refused[repr(name)] = Refused(f"its name is {_a(type(name))}, not a string")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
 from windsock.model import RunInfo, Status, Writer
+from windsock.redaction import Redactor
 from windsock.run import Run
-from windsock.secrets import Secrets
 from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class DisabledRun(Run):
         self.path = settings.dir
         self.writer = Writer(settings.role, settings.rank, 0)
         self.step = None
-        self._secrets = Secrets()
-        self._config = self._secrets.blanked(settings.config)
+        self._redactor = Redactor()
+        self._config = self._redactor.redact(settings.config)
         self._ended = None
 
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
@@ -202,31 +202,31 @@ def _begin(chosen: Settings) -> Run:
 def _links(chosen: Settings, run: Run, trackers: Mapping[str, Tracker]) -> Iterator[Link]:
     """Yield what carries bytes from the spool, and rows to the trackers: threads of this process, and the relay."""
     if chosen.spool:
-        from windsock.relay.spool import SpoolLink
+        from windsock.relay.spool import SpoolClient
 
-        yield SpoolLink(chosen.spool / run.id, run.path, run.notice)
+        yield SpoolClient(chosen.spool / run.id, run.path, run.notice)
     if not trackers:
         return
-    from windsock.relay.link import RelayLink, ThreadLink
+    from windsock.relay.client import RelayClient, ThreadClient
 
     here = {name for name, tracker in trackers.items() if tracker.in_process or chosen.in_process}
     own = {name: run.writer for name, tracker in trackers.items() if getattr(tracker, "own_rows", False)}
     if here:
-        yield ThreadLink(run.path, {name: chosen.trackers[name] for name in here}, run.notice, own)
+        yield ThreadClient(run.path, {name: chosen.trackers[name] for name in here}, run.notice, own)
     if there := {name: chosen.trackers[name] for name in trackers if name not in here}:
-        yield RelayLink(run.path, there, run.notice, run.writer)
+        yield RelayClient(run.path, there, run.notice, run.writer)
 
 
 def _trackers(chosen: Settings) -> dict[str, Tracker]:
     """Construct the trackers that were asked for; what is wrong with one is said without its key."""
     from windsock.trackers import registry
 
-    secrets = Secrets()
-    secrets.blanked(chosen.trackers)
+    redactor = Redactor()
+    redactor.redact(chosen.trackers)
     try:
         return {name: registry.make(name, kwargs) for name, kwargs in chosen.trackers.items()}
     except TrackerError as problem:
-        raise TrackerError(secrets.scrub(str(problem))) from None
+        raise TrackerError(redactor.redact_text(str(problem))) from None
 
 
 def _warn_of_live_twin(run: Run, segment: Path) -> None:

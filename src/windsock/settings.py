@@ -20,8 +20,8 @@ from typing import Any
 from windsock.errors import SettingsError
 from windsock.model import MAIN_ROLE
 from windsock.mounts import is_far
-from windsock.plain import plain
 from windsock.process import process_start
+from windsock.to_plain import to_plain
 
 MODES = ("online", "disabled")
 VOCABULARIES = ("roll", "trl", "trinity")
@@ -343,7 +343,7 @@ def _load_yaml(path: Path) -> Any:
 
 def _interpolated(source: Any) -> Any:
     """Return plain data with ``${…}`` resolved; what cannot be resolved stays as it is written."""
-    data = plain(source)
+    data = to_plain(source)
     if not isinstance(data, Mapping) or "${" not in repr(data):
         return data
     from omegaconf import OmegaConf

@@ -18,8 +18,8 @@ from kept import begun, desk_of, kept, relay_processes, steps_of, until
 
 import windsock
 from windsock.cli import main
-from windsock.relay.courier import Courier
-from windsock.relay.desk import FOLDER, read_desk
+from windsock.relay.delivery import Delivery
+from windsock.relay.delivery_state import FOLDER, read_desk
 
 BEGIN = """
     import os, sys, time, windsock
@@ -51,8 +51,8 @@ def logged_steps(trackers: Path) -> list[Any]:
     return [record[0] for record in kept(trackers) if "a" in record[1]]  # type: ignore[operator]
 
 
-def courier(folder: Path, trackers: Path, tracker: str = "marked", **kwargs: Any) -> Courier:
-    return Courier(folder, tracker, {"path": str(trackers / "kept.jsonl"), **kwargs}, lambda: None, once=True)
+def courier(folder: Path, trackers: Path, tracker: str = "marked", **kwargs: Any) -> Delivery:
+    return Delivery(folder, tracker, {"path": str(trackers / "kept.jsonl"), **kwargs}, lambda: None, once=True)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its file open, as by a kill

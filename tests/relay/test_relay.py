@@ -14,7 +14,7 @@ import pytest
 from kept import begun, desk_of, environment_of, kept, relay_processes, steps_of, until
 
 import windsock
-from windsock.relay.desk import FOLDER
+from windsock.relay.delivery_state import FOLDER
 
 
 def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):

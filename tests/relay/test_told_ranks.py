@@ -14,7 +14,7 @@ from kept import lines
 
 import windsock
 from windsock.relay import ranks
-from windsock.relay.courier import Courier, config_of
+from windsock.relay.delivery import Delivery, config_of
 
 RANK = textwrap.dedent("""
     import sys, numpy as np, windsock
@@ -66,7 +66,7 @@ def test_a_rank_that_never_comes_is_waited_for_and_then_not(monkeypatch: pytest.
     assert follower.new_rows() == []
     assert follower.places() == {}
     run.finish()
-    desk = Courier(run.path, "jsonl", {"path": str(path)}, lambda: run._ended).carry()
+    desk = Delivery(run.path, "jsonl", {"path": str(path)}, lambda: run._ended).carry()
     assert desk.state == "done"
     assert [line["step"] for line in lines(path)] == [0, 1]
 

@@ -9,7 +9,7 @@ import pytest
 from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
-from windsock.relay.desk import Desk, write_desk
+from windsock.relay.delivery_state import DeliveryState, write_desk
 from windsock.server.comparison import Side, comparison
 from windsock.server.endpoints import ENDPOINTS
 from windsock.server.report import report_data
@@ -257,7 +257,7 @@ def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Ru
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     """Config, environment, writers, events by number; HTML in a config is data."""
-    write_desk(Path(demo.path), Desk("wandb").said("healthy", delivered=7, mark={"inner": 1}))
+    write_desk(Path(demo.path), DeliveryState("wandb").said("healthy", delivered=7, mark={"inner": 1}))
     client = serve()
     told = ask(client, "/api/runs/demo/details")
     assert ["actor.note", HTML] in told["config_flat"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from windsock.cli.arguments import add_run, directory
 from windsock.cli.rm import refuse_running
 from windsock.errors import RunNotFoundError
+from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives, pack, unpack
 from windsock.journal.folder import find_run
 from windsock.journal.glance import glance
-from windsock.wording import size
 
 HELP = "pack runs into compressed files, or restore them"
 EXAMPLE = "windsock archive k7m2p9qx && windsock archive --restore k7m2p9qx"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from windsock.cli.arguments import add_json, directory, print_json
+from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives
 from windsock.journal.folder import read_run_info, run_folders
-from windsock.wording import size
 
 HELP = "tell how much disk runs take"
 EXAMPLE = "windsock du"

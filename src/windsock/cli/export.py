@@ -14,7 +14,7 @@ from typing import IO
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
-from windsock.table import FORMATS, Wide, wide, write_csv, write_jsonl, write_parquet
+from windsock.export import FORMATS, Wide, wide, write_csv, write_jsonl, write_parquet
 from windsock.view import View
 
 HELP = "write a run to CSV, JSON lines or Parquet, or its phases as a trace"

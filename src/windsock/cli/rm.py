@@ -8,9 +8,9 @@ import sys
 
 from windsock.cli.arguments import add_run, directory
 from windsock.errors import WindsockError
+from windsock.formatting import size
 from windsock.journal.folder import find_run
 from windsock.journal.glance import Glance, glance
-from windsock.wording import size
 
 HELP = "remove runs"
 EXAMPLE = "windsock rm k7m2 x9pq --yes"

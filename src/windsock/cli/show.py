@@ -6,9 +6,9 @@ import argparse
 from dataclasses import asdict
 
 from windsock.cli.arguments import add_json, add_run, print_json, run_folder
-from windsock.relay.desk import Desk, read_desks
+from windsock.formatting import json_number
+from windsock.relay.delivery_state import DeliveryState, read_desks
 from windsock.view import View
-from windsock.wording import json_number
 
 HELP = "show a run: status, config, last values"
 EXAMPLE = "windsock show @last --metrics 'critic/*'"
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.account import notices, verdicts
+    from windsock.summary import notices, verdicts
     from windsock.terminal.show import open_phases
 
     status = view.status
@@ -60,7 +60,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
     }
 
 
-def _delivery(desk: Desk) -> dict[str, object]:
+def _delivery(desk: DeliveryState) -> dict[str, object]:
     return {key: value for key, value in asdict(desk).items() if key not in ("places", "mark", "session")}
 
 

@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
-from windsock.relay.courier import Courier, recorded_trackers, where_it_ran
-from windsock.relay.desk import Desk, lock_path, locked
+from windsock.relay.delivery import Delivery, recorded_trackers, where_it_ran
+from windsock.relay.delivery_state import DeliveryState, lock_path, locked
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
 
@@ -76,13 +76,13 @@ def _argument(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> Desk:
+def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> DeliveryState:
     with _lock(folder, name):
         return _deliver_alone(folder, name, kwargs, options)
 
 
-def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> Desk:
-    courier = Courier(
+def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> DeliveryState:
+    courier = Delivery(
         folder,
         name,
         kwargs,
@@ -116,12 +116,12 @@ def _progress() -> Any:
     return lambda desk: print(f"\r\x1b[K{desk.tracker}: {_words(desk)}", end="", file=sys.stderr, flush=True)
 
 
-def _words(desk: Desk) -> str:
+def _words(desk: DeliveryState) -> str:
     trouble = f" ({desk.error})" if desk.error and desk.state not in ("done", "healthy") else ""
     return f"{desk.state}, {desk.delivered:,} rows delivered{trouble}"
 
 
-def _tell(desk: Desk, before: int) -> None:
+def _tell(desk: DeliveryState, before: int) -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     where = f"  {desk.url}" if desk.url else ""

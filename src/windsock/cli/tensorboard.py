@@ -19,8 +19,8 @@ from typing import IO
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
 from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
-from windsock.relay.courier import Courier, recorded_trackers, where_it_ran
-from windsock.relay.desk import is_free, lock_path, locked, read_desk
+from windsock.relay.delivery import Delivery, recorded_trackers, where_it_ran
+from windsock.relay.delivery_state import is_free, lock_path, locked, read_desk
 from windsock.relay.supervisor import run_end
 
 HELP = "look at a run or a project in TensorBoard"
@@ -86,17 +86,17 @@ def _event_folder(folder: Path) -> str:
         raise WindsockError(f"run {folder.name} is tracked without TensorBoard: look at it when it has ended")
     kwargs = recorded_trackers(folder).get(TRACKER, {})
     with where_it_ran(folder):
-        desk = Courier(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
+        desk = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
     if desk.state == "refused":
         raise WindsockError(desk.error)
     if run_end(folder) is None:
-        follower = Courier(folder, TRACKER, kwargs, lambda: run_end(folder))
+        follower = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder))
         threading.Thread(target=_carry, args=(follower, lock), daemon=True).start()
     else:
         lock.close()
     return desk.url
 
 
-def _carry(follower: Courier, lock: IO[str]) -> None:
+def _carry(follower: Delivery, lock: IO[str]) -> None:
     with lock:
         follower.carry()

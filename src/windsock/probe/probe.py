@@ -20,7 +20,7 @@ from windsock.probe.phases import Phase, Span, amounts, current_span, lane
 from windsock.probe.sampler import Gathered
 from windsock.probe.shards import shard_values
 from windsock.probe.steps import Key, Root, Step, window_values
-from windsock.scalars import Deferred, sort
+from windsock.scalars import Deferred, classify
 from windsock.settings import Settings
 
 Rows = list[tuple["int | None", dict[str, float]]]
@@ -247,13 +247,13 @@ class Probe:
 
     def _count(self, span: Span) -> None:
         """Ask for the tokens and FLOPs of a span; what lies on a device is fetched without waiting."""
-        found = sort(amounts(span.tokens)) if span.tokens is not None else None
+        found = classify(amounts(span.tokens)) if span.tokens is not None else None
         if found is not None:
             span.kinds = dict(found.numbers)
             if found.deferred:
                 span.deferred = tuple(found.deferred), Deferred(found.deferred.values())
         if span.phase.flops is not None:
-            span.flops = dict(sort(amounts(span.phase.flops)).numbers)
+            span.flops = dict(classify(amounts(span.phase.flops)).numbers)
 
     def _mark_close(self, span: Span, flags: int = 0) -> None:
         self._journal.mark(close_mark(span, self._clock.unix(span.entered), span.step.number, flags))

@@ -18,7 +18,7 @@ from windsock.errors import TrackerError
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.glance import segment_status
 from windsock.model import Status
-from windsock.relay.desk import locked
+from windsock.relay.delivery_state import locked
 from windsock.relay.supervisor import BUSY, Orders, launch
 
 LOOK_SECONDS = 0.5
@@ -78,7 +78,7 @@ def carry(spool: Path, folder: Path) -> int:
         time.sleep(min(LOOK_SECONDS * 2**failures, LONGEST_PAUSE))
 
 
-class SpoolLink:
+class SpoolClient:
     """What the training process holds of the carrier."""
 
     def __init__(self, spool: Path, folder: Path, say: Callable[[str], None]) -> None:

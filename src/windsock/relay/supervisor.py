@@ -25,9 +25,18 @@ from windsock.errors import WindsockError
 from windsock.journal.glance import glance, segment_status
 from windsock.model import Status
 from windsock.process import process_start
-from windsock.relay.courier import GIVE_UP_SECONDS, Courier
-from windsock.relay.desk import ENDED, Desk, Word, desk_path, lock_path, locked, read_desk, write_desk
-from windsock.secrets import is_secret_key
+from windsock.redaction import is_secret_key
+from windsock.relay.delivery import GIVE_UP_SECONDS, Delivery
+from windsock.relay.delivery_state import (
+    ENDED,
+    DeliveryState,
+    Word,
+    desk_path,
+    lock_path,
+    locked,
+    read_desk,
+    write_desk,
+)
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2
@@ -138,13 +147,13 @@ class _Child:
         self._tell(desk, code)
         return not self._hopeless()
 
-    def _tell(self, desk: Desk, code: int) -> None:
+    def _tell(self, desk: DeliveryState, code: int) -> None:
         how = "hung" if code == HUNG else f"ended with code {code}" if code >= 0 else f"was killed by signal {-code}"
         word: Word = "failing" if self._deaths > 2 else "retrying"
         words = f"the tracker's process {how}"
         self._write(desk.said(word, error=words, errors=desk.errors + 1, restarts=self._deaths))
 
-    def _write(self, desk: Desk) -> None:
+    def _write(self, desk: DeliveryState) -> None:
         with suppress(OSError):  # a full disk: what is told is old, what is done goes on
             write_desk(self._folder, desk)
 
@@ -242,7 +251,7 @@ def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
         return 1
     os.environ.update(orders.environment.get(tracker, {}))
     began = time.monotonic()
-    carrier = Courier(
+    carrier = Delivery(
         folder,
         tracker,
         orders.trackers[tracker],
@@ -257,7 +266,7 @@ def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
     return 0 if carrier.carry().state in ENDED else 1
 
 
-def _watch(carrier: Courier, hang: float, parent: int) -> None:
+def _watch(carrier: Delivery, hang: float, parent: int) -> None:
     """End this process where its tracker hangs or the relay above it is gone: another one takes over."""
     while True:
         time.sleep(LOOK_SECONDS)

@@ -14,7 +14,7 @@ from windsock.rollouts.columns import Column
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.levels import Runs, last_of, over_tasks, runs_of, tasks_of
 from windsock.rollouts.plan import Plan
-from windsock.stats.tries import Tries, majority, powers_below, share_interval
+from windsock.stats.pass_at_k import Tries, majority, powers_below, share_interval
 
 Named = Iterator[tuple[str, float]]
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from windsock.account import flat
 from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationRefused, translate
+from windsock.formatting import family
 from windsock.server.answers import said, strict
 from windsock.server.library import Opened
 from windsock.server.naming import charts, match_of, metric_records, source
 from windsock.server.phases import shares
 from windsock.server.pictures import Window
-from windsock.wording import family
+from windsock.summary import flat
 
 ABSENT = {"absent": True}
 

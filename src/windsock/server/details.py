@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from windsock.account import flat, missing, notices
-from windsock.relay.desk import read_desks
+from windsock.relay.delivery_state import read_desks
 from windsock.samples.query import Query
 from windsock.server.answers import RequestError
 from windsock.server.library import Opened
 from windsock.server.naming import writers_of
 from windsock.server.overview import writer_records
+from windsock.summary import flat, missing, notices
 from windsock.view import View
 
 RELAYED = (

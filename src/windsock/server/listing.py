@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.account import known_names, source_of
 from windsock.catalogue.vital import vital_signs
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
@@ -28,6 +27,7 @@ from windsock.server.answers import RequestError, encode, said
 from windsock.server.index import ListIndex
 from windsock.server.library import Entry, Library, Signature, signature
 from windsock.server.marks import FOLDER, Marks
+from windsock.summary import known_names, source_of
 from windsock.view import View
 
 SPARK_POINTS = 48

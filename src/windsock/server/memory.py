@@ -9,6 +9,7 @@ import numpy as np
 from windsock.catalogue.names import Match
 from windsock.catalogue.patterns import PLACEHOLDERS
 from windsock.errors import RunNotFoundError
+from windsock.formatting import natural
 from windsock.journal.series import Series
 from windsock.probe.names import GIB
 from windsock.readable import Readable
@@ -16,7 +17,6 @@ from windsock.server.answers import said
 from windsock.server.library import Opened
 from windsock.server.naming import match_of, metric_records, source
 from windsock.server.pictures import Wanted, series_of
-from windsock.wording import natural
 
 HELD = ("allocated", "reserved", "max_allocated", "max_reserved")
 STAIR = "memory/{phase}/{moment}/"

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from windsock.account import source_of
 from windsock.catalogue import words
 from windsock.catalogue.describe import band_text
 from windsock.catalogue.names import Match, detect, recognise
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import Metric, Text
 from windsock.catalogue.words import word
+from windsock.formatting import family, natural
 from windsock.readable import Readable
 from windsock.server.answers import said
 from windsock.server.library import Opened
 from windsock.server.pictures import axes
-from windsock.wording import family, natural
+from windsock.summary import source_of
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from windsock.account import known_names, missing, notices, verdicts
 from windsock.catalogue.crucial import WORDS, Verdict
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.catalogue.spec import CatalogueError, Text
@@ -15,6 +14,7 @@ from windsock.server.library import Opened
 from windsock.server.naming import charts, metric_records, source
 from windsock.server.phases import shares
 from windsock.server.pictures import Wanted, Window, draw, series_of
+from windsock.summary import known_names, missing, notices, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")
 TIME_POINTS = 100

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from windsock.catalogue.registry import REGISTRY, written
+from windsock.formatting import duration, number
 from windsock.terminal.spark import sparkline
 from windsock.view import View
-from windsock.wording import duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from windsock.formatting import duration, number, size
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, TimelineRow
 from windsock.probe.trace import stretches
-from windsock.wording import duration, number, size
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from windsock.formatting import age, duration, size
 from windsock.journal.glance import Glance
 from windsock.model import Status
-from windsock.wording import age, duration, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from windsock.formatting import number
 from windsock.model import Sample
 from windsock.samples.query import Census, Found
 from windsock.terminal.explain import cells
-from windsock.wording import number
 
 if TYPE_CHECKING:
     from rich.console import Console

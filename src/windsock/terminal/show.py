@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from windsock.account import flat, notices, verdicts
 from windsock.catalogue.crucial import Verdict
-from windsock.relay.desk import Desk, read_desks
+from windsock.formatting import by_family, duration, number
+from windsock.relay.delivery_state import DeliveryState, read_desks
+from windsock.summary import flat, notices, verdicts
 from windsock.terminal.runs import status_text
 from windsock.terminal.spark import sparkline
 from windsock.view import View
-from windsock.wording import by_family, duration, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,7 @@ def _heading(console: Console, view: View) -> None:
     _print_pairs(console, facts.items())
 
 
-def _delivery(desk: Desk) -> str:
+def _delivery(desk: DeliveryState) -> str:
     """Say how a tracker is fed."""
     parts = [desk.state, f"{desk.delivered:,} rows"]
     parts += [f"{desk.lag:,} to come"] if desk.lag else []

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from windsock.formatting import number
 from windsock.model import Row, Sample
-from windsock.wording import number
 
 PHASE_PARTS = ("total", "onload", "execute", "offload")
 SAMPLE_FIELDS = (

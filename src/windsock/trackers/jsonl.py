@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
+from windsock.formatting import json_number
 from windsock.model import MAIN_ROLE, Row, RunInfo, Status
-from windsock.plain import plain
+from windsock.to_plain import to_plain
 from windsock.trackers.forms import united
-from windsock.wording import json_number
 
 FILE_NAME = "metrics.jsonl"
 
@@ -26,7 +26,7 @@ def line(row: Row) -> str:
     if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):
         record["writer"] = str(row.writer)
     others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
-    record |= {word: plain(what) for word, what in others.items() if what}
+    record |= {word: to_plain(what) for word, what in others.items() if what}
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 

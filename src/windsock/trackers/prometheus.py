@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from windsock.errors import TrackerError
+from windsock.formatting import json_number
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.forms import numbers, phases
 from windsock.trackers.packages import require
-from windsock.wording import json_number
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from windsock.errors import TrackerError
+from windsock.formatting import by_family, number
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.forms import united
 from windsock.trackers.jsonl import line
-from windsock.wording import by_family, number
 
 BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 NARROWEST = 40

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-BLANK = "***"
+REDACTED = "***"
 
 SECRET_ENDINGS = (
     "api_key", "apikey", "access_token", "password", "passwd", "passphrase", "secret", "credentials",
@@ -58,23 +58,23 @@ def _is_plain_token(value: Any) -> bool:
     return bool(re.fullmatch(r"\s*|[<\[{|].*[>\]}|]", value))
 
 
-class Secrets:
+class Redactor:
     """Blanks secrets, and remembers those that it met."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def blanked(self, config: Any) -> Any:
+    def redact(self, config: Any) -> Any:
         """Return a copy of plain data (mappings, sequences, scalars) with every secret blanked."""
         self._learn(config)
         return self._blank(config)
 
-    def scrub(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """Blank in a text all that looks like a secret or is known to be one."""
         for known in sorted(self._known, key=len, reverse=True):
-            text = text.replace(known, BLANK)
-        text = URL_PASSWORD.sub(rf"\g<before>{BLANK}", text)
-        return SECRET_VALUES.sub(BLANK, text)
+            text = text.replace(known, REDACTED)
+        text = URL_PASSWORD.sub(rf"\g<before>{REDACTED}", text)
+        return SECRET_VALUES.sub(REDACTED, text)
 
     def command_line(self, arguments: Sequence[str]) -> list[str]:
         """Blank the secrets of a command line: ``--api_key X``, ``tracker_kwargs.api_key=X``."""
@@ -84,13 +84,13 @@ class Secrets:
             option = OPTION.fullmatch(argument)
             if secret_next and not argument.startswith("--"):
                 self._remember(argument)
-                argument = BLANK
+                argument = REDACTED
             elif option and is_secret_key(_last_part(option["key"]), option["value"]):
                 self._remember(option["value"])
-                argument = f"{option['key']}={BLANK}"
+                argument = f"{option['key']}={REDACTED}"
             secret_next = argument.startswith("-") and not option and is_secret_key(_last_part(argument))
             result.append(argument)
-        return [self.scrub(argument) for argument in result]
+        return [self.redact_text(argument) for argument in result]
 
     def _learn(self, data: Any) -> None:
         for key, value in _items(data):
@@ -107,14 +107,14 @@ class Secrets:
     def _blank(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             return {
-                self.scrub(key) if isinstance(key, str) else key: BLANK
+                self.redact_text(key) if isinstance(key, str) else key: REDACTED
                 if isinstance(key, str) and is_secret_key(key, value) and not _is_empty(value)
                 else self._blank(value)
                 for key, value in data.items()
             }
         if isinstance(data, list | tuple):
             return [self._blank(value) for value in data]
-        return self.scrub(data) if isinstance(data, str) else data
+        return self.redact_text(data) if isinstance(data, str) else data
 
 
 def _last_part(option: str) -> str:

@@ -1,6 +1,6 @@
 """Knowing how the process ends: normally, by an uncaught exception, by Ctrl-C, or by SIGTERM.
 
-``on_farewell`` takes a callback that is called once with the status. Hooks of others are called as before; a
+``call_on_exit`` takes a callback that is called once with the status. Hooks of others are called as before; a
 SIGTERM handler of the user's own is left in place.
 """
 
@@ -26,13 +26,13 @@ _installed = False
 _previous_hook: Any = None
 
 
-def on_farewell(callback: Callback) -> None:
+def call_on_exit(callback: Callback) -> None:
     """Have ``callback`` called when the process ends."""
     _install()
     _callbacks.append((os.getpid(), callback))
 
 
-def forget_farewell(callback: Callback) -> None:
+def cancel_on_exit(callback: Callback) -> None:
     """No longer call it."""
     with suppress(ValueError):
         _callbacks.remove((os.getpid(), callback))
@@ -55,7 +55,7 @@ def _install() -> None:
     if _installed:
         return
     _installed = True
-    atexit.register(_say_farewell)
+    atexit.register(_run_callbacks)
     _previous_hook, sys.excepthook = sys.excepthook, _on_exception
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
@@ -70,12 +70,12 @@ def _on_exception(kind: type[BaseException], problem: BaseException, trace: Trac
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     global _ending
     _ending = Status("killed", "SIGTERM")
-    _say_farewell()
+    _run_callbacks()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.raise_signal(signal.SIGTERM)
 
 
-def _say_farewell() -> None:
+def _run_callbacks() -> None:
     while _callbacks:
         process, callback = _callbacks.pop()
         if process == os.getpid():

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import RunNotFoundError, WindsockError
+from windsock.formatting import json_number
 from windsock.journal.series import Series
 from windsock.view import View
-from windsock.wording import json_number
 
 FORMATS = ("csv", "jsonl", "parquet")
 HEAD = ("role", "rank", "step", "time")

@@ -33,7 +33,7 @@ NUMBERS: dict[str, int] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class DeliveryState:
     """What is known of one tracker's delivery."""
 
     tracker: str
@@ -54,7 +54,7 @@ class Desk:
     mark: Mapping[str, Any] | None = None
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # how far other targets were fed
 
-    def turned_to(self, target: str) -> Desk:
+    def turned_to(self, target: str) -> DeliveryState:
         """Return the desk for what the tracker is told now; how far the place of before was fed is remembered."""
         if self.target == target:
             return self
@@ -63,7 +63,7 @@ class Desk:
         rest = {name: cursor for name, cursor in others.items() if name != target}
         return _desk({"tracker": self.tracker, "target": target, "others": rest, **others.get(target, {"places": {}})})
 
-    def said(self, state: Word, **changes: Any) -> Desk:
+    def said(self, state: Word, **changes: Any) -> DeliveryState:
         """Return the desk in another state; ``since`` stays where it is the same one."""
         now = time.time()
         return replace(self, state=state, since=self.since if state == self.state else now, time=now, **changes)
@@ -81,34 +81,34 @@ def desk_path(folder: Path, tracker: str) -> Path:
     return folder / FOLDER / f"{folder_name(tracker)}.json"
 
 
-def read_desk(folder: Path, tracker: str) -> Desk:
+def read_desk(folder: Path, tracker: str) -> DeliveryState:
     """Read a desk; one that is not there, or unreadable, is a new one."""
     return _read(desk_path(folder, tracker), tracker)
 
 
-def _read(path: Path, tracker: str) -> Desk:
+def _read(path: Path, tracker: str) -> DeliveryState:
     try:
         return _desk(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return Desk(tracker)
+        return DeliveryState(tracker)
 
 
-def _desk(record: Mapping[str, Any]) -> Desk:
-    known = {name: record[name] for name in Desk.__dataclass_fields__ if name in record}
-    return Desk(**{**known, "places": {segment: Place(*place) for segment, place in record["places"].items()}})
+def _desk(record: Mapping[str, Any]) -> DeliveryState:
+    known = {name: record[name] for name in DeliveryState.__dataclass_fields__ if name in record}
+    return DeliveryState(**{**known, "places": {segment: Place(*place) for segment, place in record["places"].items()}})
 
 
-def _record(desk: Desk) -> dict[str, Any]:
+def _record(desk: DeliveryState) -> dict[str, Any]:
     return {**asdict(desk), "places": {name: list(asdict(place).values()) for name, place in desk.places.items()}}
 
 
-def read_desks(folder: Path) -> list[Desk]:
+def read_desks(folder: Path) -> list[DeliveryState]:
     """Read all desks of a run."""
     found = (_read(path, path.stem) for path in sorted((folder / FOLDER).glob("*.json")))
     return [desk for desk in found if desk.time]
 
 
-def write_desk(folder: Path, desk: Desk) -> None:
+def write_desk(folder: Path, desk: DeliveryState) -> None:
     """Replace the desk, whole or not at all. The directory of a run that was removed is not made again."""
     path = desk_path(folder, desk.tracker)
     path.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Secrets are blanked wherever they would be stored, printed or handed on, and nothing harmless is."""
+"""Redactor are blanked wherever they would be stored, printed or handed on, and nothing harmless is."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import windsock
-from windsock.secrets import BLANK, Secrets, is_secret_key
+from windsock.redaction import REDACTED, Redactor, is_secret_key
 
 SECRET_KEYS = [
     "api_key", "API_KEY", "apikey", "apiKey", "wandb_api_key", "wandb-api-key", "OPENAI_API_KEY", "token", "hf_token",
@@ -32,7 +32,7 @@ def test_keys_that_hold_secrets_are_known(key: str):
 
 @pytest.mark.parametrize("key", HARMLESS_KEYS)
 def test_keys_that_only_look_alike_are_left_alone(key: str):
-    """Special tokens, token counts and tokenizers are not secrets."""
+    """Special tokens, token counts and tokenizers are not redactor."""
     assert not is_secret_key(key, "abc123")
 
 
@@ -49,19 +49,19 @@ def test_numbers_and_markers_under_a_token_key_are_no_secrets(value: object):
 )  # fmt: skip
 def test_values_that_look_like_secrets_are_blanked_under_any_key(text: str):
     """A key pasted where nobody expects one is still not stored."""
-    assert text not in str(Secrets().blanked({"note": f"use {text} please"}))
+    assert text not in str(Redactor().redact({"note": f"use {text} please"}))
 
 
 def test_a_password_in_an_address_is_blanked():
     """The rest of the address stays readable."""
-    assert Secrets().scrub("postgres://bob:hunter2@db/x") == f"postgres://bob:{BLANK}@db/x"
+    assert Redactor().redact_text("postgres://bob:hunter2@db/x") == f"postgres://bob:{REDACTED}@db/x"
 
 
 def test_a_secret_learnt_once_is_blanked_everywhere():
     """The value of an api_key is also removed from texts that repeat it."""
-    secrets = Secrets()
-    secrets.blanked({"tracker_kwargs": {"api_key": "q7w8e9r0t1"}})
-    assert secrets.scrub("401 for q7w8e9r0t1") == f"401 for {BLANK}"
+    redactor = Redactor()
+    redactor.redact({"tracker_kwargs": {"api_key": "q7w8e9r0t1"}})
+    assert redactor.redact_text("401 for q7w8e9r0t1") == f"401 for {REDACTED}"
 
 
 def test_a_command_line_loses_its_secrets_only():
@@ -75,8 +75,8 @@ def test_a_command_line_loses_its_secrets_only():
         "1e-6",
         "--eos_token=</s>",
     ]
-    assert Secrets().command_line(line) == [
-        "train.py", "--api_key", BLANK, f"tracker_kwargs.api_key={BLANK}", "--lr", "1e-6", "--eos_token=</s>",
+    assert Redactor().command_line(line) == [
+        "train.py", "--api_key", REDACTED, f"tracker_kwargs.api_key={REDACTED}", "--lr", "1e-6", "--eos_token=</s>",
     ]  # fmt: skip
 
 
@@ -129,12 +129,12 @@ def test_nothing_that_a_run_writes_or_prints_holds_a_secret(tmp_path: Path):
     assert b"S3CR3T" not in written
     view = windsock.open(dir=tmp_path / "runs")
     assert view.status.word == "crashed"
-    assert view.status.reason == f"RuntimeError: server said no to {BLANK} and {BLANK}"
+    assert view.status.reason == f"RuntimeError: server said no to {REDACTED} and {REDACTED}"
     config = view.config
     assert (config["eos_token"], config["tokenizer"], config["max_tokens"]) == ("<|im_end|>", "qwen", 512)
     assert config["actor"]["pad_token"] == "<pad>"
-    assert config["tracker_kwargs"] == {"keyed": {"api_key": BLANK}}
-    assert view.environment["command"][-1] == f"--wandb.api_key={BLANK}"
+    assert config["tracker_kwargs"] == {"keyed": {"api_key": REDACTED}}
+    assert view.environment["command"][-1] == f"--wandb.api_key={REDACTED}"
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
         from windsock.cli import main

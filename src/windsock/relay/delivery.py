@@ -17,10 +17,10 @@ from windsock.journal.folder import read_run_info, segments
 from windsock.journal.follow import PIECE, RunFollower
 from windsock.journal.reader import SegmentReader, events
 from windsock.model import Row, Status, Writer
-from windsock.plain import plain
-from windsock.relay.desk import Desk, Word, read_desk, write_desk
+from windsock.redaction import REDACTED, Redactor
+from windsock.relay.delivery_state import DeliveryState, Word, read_desk, write_desk
 from windsock.relay.ranks import RankedFollower
-from windsock.secrets import BLANK, Secrets
+from windsock.to_plain import to_plain
 from windsock.trackers import registry
 from windsock.trackers.protocol import Rewindable, Tracker
 
@@ -37,7 +37,7 @@ GIVE_UP_SECONDS = 900.0  # after the end of the run
 Ended = Callable[[], "Status | None"]
 
 
-class Courier:
+class Delivery:
     """Feeds one tracker from its cursor. ``carry`` returns when all is done, refused or given up.
 
     A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
@@ -61,7 +61,7 @@ class Courier:
         only: Writer | None = None,
         keep: bool = True,
         anew: bool = False,
-        say: Callable[[Desk], None] = lambda desk: None,
+        say: Callable[[DeliveryState], None] = lambda desk: None,
     ) -> None:
         self._folder = folder
         self._name = tracker
@@ -70,8 +70,8 @@ class Courier:
         self._give_up = give_up
         self._once = once
         self._say = say
-        self._secrets = Secrets()
-        self._secrets.blanked(dict(kwargs))
+        self._redactor = Redactor()
+        self._redactor.redact(dict(kwargs))
         self._stop = threading.Event()
         self._failures = 0
         self._status_at = 0.0
@@ -83,9 +83,9 @@ class Courier:
         self._save_lock = threading.Lock()
         self._only = only
         self._keep = keep
-        found = (read_desk(folder, tracker) if keep else Desk(tracker)).turned_to(_target(kwargs))
+        found = (read_desk(folder, tracker) if keep else DeliveryState(tracker)).turned_to(_target(kwargs))
         if anew:
-            found = Desk(tracker, target=found.target, others=found.others)
+            found = DeliveryState(tracker, target=found.target, others=found.others)
         self._began_well = bool(session) and found.session == session and found.state not in ("starting", "refused")
         self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
         self._saved_mark = self.desk.mark
@@ -104,7 +104,7 @@ class Courier:
                 with suppress(OSError):
                     write_desk(self._folder, slow)
 
-    def carry(self) -> Desk:
+    def carry(self) -> DeliveryState:
         """Deliver until there is nothing left to deliver."""
         self._save("starting")
         try:
@@ -112,7 +112,7 @@ class Courier:
             if tracker is not None:
                 self._deliver_all(tracker)
         except TrackerError as problem:
-            self._save("refused", error=self._secrets.scrub(str(problem)))
+            self._save("refused", error=self._redactor.redact_text(str(problem)))
         except Exception as problem:  # noqa: BLE001 - the journal cannot be read, say: whoever watches starts anew
             self._save("failing", error=self._words(problem), errors=self.desk.errors + 1)
         return self.desk
@@ -244,7 +244,7 @@ class Courier:
     def _recovered(self, tracker: Tracker, **changes: Any) -> None:
         was = self.desk.state
         self._failures = 0
-        url = self._secrets.scrub(str(getattr(tracker, "url", None) or ""))
+        url = self._redactor.redact_text(str(getattr(tracker, "url", None) or ""))
         self.desk = self.desk.said("healthy", url=url, **changes)
         if was != "healthy":
             self._save("healthy")
@@ -275,7 +275,7 @@ class Courier:
         return self._status
 
     def _words(self, problem: Exception) -> str:
-        return self._secrets.scrub(f"{type(problem).__name__}: {problem}")
+        return self._redactor.redact_text(f"{type(problem).__name__}: {problem}")
 
     def _keep_desk(self) -> None:
         if time.monotonic() - self._saved_at > SAVE_SECONDS:
@@ -295,7 +295,7 @@ class Courier:
 
 def _target(kwargs: Mapping[str, Any]) -> str:
     """Return a hash of what a tracker is told, keys aside: with other arguments it is another place."""
-    plain_kwargs = Secrets().blanked(plain(dict(kwargs)))
+    plain_kwargs = Redactor().redact(to_plain(dict(kwargs)))
     return blake2b(json.dumps(plain_kwargs, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
@@ -308,7 +308,7 @@ def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the trackers that the run was configured with and what they take; keys are not among that."""
     found = _recorded(folder, "trackers")
     return {
-        name: {key: value for key, value in kwargs.items() if value != BLANK}
+        name: {key: value for key, value in kwargs.items() if value != REDACTED}
         for name, kwargs in found.items()
         if isinstance(kwargs, dict)
     }

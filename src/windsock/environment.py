@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from windsock.secrets import Secrets
+from windsock.redaction import Redactor
 
 PACKAGES = (
     "windsock", "torch", "numpy", "transformers", "trl", "accelerate", "deepspeed", "verl", "roll", "trinity-rft",
@@ -17,16 +17,16 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def surroundings(secrets: Secrets) -> dict[str, Any]:
+def describe_environment(redactor: Redactor) -> dict[str, Any]:
     """Gather all of it. Takes a while (it asks git and reads package metadata): not for the critical path."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "command": secrets.command_line([sys.executable, *sys.argv]),
-        "directory": secrets.scrub(os.getcwd()),
+        "command": redactor.command_line([sys.executable, *sys.argv]),
+        "directory": redactor.redact_text(os.getcwd()),
         "cpus": os.cpu_count(),
-        "git": _git(secrets),
+        "git": _git(redactor),
         "packages": _packages(),
         "accelerators": _accelerators(),
     }
@@ -42,7 +42,7 @@ def _packages() -> dict[str, str]:
     return found
 
 
-def _git(secrets: Secrets) -> dict[str, Any] | None:
+def _git(redactor: Redactor) -> dict[str, Any] | None:
     """Return the commit of the working directory, its branch and origin, and whether it is clean."""
     commit = _ask_git("rev-parse", "HEAD")
     if commit is None:
@@ -50,7 +50,7 @@ def _git(secrets: Secrets) -> dict[str, Any] | None:
     return {
         "commit": commit,
         "branch": _ask_git("rev-parse", "--abbrev-ref", "HEAD"),
-        "origin": secrets.scrub(_ask_git("config", "--get", "remote.origin.url") or ""),
+        "origin": redactor.redact_text(_ask_git("config", "--get", "remote.origin.url") or ""),
         "clean": _ask_git("status", "--porcelain", "--untracked-files=no") == "",
     }
 

@@ -12,14 +12,14 @@ from typing import Any
 MAX_TEXT = 20_000
 
 
-def plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
+def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     """Return mappings, dataclasses, namespaces, OmegaConf nodes and what they hold as plain data.
 
     What has no plain form (a tokenizer, a function) becomes its ``repr``; non-finite floats become their names; an
     object inside itself becomes ``…``.
     """
     if value is None or isinstance(value, bool | int):
-        return value if not isinstance(value, enum.Enum) else plain(value.value)
+        return value if not isinstance(value, enum.Enum) else to_plain(value.value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else _nonfinite(value)
     if isinstance(value, str):
@@ -27,7 +27,7 @@ def plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     if id(value) in _inside:
         return "…"
     if isinstance(value, enum.Enum):
-        return plain(value.value, (*_inside, id(value)))
+        return to_plain(value.value, (*_inside, id(value)))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return _container(value, (*_inside, id(value)))
@@ -39,13 +39,13 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
 
         value = OmegaConf.to_container(value, resolve=False)
     if isinstance(value, Mapping):
-        return {str(key): plain(inner, inside) for key, inner in value.items()}
+        return {str(key): to_plain(inner, inside) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner, inside) for inner in value]
+        return [to_plain(inner, inside) for inner in value]
     if isinstance(value, Set):
-        return sorted((plain(inner, inside) for inner in value), key=str)
+        return sorted((to_plain(inner, inside) for inner in value), key=str)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name, None), inside) for f in dataclasses.fields(value)}
+        return {f.name: to_plain(getattr(value, f.name, None), inside) for f in dataclasses.fields(value)}
     return _object(value, inside)
 
 
@@ -53,12 +53,12 @@ def _object(value: Any, inside: tuple[int, ...]) -> Any:
     """Return NumPy scalars as numbers, namespaces as mappings, and the rest as they describe themselves."""
     kind = type(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return plain(value.item(), inside)
+        return to_plain(value.item(), inside)
     if kind.__module__ in ("argparse", "types") and hasattr(value, "__dict__"):
-        return {str(key): plain(inner, inside) for key, inner in vars(value).items()}
+        return {str(key): to_plain(inner, inside) for key, inner in vars(value).items()}
     if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
         try:
-            return plain(dict(value.to_dict()), inside)
+            return to_plain(dict(value.to_dict()), inside)
         except Exception:  # noqa: BLE001 - somebody else's method
             return repr(value)[:MAX_TEXT]
     if isinstance(value, type) or callable(value):

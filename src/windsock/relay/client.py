@@ -17,10 +17,10 @@ from typing import IO, Any
 from windsock.errors import TrackerError
 from windsock.journal.folder import segment_path
 from windsock.model import Status, Writer
-from windsock.relay.courier import GIVE_UP_SECONDS, Courier
-from windsock.relay.desk import ENDED, FOLDER, NUMBERS, Desk, is_free, lock_path, locked, read_desk
+from windsock.redaction import is_secret_key
+from windsock.relay.delivery import GIVE_UP_SECONDS, Delivery
+from windsock.relay.delivery_state import ENDED, FOLDER, NUMBERS, DeliveryState, is_free, lock_path, locked, read_desk
 from windsock.relay.supervisor import BUSY, HANG_SECONDS, Orders, launch, run_end
-from windsock.secrets import is_secret_key
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.05
@@ -38,7 +38,7 @@ class _Link(ABC):
         self._session = random_words.token_hex(8)
 
     @abstractmethod
-    def desks(self) -> list[Desk]:
+    def desks(self) -> list[DeliveryState]:
         """Return the desk of each tracker."""
 
     @abstractmethod
@@ -55,8 +55,8 @@ class _Link(ABC):
         return found
 
     def _wait_for(
-        self, is_so: Callable[[Desk], bool], timeout: float, meanwhile: Callable[[], None] = lambda: None
-    ) -> list[Desk]:
+        self, is_so: Callable[[DeliveryState], bool], timeout: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[DeliveryState]:
         """Wait until every desk is as asked; return those that are not."""
         until = time.monotonic() + timeout
         while True:
@@ -66,7 +66,7 @@ class _Link(ABC):
             meanwhile()
             time.sleep(LOOK_SECONDS)
 
-    def _has_begun(self, desk: Desk) -> bool:
+    def _has_begun(self, desk: DeliveryState) -> bool:
         return desk.session == self._session and desk.state != "starting"
 
     def _check_started(self) -> None:
@@ -85,7 +85,7 @@ class _Link(ABC):
             elif desk.url:
                 self._say(f"tracker {desk.tracker!r}: {desk.url}")
 
-    def _left(self, desks: Iterable[Desk], hope: str = "") -> list[str]:
+    def _left(self, desks: Iterable[DeliveryState], hope: str = "") -> list[str]:
         """Say what is still to come, and how."""
         texts = []
         for desk in desks:
@@ -96,7 +96,7 @@ class _Link(ABC):
         return texts
 
 
-class RelayLink(_Link):
+class RelayClient(_Link):
     """Carries through the relay's processes. Where another process of the run has a relay already, that one does."""
 
     def __init__(
@@ -114,7 +114,7 @@ class RelayLink(_Link):
         self._owner = os.getpid()
         self._tend_at = 0.0
 
-    def desks(self) -> list[Desk]:
+    def desks(self) -> list[DeliveryState]:
         """Return the desk of each tracker."""
         return [read_desk(self._folder, name) for name in self._trackers]
 
@@ -137,10 +137,10 @@ class RelayLink(_Link):
         """Tell whether another process of the run carries the rows."""
         return self._process is not None and self._process.poll() == BUSY
 
-    def _has_begun(self, desk: Desk) -> bool:
+    def _has_begun(self, desk: DeliveryState) -> bool:
         return super()._has_begun(desk) or self._is_anothers()
 
-    def _has_ended(self, desk: Desk) -> bool:
+    def _has_ended(self, desk: DeliveryState) -> bool:
         """Tell whether a tracker has everything, or what it has is all that it will get."""
         if desk.session == self._session:
             return desk.state in ENDED
@@ -184,7 +184,7 @@ class RelayLink(_Link):
         """Nothing here is open."""
 
 
-class ThreadLink(_Link):
+class ThreadClient(_Link):
     """Carries from threads of the training process, to trackers that live there or where processes are forbidden.
 
     A tracker that shows what this process does gets this writer's rows alone and leaves nothing behind; the others get
@@ -203,10 +203,10 @@ class ThreadLink(_Link):
         self._own = own
         self._waiting = dict(trackers)  # those that another process of the run feeds
         self._locks: list[IO[str]] = []
-        self._couriers: list[Courier] = []
+        self._couriers: list[Delivery] = []
         self._threads: list[threading.Thread] = []
 
-    def desks(self) -> list[Desk]:
+    def desks(self) -> list[DeliveryState]:
         """Return the desk of each tracker."""
         return [courier.desk for courier in self._couriers]
 
@@ -237,8 +237,8 @@ class ThreadLink(_Link):
             self._threads.append(thread)
             thread.start()
 
-    def _courier(self, name: str, kwargs: Mapping[str, Any]) -> Courier:
-        return Courier(
+    def _courier(self, name: str, kwargs: Mapping[str, Any]) -> Delivery:
+        return Delivery(
             self._folder,
             name,
             kwargs,
@@ -249,7 +249,7 @@ class ThreadLink(_Link):
             say=self._tell,
         )
 
-    def _tell(self, desk: Desk) -> None:
+    def _tell(self, desk: DeliveryState) -> None:
         if desk.state == "retrying" and desk.errors == 1:
             self._say(f"tracker {desk.tracker!r}: {desk.error}")
 

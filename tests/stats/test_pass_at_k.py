@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.stats.tries import Tries, majority, powers_below, share_interval, winning
+from windsock.stats.pass_at_k import Tries, majority, powers_below, share_interval, winning
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
 values_of_a_task = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=4)
