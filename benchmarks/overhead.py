@@ -115,7 +115,7 @@ class Silent:
 def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
     """Return a training that records as much as its kind says."""
     (folder / kind).mkdir()
-    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", alongside=True)
+    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())

@@ -69,7 +69,7 @@ def test_show_tells_status_config_and_last_values(run: windsock.Run, capsys: pyt
     assert all(
         word in out for word in ("frozen_lake", "finished", "0 – 49", "actor.lr", "1e-06", "critic", "score/mean")
     )
-    assert "'bad' was not logged 5 times: None" in out
+    assert "skipped 'bad' 5 times: value is None" in out
     [kl] = [text for text in out.splitlines() if text.strip().startswith("kl ")]
     assert kl.count("█") == 1
     [loss] = [text for text in out.splitlines() if text.strip().startswith("loss ")]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windsock.model import Histogram
-from windsock.scalars import Deferred, Refused, classify, histogram, to_float
+from windsock.scalars import Deferred, Rejection, classify, histogram, to_float
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -77,7 +77,7 @@ REFUSALS = [
     (np.zeros(3), r"an array of shape \(3,\): log its mean, or windsock.histogram"),
     (np.zeros(0), r"an array of shape \(0,\)"),
     (torch.zeros(2, 2), r"an array of shape \(2, 2\)"),
-    (torch.tensor(1.0, device="meta"), "cannot become a float"),
+    (torch.tensor(1.0, device="meta"), "cannot be converted to a float"),
     (np.ma.masked, "masked"),
     (np.datetime64("2026-01-01"), "a datetime64"),
     (np.str_("x"), "a string"),
@@ -103,7 +103,7 @@ def test_scalars_of_every_kind_become_the_same_float(value: object, expected: fl
 def test_what_is_no_number_is_refused_with_a_reason(value: object, reason: str):
     """None, strings, arrays and surprises are told apart in words, and never raise."""
     got = to_float(value)
-    assert isinstance(got, Refused)
+    assert isinstance(got, Rejection)
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(got)
     assert classify({"good": 1.0, "bad": value}).numbers == {"good": 1.0}
@@ -120,13 +120,13 @@ def test_a_name_that_is_no_string_is_refused():
     """The neighbours of a value under such a name are kept."""
     found = classify({3: 1.0, "a": torch.tensor(2.0), ("x",): torch.tensor(1.0)})  # type: ignore[dict-item]
     assert found.numbers == {"a": 2.0}
-    assert set(found.refused) == {"3", "('x',)"}
+    assert set(found.rejected) == {"3", "('x',)"}
 
 
 def test_histograms_are_told_apart():
     """A histogram among values is neither a number nor refused."""
     found = classify({"adv": histogram([1.0, 2.0])})
-    assert (found.numbers, found.refused) == ({}, {})
+    assert (found.numbers, found.rejected) == ({}, {})
     assert isinstance(found.histograms["adv"], Histogram)
 
 

@@ -138,7 +138,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_yaml(tmp_path: Path):
     """Both say which file and what was expected."""
     with pytest.raises(SettingsError, match="no file .*nothing.yaml"):
         resolve(tmp_path / "nothing.yaml")
-    with pytest.raises(SettingsError, match="is no readable YAML"):
+    with pytest.raises(SettingsError, match="cannot read .* as YAML"):
         from_yaml(tmp_path, "a: [1,")
 
 

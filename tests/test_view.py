@@ -219,7 +219,7 @@ def test_a_histogram_that_cannot_be_read_costs_itself_only():
     run = windsock.init()
     run.log({"adv": windsock.histogram([1.0, 2.0], bins=2)}, step=4)
     for payload in (b"{", b"{}", b'{"name": "adv"}'):
-        run._journal._append(frames.frame(bytes([Kind.HISTOGRAM]) + payload))
+        run._recording.journal._append(frames.frame(bytes([Kind.HISTOGRAM]) + payload))
     run.finish()
     view = windsock.open(run.path)
     assert [step for step, _ in view.histograms("adv")] == [4]

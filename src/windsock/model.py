@@ -156,6 +156,15 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """A call of the training loop that failed, and how often it failed with this error."""
+
+    call: str
+    error: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Why a metric has no value. Absent is never 0: the key is not written, and the reason can be asked for."""
 

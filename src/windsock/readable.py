@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from windsock.journal.series import Series
-from windsock.model import Histogram, LoggedText, PhaseSpan, RunInfo, Status, Writer
+from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
 
 
 class Readable(Protocol):
@@ -63,6 +63,10 @@ class Readable(Protocol):
 
     def skipped(self) -> dict[str, tuple[str, int]]:
         """Return the values that could not be logged: name to reason and count."""
+        ...
+
+    def problems(self) -> list[Problem]:
+        """Return the calls of the training loop that failed."""
         ...
 
     def damage(self) -> list[str]:

@@ -1,93 +1,106 @@
-"""The run that a training loop holds: ``log``, ``count``, ``commit``, ``finish``."""
+"""The run that a training loop uses: ``log``, ``measure``, ``commit``, ``finish`` and the other calls."""
 
 from __future__ import annotations
 
-import operator
+import os
 import struct
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from windsock.counters import Counters
+from windsock.background import BackgroundThread
+from windsock.collectors import Collectors
 from windsock.environment import describe_environment
 from windsock.exit_status import call_on_exit, cancel_on_exit, crash_status
-from windsock.journal.folder import (
-    write_run_info,
-)
 from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
-from windsock.journal.writer import JournalWriter
-from windsock.model import RunInfo, Status, Writer
-from windsock.probe.phased import Phased
-from windsock.process import process_identity
+from windsock.model import RunInfo, Sample, Status, Writer
+from windsock.problems import Problems, guarded
+from windsock.recording import STEP_RANGE, Recording
 from windsock.redaction import Redactor
-from windsock.rollouts.reports import Reports
-from windsock.samples.offers import Offers
-from windsock.scalars import Deferred, classify, packable
+from windsock.scalars import classify, packable
 from windsock.settings import Settings, plain_config
 from windsock.to_plain import to_plain
 
 if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
-    from windsock.measurement.parts import Measurement
+    from windsock.probe.phases import Amount, Phase
+    from windsock.rollouts.handles import Evaluation, Rollouts, Validation
     from windsock.trackers.protocol import Link
 
-TEND_SECONDS = 1.0
-PACKING_PROBLEMS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
-STEP_RANGE = range(-(2**63) + 1, 2**63)
-MANY_OPEN_ROWS = 1000
-MANY_NOTICES = 1000
+PACKING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
+MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+StartClients = Callable[[Recording], Iterable["Link"]]
 
 
-class Run(Reports, Offers, Phased):
-    """One training, being recorded. Made by ``windsock.init``; usable from several threads and as a context manager.
+def _unrecorded_phase(run: Run, name: Any = "", onload: Any = None, offload: Any = None, *_: Any, **__: Any) -> Phase:
+    """Return a phase that records nothing; the caller's onload and offload are still called."""
+    from windsock.probe.phases import Phase, Unrecorded
 
-    Nothing here raises inside a training loop, waits for a tracker or a network, or (except ``commit``, for device
-    values that were logged) for the accelerator.
+    return Phase(Unrecorded(), name, onload=onload, offload=offload)
+
+
+def _unrecorded_timer(run: Run, name: Any = "", *_: Any, **__: Any) -> Phase:
+    return _unrecorded_phase(run, name)
+
+
+def _inert_handle(kind: str) -> Callable[..., Any]:
+    def make(*_: Any, **__: Any) -> Any:
+        from windsock.rollouts import handles
+
+        return getattr(handles, kind).inert()
+
+    return make
+
+
+class Run:
+    """One training that is being recorded. ``windsock.init`` makes it.
+
+    It can be used from several threads and as a context manager. No call raises inside a training loop or waits for a
+    tracker or a network; only ``commit`` waits for the accelerator, if device values were logged. With
+    ``WINDSOCK_MODE=disabled`` nothing is recorded and every call is a cheap no-op.
     """
 
+    _recording: Recording  # these two exist only while something is recorded
+    _collectors: Collectors
+    _problems: Problems | None = None  # None: the run is disabled, and the guard lets no call through
+
     def __init__(
-        self, settings: Settings, info: RunInfo, folder: Path, writer: Writer, on_end: Callable[[Run], None]
+        self,
+        settings: Settings,
+        info: RunInfo,
+        path: Path,
+        writer: Writer,
+        on_end: Callable[[Run], None] = lambda run: None,
+        clients: StartClients = lambda recording: (),
     ) -> None:
         self.info = info
-        self.path = folder
+        self.path = path
         self.writer = writer
-        self.step: int | None = None  # the last one that was committed
-        self._settings = settings
         self._on_end = on_end
         self._redactor = Redactor()
-        self._redactor.redact(settings.trackers)  # learn the keys, so that they are blanked everywhere
+        self._redactor.redact(settings.trackers)  # learns the keys of trackers, to redact them everywhere
         self._config: dict[str, Any] = self._redactor.redact(settings.config)
-        self._notices: set[str] = set()
-        self._skipped: dict[str, tuple[str, int]] = {}
-        self._deferred: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
-        self._deferred_lock = threading.RLock()  # re-entrant, as is the next: SIGTERM may end the run anywhere
+        self._newest_step: int | None = None  # logged or committed last
         self._open_rows = 0
-        self._newest: int | None = None  # the step that was logged or committed last
-        self._counters = Counters(folder, writer)
-        self._measurements: dict[int | None, Measurement] = {}
-        self._measure_lock = threading.RLock()
-        self._missing: dict[str, str] = {}
-        self._layouts: set[int] = set()
-        self._late = 0
         self._ended: Status | None = None
+        self._end_lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._forked = False
-        self._end_lock = threading.RLock()
-        self._links: list[Link] = []
-        self._keeper: Keeper | None = None
-        self._spool = settings.spool / info.id if settings.spool else None
-        self._journal = JournalWriter(self._spool or folder, writer, self._prepare_folder, self._announce)
-        self._began = time.perf_counter()
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run is over for this process."""
-        return self._ended is not None
+        self._clients: list[Link] = []
+        self._background: BackgroundThread | None = None
+        if not settings.disabled:
+            self._recording = Recording(settings, info, path, writer, self._redactor, self._restart_background)
+            self._problems = self._recording.problems
+            self._collectors = Collectors(self._recording)
+            self._write_row = self._recording.journal.row
+            self._start(clients)
 
     @property
     def id(self) -> str:
@@ -96,7 +109,7 @@ class Run(Reports, Offers, Phased):
 
     @property
     def name(self) -> str:
-        """What people call the run."""
+        """The run's display name."""
         return self.info.name
 
     @property
@@ -106,13 +119,23 @@ class Run(Reports, Offers, Phased):
 
     @property
     def url(self) -> str:
-        """Where the run lies, as an address."""
+        """The run's folder as a file URL."""
         return self.path.resolve().as_uri()
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The run's config, read-only, with secrets blanked."""
+        """The run's config, read-only, with secrets redacted."""
         return MappingProxyType(self._config)
+
+    @property
+    def step(self) -> int | None:
+        """The last committed step."""
+        return None if self._problems is None else self._recording.step
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is finished in this process."""
+        return self._ended is not None
 
     def __repr__(self) -> str:
         return f"<windsock.Run {self.id} {self.name!r} in {self.path}>"
@@ -120,135 +143,266 @@ class Run(Reports, Offers, Phased):
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Write values now: under ``step``, or without one for the step that the next ``commit`` names.
 
-        Any order of steps and several calls per step are fine: the keys of a step unite, and of a key that comes
-        twice the last value is shown. A value that is no number is skipped, counted and told of once.
+        Steps may come in any order and in several calls. The keys of a step are merged, and the last value of a key is
+        shown. A value that is not a number is skipped, counted and reported once.
         """
+        # The guard is written out here: as a decorator it would add 3 % to the time of a call.
+        if self._problems is None:
+            return
         try:
             if step is None:
                 self._open_rows += 1
             elif type(step) is not int or step not in STEP_RANGE:
-                step = self.as_step(step)
-                self._newest = self._newest if step is None else step
+                step = self._recording.to_step(step)
+                self._newest_step = self._newest_step if step is None else step
             else:
-                self._newest = step
+                self._newest_step = step
             names = tuple(values)
             try:
                 numbers = packable(values.values())
                 if names and numbers is not None:
-                    if not self._journal.row(names, numbers, step):
-                        self._tell_lost()
+                    if not self._write_row(names, numbers, step) and self._ended is not None:
+                        self._problems.warn("run.log after finish: the values are not recorded")
                     return
-            except PACKING_PROBLEMS:
-                pass  # an integer too large, a tensor of several elements, a name that is no string
+            except PACKING_ERRORS:
+                pass  # a number too large, a tensor of several elements, a name that is not a string
             self._log_classified(values, step)
-        except Exception as problem:  # noqa: BLE001 - the one guard: nothing may stop the training
-            self.guard(problem, values)
+        except Exception as error:  # noqa: BLE001 - see guarded
+            self._problems.report("run.log", error if isinstance(values, Mapping) else _not_a_mapping(values))
 
+    @guarded()
     def text(self, name: str, text: str, step: int | None = None) -> None:
-        """Write a text under a name, for the step that ``log`` would write it for."""
-        try:
-            number = None if step is None else self.as_step(step)
-            self._open_rows += number is None
-            self._journal.record(Kind.TEXT, {"name": str(name), "step": number, "time": time.time(), "text": str(text)})
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+        """Write a text under a name, for the same step as ``log`` would."""
+        number = self._recording.open_step(step)
+        self._open_rows += number is None
+        record = {"name": str(name), "step": number, "time": time.time(), "text": str(text)}
+        self._recording.journal.record(Kind.TEXT, record)
 
+    @guarded()
     def count(self, **amounts: float) -> None:
-        """Add to the run's counters: tokens, samples, episodes. ``commit`` writes the totals.
+        """Add to the run's counters, such as tokens, samples or episodes. ``commit`` writes the totals.
 
-        Totals go on over attempts: a run that is continued at step 500 counts on from what stood at step 499.
+        Totals continue over attempts: a run that is continued at step 500 starts with the totals of step 499.
         """
-        try:
-            found = classify(amounts)
-            self._counters.add(found.numbers)
-            if found.deferred:
-                self._counters.add_later(found.deferred, Deferred(found.deferred.values()))
-            self.skip(found.refused | dict.fromkeys(found.histograms, "a histogram, which cannot be counted"))
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+        self._collectors.counters.add(amounts)
 
+    @guarded()
     def commit(self, step: int | None = None) -> None:
         """End a step: everything logged without a step since the last commit belongs to it.
 
         Without a number it is the last step plus one. Device values are on disk when this returns.
         """
-        try:
-            number = self.as_step(step) if step is not None else None
-            if number is None:
-                number = 0 if self.step is None else self.step + 1
-            self._harvest(wait=True)
-            self._write_measured(number)
-            self._close_gathered(number)
-            self._counters.settle()
-            totals = self._counters.totals(number)
-            self._write_phases(number, self._counters.take_step(), totals)
-            if totals:
-                self._journal.row(tuple(totals), totals.values(), None)
-            self._write_samples(number)
-            self._journal.commit(number)
-            self.step = self._newest = number
-            self._open_rows = 0
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+        recording = self._recording
+        number = recording.next_step
+        if step is not None:
+            given = recording.to_step(step, f"committed as step {number}")
+            number = number if given is None else given
+        self._collectors.commit(number)
+        recording.journal.commit(number)
+        recording.step = self._newest_step = number
+        self._open_rows = 0
 
+    @guarded()
     def measure(
         self, batch: Batch | Mapping[str, Any], part: str | None = "data", step: int | None = None, **options: Any
     ) -> None:
-        """Measure a batch, or a micro-batch of it; ``commit`` merges, divides, names and writes.
+        """Measure a batch, or a micro-batch of it. ``commit`` merges, divides, names and writes the metrics.
 
-        ``part`` is which metrics of a step this is about: ``data`` for the rollout batch, once per step; ``policy`` and
-        ``value`` for each micro-batch of an update; None for all whose inputs are there. Without ``step`` it belongs to
-        the step that the next commit names. The options are those of ``windsock.measure``.
+        ``part`` selects the metrics: ``data`` for the rollout batch, once per step; ``policy`` and ``value`` for each
+        micro-batch of an update; None for all metrics whose inputs are given. Without ``step`` the batch belongs to the
+        step that the next commit names. The options are those of ``windsock.measure``.
         """
-        try:
-            from windsock.measurement.batch import Batch  # brings NumPy, which a run that only logs can do without
-            from windsock.measurement.options import Options
-            from windsock.measurement.parts import check_part
+        self._collectors.measured.add(batch, part, self._recording.open_step(step), options)
 
-            whole = batch if isinstance(batch, Batch) else Batch(**batch)
-            number = None if step is None else self.as_step(step)
-            measurement = self._measurement(number)
-            if measurement is not None:
-                measurement.add(whole, check_part(part), Options.of(options))
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+    @guarded(fallback=_inert_handle("Rollouts"))
+    def rollouts(
+        self,
+        step: int | None = None,
+        *,
+        stats: Sequence[str] = ("mean", "max", "min"),
+        reductions: Mapping[str, str] = EMPTY,
+        failures: str = "leave_out",
+        failed_value: float = 0.0,
+        declared: Mapping[str, str] | None = None,
+    ) -> Rollouts:
+        """Return the handle for the rollouts of a step. Closing it, or the commit of the step, writes the statistics.
 
-    def _measurement(self, step: int | None) -> Measurement | None:
-        """Return what is being measured for a step; None, and a count, where that step is over."""
-        from windsock.measurement.parts import Measurement
+        ``stats`` are statistics over tasks: mean, max, min, std, or quantiles such as p95. ``reductions`` are for
+        metrics that are not averaged, such as ``{"tokens": "sum"}``: sum, max, min or last at every level. With
+        ``failures="count"`` a failed run counts as ``failed_value`` instead of being left out. ``declared`` is the old
+        name of ``reductions``.
+        """
+        from windsock.rollouts.handles import Rollouts
+        from windsock.rollouts.plan import Plan
 
-        if step is not None and self.step is not None and step <= self.step:
-            self._late += 1
-            self.notice(f"a batch was measured for step {step}, which is committed: it is not counted (told once)")
-            return None
-        with self._measure_lock:
-            return self._measurements.setdefault(step, Measurement(self.writer.rank))
+        reductions = _reductions(reductions, declared)
+        plan = Plan("rollout", "", None, dict(reductions), tuple(stats), failures, failed_value)
+        return self._collectors.rollouts.open(Rollouts, plan, step)
 
+    @guarded(fallback=_inert_handle("Evaluation"))
+    def evaluation(
+        self,
+        taskset: str,
+        step: int | None = None,
+        *,
+        repeats: int | None = None,
+        prefix: str = "eval",
+        reductions: Mapping[str, str] = EMPTY,
+        failures: str = "leave_out",
+        failed_value: float = 0.0,
+        detailed_stats: bool | None = None,
+        declared: Mapping[str, str] | None = None,
+    ) -> Evaluation:
+        """Return the handle for one evaluation of a set of tasks. Closing it writes the statistics.
+
+        ``repeats`` is the number of runs per task, the k of mean@k; without it, the most runs that any task has.
+        ``prefix`` is ``eval`` or ``bench``. ``reductions``, ``failures`` and ``failed_value`` are as in ``rollouts``.
+        """
+        from windsock.rollouts.handles import Evaluation
+        from windsock.rollouts.plan import Plan
+
+        if prefix not in ("eval", "bench"):
+            self._recording.problems.warn(f"prefix: expected eval or bench, got {prefix!r}; eval is used")
+            prefix = "eval"
+        reductions = _reductions(reductions, declared)
+        detailed = self._recording.settings.detailed_stats if detailed_stats is None else detailed_stats
+        plan = Plan(prefix, str(taskset), repeats, dict(reductions), (), failures, failed_value, detailed)
+        return self._collectors.rollouts.open(Evaluation, plan, step)
+
+    @guarded(fallback=_inert_handle("Validation"))
+    def validation(self, step: int | None = None) -> Validation:
+        """Return the handle for the scores of validation episodes. Closing it writes them."""
+        from windsock.rollouts.handles import Validation
+        from windsock.rollouts.plan import Plan
+
+        return self._collectors.rollouts.open(Validation, Plan("validation"), step)
+
+    @guarded()
+    def pipeline(
+        self,
+        *,
+        count: int | None = None,
+        rewards: Any = None,
+        groups: Any = None,
+        metrics: Mapping[str, Any] = EMPTY,
+        seconds: Mapping[str, Any] = EMPTY,
+        step: int | None = None,
+    ) -> None:
+        """Report the experience pipeline: the number of experiences left, rewards by group, and operators' metrics.
+
+        ``rewards`` and ``groups`` have one entry per experience; ``seconds`` is the time of each operator. The call may
+        be repeated in a step: rewards are collected, of the other values the last counts.
+        """
+        rollouts = self._collectors.rollouts
+        self.log(rollouts.pipeline_values(count, metrics, seconds), step)
+        if rewards is not None and groups is not None:
+            rollouts.add_group_rewards(rewards, groups, step)
+
+    @guarded()
+    def staleness(
+        self, *, weight_versions: Any, tasks: Any, trainer_version: int | None = None, step: int | None = None
+    ) -> None:
+        """Report the weight version and the task of each sample of an update.
+
+        With ``trainer_version``, the version being trained, the samples' staleness is computed.
+        """
+        self._collectors.rollouts.add_staleness(weight_versions, tasks, trainer_version, step)
+
+    def drawn(self, *, versions: Any, tasks: Any, trainer_version: int | None = None, step: int | None = None) -> None:
+        """Call ``staleness``, whose old name this is."""
+        text = "windsock: run.drawn(versions=) is now run.staleness(weight_versions=); the old name works until 0.3"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        self.staleness(weight_versions=versions, tasks=tasks, trainer_version=trainer_version, step=step)
+
+    @guarded(fallback=_unrecorded_phase)
+    def phase(
+        self,
+        name: str,
+        onload: Callable[[], Any] | None = None,
+        offload: Callable[[], Any] | None = None,
+        tokens: Amount = None,
+        flops: Amount = None,
+        clock: str = "host",
+    ) -> Phase:
+        """Return a phase of the step, to enter with ``with`` or ``async with`` or to decorate a function with.
+
+        Time and memory are written as ``time/{name}/…`` and ``memory/{name}/…`` of the step that is open when it
+        begins. ``onload`` and ``offload`` are called before and after the body and timed separately. ``tokens`` is the
+        number of processed tokens: a number, a mapping of their kind to it (``{"generated": n}``), or a function that
+        is called at the end. ``flops`` is the same for a model's FLOPs, ``{"actor": n}``. ``clock="device"`` measures
+        on the device.
+        """
+        return self._collectors.phases.probe.phase(name, onload, offload, tokens, flops, clock)
+
+    @guarded(fallback=_unrecorded_timer)
+    def timer(self, name: str, tokens: Amount = None) -> Phase:
+        """Return a plain timer, used like a phase: ``time/{name}``, without memory."""
+        return self._collectors.phases.probe.phase(name, timer=True, tokens=tokens)
+
+    @guarded()
+    def shards(self, before: Sequence[float], after: Sequence[float] | None = None) -> None:
+        """Log the tokens of each data-parallel shard of the step, before and after balancing."""
+        self.log(self._collectors.phases.probe.shards(before, after))
+
+    @guarded()
+    def sample(
+        self,
+        prompt: Any = None,
+        completion: Any = None,
+        *,
+        messages: Any = None,
+        reward: Any = None,
+        rewards: Any = None,
+        advantage: Any = None,
+        length: Any = None,
+        finish_reason: Any = None,
+        task: Any = None,
+        run: Any = None,
+        group: Any = None,
+        weight_version: Any = None,
+        step: int | None = None,
+        **unknown: Any,
+    ) -> None:
+        """Submit one completion. The most informative of a step are written at its commit, within the run's budget.
+
+        ``messages`` replace prompt and completion in a chat; ``rewards`` are the components of ``reward`` by name;
+        ``length`` is in tokens. Without ``step`` the sample belongs to the step that the next commit names. A field
+        with a wrong value is left out, counted and reported once. A number on an accelerator is waited for.
+        """
+        fields = {name: value for name, value in locals().items() if name not in ("self", "step", "unknown")}
+        if self._accepts_samples():
+            self._collectors.samples.submit(fields | unknown, step)
+
+    @guarded()
+    def samples(
+        self, samples: Iterable[Mapping[str, Any] | Sample] | Mapping[str, Any], step: int | None = None
+    ) -> None:
+        """Submit many samples: mappings, ``Sample`` records, or a mapping of columns in which single values repeat."""
+        if self._accepts_samples():
+            self._collectors.samples.submit_all(samples, step)
+
+    @guarded()
     def update_config(self, config: Any) -> None:
-        """Add to the run's config, or change entries of it; what stood there before stays in the journal."""
-        try:
-            update = self._redactor.redact(plain_config(config))
-            self._config.update(update)
-            self._journal.event("config", config=update)
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+        """Add entries to the run's config, or change them; the journal keeps the earlier values."""
+        update = self._redactor.redact(plain_config(config))
+        self._config.update(update)
+        self._recording.journal.event("config", config=update)
 
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
-        """End the run: everything is brought to the disk, and trackers get what is left.
+        """End the run: write everything to disk, and let trackers receive the rest.
 
-        ``timeout`` bounds the waiting for them; what they do not have by then, and how it still gets there, is told.
+        ``timeout`` limits the wait for trackers; if one is not done by then, a warning says how to deliver the rest.
         Further calls do nothing.
         """
         with self._end_lock:
             if self._ended is not None:
                 return
-            self._ended = status or Status("finished")
+            self._ended = status if isinstance(status, Status) else Status("finished")
         cancel_on_exit(self._end)
+        _recorded_runs.discard(self)
         self._on_end(self)
-        try:
-            self._end_recording(self._ended, timeout)
-        except Exception as problem:  # noqa: BLE001 - see log
-            self.guard(problem)
+        if self._problems is not None:
+            self._problems.attempt("run.finish", self._end_recording, status, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -258,232 +412,140 @@ class Run(Reports, Offers, Phased):
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
-    def start(self, links: Iterable[Link] = ()) -> None:
-        """Write what a segment begins with, and start what runs beside the training."""
-        self._announce()
-        self._journal.event("config", config=self._config)
-        if self._settings.trackers:
-            self._journal.event("trackers", trackers=self._redactor.redact(to_plain(self._settings.trackers)))
+    def _start(self, clients: StartClients) -> None:
+        """Write the first frames, and start the tracker clients and the background thread."""
+        recording, settings = self._recording, self._recording.settings
+        recording.write_start()
+        recording.journal.event("config", config=self._config)
+        if settings.trackers:
+            recording.journal.event("trackers", trackers=self._redactor.redact(to_plain(settings.trackers)))
         try:
-            for link in links:
-                link.start()
-                self._links.append(link)
-        except Exception as problem:
-            self._end(Status("crashed", f"a tracker did not start: {problem}"))
+            for client in clients(recording):
+                client.start()
+                self._clients.append(client)
+        except Exception as error:
+            self._end(Status("crashed", f"a tracker did not start: {error}"))
             raise
-        self._keeper = Keeper(self)
-        self._start_sampler()
+        self._start_background()
+        self._collectors.phases.start()
         call_on_exit(self._end)
+        _recorded_runs.add(self)
 
     def _end(self, status: Status) -> None:
         self.finish(Status(status.word, self._redactor.redact_text(status.reason)))
 
-    def _end_recording(self, status: Status, timeout: float) -> None:
-        if self._keeper is not None:
-            self._keeper.stop()
-        self._harvest(wait=True)
-        self._finish_measured()
-        self._finish_gathered()
-        self._write_samples(0 if self.step is None else self.step + 1, last=True)
-        self._finish_phases()
-        self._tell_skipped()
-        counts = {"dropped": self._journal.segment.dropped, "late": self._late}
-        self._journal.event("finish", status=status.word, reason=status.reason, **counts)
-        self._journal.segment.tend()
-        lost = self._journal.close() + self._journal.segment.dropped
-        for text in (text for link in self._links for text in link.wait(status, timeout)):
-            self.notice(text)
+    def _end_recording(self, status: Any, timeout: float) -> None:
+        if self._background is not None:
+            self._background.stop()
+        recording, journal = self._recording, self._recording.journal
+        if status is not None and status is not self._ended:
+            recording.problems.warn(f"finish: expected a windsock.Status, got {status!r}; recorded as finished")
+        for step in self._collectors.uncommitted_steps():
+            self.commit(step)
+        self._collectors.finish()
+        recording.problems.finish()
+        assert self._ended is not None
+        counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
+        journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
+        journal.segment.tend()
+        lost = journal.close() + journal.segment.dropped
+        for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
+            recording.problems.warn(text)
         if lost:
-            self.notice(f"{lost} frames could not be written to {self.path}: {self._journal.segment.trouble}")
-
-    def _prepare_folder(self) -> None:
-        if self._spool is not None:
-            self._spool.mkdir(parents=True, exist_ok=True)
-        else:
-            write_run_info(self.path, self.info)
-
-    def _announce(self) -> None:
-        """Say who writes here: the first frame of a segment, and of each further part."""
-        self._layouts.clear()
-        self._journal.event("start", world_size=self._settings.world_size, **process_identity())
-        if self._forked and self._keeper is None:
-            self._keeper = Keeper(self)
-
-    def after_fork_in_child(self) -> None:
-        """Forget threads, locks and pending values: they are the parent's. A child that logs gets its own keeper."""
-        self._forked = True
-        self._keeper = None
-        for link in self._links:
-            link.after_fork_in_child()
-        self._links = []
-        self._deferred = []
-        self._deferred_lock = threading.RLock()
-        self._measurements = {}
-        self._measure_lock = threading.RLock()
-        self._forget_gathered()
-        self._forget_samples()
-        self._counters.after_fork_in_child()
-        self._forget_phases()
-
-    def as_step(self, step: Any) -> int | None:
-        """Return a step as an integer; one that is none makes the row an open one, and is told of."""
-        try:
-            number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
-            if number in STEP_RANGE:
-                return number
-        except (TypeError, ValueError):
-            pass
-        self.notice(f"step {step!r} is no integer of 64 bits: the values go to the next commit instead")
-        self._open_rows += 1
-        return None
+            recording.problems.warn(f"{lost} frames could not be written to {self.path}: {journal.segment.trouble}")
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
-        """Log values of which some are no plain numbers."""
+        """Log values that are not all plain numbers."""
         found = classify(values)
         if found.numbers:
-            self._journal.row(tuple(found.numbers), found.numbers.values(), step)
+            self._recording.write_row(found.numbers, step)
         for name, histogram in found.histograms.items():
-            self._journal.histogram(name, histogram, step)
+            self._recording.journal.histogram(name, histogram, step)
         if found.deferred:
-            entry = (tuple(found.deferred), step, time.time(), Deferred(found.deferred.values()))
-            with self._deferred_lock:
-                self._deferred.append(entry)
-        if found.refused:
-            self.skip(found.refused)
+            self._collectors.device_values.add(found.deferred, step)
+        if found.rejected:
+            self._recording.problems.skip(found.rejected)
 
-    def _harvest(self, wait: bool = False) -> None:
-        """Write device values that have arrived, in the order logged; with ``wait``, all of them."""
-        with self._deferred_lock:
-            while self._deferred and (wait or self._deferred[0][3].ready()):
-                names, step, at, deferred = self._deferred.pop(0)
-                self._journal.row(names, deferred.values(), step, at)
-
-    def skip(self, refused: Mapping[str, str]) -> None:
-        """Count values that cannot be recorded, and tell of the first of each name."""
-        for name, reason in refused.items():
-            count = self._skipped.get(name, ("", 0))[1] + 1
-            self._skipped[name] = (reason, count)
-            if count == 1:
-                self._journal.event("skipped", name=name, reason=reason, count=1)
-                self.notice(f"{name!r} is not logged: it is {reason} (told once, counted)")
-
-    def _tell_skipped(self) -> None:
-        for name, (reason, count) in self._skipped.items():
-            if count > 1:
-                self._journal.event("skipped", name=name, reason=reason, count=count)
-
-    def _write_measured(self, step: int) -> None:
-        """Finish what was measured for a step: values where this is rank 0, states where other ranks hold more."""
-        with self._measure_lock:
-            found = [self._measurements.pop(key) for key in (None, step) if key in self._measurements]
-        if not found:
-            return
-        measurement = found[0]
-        for other in found[1:]:
-            measurement.merge(other)
-        if self.shared:
-            self._write_state(measurement, step)
-        if self.writer.rank == 0:
-            measured = measurement.finish(self.info.vocabulary)
-            if measured:
-                self._journal.row(tuple(measured), measured.values(), None)
-            if measured.missing != self._missing:
-                self._missing = measured.missing
-                self._journal.event("missing", metrics=measured.missing)
-
-    def _finish_measured(self) -> None:
-        """Commit what was measured for steps that nobody committed."""
-        for step in sorted(key for key in self._measurements if key is not None):
-            self.commit(step)
-        if None in self._measurements:
-            self.commit()
-
-    def _write_state(self, measurement: Measurement, step: int) -> None:
-        layout, vector = measurement.packed()
-        if layout.hash not in self._layouts:
-            self._layouts.add(layout.hash)
-            self._journal.record(
-                Kind.LAYOUT,
-                {"layout": str(layout.hash), "entries": layout.entries, "options": measurement.described_options()},
-            )
-        self._journal.state(layout.hash, step, vector.tolist())
-
-    def _tell_lost(self) -> None:
+    def _accepts_samples(self) -> bool:
         if self._ended is not None:
-            self.notice("log after finish: the values are not recorded")
+            self._recording.problems.warn("run.sample after finish: the sample is not recorded")
+        return self._ended is None
 
-    def guard(self, problem: Exception, values: Any = MappingProxyType({})) -> None:
-        """Show what went wrong; the training goes on."""
-        if not isinstance(values, Mapping):
-            self.notice(f"log expects a mapping of names to numbers, got {type(values).__name__}")
-        else:
-            self.notice(f"{type(problem).__name__}: {problem} (the training goes on)")
+    def _start_background(self) -> None:
+        work = self._describe_environment, self._maintain, self._heartbeat
+        self._background = BackgroundThread(*work, HEARTBEAT_SECONDS)
 
-    def notice(self, text: str) -> None:
-        """Tell something once."""
-        if text not in self._notices and len(self._notices) < MANY_NOTICES:
-            self._notices.add(text)
-            with suppress(Exception):  # standard error may be closed, or none
-                print(f"windsock: {self._redactor.redact_text(text)}", file=sys.stderr)
+    def _restart_background(self) -> None:
+        """Start a background thread when a forked child writes its first frame: threads do not survive a fork."""
+        if self._forked and self._background is None:
+            self._start_background()
 
-    def _tend(self) -> None:
-        """What the keeper does every second."""
-        self._harvest()
-        segment = self._journal.segment
+    @guarded()
+    def _describe_environment(self) -> None:
+        if not self._forked:
+            self._recording.journal.event("environment", environment=describe_environment(self._redactor))
+
+    @guarded()
+    def _maintain(self) -> None:
+        """Bring bytes to the disk, and warn of what stands in the way; called every second."""
+        self._collectors.device_values.write_ready()
+        segment, problems = self._recording.journal.segment, self._recording.problems
         segment.tend()
         if segment.trouble:
-            self.notice(
+            problems.warn(
                 f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
                 "in memory and are written when that is possible again"
             )
-        if self._open_rows > MANY_OPEN_ROWS and self.step is None:
-            self.notice(
+        if self._open_rows > MAX_OPEN_ROWS and self._recording.step is None:
+            problems.warn(
                 "many rows and no commit: call run.commit(step) at the end of each step, or log(..., step=step)"
             )
 
-    def _tend_links(self) -> None:
-        """What the keeper does with every heartbeat: see that rows are carried, and how far."""
-        for link in self._links:
-            link.tend()
-            if self._newest is not None:
-                self.log(link.values(), step=self._newest)
+    @guarded()
+    def _heartbeat(self) -> None:
+        journal = self._recording.journal
+        journal.event("heartbeat", dropped=journal.segment.dropped)
+        self._recording.problems.write_counts()
+        self._maintain_clients()
+
+    def _maintain_clients(self) -> None:
+        """Check that rows are delivered, and log how far."""
+        for client in self._clients:
+            client.tend()
+            if self._newest_step is not None:
+                self.log(client.values(), step=self._newest_step)
+
+    def _after_fork(self) -> None:
+        """Drop threads, locks and collected data in a forked child: they are the parent's."""
+        self._forked = True
+        self._background = None
+        self._end_lock = threading.RLock()
+        for client in self._clients:
+            client.after_fork_in_child()
+        self._clients = []
+        self._recording.problems.after_fork()
+        self._collectors.after_fork()
 
 
-class Keeper:
-    """The thread beside the training: brings bytes to the disk, says that we live, gathers the surroundings."""
+def _not_a_mapping(values: Any) -> TypeError:
+    return TypeError(f"expected a mapping of names to numbers, got {type(values).__name__}")
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="windsock-keeper", daemon=True)
-        self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread; it may be in the middle of something."""
-        self._stop.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(TEND_SECONDS * 5)
+def _reductions(reductions: Mapping[str, str], declared: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the reductions, also where they were given under their old name."""
+    if declared is None:
+        return reductions
+    text = "windsock: declared= is now reductions=; the old name works until 0.3"
+    warnings.warn(text, DeprecationWarning, stacklevel=4)  # behind rollouts or evaluation, and the guard
+    return declared
 
-    def _loop(self) -> None:
-        next_beat = time.monotonic() + HEARTBEAT_SECONDS
-        self._stop.wait(TEND_SECONDS)  # the first steps, which people watch, have the interpreter for themselves
-        self._try(self._gather)
-        while not self._stop.wait(TEND_SECONDS):
-            self._try(self._run._tend)
-            if time.monotonic() >= next_beat:
-                next_beat += HEARTBEAT_SECONDS
-                self._try(self._beat)
 
-    def _gather(self) -> None:
-        if not self._run._forked:
-            self._run._journal.event("environment", environment=describe_environment(self._run._redactor))
+_recorded_runs: weakref.WeakSet[Run] = weakref.WeakSet()
 
-    def _beat(self) -> None:
-        self._run._journal.event("heartbeat", dropped=self._run._journal.segment.dropped)
-        self._run._tend_links()
 
-    def _try(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as problem:  # noqa: BLE001 - see Run.log
-            self._run.guard(problem)
+def _after_fork_in_child() -> None:
+    for run in list(_recorded_runs):
+        run._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

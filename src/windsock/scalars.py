@@ -1,8 +1,8 @@
-"""Whatever a user logs, as a float64, or a reason why not.
+"""Conversion of logged values to float64, with a reason where that is impossible.
 
-Python, NumPy and torch scalars of any real dtype, arrays of one element, and anything that knows how to become a
-float are values. A torch scalar on an accelerator is a value too, but fetching it would wait for the device: it
-becomes a ``Deferred`` whose copy is started here and collected later.
+Python, NumPy and torch scalars of any real dtype, arrays of one element, and objects with ``__float__`` or
+``__index__`` are values. A torch scalar on an accelerator is a value too, but fetching it would wait for the device:
+its copy to the host is started at once, as a ``Deferred``, and collected later.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 from windsock.model import Histogram
 
 DIRECT: set[type] = {float, int, bool}
-"""Types that ``struct`` turns into a float64 by itself, exactly; NumPy's join when they are first seen."""
+"""Types that ``struct`` packs into a float64 exactly. NumPy's scalar types are added when they are first seen."""
 
 
-class Refused(str):
-    """Why a value cannot be logged, in words."""
+class Rejection(str):
+    """Reason why a value cannot be logged."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """The values of one ``log`` call, told apart."""
+    """The values of one ``log`` call by kind."""
 
     numbers: dict[str, float]
     deferred: dict[str, Any]  # name to a one-element tensor on an accelerator
     histograms: dict[str, Histogram]
-    refused: dict[str, Refused]
+    rejected: dict[str, Rejection]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -41,9 +41,9 @@ def _floats(count: int) -> list[type]:
 
 
 def packable(values: Collection[Any]) -> Collection[Any] | None:
-    """Return values that ``struct`` packs as they are, the everyday case; None where ``sort`` has to look closer."""
+    """Return values that ``struct`` packs as they are, the usual case; None where ``classify`` is needed."""
     listed = list(map(type, values))
-    if listed == _floats(len(listed)):  # by identity: faster than any set
+    if listed == _floats(len(listed)):  # compares by identity: faster than building a set
         return values
     kinds = set(listed)
     if kinds <= DIRECT:
@@ -62,7 +62,7 @@ def packable(values: Collection[Any]) -> Collection[Any] | None:
 
 
 def classify(values: Mapping[str, Any]) -> Classified:
-    """Tell numbers, device tensors, histograms and what cannot be logged apart, keeping each in order."""
+    """Separate numbers, device tensors, histograms and rejected values, each in the order given."""
     result = Classified({}, {}, {}, {})
     numbers = result.numbers
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
@@ -75,27 +75,27 @@ def classify(values: Mapping[str, Any]) -> Classified:
 
 
 def _classify_one(name: Any, value: Any, tensor: Any, result: Classified) -> None:
-    """Find the place of a value that is not an everyday one."""
+    """Classify a value that is not a plain float."""
     if not isinstance(name, str):
-        result.refused[repr(name)] = Refused(f"its name is {_a(type(name))}, not a string")
-    elif tensor is not None and isinstance(value, tensor) and not value.is_cpu and _may_wait(value):
+        result.rejected[repr(name)] = Rejection(f"name is {_a(type(name))}, not a string")
+    elif tensor is not None and isinstance(value, tensor) and not value.is_cpu and _is_deferrable(value):
         result.deferred[name] = value
     elif isinstance(value, Histogram):
         result.histograms[name] = value
     else:
         number = to_float(value)
-        if isinstance(number, Refused):
-            result.refused[name] = number
+        if isinstance(number, Rejection):
+            result.rejected[name] = number
         else:
             result.numbers[name] = number
 
 
-def _may_wait(tensor: Any) -> bool:
-    """Tell whether a tensor that is not on the host is a real scalar, to be fetched later."""
+def _is_deferrable(tensor: Any) -> bool:
+    """Return whether a device tensor is a real scalar, which can be fetched later."""
     return tensor.device.type != "meta" and tensor.numel() == 1 and not tensor.is_complex()
 
 
-def to_float(value: Any) -> float | Refused:
+def to_float(value: Any) -> float | Rejection:
     """Convert one value; never raises."""
     kind = type(value)
     if kind in DIRECT:
@@ -108,51 +108,51 @@ def to_float(value: Any) -> float | Refused:
         if _is_numpy_scalar(value):
             return _numpy_scalar(value)
         if value is None or isinstance(value, str | bytes | bytearray | Mapping):
-            return _refusal(value)
+            return _rejection(value)
         if hasattr(value, "__float__") or hasattr(value, "__index__"):
             return _by_float(value)
         if hasattr(value, "item") and getattr(value, "size", 1) == 1:  # arrays of other libraries
             return _by_float(value.item())
-    except Exception as problem:  # noqa: BLE001 - a value may do anything when asked
-        return Refused(f"{_a(kind)} that cannot become a float ({problem})")
-    return _refusal(value)
+    except Exception as error:  # noqa: BLE001 - the value's own methods may raise anything
+        return Rejection(f"value is {_a(kind)} that cannot be converted to a float ({error})")
+    return _rejection(value)
 
 
-def _by_float(value: Any) -> float | Refused:
+def _by_float(value: Any) -> float | Rejection:
     try:
         return float(value)
     except OverflowError:
-        return Refused("an integer too large for a float64")
+        return Rejection("value is an integer too large for a float64")
     except (TypeError, ValueError):
-        return _refusal(value)
+        return _rejection(value)
 
 
-def _one_element(value: Any, size: int) -> float | Refused:
-    """Take the only element of a tensor or array."""
+def _one_element(value: Any, size: int) -> float | Rejection:
+    """Convert the only element of a tensor or array."""
     if size != 1:
         shape = tuple(value.shape)
-        return Refused(f"an array of shape {shape}: log its mean, or windsock.histogram(x)")
+        return Rejection(f"value is an array of shape {shape}: log its mean, or windsock.histogram(x)")
     element = value.item()
     return element if type(element) is float else to_float(element)
 
 
-def _numpy_scalar(value: Any) -> float | Refused:
+def _numpy_scalar(value: Any) -> float | Rejection:
     if value.dtype.kind in "fiub" or type(value).__module__ == "ml_dtypes":
         DIRECT.add(type(value))
         return float(value)
-    return _refusal(value)
+    return _rejection(value)
 
 
-def _refusal(value: Any) -> Refused:
+def _rejection(value: Any) -> Rejection:
     if value is None:
-        return Refused("None")
+        return Rejection("value is None")
     if isinstance(value, str):
-        return Refused("a string, not a number")
+        return Rejection("value is a string, not a number")
     if isinstance(value, complex) or "complex" in type(value).__name__:
-        return Refused("a complex number")
+        return Rejection("value is a complex number")
     if isinstance(value, Mapping):
-        return Refused("a mapping: log its entries under names like 'actor/lr'")
-    return Refused(f"{_a(type(value))}, not a number")
+        return Rejection("value is a mapping: log its entries under names like 'actor/lr'")
+    return Rejection(f"value is {_a(type(value))}, not a number")
 
 
 def _a(kind: type) -> str:
@@ -180,10 +180,10 @@ def _is_numpy_scalar(value: Any) -> bool:
 
 
 class Deferred:
-    """Device scalars on their way to the host: copied in stream order now, ready when the device gets there.
+    """Device scalars whose copies to the host are under way.
 
-    Nothing here waits before ``values`` is called. The copy takes the values as they are at this point of the
-    stream; what later kernels do to the tensors does not matter.
+    The copies are queued on the current stream, so later kernels may overwrite the tensors. Nothing waits for the
+    device until ``values`` is called.
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
@@ -206,11 +206,11 @@ class Deferred:
             self._size += len(numbered)
 
     def ready(self) -> bool:
-        """Tell whether the values are on the host, without waiting."""
+        """Return whether the values are on the host, without waiting."""
         return all(arrived is None or arrived.query() for _, _, arrived in self._parts)
 
     def values(self) -> list[float]:
-        """Return the values in the order they were given, waiting for the device where they are not here yet."""
+        """Return the values in the order given, waiting for the device if necessary."""
         result = [0.0] * self._size
         for places, host, arrived in self._parts:
             if arrived is not None:
@@ -221,7 +221,7 @@ class Deferred:
 
 
 def _widened(tensor: Any) -> Any:
-    """Return the tensor as float64, or as float32 on devices that have no wider one."""
+    """Return the tensor as float64, or as float32 on devices without float64."""
     import torch
 
     wide = torch.float32 if tensor.device.type == "mps" else torch.float64
@@ -229,10 +229,10 @@ def _widened(tensor: Any) -> Any:
 
 
 def histogram(values: Any, bins: int = 64) -> Histogram:
-    """Count values into bins of equal width between their smallest and largest finite one.
+    """Count values into bins of equal width between their smallest and largest finite value.
 
-    ``values`` is anything that NumPy takes for an array, or a torch tensor (one on an accelerator is waited for).
-    No finite value at all gives no bins.
+    ``values`` is anything that NumPy accepts as an array, or a torch tensor (a device tensor is copied, which waits).
+    Without a finite value there are no bins.
     """
     import numpy as np
 
@@ -249,6 +249,6 @@ def histogram(values: Any, bins: int = 64) -> Histogram:
     try:
         with np.errstate(over="raise", invalid="raise"):
             counts, edges = np.histogram(finite, bins=bins)
-    except (ValueError, FloatingPointError):  # a range too wide or too narrow for a float64 to divide
+    except (ValueError, FloatingPointError):  # the range is too wide or too narrow to divide
         counts, edges = np.array([len(finite)]), np.array([low, high])
     return Histogram(tuple(edges.tolist()), tuple(counts.tolist()), low, high, total, len(finite), nonfinite)

@@ -1,19 +1,21 @@
-"""The settings of a run: one table for keywords, YAML, environment and documentation.
+"""Settings of a run: one declaration for keywords, YAML, environment and documentation.
 
-A YAML file of ROLL, Trinity-RFT or TRL holds a whole training configuration with a few keys for us in it. Those
-are read, the rest is kept as the run's config, and only a near miss of one of our keys is an error. Inside our own
+A YAML file of ROLL, Trinity-RFT or TRL is a complete training configuration with a few keys for windsock in it. Those
+are read, the rest is stored as the run's config, and only a near miss of one of our keys is an error. Inside our own
 sections every unknown key is one.
 """
 
 from __future__ import annotations
 
+# ruff: noqa: RUF009 - setting() returns a dataclass field
 import difflib
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -30,96 +32,144 @@ MEMORIES = ("all", "cpu", "none")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that can be set, and how."""
+    """One setting as a user gives it: accepted types, and its row in docs/settings.md."""
 
     name: str
+    help: str
     kinds: tuple[type, ...]
     default: str
-    help: str
     variable: str | None = None  # of the environment
     choices: tuple[str, ...] = ()
+    old_name: str | None = None  # accepted with a DeprecationWarning until 0.3
 
 
-TABLE = (
-    Setting("project", (str,), "default", "what runs of one purpose share", "WINDSOCK_PROJECT"),
-    Setting("name", (str,), "the run's id", "what people call the run", "WINDSOCK_NAME"),
-    Setting("id", (str,), "drawn", "the run's id; the same id joins or continues a run", "WINDSOCK_RUN_ID"),
-    Setting("dir", (str, os.PathLike), "./windsock-runs", "where runs are kept", "WINDSOCK_DIR"),
-    Setting("role", (str,), MAIN_ROLE, "what this process does: trainer, explorer, …", "WINDSOCK_ROLE"),
-    Setting("rank", (int,), "from the launcher, else 0", "this process's number in its role", "WINDSOCK_RANK"),
-    Setting("track_with", (str, list, tuple), "none", "the tracker or trackers to feed", "WINDSOCK_TRACK_WITH"),
-    Setting("tracker_kwargs", (Mapping,), "{}", "what the tracker takes; with several, one mapping for each name"),
-    Setting("config", (object,), "{}", "the training's configuration: a mapping, dataclass, namespace or OmegaConf"),
-    Setting("vocabulary", (str,), "roll", "the names that computed metrics get", "WINDSOCK_VOCABULARY", VOCABULARIES),
-    Setting("group", (str,), "none", "runs that belong together, below the project", "WINDSOCK_GROUP"),
-    Setting("tags", (str, list, tuple), "none", "words to find the run by"),
-    Setting("notes", (str,), "none", "a few lines about the run"),
-    Setting("detailed_stats", (bool,), "false", "fan evaluation statistics out to mean, std, max and min over tasks"),
-    Setting("samples_per_step", (int,), "64", "how many samples of a step are kept; 0 keeps none",
-            "WINDSOCK_SAMPLES_PER_STEP"),
-    Setting("sample_bytes_per_step", (int,), "1048576", "how many bytes they may have, before they are packed",
-            "WINDSOCK_SAMPLE_BYTES_PER_STEP"),
-    Setting("memory", (str,), "all", "memory that phases read; cpu: no devices", "WINDSOCK_MEMORY", MEMORIES),
-    Setting("memory_children", (bool,), "false", "count processes below this one into its host memory (slow)"),
-    Setting("system_seconds", (int, float), "0", "sample the machine so often", "WINDSOCK_SYSTEM_SECONDS"),
-    Setting("devices", (int,), "those in use", "accelerators of the run, for numbers per device", "WINDSOCK_DEVICES"),
-    Setting("peak_flops", (int, float), "known devices", "what one accelerator can do, in FLOP/s, for the utilisation"),
-    Setting("in_process", (bool,), "false", "feed trackers from threads of this process instead of from the relay"),
-    Setting("spool", (str, os.PathLike), "where dir is a network mount",
-            "a local directory to write to first, or off; the bytes are carried to dir", "WINDSOCK_SPOOL"),
-    Setting("alongside", (bool,), "false", "keep earlier runs of this process open instead of ending them"),
-    Setting("mode", (str,), "online", "disabled makes every call a cheap no-op", "WINDSOCK_MODE", MODES),
-)  # fmt: skip
+def setting(
+    help: str,
+    *kinds: type,
+    default: Any = None,
+    shown: str | None = None,
+    variable: str | None = None,
+    choices: tuple[str, ...] = (),
+    old_name: str | None = None,
+) -> Any:
+    """Declare a field of ``Settings`` that users can set; ``shown`` is its default in the documentation."""
+    if shown is None:
+        shown = "none" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+    described = {"help": help, "kinds": kinds, "default": shown, "choices": choices}
+    metadata = {**described, "variable": variable, "old_name": old_name}
+    return (
+        field(default_factory=dict, metadata=metadata) if default is dict else field(default=default, metadata=metadata)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that ``init`` was given, checked and completed.
+
+    This is the one declaration of the settings: ``TABLE`` is made from it, and tests compare the signature of ``init``
+    and docs/settings.md with it.
+    """
+
+    project: str = setting(
+        "name of the project; related runs share it", str, default="default", variable="WINDSOCK_PROJECT"
+    )
+    name: str | None = setting("display name of the run", str, shown="the run's id", variable="WINDSOCK_NAME")
+    id: str | None = setting(
+        "id of the run; a process with the same id joins or continues it", str, shown="random",
+        variable="WINDSOCK_RUN_ID",
+    )  # fmt: skip
+    dir: Path = setting(
+        "directory of all runs", str, os.PathLike, default=Path("windsock-runs"), shown="./windsock-runs",
+        variable="WINDSOCK_DIR",
+    )  # fmt: skip
+    role: str = setting("role of this process: trainer, explorer, …", str, default=MAIN_ROLE, variable="WINDSOCK_ROLE")
+    rank: int = setting(
+        "number of this process in its role", int, default=0, shown="from the launcher, else 0",
+        variable="WINDSOCK_RANK",
+    )  # fmt: skip
+    track_with: tuple[str, ...] = setting(
+        "tracker or trackers that receive the metrics", str, list, tuple, default=(), shown="none",
+        variable="WINDSOCK_TRACK_WITH",
+    )  # fmt: skip
+    tracker_kwargs: Mapping[str, Any] = setting(
+        "arguments of the tracker; with several trackers, one mapping per name", Mapping,
+        default=dict, shown="{}",
+    )  # fmt: skip
+    config: dict[str, Any] = setting(
+        "the training's configuration: a mapping, dataclass, namespace or OmegaConf", object, default=dict, shown="{}"
+    )
+    vocabulary: str = setting(
+        "vocabulary of the computed metrics' names", str, default="roll", variable="WINDSOCK_VOCABULARY",
+        choices=VOCABULARIES,
+    )  # fmt: skip
+    group: str | None = setting("name of a group of runs within the project", str, variable="WINDSOCK_GROUP")
+    tags: tuple[str, ...] = setting("tags of the run", str, list, tuple, default=(), shown="none")
+    notes: str | None = setting("free text about the run", str)
+    detailed_stats: bool = setting(
+        "write evaluation statistics as mean, std, max and min over tasks", bool, default=False
+    )
+    samples_per_step: int = setting(
+        "maximum number of samples stored per step; 0 stores none", int, default=64,
+        variable="WINDSOCK_SAMPLES_PER_STEP",
+    )  # fmt: skip
+    sample_bytes_per_step: int = setting(
+        "maximum size of a step's samples in bytes of JSON, before compression", int, default=1 << 20,
+        variable="WINDSOCK_SAMPLE_BYTES_PER_STEP",
+    )  # fmt: skip
+    memory: str = setting(
+        "memory that phases read: all, cpu (no devices) or none", str, default="all", variable="WINDSOCK_MEMORY",
+        choices=MEMORIES,
+    )  # fmt: skip
+    memory_children: bool = setting("include child processes in the host memory of phases (slow)", bool, default=False)
+    system_seconds: float = setting(
+        "interval of the system sampler in seconds; 0 disables it", int, float, default=0.0, shown="0",
+        variable="WINDSOCK_SYSTEM_SECONDS",
+    )  # fmt: skip
+    devices: int | None = setting(
+        "number of accelerators of the run, for metrics per device", int, shown="those in use",
+        variable="WINDSOCK_DEVICES",
+    )  # fmt: skip
+    peak_flops: float | None = setting(
+        "peak FLOP/s of one accelerator, for the utilisation", int, float, shown="known devices"
+    )
+    in_process: bool = setting(
+        "deliver to trackers from threads of this process instead of the relay process", bool, default=False
+    )
+    spool: Path | None = setting(
+        "local directory to write to first, from where files are copied to dir; or off", str, os.PathLike,
+        shown="used if dir is a network mount", variable="WINDSOCK_SPOOL",
+    )  # fmt: skip
+    concurrent: bool = setting(
+        "keep earlier runs of this process open instead of finishing them", bool, default=False, old_name="alongside"
+    )
+    mode: str = setting(
+        "online, or disabled: every call is a cheap no-op", str, default="online", variable="WINDSOCK_MODE",
+        choices=MODES,
+    )  # fmt: skip
+
+    trackers: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments by name, in the order given
+    world_size: int = 1  # number of processes, from the launcher
+
+    @property
+    def disabled(self) -> bool:
+        """Whether every call is a no-op."""
+        return self.mode == "disabled"
+
+
+TABLE = tuple(Setting(name=f.name, **f.metadata) for f in fields(Settings) if f.metadata)
 BY_NAME = {setting.name: setting for setting in TABLE}
+RENAMED = {setting.old_name: setting.name for setting in TABLE if setting.old_name}
 
 OWN_SECTION = "windsock"
 MONITOR_KEYS = ("monitor_type", "monitor_args", "detailed_stats", "cache_dir", "enable_ray_timeline")
 TOP_KEYS = ("track_with", "tracker_kwargs", "exp_name", "monitor", "report_to", "project_kwargs", OWN_SECTION)
-"""Our words at the top of somebody's training configuration; ``project``, ``name`` and ``group`` are read too."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What ``init`` was asked for, checked and complete."""
-
-    project: str
-    name: str | None
-    id: str | None
-    dir: Path
-    role: str
-    rank: int
-    trackers: dict[str, dict[str, Any]]  # by name, in the order given
-    config: dict[str, Any]
-    vocabulary: str = "roll"
-    group: str | None = None
-    tags: tuple[str, ...] = ()
-    notes: str | None = None
-    detailed_stats: bool = False
-    samples_per_step: int = 64
-    sample_bytes_per_step: int = 1 << 20  # of JSON
-    memory: str = "all"
-    memory_children: bool = False
-    system_seconds: float = 0.0
-    devices: int | None = None
-    peak_flops: float | None = None
-    in_process: bool = False
-    spool: Path | None = None  # None: straight into dir
-    alongside: bool = False
-    disabled: bool = False
-    world_size: int = 1  # how many processes the launcher says there are
-
-
-AS_GIVEN = (
-    "vocabulary", "group", "notes", "detailed_stats", "samples_per_step", "sample_bytes_per_step", "memory",
-    "memory_children", "devices", "peak_flops", "in_process", "alongside",
-)  # fmt: skip
-"""Settings that are what was given, or the default of their field."""
+"""Our keys at the top of a training configuration. ``project``, ``name`` and ``group`` are read too."""
 
 
 def resolve(
     source: Any = None, keywords: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None
 ) -> Settings:
-    """Unite a YAML file or mapping, the environment and keywords, in rising order of precedence."""
+    """Merge a YAML file or mapping, the environment and keywords, in rising order of precedence."""
     environ = os.environ if environ is None else environ
     given, config = read_source(source)
     from_environment = {
@@ -128,45 +178,47 @@ def resolve(
         if setting.variable and environ.get(setting.variable)
     }
     chosen = {key: value for key, value in (keywords or {}).items() if value is not None}
-    merged = {**given, **from_environment, **chosen}
+    merged = {**given, **from_environment, **with_current_names(chosen)}
     if environ.get("WINDSOCK_MODE") == "disabled":
         merged["mode"] = "disabled"
     for name, value in merged.items():
         merged[name] = _checked(BY_NAME[name], value)
     if "config" in merged:
         config = {**config, **plain_config(merged["config"])}
-    return _settings(merged, config, environ)
+    return _settings({**merged, "config": config}, environ)
 
 
-def _settings(merged: Mapping[str, Any], config: dict[str, Any], environ: Mapping[str, str]) -> Settings:
-    trackers = _trackers(merged.get("track_with"), merged.get("tracker_kwargs") or {})
-    hints: dict[str, Any] = {}  # a tracker's own project and name serve where ours are not given
-    for kwargs in trackers.values():
-        hints = {
-            **{key: kwargs[key] for key in ("project", "name") if isinstance(kwargs.get(key), str)},
-            **hints,
-        }
-    id, dir = merged.get("id"), Path(merged.get("dir") or "windsock-runs")
-    return Settings(
-        project=merged.get("project") or hints.get("project") or "default",
-        name=merged.get("name") or hints.get("name"),
-        id=id or shared_run_id(environ),
-        dir=dir,
-        role=merged.get("role") or MAIN_ROLE,
-        rank=merged["rank"] if "rank" in merged else rank_from(environ),
-        trackers=trackers,
-        config=config,
-        tags=_words(merged.get("tags")),
-        system_seconds=float(merged.get("system_seconds", 0.0)),
-        spool=_spool(merged.get("spool"), dir),
-        disabled=merged.get("mode") == "disabled",
-        world_size=world_size_from(environ),
-        **{name: merged[name] for name in AS_GIVEN if name in merged},
-    )
+def with_current_names(given: Mapping[str, Any], stacklevel: int = 4) -> dict[str, Any]:
+    """Return settings under their current names, with a DeprecationWarning at the caller of ``init`` for old ones."""
+    for old in given.keys() & RENAMED.keys():
+        text = f"windsock: the setting {old!r} is now {RENAMED[old]!r}; the old name works until 0.3"
+        warnings.warn(text, DeprecationWarning, stacklevel=stacklevel)
+    return {RENAMED.get(name, name): value for name, value in given.items()}
+
+
+def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
+    """Complete the settings that depend on each other or on the launcher."""
+    trackers = _trackers(given.get("track_with"), given.get("tracker_kwargs") or {})
+    completed = {name: value for name, value in given.items() if value not in (None, "")}
+    for kwargs in reversed(trackers.values()):  # a tracker's own project and name are used if ours are not given
+        for key in ("project", "name"):
+            if isinstance(kwargs.get(key), str) and not given.get(key):
+                completed[key] = kwargs[key]
+    dir = Path(completed.get("dir", "windsock-runs"))
+    completed |= {
+        "dir": dir,
+        "id": completed.get("id") or shared_run_id(environ),
+        "rank": given["rank"] if "rank" in given else rank_from(environ),
+        "track_with": tuple(trackers),
+        "tags": _words(given.get("tags")),
+        "system_seconds": float(given.get("system_seconds", 0.0)),
+        "spool": _spool(given.get("spool"), dir),
+    }
+    return Settings(**completed, trackers=trackers, world_size=world_size_from(environ))
 
 
 def _spool(given: Any, dir: Path) -> Path | None:
-    """Return where to write first: as told, or where the runs lie on a network mount, in the temporary directory."""
+    """Return the directory to write to first: the given one, or for runs on a network mount a temporary directory."""
     if given is not None:
         return None if str(given) == "off" else Path(given)
     temporary = Path(tempfile.gettempdir())
@@ -174,7 +226,7 @@ def _spool(given: Any, dir: Path) -> Path | None:
 
 
 def read_source(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a configuration into our settings and the training's own."""
+    """Split a configuration into our settings and the training's own keys."""
     if source is None:
         return {}, {}
     if isinstance(source, str | os.PathLike):
@@ -182,10 +234,10 @@ def read_source(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     data = _interpolated(source)
     if not isinstance(data, Mapping):
         raise SettingsError(f"init: expected a YAML path or a mapping, got {_got(source)}")
-    _refuse_near_misses(data)
+    _reject_near_misses(data)
     ours = _from_trl(data) | _from_trinity(data) | _from_roll(data) | _from_own(data)
     for name, value in ours.items():
-        _refuse_unresolved(name, value)
+        _reject_unresolved(name, value)
     config = {key: value for key, value in data.items() if key != OWN_SECTION}
     return ours, config
 
@@ -204,7 +256,7 @@ def _from_trinity(data: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(monitor, Mapping):
         raise SettingsError(f"monitor: expected a mapping, got {_got(monitor)}")
-    _refuse_unknown("monitor", monitor, MONITOR_KEYS)
+    _reject_unknown("monitor", monitor, MONITOR_KEYS)
     ours: dict[str, Any] = {}
     if monitor.get("monitor_type"):
         ours["track_with"] = monitor["monitor_type"]
@@ -240,19 +292,19 @@ def _from_own(data: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if not isinstance(section, Mapping):
         raise SettingsError(f"{OWN_SECTION}: expected a mapping of settings, got {_got(section)}")
-    _refuse_unknown(OWN_SECTION, section, BY_NAME)
-    return {key: value for key, value in section.items() if value is not None}
+    _reject_unknown(OWN_SECTION, section, [*BY_NAME, *RENAMED])
+    return with_current_names({key: value for key, value in section.items() if value is not None}, stacklevel=6)
 
 
 def _trackers(track_with: Any, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Pair every tracker with its arguments: flat for one tracker, a mapping per name for several."""
+    """Return the arguments of each tracker: flat for one tracker, a mapping per name for several."""
     names = _words(track_with)
     if not names:
         return {}
     by_name = set(kwargs) <= set(names) and all(isinstance(value, Mapping | None) for value in kwargs.values())
     if len(names) == 1 and not by_name:
         return {names[0]: dict(kwargs)}
-    _refuse_unknown("tracker_kwargs", kwargs, names, "one mapping for each of the trackers")
+    _reject_unknown("tracker_kwargs", kwargs, names, "one mapping for each of the trackers")
     for name, value in kwargs.items():
         if value is not None and not isinstance(value, Mapping):
             raise SettingsError(f"tracker_kwargs.{name}: expected a mapping, got {type(value).__name__}")
@@ -260,7 +312,7 @@ def _trackers(track_with: Any, kwargs: Mapping[str, Any]) -> dict[str, dict[str,
 
 
 def _words(value: Any) -> tuple[str, ...]:
-    """Return a list of words from one, several with commas, or a list."""
+    """Return the words of a string with commas, or of a list."""
     if value is None:
         return ()
     words = value.split(",") if isinstance(value, str) else value
@@ -268,7 +320,7 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
-    """Return the value, or raise naming the key, what it takes and what came."""
+    """Return the value, or raise an error with the key, the expected type and the given value."""
     key = key or setting.name
     if setting.kinds == (int,) and isinstance(value, str) and value.strip().isdigit():
         value = int(value)
@@ -278,7 +330,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
         expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
-        got = type(value).__name__ if "kwargs" in key or "args" in key else _got(value)  # may hold a key
+        got = type(value).__name__ if "kwargs" in key or "args" in key else _got(value)  # may contain an API key
         raise SettingsError(f"{key}: expected {expected}, got {got}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
         raise SettingsError(f"{key}: expected a list of strings, got {_got(value)}")
@@ -290,7 +342,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
 
 
 def plain_config(value: Any) -> dict[str, Any]:
-    """Return what a user hands over as config, a mapping, dataclass, namespace or OmegaConf, as plain data."""
+    """Return a config (a mapping, dataclass, namespace or OmegaConf) as plain data."""
     data = _interpolated(value)
     if not isinstance(data, dict):
         raise SettingsError(f"config: expected a mapping, dataclass, namespace or OmegaConf, got {_got(value)}")
@@ -298,7 +350,7 @@ def plain_config(value: Any) -> dict[str, Any]:
 
 
 def rank_from(environ: Mapping[str, str]) -> int:
-    """Find this process's rank where torchrun, SLURM or MPI say it."""
+    """Return this process's rank from the variables of torchrun, SLURM or MPI, or 0."""
     for variable in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
         if environ.get(variable, "").isdigit():
             return int(environ[variable])
@@ -306,16 +358,16 @@ def rank_from(environ: Mapping[str, str]) -> int:
 
 
 def world_size_from(environ: Mapping[str, str]) -> int:
-    """Find how many processes torchrun or SLURM started."""
+    """Return the number of processes that torchrun or SLURM started, or 1."""
     size = environ.get("WORLD_SIZE", environ.get("SLURM_NTASKS", "1"))
     return int(size) if size.isdigit() else 1
 
 
 def shared_run_id(environ: Mapping[str, str]) -> str | None:
-    """Derive one run id for all processes of a launched job, so that they join without being told.
+    """Derive one run id for all processes of a launched job, so that they join without configuration.
 
-    SLURM's job and step, torchrun's rendezvous id, or on one node torchrun's own process identify the job; a
-    restart of its workers is then a new attempt of the same run. None where nothing is shared.
+    The job is identified by SLURM's job and step, by torchrun's rendezvous id, or on one node by torchrun's own
+    process. A restart of its workers is a new attempt of the same run. None if the processes share nothing.
     """
     if world_size_from(environ) < 2:
         return None
@@ -337,12 +389,12 @@ def _load_yaml(path: Path) -> Any:
         return OmegaConf.load(path)
     except FileNotFoundError:
         raise SettingsError(f"no file {path}: expected the path of a YAML file") from None
-    except Exception as problem:
-        raise SettingsError(f"{path} is no readable YAML: {problem}") from problem
+    except Exception as error:  # of the YAML parser, of OmegaConf, or of the file system
+        raise SettingsError(f"cannot read {path} as YAML: {error}") from error
 
 
 def _interpolated(source: Any) -> Any:
-    """Return plain data with ``${…}`` resolved; what cannot be resolved stays as it is written."""
+    """Return plain data with ``${…}`` resolved; expressions that cannot be resolved stay as written."""
     data = to_plain(source)
     if not isinstance(data, Mapping) or "${" not in repr(data):
         return data
@@ -370,13 +422,13 @@ def _resolve_node(node: Any) -> Any:
     return resolved if isinstance(node, DictConfig) else list(resolved.values())
 
 
-def _refuse_near_misses(data: Mapping[str, Any]) -> None:
+def _reject_near_misses(data: Mapping[str, Any]) -> None:
     for key in data:
         if key not in TOP_KEYS and (near := difflib.get_close_matches(str(key), TOP_KEYS, 1, 0.88)):
             raise SettingsError(f"unknown key {key!r}: did you mean {near[0]!r}?")
 
 
-def _refuse_unknown(section: str, given: Iterable[Any], known: Iterable[str], what: str = "") -> None:
+def _reject_unknown(section: str, given: Iterable[Any], known: Iterable[str], what: str = "") -> None:
     known = list(known)
     for key in given:
         if key not in known:
@@ -385,12 +437,12 @@ def _refuse_unknown(section: str, given: Iterable[Any], known: Iterable[str], wh
             raise SettingsError(f"{section}: unknown key {key!r}; {hint}")
 
 
-def _refuse_unresolved(name: str, value: Any) -> None:
+def _reject_unresolved(name: str, value: Any) -> None:
     if isinstance(value, str) and "${" in value:
         raise SettingsError(f"{name}: cannot resolve {value!r}")
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            _refuse_unresolved(f"{name}.{key}", inner)
+            _reject_unresolved(f"{name}.{key}", inner)
 
 
 def _kind_name(kind: type) -> str:

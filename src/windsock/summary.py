@@ -45,7 +45,8 @@ def missing(view: Readable) -> dict[str, str]:
 
 def notices(view: Readable) -> list[str]:
     """Say what is not as it should be: values skipped, frames dropped, bytes damaged."""
-    found = [f"{name!r} was not logged {count} times: {reason}" for name, (reason, count) in view.skipped().items()]
+    found = [f"skipped {name!r} {_times(count)}: {reason}" for name, (reason, count) in view.skipped().items()]
+    found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
     dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
     if dropped:
         found.append(f"{dropped} frames were dropped because they could not be written")
@@ -53,6 +54,10 @@ def notices(view: Readable) -> list[str]:
     if late:
         found.append(f"{late} batches were measured for steps that were committed already, and are not counted")
     return [*found, *_lacking(view), *view.damage()]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _lacking(view: Readable) -> Iterator[str]:

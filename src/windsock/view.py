@@ -20,7 +20,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series, joined
 from windsock.journal.status import run_status, writer_status
-from windsock.model import MAIN_ROLE, Histogram, LoggedText, PhaseSpan, RunInfo, Sample, Status, Writer
+from windsock.model import MAIN_ROLE, Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Sample, Status, Writer
 from windsock.probe import ranks
 
 if TYPE_CHECKING:
@@ -108,6 +108,15 @@ class View:
         return {
             event["name"]: (event.get("reason", ""), int(event.get("count", 1))) for event in found if "name" in event
         }
+
+    def problems(self) -> list[Problem]:
+        """Return the calls of the training loop that failed, with the number of failures of all writers."""
+        counts: dict[tuple[str, str], int] = {}
+        for event in self.events():
+            if event.get("event") == "problem":
+                found = str(event.get("call", "")), str(event.get("error", ""))
+                counts[found] = counts.get(found, 0) + int(event.get("count", 1))
+        return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
         """Say what of the journal could not be read."""

@@ -73,7 +73,7 @@ def main(target: Path) -> None:
     os.environ["WORLD_SIZE"] = "2"
     with tempfile.TemporaryDirectory() as directory:
         named = {"dir": directory, "project": "kept", "name": "old", "id": "kept-run-0001"}
-        shared = {**named, "alongside": True, "memory": "cpu"}
+        shared = {**named, "concurrent": True, "memory": "cpu"}
 
         def first_attempt() -> None:
             train(windsock.init(**shared, rank=0, config={"seed": 7, "api_key": "not to be kept"}), range(3), 0)

@@ -107,9 +107,10 @@ def known_run(
     run = windsock.init(**(settings or {}))
     options.setdefault("read_host", lambda: HostReading(2**30, 2**31))
     options.setdefault("read_host_used", lambda: 2**32)
-    run._probe = Probe(
-        run._journal,
-        run.guard,
+    phases, recording = run._collectors.phases, run._recording
+    phases.probe = Probe(
+        recording.journal,
+        phases._report,
         run.info.vocabulary,
         clock=HostClock(time) if time is not None else None,
         accelerators=KnownAccelerators(devices, queue),

@@ -393,7 +393,7 @@ def test_a_forked_child_does_not_end_its_parents_phases():
                     time.now += 5.0
                 code = 0
             finally:
-                run._probe.close(_current(), failed=False)
+                run._collectors.phases.probe.close(_current(), failed=False)
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         time.now += 1.0

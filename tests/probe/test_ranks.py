@@ -15,7 +15,7 @@ def ranks(count: int = 3) -> windsock.View:
     """Record two steps of several ranks, of which the second is the slowest and holds most."""
     for rank in range(count):
         time, device = Time(), KnownDevice(rank)
-        run = known_run(time, [device], settings={"id": "ranks", "rank": rank, "alongside": True})
+        run = known_run(time, [device], settings={"id": "ranks", "rank": rank, "concurrent": True})
         for step in range(2):
             with run.phase("train"):
                 device.hold((10 + rank % 2) * 2**30)
@@ -54,7 +54,7 @@ def test_a_rank_that_lags_has_no_say_in_steps_it_has_not_reached():
     """Over the ranks that have the step."""
     for rank, steps in ((0, 3), (1, 1)):
         time = Time()
-        run = known_run(time, settings={"id": "lag", "rank": rank, "alongside": True})
+        run = known_run(time, settings={"id": "lag", "rank": rank, "concurrent": True})
         for step in range(steps):
             with run.timer("adv"):
                 time.now += 1.0 + rank

@@ -65,7 +65,7 @@ def test_the_host_is_read_once_per_machine():
 
 
 def sampled_in(run: windsock.Run, phase: str) -> bool:
-    return any(("phase", phase) in filled for _, filled in list(run._probe.samples._found))
+    return any(("phase", phase) in filled for _, filled in list(run._collectors.phases.probe.samples._found))
 
 
 def test_a_run_samples_when_asked():
@@ -83,4 +83,4 @@ def test_a_run_samples_when_asked():
     run.finish()
     assert "windsock-sampler" not in {thread.name for thread in threading.enumerate()}
     quiet = known_run()
-    assert quiet._sampler is None
+    assert quiet._collectors.phases._sampler is None

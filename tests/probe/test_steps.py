@@ -210,7 +210,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
     run = known_run()
     phase = run.phase("generate")
     late = threading.Thread(target=lambda: phase.__exit__(None, None, None))
-    reading = run._probe._of_step
+    reading = run._collectors.phases.probe._of_step
     waited: list[bool] = []
 
     def read(step, keys):  # type: ignore[no-untyped-def]
@@ -220,7 +220,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
             waited.append(late.is_alive())
         yield from reading(step, keys)
 
-    monkeypatch.setattr(run._probe, "_of_step", read)
+    monkeypatch.setattr(run._collectors.phases.probe, "_of_step", read)
     with run.phase("train"):
         pass
     phase.__enter__()
@@ -237,7 +237,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
 def test_a_forked_child_has_samples_of_its_own():
     """What the parent's sampler found is the parent's, and so may be its lock."""
     run = known_run()
-    run._probe.samples.add({("system/cpu/utilisation", ()): 0.5}, set())
-    run._probe.after_fork_in_child()
-    assert list(run._probe.samples.take()) == []
+    run._collectors.phases.probe.samples.add({("system/cpu/utilisation", ()): 0.5}, set())
+    run._collectors.phases.probe.after_fork_in_child()
+    assert list(run._collectors.phases.probe.samples.take()) == []
     run.finish()

@@ -187,7 +187,7 @@ def test_a_forked_child_neither_ends_the_relay_nor_holds_what_is_its_parents(tra
     """It logs into the run, outlives its parent, and the run is continued beside it."""
     body = """
         run.log({"a": 1}, step=1)
-        jsonl = windsock.init(id="two", track_with=["jsonl"], alongside=True)
+        jsonl = windsock.init(id="two", track_with=["jsonl"], concurrent=True)
         child = os.fork()
         if not child:
             run.log({"a": 2}, step=2)
@@ -272,7 +272,7 @@ def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers:
     run.log({"a": 1}, step=1)
     until(lambda: desk_of(run, "marked").delivered == 1)
     shutil.rmtree(run.path)
-    run._tend()
+    run._maintain()
     run.log({"a": 2}, step=2)
     run.finish(timeout=30)
     assert logged_steps(trackers) == [1, 2]
@@ -301,7 +301,7 @@ def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypat
     for pid in relay_processes(run.path.resolve()):
         os.kill(pid, signal.SIGKILL)
     until(lambda: not relay_processes(run.path.resolve()))
-    run._tend_links()
+    run._maintain_clients()
     run.log({"a": 1}, step=1)
     run.finish(timeout=30)
     assert steps_of(trackers) == [1, "finished"]

@@ -57,7 +57,7 @@ def test_an_outage_is_told_and_caught_up(trackers: Path):
     for step in range(5):
         run.log({"a": step}, step=step)
     until(lambda: desk_of(run).state in ("retrying", "failing") and desk_of(run).lag == 5)
-    run._tend_links()
+    run._maintain_clients()
     view = windsock.open(run.path)
     assert view.series("windsock/relay/kept/lag_rows").last == 5
     assert view.series("windsock/relay/kept/state").last > 0
@@ -131,7 +131,7 @@ def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Pa
         os.kill(victim, signal.SIGKILL)
         gone = pids if whom == "relay" else [victim]
         until(lambda gone=gone: not {*gone} & {*relay_processes(run.path.resolve())})
-        run._tend_links()
+        run._maintain_clients()
         until(lambda: len(relay_processes(run.path.resolve())) == 2)
     run.finish(timeout=30)
     steps = [record[0] for record in kept(trackers) if "a" in record[1]]  # type: ignore[operator]

@@ -89,7 +89,7 @@ def test_what_a_rank_prints_of_itself_waits_for_nobody(
 
 def test_of_a_config_that_ranks_say_again_the_newest_counts():
     """As the reader unites it."""
-    runs = [windsock.init(id="both", rank=rank, config={"lr": 1}, alongside=True) for rank in range(2)]
+    runs = [windsock.init(id="both", rank=rank, config={"lr": 1}, concurrent=True) for rank in range(2)]
     runs[0].update_config({"lr": 2})
     for run in runs:
         run.finish()

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windsock
-from windsock.rollouts.finish import Finisher
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.plan import Plan
-from windsock.rollouts.travel import pack, unpack
+from windsock.rollouts.statistics import StepStatistics
+from windsock.rollouts.wire import pack, unpack
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
 DECLARED = {"tokens": "sum", "latency": "max", "room": "min"}
@@ -29,7 +29,7 @@ def finished(plan: Plan, reports: list[tuple[Any, Any, dict[str, Any]]]) -> dict
     gathering = Gathering(plan.statistic_of, plan.every_run)
     for task, run, metrics in reports:
         gathering.add(task, run, metrics)
-    return Finisher(gathering, plan, "trinity").values()
+    return StepStatistics(gathering, plan, "trinity").values()
 
 
 def of_runs(runs: list[list[float]], metric: str = "accuracy") -> list[tuple[Any, Any, dict[str, Any]]]:
@@ -87,7 +87,7 @@ def test_a_level_averages_the_level_below():
 
 def test_a_declared_sum_is_a_sum_at_every_level():
     """Runs of 10 + 5 and 7 and a task of 3 make 25."""
-    plan = Plan("rollout", declared={"tok": "sum"})
+    plan = Plan("rollout", reductions={"tok": "sum"})
     reports = [("a", 0, {"tok": 10}), ("a", 0, {"tok": 5}), ("a", 1, {"tok": 7}), ("b", 0, {"tok": 3})]
     values = finished(plan, reports)
     assert values["rollout/tok/sum"] == 25
@@ -113,7 +113,7 @@ def test_the_last_is_the_last_that_came(monkeypatch: pytest.MonkeyPatch):
     """Whatever task and run it belongs to."""
     clock = count()
     monkeypatch.setattr("windsock.rollouts.gathering.time", SimpleNamespace(time=lambda: float(next(clock))))
-    plan = Plan("rollout", declared={"version": "last"})
+    plan = Plan("rollout", reductions={"version": "last"})
     values = finished(plan, [("a", 0, {"version": 7}), ("b", 0, {"version": 9}), ("a", 0, {"version": 8})])
     assert values["rollout/version/last"] == 8
 
@@ -153,7 +153,7 @@ experiences = st.lists(
 @given(experiences, st.data())
 def test_any_partition_and_any_order_give_the_documented_result(reports, data):
     """Experiences scattered over processes, shuffled, packed, merged, against the algorithm in plain Python."""
-    plan = Plan("rollout", declared=DECLARED)
+    plan = Plan("rollout", reductions=DECLARED)
     parts = [Gathering(plan.statistic_of) for _ in range(3)]
     for place, report in zip(data.draw(st.lists(st.integers(0, 2), min_size=len(reports), max_size=len(reports))),
                              data.draw(st.permutations(reports)), strict=True):  # fmt: skip
@@ -161,7 +161,7 @@ def test_any_partition_and_any_order_give_the_documented_result(reports, data):
     whole = Gathering(plan.statistic_of)
     for part in data.draw(st.permutations(parts)):
         whole.merge(unpack(pack(part, plan))[0])
-    values = Finisher(whole, plan, "trinity").values()
+    values = StepStatistics(whole, plan, "trinity").values()
     expected = reference(reports)
     assert {name for name in values if "coverage" not in name} == set(expected)
     for name, value in expected.items():
@@ -184,7 +184,7 @@ def test_an_evaluation_does_not_depend_on_who_held_what(reports, data):
     merged = Gathering(plan.statistic_of, True)
     for part in reversed(parts):
         merged.merge(unpack(pack(part, plan))[0])
-    one, other = (Finisher(g, plan, "roll").values() for g in (whole, merged))
+    one, other = (StepStatistics(g, plan, "roll").values() for g in (whole, merged))
     assert one.keys() == other.keys()
     for name, value in one.items():
         assert other[name] == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -201,14 +201,14 @@ def test_columns_and_single_reports_are_the_same(ordered: bool):
     one = Gathering()
     for task, run, right, size in zip(tasks, runs, accuracy, length, strict=True):
         one.add(task, run, {"accuracy": right, "length": size})
-    expected = Finisher(one, Plan("rollout"), "roll").values()
+    expected = StepStatistics(one, Plan("rollout"), "roll").values()
     for named in (tasks, tasks.tolist(), mixed, list(map(str, mixed)), tasks.astype(np.uint8)):
         many = Gathering()
         for piece in (slice(0, 50), slice(50, 200)):
             columns = {"accuracy": accuracy[piece].tolist(), "length": length[piece]}
             many.add_columns(named[piece], runs[piece].tolist(), columns)
         assert many.tasks == one.tasks
-        assert Finisher(many, Plan("rollout"), "roll").values() == pytest.approx(expected, rel=1e-12)
+        assert StepStatistics(many, Plan("rollout"), "roll").values() == pytest.approx(expected, rel=1e-12)
     lone, tuples = Gathering(), Gathering()
     lone.add_columns([1, True, (1, 2)], None, {"r": [1.0, 2.0, 3.0]})
     for task, value in ((1, 1.0), (True, 2.0), ((1, 2), 3.0)):
@@ -227,7 +227,7 @@ def test_memory_is_held_by_tasks_and_not_by_experiences():
     gathering.settle()
     assert len(gathering) == 10
     assert len(gathering.columns["r"].states(10)) == 10
-    assert Finisher(gathering, Plan("rollout"), "roll").values()["rollout/coverage/runs_observed"] == 100_000
+    assert StepStatistics(gathering, Plan("rollout"), "roll").values()["rollout/coverage/runs_observed"] == 100_000
 
 
 def test_nothing_gathered_says_only_that():
@@ -241,5 +241,5 @@ def test_nothing_gathered_says_only_that():
 def test_what_was_not_packed_here_is_refused():
     """Bytes of something else raise ValueError, whatever they are."""
     for bytes_ in (b"", b"junk", pack(Gathering(), Plan("rollout"))[:-4]):
-        with pytest.raises(ValueError, match="not what was gathered"):
+        with pytest.raises(ValueError, match="not the state of a handle"):
             unpack(bytes_)

@@ -126,7 +126,7 @@ def test_strings_and_none_are_skipped_and_told_and_cost_no_neighbour(capsys: pyt
     assert values["rollout/s/mean"] == pytest.approx(5 / 3)
     assert not any("/t/" in name for name in values)
     assert windsock.open(run.path).skipped().keys() == {"r", "s", "t"}
-    assert "'r' is not logged: it is a string" in capsys.readouterr().err
+    assert "skipped 'r': value is a string" in capsys.readouterr().err
 
 
 def test_two_evaluations_at_once_are_both_there():
@@ -188,7 +188,7 @@ def test_wrong_words_are_told_and_stop_nothing(capsys: pytest.CaptureFixture[str
     """An evaluation that begins at step 100 must not end the training with a typing error."""
     run = windsock.init()
     with run.evaluation(
-        "s", step=0, repeats=0, prefix="evil", failures="maybe", declared={"r": "median"}
+        "s", step=0, repeats=0, prefix="evil", failures="maybe", reductions={"r": "median"}
     ) as evaluation:
         evaluation.add("a", {"r": 1.0}, run=0)
         evaluation.add("a", [1.0])  # type: ignore[arg-type]
@@ -216,7 +216,7 @@ def test_a_disabled_run_takes_everything_and_does_nothing(tmp_path: Path):
     rollouts.close(expected_tasks=3)
     run.validation(1).add(0.5)
     run.pipeline(count=1)
-    run.drawn(versions=[1], tasks=[1])
+    run.staleness(weight_versions=[1], tasks=[1])
     run.commit(1)
     run.finish()
     assert not (tmp_path / "runs").exists()

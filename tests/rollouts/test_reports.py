@@ -18,9 +18,10 @@ import pytest
 
 import windsock
 from windsock.catalogue.names import recognise
+from windsock.journal.frames import Kind
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.plan import Plan
-from windsock.rollouts.travel import HEAD, pack
+from windsock.rollouts.wire import HEAD, pack
 
 SEED = Path(__file__).parents[1] / "data/seed_metrics.tsv"
 FILLED = {"{metric}": "accuracy", "{taskset}": "gsm8k", "{k}": "4", "{operator}": "filter"}
@@ -38,7 +39,7 @@ def report_everything(run: windsock.Run, **options: bool) -> None:
     validation.add_many([1.0, 0.0, 0.5], tags=["lake", "lake", "town"])
     validation.close()
     run.pipeline(count=3, rewards=[1.0, 0.0], groups=[7, 7], metrics={"accuracy": 2}, seconds={"filter": 0.5}, step=0)
-    run.drawn(versions=[3, 4], tasks=["a", "a"], trainer_version=5, step=0)
+    run.staleness(weight_versions=[3, 4], tasks=["a", "a"], trainer_version=5, step=0)
     run.log({"sample/accuracy": 1.0}, step=0)
     run.commit(0)
 
@@ -87,8 +88,8 @@ def test_validation_is_over_episodes_and_by_tag():
 def test_staleness_is_how_far_samples_lag():
     """Trainer version minus sample version, over all draws of the step."""
     run = windsock.init(vocabulary="trinity")
-    run.drawn(versions=[1, 2], tasks=["a", "b"], trainer_version=4)
-    run.drawn(versions=[4], tasks=["b"], trainer_version=4)
+    run.staleness(weight_versions=[1, 2], tasks=["a", "b"], trainer_version=4)
+    run.staleness(weight_versions=[4], tasks=["b"], trainer_version=4)
     run.commit(0)
     view = windsock.open(run.path)
     assert view.series("sample/staleness/mean").last == pytest.approx(5 / 3)
@@ -164,7 +165,7 @@ def test_parts_are_merged_by_the_driver():
     run = windsock.init()
     driver = run.evaluation("s", step=1, repeats=2)
     for worker in range(2):
-        part = windsock.init(alongside=True).evaluation("s", step=1, repeats=2)
+        part = windsock.init(concurrent=True).evaluation("s", step=1, repeats=2)
         for task in range(3):
             part.add(task=task, run=worker, metrics={"r": worker})
         driver.merge(part.state())
@@ -208,7 +209,7 @@ def test_explorers_that_each_hold_a_part_are_merged_by_the_reader(tmp_path: Path
 
 def of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> list[windsock.Run]:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    return [windsock.init(id="two", rank=rank, alongside=True) for rank in range(2)]
+    return [windsock.init(id="two", rank=rank, concurrent=True) for rank in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
     (length,) = HEAD.unpack_from(data)
     head = json.dumps(json.loads(data[HEAD.size : HEAD.size + length]) | newer).encode()
     state = zlib.compress(HEAD.pack(len(head)) + head + data[HEAD.size + length :])
-    runs[0].write_gathered({"kind": "rollout", "taskset": "", "step": 1}, state)
+    runs[0]._recording.journal.packet(Kind.GATHERED, {"kind": "rollout", "taskset": "", "step": 1}, state)
     view = windsock.open(runs[0].path)
     assert "rollout/r/mean" in view.names()
     assert view.series("loss").last == 0.5

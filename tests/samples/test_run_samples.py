@@ -132,10 +132,10 @@ def test_a_bad_value_never_costs_the_text(capsys: pytest.CaptureFixture[str]):
     assert completions(run) == ["c", "c", "c", "kept"]
     assert read(run)[0].rewards == {"a": 1.0}
     skipped = windsock.open(run.path).skipped()
-    assert skipped["sample.reward"] == ("a string, not a number", 3)
-    assert skipped["sample.rewrd"] == ("no field of a sample (did you mean 'reward'?)", 3)
+    assert skipped["sample.reward"] == ("value is a string, not a number", 3)
+    assert skipped["sample.rewrd"] == ("not a field of a sample (did you mean 'reward'?)", 3)
     assert {"sample.length", "sample.rewards/b", "sample.task", "sample.prompt", "sample.messages"} <= set(skipped)
-    assert capsys.readouterr().err.count("'sample.rewrd' is not logged") == 1
+    assert capsys.readouterr().err.count("skipped 'sample.rewrd'") == 1
 
 
 def test_only_components_leave_the_reward_open():
@@ -184,7 +184,7 @@ def test_a_column_of_another_length_is_left_out(capsys: pytest.CaptureFixture[st
     run.commit(0)
     assert [(s.completion, s.reward) for s in read(run)] == [("a", None), ("b", None)]
     shown = capsys.readouterr().err
-    assert "'sample.reward' is not logged: it is a column of 3, where there are 2" in shown
+    assert "skipped 'sample.reward': column has 3 entries, expected 2" in shown
     assert "did you mean 'prompt'?" in shown
 
 
@@ -214,7 +214,7 @@ def test_sampling_never_raises(capsys: pytest.CaptureFixture[str]):
     run.finish()
     assert {"first", "good", "beside"} <= set(completions(run))
     assert windsock.open(run.path).series("x").last == 1.0
-    assert "sample after finish: it is not recorded" in capsys.readouterr().err
+    assert "run.sample after finish: the sample is not recorded" in capsys.readouterr().err
 
 
 def test_threads_offer_to_one_run():

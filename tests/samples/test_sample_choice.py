@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from windsock.model import Sample
 from windsock.samples.choice import Budget, Choice
-from windsock.samples.cut import cut, shortened
+from windsock.samples.shortening import shortened, shortened_sample
 
 NUMBERS = st.none() | st.floats(-3, 3).map(lambda value: round(value, 1))
 
@@ -37,7 +37,7 @@ def several_samples(draw: st.DrawFn) -> list[Sample]:
 def chosen(samples: list[Sample], budget: Budget) -> list[dict[str, object]]:
     choice = Choice(budget)
     for place, sample in enumerate(samples):
-        choice.offer(sample, place)
+        choice.consider(sample, place)
     assert choice.seen == len(samples)
     return [json.loads(text) for text in choice.chosen()]
 
@@ -48,7 +48,7 @@ def test_the_budget_is_never_exceeded(samples: list[Sample], count: int, size: i
     """Neither in samples nor in bytes, whatever comes, and no sample is kept twice."""
     choice = Choice(Budget(count, size))
     for place, sample in enumerate(samples):
-        choice.offer(sample, place)
+        choice.consider(sample, place)
     kept = choice.chosen()
     assert len(kept) <= count
     assert sum(len(text) + 1 for text in kept) <= size
@@ -91,7 +91,7 @@ def test_the_order_of_arrival_does_not_change_extremes_and_groups(
     def shares(some: list[Sample]) -> list[list[str]]:
         choice = Choice(Budget(count, size))
         for place, sample in enumerate(some):
-            choice.offer(sample, place)
+            choice.consider(sample, place)
         held = [*choice._extremes, choice._truncated, *choice._groups]
         return [sorted(json.loads(kept.text)["run"] for kept in share) for share in held]
 
@@ -146,7 +146,7 @@ def test_memory_is_bounded_by_the_budget():
     tracemalloc.start()
     for place in range(10_000):
         text = str(random_words.random()) * 550
-        choice.offer(Sample(f"p{place}", text, reward=random_words.random(), task=f"t{place // 4}"), place)
+        choice.consider(Sample(f"p{place}", text, reward=random_words.random(), task=f"t{place // 4}"), place)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * (64 << 10) + (256 << 10)
@@ -174,8 +174,8 @@ def test_a_sample_larger_than_the_budget_is_cut_in_the_middle_and_says_so(letter
 def test_cutting_reaches_into_messages_and_ends_somewhere():
     """Whatever is long is shortened; where nothing helps, numbers and a mark are left."""
     images = [{"role": "user", "content": [{"type": "image", "url": "x" * 9000}]}] * 3
-    shorter = json.loads(cut(json.dumps({"messages": images, "reward": 1}).encode(), 2000))
+    shorter = json.loads(shortened_sample(json.dumps({"messages": images, "reward": 1}).encode(), 2000))
     assert "left out" in shorter["messages"][2]["content"][0]["url"]
     many = [{"role": "user", "content": "x"}] * 1000
-    assert json.loads(cut(json.dumps({"messages": many, "reward": 1}).encode(), 200))["reward"] == 1
+    assert json.loads(shortened_sample(json.dumps({"messages": many, "reward": 1}).encode(), 200))["reward"] == 1
     assert shortened("short", 100) == "short"

@@ -281,7 +281,7 @@ def test_without_a_place_in_the_run_the_index_is_temporary(monkeypatch: pytest.M
     [folder] = tmp_path.glob("windsock-*")
     assert oct(folder.stat().st_mode)[-3:] == "700"
     monkeypatch.setattr(index.tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(windsock.JournalError, match="no index of samples can be made"):
+    with pytest.raises(windsock.JournalError, match="cannot make an index of samples"):
         windsock.open(run.path).samples()
 
 

@@ -465,7 +465,7 @@ def test_the_last_events_and_texts_can_be_asked_for(serve: Serve):
     run = windsock.init(id="long")
     for step in range(4):
         run.text("note", f"text {step}", step=step)
-        run._journal.event("heartbeat", dropped=0)
+        run._recording.journal.event("heartbeat", dropped=0)
     run.finish()
     client = serve()
     every = [event["event"] for event in ask(client, "/api/runs/long/events")["events"]]

@@ -160,7 +160,7 @@ def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
     page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 77", arg="critic/score/mean")
     assert drawn(page, "critic/score/mean")["last"] == [0, 1, 2, 3, 4, 77]
     page.wait_for_function("() => document.querySelector('.heading').textContent.includes('step 5')")
-    other = windsock.init(project="p", name="a second one", id="second", alongside=True)
+    other = windsock.init(project="p", name="a second one", id="second", concurrent=True)
     page.wait_for_selector("text=a second one")
     other.finish()
     run.finish()

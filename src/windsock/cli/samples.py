@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     """Look."""
     view = View(run_folder(options))
     if sys.stderr.isatty():
-        view.sample_index.tell = Patience().tell
+        view.sample_index.on_progress = Patience().tell
     shown = options.n if options.n is not None else 0 if options.json else SHOWN
     found = view.find_samples(_query(options), shown if shown > 0 else None)
     if options.json:

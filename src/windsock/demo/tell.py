@@ -12,7 +12,7 @@ from windsock.demo.explorer import Episodes
 from windsock.demo.lake import CHOICE, END, PROMPT_LENGTH, Bools, Floats, Ints, Lakes, classic_lake
 from windsock.demo.ppo import entropy_of, exact_kl
 from windsock.demo.recipe import Recipe
-from windsock.rollouts.finish import spell
+from windsock.rollouts.statistics import spell
 from windsock.run import Run
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def experience(run: Run, e: Experience, recipe: Recipe, version: int) -> None:
         max_response_length=recipe.turns,
         max_prompt_length=PROMPT_LENGTH + 1,  # no prompt is cut: all have the length of a map
     )
-    run.drawn(versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version)
+    run.staleness(
+        weight_versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
+    )
     run.samples(list(_samples(e, recipe)))
     tokens = episodes.token_counts
     run.count(tokens=int(tokens.sum()), samples=int(e.keep.sum()), episodes=len(episodes))

@@ -28,7 +28,7 @@ def begin(recipe: Recipe, source: Any = None, **settings: Any) -> tuple[Run, Run
     }
     run = init(source, **(usual | settings))
     shared: dict[str, Any] = {"id": run.id, "vocabulary": run.info.vocabulary, "project": run.project}
-    shared |= {name: settings.get(name) for name in ("mode", "alongside")}
+    shared |= {name: settings.get(name) for name in ("mode", "concurrent")}
     folder = settings.get("dir") or run.path.parent.parent
     return run, init(role="explorer", dir=folder, track_with=[], **shared)  # trackers are fed by the trainer
 

@@ -17,7 +17,7 @@ from windsock.catalogue.names import detect
 from windsock.errors import JournalError, RunNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
-from windsock.model import Histogram, LoggedText, PhaseSpan, RunInfo, Status, Writer
+from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
 
 MARK = "tfevents"
 CHUNK = 16 << 20
@@ -247,6 +247,10 @@ class TensorBoardRun:
     def skipped(self) -> dict[str, tuple[str, int]]:
         """Return nothing: what was refused is not known."""
         return {}
+
+    def problems(self) -> list[Problem]:
+        """Return nothing: event files do not contain failed calls."""
+        return []
 
     def damage(self) -> list[str]:
         """Say what could not be read."""

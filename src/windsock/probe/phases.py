@@ -107,7 +107,6 @@ class Phase:
         self,
         timekeeper: Timekeeper,
         name: str,
-        *,
         timer: bool = False,
         onload: Callable[[], Any] | None = None,
         offload: Callable[[], Any] | None = None,

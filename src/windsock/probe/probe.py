@@ -16,7 +16,7 @@ from windsock.probe.devices import Accelerators, Device, peak_flops
 from windsock.probe.marks import close_mark, open_mark
 from windsock.probe.memory import HostReading, Ledger, Watch, host_memory, host_memory_with_children, host_used
 from windsock.probe.names import GIB, Names, Value
-from windsock.probe.phases import Phase, Span, amounts, current_span, lane
+from windsock.probe.phases import Amount, Phase, Span, amounts, current_span, lane
 from windsock.probe.sampler import Gathered
 from windsock.probe.shards import shard_values
 from windsock.probe.steps import Key, Root, Step, window_values
@@ -103,12 +103,21 @@ class Probe:
         if self._ledger is not None:
             self._ledger = Ledger(self._accelerators.devices)
 
-    def phase(self, name: str, **options: Any) -> Phase:
+    def phase(
+        self,
+        name: str,
+        onload: Callable[[], Any] | None = None,
+        offload: Callable[[], Any] | None = None,
+        tokens: Amount = None,
+        flops: Amount = None,
+        clock: str = "host",
+        timer: bool = False,
+    ) -> Phase:
         """Return a phase that is recorded here."""
-        if options.get("clock", "host") not in CLOCKS:
-            wrong = options.pop("clock")
-            self._guard(ValueError(f"phase {name!r}: expected a clock of {', '.join(CLOCKS)}, got {wrong!r}"))
-        return Phase(self, name, **options)
+        if clock not in CLOCKS:
+            self._guard(ValueError(f"phase {name!r}: expected a clock of {', '.join(CLOCKS)}, got {clock!r}"))
+            clock = "host"
+        return Phase(self, name, timer, onload, offload, tokens, flops, clock)
 
     def shards(self, before: Sequence[float], after: Sequence[float] | None) -> dict[str, float]:
         """Return the statistics of tokens per shard, by name."""

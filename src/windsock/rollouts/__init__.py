@@ -1,5 +1,6 @@
-"""Experience, run, task, step: what explorers report, gathered and reduced level by level.
+"""Rollouts and evaluations: experiences of runs, runs of tasks, tasks of a step, reduced level by level.
 
-``gathering`` takes in what arrives, in any order, from any thread or process, and holds it as states of runs;
-``levels`` reduces runs to tasks and tasks to a step; ``handles`` are what a user holds; ``books`` keeps them for a run.
+``handles`` is what a user reports to; ``gathering`` stores the reports as one state per run and metric (``columns``);
+``statistics`` reduces them to named values; ``wire`` packs them for other processes; ``plan`` describes what is
+reported and how it is reduced; ``collector`` opens, closes and writes them for a run.
 """

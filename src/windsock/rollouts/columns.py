@@ -1,4 +1,4 @@
-"""One metric of all runs: a state for each, of the kind that its statistic needs."""
+"""One metric of all runs, as one state per run."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 STATISTICS = ("mean", "sum", "max", "min", "last")
-"""How a metric passes from a level to the next one."""
+"""Reductions from one level to the next."""
 
 _UFUNCS = {"mean": np.add, "sum": np.add, "max": np.maximum, "min": np.minimum}
 _EMPTY = {"mean": 0.0, "sum": 0.0, "max": -np.inf, "min": np.inf, "last": np.nan}
 
 
 class Column:
-    """Values, and how many experiences they stand for, by run."""
+    """Sums, extremes or last values by run, with the number of experiences in each."""
 
     def __init__(self, statistic: str) -> None:
         self.statistic = statistic
         self.nonfinite = 0
         self._values: Floats = np.empty(0)
         self._counts: Floats = np.empty(0)
-        self._times: Floats = np.empty(0)  # when the last one came, where that is asked for
+        self._times: Floats = np.empty(0)  # of the last value; only for the reduction "last"
 
     def add(self, slots: Ints, values: Floats, times: Floats) -> None:
-        """Take in one value for each of some runs, which may come several times."""
+        """Add one value for each of some runs; a run may appear several times."""
         self._merge(slots, values, np.ones(len(slots)), times)
         self.nonfinite += int(len(values) - np.isfinite(values).sum())
 
     def merge(self, other: Column, slots: Ints) -> None:
-        """Take in what another process holds of this metric; ``slots`` says which run each of its entries is."""
+        """Add the column of another process; ``slots`` maps its entries to runs of this one."""
         size = len(slots)
-        held = np.flatnonzero(other.counts(size))
-        self._merge(slots[held], other.states(size)[held], other.counts(size)[held], other.times(size)[held])
+        present = np.flatnonzero(other.counts(size))
+        self._merge(
+            slots[present], other.states(size)[present], other.counts(size)[present], other.times(size)[present]
+        )
         self.nonfinite += other.nonfinite
 
     def counts(self, size: int) -> Floats:
-        """Return how many experiences each run has."""
+        """Return the number of experiences of each run."""
         self._grow(size)
         return self._counts[:size]
 
@@ -49,18 +51,18 @@ class Column:
         return self._values[:size]
 
     def times(self, size: int) -> Floats:
-        """Return when the last value of each run came; NaN where only ``last`` would ask."""
+        """Return the arrival time of each run's last value; NaN for reductions other than ``last``."""
         if self.statistic != "last":
             return np.full(size, np.nan)
         self._grow(size)
         return self._times[:size]
 
     def restore(self, values: Floats, counts: Floats, times: Floats, nonfinite: int) -> None:
-        """Become what was packed."""
+        """Replace the contents with unpacked arrays."""
         self._values, self._counts, self._times, self.nonfinite = values, counts, times, nonfinite
 
     def runs(self, size: int) -> tuple[Floats, Bools]:
-        """Return the value of each run, and which runs have one."""
+        """Return the value of each run, and whether it has one."""
         present = self.counts(size) > 0
         values = self.states(size)
         if self.statistic == "mean":
@@ -79,7 +81,7 @@ class Column:
         np.add.at(self._counts, slots, counts)
 
     def _keep_last(self, slots: Ints, values: Floats, times: Floats) -> None:
-        """Keep the newest of each run; of equally new ones the larger, so that the order of merging does not show."""
+        """Keep the newest value of each run; of equally new ones the larger, whatever the order of merging."""
         for slot, value, at in zip(slots.tolist(), values.tolist(), times.tolist(), strict=True):
             known = self._times[slot]
             if np.isnan(known) or (at, value) > (known, self._values[slot]):

@@ -1,7 +1,7 @@
-"""What was reported of the tasks of one step: a state for each run and metric, whoever reported it and in any order.
+"""Reports of one step: a state for each run and metric, independent of the order and the process of the reports.
 
-Reports wait in a queue and are taken in by the thousand, as arrays: a call costs a microsecond, and what is held
-grows with the tasks and their runs, not with the experiences.
+Reports are queued and added by the thousand, as arrays, so that a call costs a microsecond. Memory grows with tasks and
+their runs, not with experiences.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.rollouts.columns import Column
-from windsock.scalars import DIRECT, Refused, to_float
+from windsock.scalars import DIRECT, Rejection, to_float
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-MANY = 8192  # reports that wait before they are taken in
-MANY_REASONS = 1000
+MAX_QUEUED = 8192  # reports
+MAX_REASONS = 1000
 
 Report = tuple[Any, Any, tuple[str, ...], tuple[Any, ...], float]
-"""A report that waits: task, run, the metrics' names, their values, and when it came."""
+"""A queued report: task, run, the metrics' names, their values, and the time of arrival."""
 
 
 class _Placed:
-    """A run whose place is known already."""
+    """A run whose slot is known already."""
 
     __slots__ = ("slot",)
 
@@ -42,13 +42,13 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How the runs of a gathering stand, entry by entry."""
+    """State of all runs of a gathering, one entry each."""
 
     tasks: Ints
-    observed: Bools  # something was reported of it
-    failed: Bools  # and nothing else is known
-    lone: Bools  # experiences of a task that have no run ids, held together
-    runs: Floats  # how many runs the entry stands for
+    observed: Bools  # it has a report
+    failed: Bools  # it failed and has no report
+    lone: Bools  # the experiences of a task without run ids, stored together
+    runs: Floats  # number of runs in the entry
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -57,15 +57,15 @@ class Frame:
 class Gathering:
     """Runs of tasks with their metrics, as states that merge.
 
-    With ``every_run`` an experience without a run id is kept as a run of its own; otherwise such experiences of one
-    task are held together, each weighing as a run.
+    With ``every_run`` an experience without a run id is stored as a run of its own; otherwise such experiences of one
+    task are stored together, each with the weight of a run. ``skip`` is called with values that are no numbers.
     """
 
     def __init__(
         self,
         statistic_of: Callable[[str], str] = lambda metric: "mean",
         every_run: bool = False,
-        refuse: Callable[[Mapping[str, str]], None] = lambda refused: None,
+        skip: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
         self.columns: dict[str, Column] = {}
         self.tasks: dict[str, int] = {}
@@ -79,23 +79,23 @@ class Gathering:
         self._statistic_of = statistic_of
         self._every_run = every_run
         self._placed_singly = {_Placed, type(None)} if every_run else {_Placed}
-        self._refuse = refuse
+        self._skip = skip or (lambda rejected: None)
         self._known: dict[tuple[int, Any], int] = {}  # the slot of each run, by its task's place and its id
-        self._waiting: list[Report] = []
+        self._queued: list[Report] = []
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self.task_of)
 
     def seal(self) -> bool:
-        """Take in nothing more from here on; False where that was so already."""
+        """Accept no more reports; False if that was so already."""
         with self._lock:
-            self._take_in()
+            self._add_queued()
             was, self.sealed = self.sealed, True
             return not was
 
     def add(self, task: Any, run: Any, metrics: Mapping[str, Any], answer: Any = None) -> bool:
-        """Take in one experience; False, as in the other calls, where it comes too late."""
+        """Add one experience; False, as in the other calls, if the gathering is sealed."""
         task = task if type(task) is str else str(task)
         run = run if run is None or type(run) is int else _run_id(run)
         with self._lock:
@@ -105,13 +105,13 @@ class Gathering:
                 slot = self._place((self._task(task), run))
                 self.answers[slot] = str(answer)
                 run = _Placed(slot)
-            self._waiting.append((task, run, tuple(metrics), tuple(metrics.values()), time.time()))
-            if len(self._waiting) >= MANY:
-                self._take_in()
+            self._queued.append((task, run, tuple(metrics), tuple(metrics.values()), time.time()))
+            if len(self._queued) >= MAX_QUEUED:
+                self._add_queued()
         return True
 
     def add_columns(self, tasks: Iterable[Any], runs: Iterable[Any] | None, metrics: Mapping[str, Any]) -> bool:
-        """Take in many experiences: one entry of each sequence for each."""
+        """Add many experiences: sequences with one entry each."""
         names, task_of = _distinct(tasks)
         run_names: list[Any] = listed(runs) if runs is not None else [None] * len(task_of)
         if not set(map(type, run_names)) <= {int, type(None)}:
@@ -120,41 +120,43 @@ class Gathering:
         sizes = {"runs": len(run_names), **{metric: len(values) for metric, (values, _, _) in columns.items()}}
         wrong = {what: size for what, size in sizes.items() if size != len(task_of)}
         if wrong:
-            raise ValueError(f"{len(task_of)} tasks were given with {_amounts(wrong)}: nothing of it is counted")
+            raise ValueError(
+                f"expected one entry for each of {len(task_of)} tasks, got {_amounts(wrong)}; nothing is counted"
+            )
         with self._lock:
             if self.sealed:
                 return False
-            self._take_in()
+            self._add_queued()
             slots = self._slots(self._places(names)[task_of], run_names)
-            for metric, (values, kept, refused) in columns.items():
+            for metric, (values, kept, rejected) in columns.items():
                 self._column(metric).add(slots[kept], values[kept], np.full(int(kept.sum()), time.time()))
-                for reason in refused:
-                    self._refuse({metric: reason})
+                for reason in rejected:
+                    self._skip({metric: reason})
         return True
 
     def fail(self, task: Any, run: Any, reason: str = "") -> bool:
-        """Note that a run failed. One that was also reported, before or after, counts as observed."""
+        """Add a failed run. If it is also reported, before or after, it counts as observed."""
         with self._lock:
             if self.sealed:
                 return False
-            self._take_in()
+            self._add_queued()
             place = self._task(str(task))
             self.failed.add(self._new_run(place, None) if run is None else self._place((place, _run_id(run))))
-            if reason in self.reasons or len(self.reasons) < MANY_REASONS:
+            if reason in self.reasons or len(self.reasons) < MAX_REASONS:
                 self.reasons[reason] += 1
         return True
 
     def settle(self) -> None:
-        """Take in all that waits."""
+        """Add all queued reports."""
         with self._lock:
-            self._take_in()
+            self._add_queued()
 
     def merge(self, other: Gathering) -> bool:
-        """Take in what another process gathered of the same step."""
+        """Add the gathering of another process for the same step."""
         with self._lock:
             if self.sealed:
                 return False
-            self._take_in()
+            self._add_queued()
             places = self._places(other.tasks).tolist()
             slots = np.array(
                 [
@@ -173,11 +175,11 @@ class Gathering:
         return True
 
     def frame(self) -> Frame:
-        """Return how the runs stand, with everything taken in."""
+        """Return the state of all runs, queued reports included."""
         with self._lock:
             if self._last_frame is not None:
                 return self._last_frame
-            self._take_in()
+            self._add_queued()
             size = len(self)
             observed, failed = np.zeros(size, bool), np.zeros(size, bool)
             most = np.ones(size)
@@ -196,11 +198,11 @@ class Gathering:
                 self._last_frame = frame
             return frame
 
-    def _take_in(self) -> None:
-        """Turn the reports that wait into states, those with the same metrics together."""
-        waiting, self._waiting = self._waiting, []
+    def _add_queued(self) -> None:
+        """Add the queued reports to the columns, those with the same metrics together."""
+        queued, self._queued = self._queued, []
         groups: dict[tuple[str, ...], list[Report]] = {}
-        for report in waiting:
+        for report in queued:
             groups.setdefault(report[2], []).append(report)
         for metrics, reports in groups.items():
             names, task_of = _distinct([report[0] for report in reports])
@@ -208,27 +210,27 @@ class Gathering:
             times = np.array([report[4] for report in reports])
             values = _matrix(metrics, reports)
             if values is None:
-                self._take_mixed(metrics, reports, slots, times)
+                self._add_mixed(metrics, reports, slots, times)
                 continue
             for place, metric in enumerate(metrics):
                 self._column(metric).add(slots, values[:, place], times)
 
-    def _take_mixed(self, metrics: tuple[str, ...], reports: Sequence[Report], slots: Ints, times: Floats) -> None:
-        """Take in reports of which some values are no plain numbers: those are refused, one by one."""
+    def _add_mixed(self, metrics: tuple[str, ...], reports: Sequence[Report], slots: Ints, times: Floats) -> None:
+        """Add reports with some values that are not plain numbers; those that are no numbers are skipped one by one."""
         for place, metric in enumerate(metrics):
             if not isinstance(metric, str):
-                self._refuse({repr(metric): "it has a name that is no string"})
+                self._skip({repr(metric): f"name is of type {type(metric).__name__}, not a string"})
                 continue
             numbers = [to_float(report[3][place]) for report in reports]
-            kept = np.array([not isinstance(number, Refused) for number in numbers], bool)
+            kept = np.array([not isinstance(number, Rejection) for number in numbers], bool)
             if kept.any():
-                values = np.array([number for number in numbers if not isinstance(number, Refused)], np.float64)
+                values = np.array([number for number in numbers if not isinstance(number, Rejection)], np.float64)
                 self._column(metric).add(slots[kept], values, times[kept])
-            for refused in (number for number in numbers if isinstance(number, Refused)):
-                self._refuse({metric: refused})
+            for rejection in (number for number in numbers if isinstance(number, Rejection)):
+                self._skip({metric: rejection})
 
     def _slots(self, tasks: Ints, runs: Sequence[Any]) -> Ints:
-        """Return the slot of each report's run; ``tasks`` are places of tasks."""
+        """Return the slot of each report's run; ``tasks`` are indexes of tasks."""
         if self._every_run and set(map(type, runs)) == {type(None)}:
             return self._new_runs(tasks, runs)
         pairs, known = list(zip(tasks.tolist(), runs, strict=True)), self._known
@@ -246,7 +248,7 @@ class Gathering:
         return np.fromiter(map(known.__getitem__, pairs), np.int64, len(pairs))
 
     def _place(self, pair: tuple[int, Any]) -> int:
-        """Return the slot of a run, of a task's experiences that have no run ids, or a new one."""
+        """Return the slot of a run, or of a task's experiences without run ids; a new one if there is none."""
         slot = self._known.get(pair)
         if slot is not None:
             return slot
@@ -285,13 +287,13 @@ class Gathering:
 
 
 def _run_id(run: Any) -> int | str:
-    """Return the id by which a run is known: an integer, also where it is written as one, or a string."""
+    """Return the id of a run: an int, also for a string of digits, or a string."""
     text = str(run)
     return int(text) if text.isascii() and text.isdecimal() and str(int(text)) == text else text
 
 
 def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | None:
-    """Return the values of reports with the same metrics; None where somebody has to look closer."""
+    """Return the values of reports with the same metrics; None if some are not plain numbers."""
     if not all(type(metric) is str for metric in metrics):
         return None
     if not set(map(type, chain.from_iterable(report[3] for report in reports))) <= DIRECT:
@@ -304,11 +306,11 @@ def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | Non
 
 
 def _distinct(tasks: Iterable[Any]) -> tuple[list[str], Ints]:
-    """Return the names of tasks, each once and as they come, and which of them each entry is."""
+    """Return the distinct names of tasks in order of appearance, and the index of each entry's name."""
     if isinstance(tasks, np.ndarray) and tasks.ndim == 1 and tasks.dtype.kind in "iu" and len(tasks):
         begins = np.append(True, tasks[1:] != tasks[:-1])
         firsts = tasks[begins]
-        if (firsts[1:] > firsts[:-1]).all():  # in order, as np.repeat leaves them
+        if (firsts[1:] > firsts[:-1]).all():  # sorted, as np.repeat leaves them: no dict is needed
             return [str(first) for first in firsts.tolist()], np.cumsum(begins) - 1
     given = listed(tasks)
     if set(map(type, given)) not in ({int}, {str}):
@@ -323,17 +325,17 @@ def listed(values: Iterable[Any]) -> list[Any]:
     return as_list() if callable(as_list) else list(values)
 
 
-def _numbers(values: Any) -> tuple[Floats, Bools, list[Refused]]:
-    """Return a column's numbers, which of its entries are numbers, and why others are none; None is no report."""
+def _numbers(values: Any) -> tuple[Floats, Bools, list[Rejection]]:
+    """Return a column's numbers, a mask of the entries that are numbers, and why others are not; None is no value."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":
         return values.astype(np.float64).ravel(), np.ones(values.size, bool), []
     entries = listed(values)
     if set(map(type, entries)) <= DIRECT:
         return np.array(entries, np.float64), np.ones(len(entries), bool), []
     numbers = [to_float(entry) for entry in entries]
-    kept = np.array([not isinstance(number, Refused) for number in numbers], bool)
-    refused = [n for n, entry in zip(numbers, entries, strict=True) if isinstance(n, Refused) and entry is not None]
-    return np.array([np.nan if isinstance(n, Refused) else n for n in numbers], np.float64), kept, refused
+    kept = np.array([not isinstance(number, Rejection) for number in numbers], bool)
+    rejected = [n for n, entry in zip(numbers, entries, strict=True) if isinstance(n, Rejection) and entry is not None]
+    return np.array([np.nan if isinstance(n, Rejection) else n for n in numbers], np.float64), kept, rejected
 
 
 def _amounts(sizes: Mapping[str, int]) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from windsock.rollouts.finish import Finisher
 from windsock.rollouts.gathering import Gathering
-from windsock.rollouts.travel import unpack
+from windsock.rollouts.statistics import StepStatistics
+from windsock.rollouts.wire import unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +51,4 @@ def _merged(parts: list[Part], vocabulary: str) -> dict[str, float]:
         gathering, their_plan = unpack(part.state)
         whole.merge(gathering)
         plan = plan.united(their_plan)
-    return Finisher(whole, plan, vocabulary).values()
+    return StepStatistics(whole, plan, vocabulary).values()

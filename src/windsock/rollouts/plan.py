@@ -1,4 +1,4 @@
-"""What is gathered and how it is to be reduced: plain data that travels with the states."""
+"""Plan of a handle: what is reported and how it is reduced. It is packed together with the reports."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from windsock.catalogue.spec import CatalogueError
 from windsock.rollouts.columns import STATISTICS
 
 EVERY_RUN = ("eval", "bench", "validation", "group", "drawn")
-"""Kinds that need each run by itself, not only what a task's runs sum up to."""
+"""Kinds whose statistics need every single run, not only sums over a task's runs."""
 FAILURES = ("leave_out", "count")
 OVER_TASKS = ("mean", "max", "min", "std")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One thing that is gathered in a step."""
+    """Description of one kind of report in a step."""
 
     kind: str
     taskset: str = ""
     repeats: int | None = None
-    """How many runs each task should have."""
-    declared: Mapping[str, str] = field(default_factory=dict)
-    """Statistics of metrics that are no means."""
+    """Number of runs that each task should have."""
+    reductions: Mapping[str, str] = field(default_factory=dict)
+    """Reductions of metrics that are not averaged."""
     over_tasks: tuple[str, ...] = ("mean", "max", "min")
     failures: str = "leave_out"
     failed_value: float = 0.0
@@ -37,24 +37,24 @@ class Plan:
 
     @property
     def every_run(self) -> bool:
-        """Whether each run is needed by itself."""
+        """Whether the statistics need every single run."""
         return self.kind in EVERY_RUN
 
     @property
     def failed_as(self) -> float | None:
-        """What a failed run counts as; None where it does not."""
+        """Value of a failed run; None where failed runs are left out."""
         return self.failed_value if self.failures == "count" else None
 
     def statistic_of(self, metric: str) -> str:
-        """Return how a metric passes from level to level: as declared here or in the catalogue, else its mean."""
-        return self.declared.get(metric) or _in_catalogue(metric) or "mean"
+        """Return the reduction of a metric: as given here or in the catalogue, else the mean."""
+        return self.reductions.get(metric) or _in_catalogue(metric) or "mean"
 
-    def is_declared(self, metric: str) -> bool:
-        """Tell whether somebody said which statistic a metric is."""
-        return metric in self.declared or _in_catalogue(metric) is not None
+    def has_reduction(self, metric: str) -> bool:
+        """Return whether a reduction of the metric is given, here or in the catalogue."""
+        return metric in self.reductions or _in_catalogue(metric) is not None
 
     def expecting(self, tasks: Any, runs: int | None = None) -> Plan:
-        """Return the plan with what should have come: so many tasks, of any library's integers, or these names."""
+        """Return the plan with the expected tasks (a number or names) and runs per task."""
         plan = self if runs is None else replace(self, repeats=operator.index(runs))
         if tasks is None:
             return plan
@@ -63,40 +63,42 @@ class Plan:
         return replace(plan, expected_names=tuple(str(task) for task in tasks))
 
     def united(self, other: Plan) -> Plan:
-        """Return the plan of two parts: expected tasks add up, those with names unite."""
+        """Return the plan of two parts of a step: expected numbers add up, expected names unite."""
         counts = [plan.expected_tasks for plan in (self, other) if plan.expected_tasks is not None]
         names = dict.fromkeys((*self.expected_names, *other.expected_names))
         return replace(self, expected_tasks=sum(counts) if counts else None, expected_names=tuple(names))
 
 
-def checked(plan: Plan, say: Callable[[str], None]) -> Plan:
-    """Return the plan with what is wrong in it told and left at its default: an evaluation must not end a training."""
+def checked(plan: Plan, warn: Callable[[str], None]) -> Plan:
+    """Return the plan with wrong entries replaced by defaults, with a warning: an error must not end a training."""
     if plan.failures not in FAILURES:
-        say(f"failures: expected {' or '.join(FAILURES)}, got {plan.failures!r}; failed runs are left out")
+        warn(f"failures: expected {' or '.join(FAILURES)}, got {plan.failures!r}; failed runs are left out")
         plan = replace(plan, failures="leave_out")
-    wrong = {metric: statistic for metric, statistic in plan.declared.items() if statistic not in STATISTICS}
+    wrong = {metric: statistic for metric, statistic in plan.reductions.items() if statistic not in STATISTICS}
     for metric, statistic in wrong.items():
-        say(f"{metric!r} is declared as {statistic!r}; expected {', '.join(STATISTICS)}; it is averaged")
+        warn(f"reductions: expected {', '.join(STATISTICS)}, got {statistic!r} for {metric!r}; it is averaged")
     unknown = [stat for stat in plan.over_tasks if stat not in OVER_TASKS and not _is_quantile(stat)]
     for stat in unknown:
-        say(f"stats: expected {', '.join(OVER_TASKS)} or a quantile such as p95, got {stat!r}; it is left out")
+        warn(f"stats: expected {', '.join(OVER_TASKS)} or a quantile such as p95, got {stat!r}; it is left out")
     return replace(
         plan,
-        repeats=_checked_repeats(plan.repeats, say),
-        declared={metric: statistic for metric, statistic in plan.declared.items() if metric not in wrong},
+        repeats=_checked_repeats(plan.repeats, warn),
+        reductions={metric: statistic for metric, statistic in plan.reductions.items() if metric not in wrong},
         over_tasks=tuple(stat for stat in plan.over_tasks if stat not in unknown),
     )
 
 
-def _checked_repeats(repeats: int | None, say: Callable[[str], None]) -> int | None:
-    """Return how many runs each task has as a plain integer, whatever library it is of."""
+def _checked_repeats(repeats: int | None, warn: Callable[[str], None]) -> int | None:
+    """Return the number of runs per task as an int, from an integer of any library."""
     if repeats is None:
         return None
     with suppress(TypeError):
         number = operator.index(repeats)
         if number >= 1:
             return number
-    say(f"repeats: expected an integer of at least 1, got {repeats!r}; the most runs of a task are taken instead")
+    warn(
+        f"repeats: expected an integer of at least 1, got {repeats!r}; the most runs that any task has are used instead"
+    )
     return None
 
 

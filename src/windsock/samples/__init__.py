@@ -1,1 +1,1 @@
-"""Samples: which of a step are kept, and finding them again."""
+"""Samples: the choice of those that are stored (``choice``), and their search (``index``, ``query``)."""

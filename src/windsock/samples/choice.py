@@ -1,18 +1,18 @@
-"""Which samples of a step are kept, decided while they stream by.
+"""Choice of the samples of a step that are stored, made while they are submitted.
 
-The most informative stay, within a budget of samples and of bytes (of JSON, before it is packed). Of both,
+The most informative are kept, within a budget of samples and of bytes (of JSON, before compression). Of both,
 
 - a quarter is for extremes: a sixteenth each for the highest rewards, the lowest rewards and the largest advantages by
   absolute value, a thirty-second each for the longest and the shortest completions. NaN is the most extreme of all;
 - an eighth is for completions that were truncated (``finish_reason`` is ``length``);
-- a half is for whole groups: samples that share ``group``, else ``task``, else the prompt. A hash of the task's or the
-  group's name chooses, so that every process, and every step with the same prompts, follows the same ones;
-- the rest, an eighth or more, is for a random few, so that what is ordinary is seen too.
+- a half is for complete groups: samples that share ``group``, else ``task``, else the prompt. They are chosen by a hash
+  of the task's or the group's name, so that every process, and every step with the same prompts, keeps the same ones;
+- the rest, an eighth or more, is for random samples, so that ordinary ones are seen too.
 
-The very first of each kind of extreme is kept whatever its size. What a share leaves over goes to the random ones, and
-a step within its budget is kept whole. Extremes, truncated ones and groups do not depend on the order of arrival: each
-share holds the first of a fixed ranking that fit, and what once did not fit bars all that ranks behind it. Memory is
-bounded by a small multiple of the budget, whatever is offered.
+The first sample of each kind of extreme is kept whatever its size. The unused part of a share goes to random samples,
+and a step within its budget is kept completely. Extremes, truncated samples and groups do not depend on the order of
+arrival: a share contains the first samples of a fixed ranking that fit, and a sample that once did not fit excludes all
+that rank behind it. Memory is bounded by a small multiple of the budget.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from zlib import crc32
 
 from windsock.journal.samples import encode
 from windsock.model import Sample
-from windsock.samples.cut import cut
+from windsock.samples.shortening import shortened_sample
 
 Key = tuple[float, int, int]  # a value, or 0; a hash that breaks ties; the place of arrival
-GroupKey = tuple[int, int]  # hashes of the name that is followed, and of the group's own
+GroupKey = tuple[int, int]  # hash of the task's name, which lasts over steps, and of the group's own
 
-ALONE: GroupKey = (0, 0)  # of a sample of which nothing is known that it could share with others
+NO_GROUP: GroupKey = (0, 0)  # the sample has no group, task or prompt
 TRUNCATED = "length"
 MASK = 2**64 - 1
 _rank = itemgetter(0)
@@ -42,23 +42,23 @@ _rank = itemgetter(0)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much of a step is kept."""
+    """Number of samples and bytes of a step that are kept."""
 
     count: int
     bytes: int
 
     def share(self, parts: int, least: int = 0) -> Budget:
-        """Return one of so many equal parts, of at least so many samples."""
+        """Return one of ``parts`` equal shares, of at least ``least`` samples."""
         return Budget(max(least, self.count // parts), self.bytes // parts)
 
-    def holds(self, count: int, size: int) -> bool:
-        """Tell whether so much is within the budget."""
+    def fits(self, count: int, size: int) -> bool:
+        """Return whether so many samples and bytes are within the budget."""
         return count <= self.count and size <= self.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A sample that is in at least one share: its JSON, its place of arrival and its group."""
+    """A sample in at least one share: its JSON, its number in the order of arrival, and its group."""
 
     text: bytes
     place: int
@@ -66,12 +66,12 @@ class Kept:
 
     @property
     def size(self) -> int:
-        """What it takes of the budget; one byte is the comma."""
+        """Bytes of the budget that it takes, with a comma."""
         return len(self.text) + 1
 
 
 class Best:
-    """The first of a ranking, as many as the budget holds, and the very first in any case."""
+    """The first samples of a ranking that fit the budget, and the very first in any case."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -83,20 +83,20 @@ class Best:
         return (kept for _, kept in self._ranked)
 
     def wants(self, key: Key) -> bool:
-        """Tell whether one of that rank would be kept, as far as that is known without its size."""
+        """Return whether a sample of that rank might be kept; its size is not known yet."""
         return self._budget.count > 0 and (self._bar is None or key < self._bar)
 
     def add(self, key: Key, kept: Kept) -> None:
-        """Take one in, and let go of the last ones for which there is no room."""
+        """Add a sample, and drop the last ones that no longer fit."""
         self._ranked.insert(bisect_right(self._ranked, key, key=_rank), (key, kept))
         self._size += kept.size
-        while not self._budget.holds(len(self._ranked), self._size) and len(self._ranked) > 1:
+        while not self._budget.fits(len(self._ranked), self._size) and len(self._ranked) > 1:
             self._bar, last = self._ranked.pop()
             self._size -= last.size
 
 
 class Group:
-    """The members of a group: how many there are, and those that one budget holds."""
+    """The members of a group: their number, and those that fit one budget."""
 
     def __init__(self, budget: Budget) -> None:
         self.count = self.size = 0
@@ -104,7 +104,7 @@ class Group:
 
 
 class Groups:
-    """The groups that come first by their hash, whole; of the first, where it alone is too large, a part."""
+    """The complete groups that come first by their hash; if the first alone is too large, a part of it."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -117,8 +117,8 @@ class Groups:
         return (list(self._groups[key].members) for key in self._order)
 
     def wants(self, group: GroupKey, member: Key) -> bool:
-        """Count a member, and tell whether it has to be looked at."""
-        if group == ALONE or (self._bar is not None and group >= self._bar):
+        """Count a member, and return whether it might be kept."""
+        if group == NO_GROUP or (self._bar is not None and group >= self._bar):
             return False
         if group not in self._groups:
             self._groups[group] = Group(self._budget)
@@ -126,20 +126,20 @@ class Groups:
         found = self._groups[group]
         found.count += 1
         self._count += 1
-        self._cut()
+        self._drop_last()
         return group in self._groups and (found.count <= self._budget.count or found.members.wants(member))
 
     def add(self, group: GroupKey, member: Key, kept: Kept) -> None:
-        """Take in a member that was wanted."""
+        """Add a member that might be kept."""
         found = self._groups[group]
         found.size += kept.size
         self._size += kept.size
         if found.members.wants(member):
             found.members.add(member, kept)
-        self._cut()
+        self._drop_last()
 
-    def _cut(self) -> None:
-        while not self._budget.holds(self._count, self._size) and len(self._order) > 1:
+    def _drop_last(self) -> None:
+        while not self._budget.fits(self._count, self._size) and len(self._order) > 1:
             self._bar = self._order.pop()
             last = self._groups.pop(self._bar)
             self._count -= last.count
@@ -147,7 +147,7 @@ class Groups:
 
 
 class Choice:
-    """The samples of one step that are worth keeping, of all that are offered."""
+    """The samples of one step that are kept."""
 
     def __init__(self, budget: Budget) -> None:
         self.seen = 0
@@ -163,8 +163,8 @@ class Choice:
     def _extremes(self) -> tuple[Best, ...]:
         return self._highest, self._lowest, self._steepest, self._longest, self._shortest
 
-    def offer(self, sample: Sample, place: int) -> None:
-        """Look at a sample, and keep it where a share wants it; ``place`` numbers all that are offered."""
+    def consider(self, sample: Sample, place: int) -> None:
+        """Add a sample to the shares that want it; ``place`` is its number in the order of arrival."""
         tie, group = _content_hash(sample), _group_key(sample)
         self.seen += 1
         wanted = [(share, key) for share, key in self._ranks(sample, tie, place) if share.wants(key)]
@@ -179,19 +179,19 @@ class Choice:
             self._groups.add(group, member, kept)
 
     def chosen(self) -> list[bytes]:
-        """Return what is kept as JSON, groups together, in the order of arrival."""
+        """Return the kept samples as JSON, groups together, in the order of arrival."""
         picked = self._first_extremes()
         count, size = len(picked), sum(kept.size for kept in picked.values())
         for some in self._in_turn():
             fresh = {kept.place: kept for kept in some if kept.place not in picked}
             more = sum(kept.size for kept in fresh.values())
-            if self._budget.holds(count + len(fresh), size + more):
+            if self._budget.fits(count + len(fresh), size + more):
                 picked.update(fresh)
                 count, size = count + len(fresh), size + more
         return [kept.text for kept in _together(picked.values())]
 
     def _ranks(self, sample: Sample, tie: int, place: int) -> Iterator[tuple[Best, Key]]:
-        """Yield every share that a sample may belong to, with its rank there."""
+        """Yield every share that a sample may be in, with its rank there."""
         reward, advantage = total_reward(sample), sample.advantage
         length = len(sample.completion) if sample.length is None else sample.length
         if reward is not None:
@@ -208,20 +208,20 @@ class Choice:
 
     def _encoded(self, sample: Sample) -> bytes:
         text = encode(sample)
-        return text if len(text) < self._budget.bytes else cut(text, self._budget.bytes - 1)
+        return text if len(text) < self._budget.bytes else shortened_sample(text, self._budget.bytes - 1)
 
     def _first_extremes(self) -> dict[int, Kept]:
-        """Return the first of every kind of extreme; where they do not fit together, with their texts cut."""
+        """Return the first sample of every kind of extreme; if they do not fit together, with their texts shortened."""
         firsts = {kept.place: kept for share in self._extremes for kept in list(share)[:1]}
         picked = dict(list(firsts.items())[: self._budget.count])
         if sum(kept.size for kept in picked.values()) <= self._budget.bytes:
             return picked
         room = self._budget.bytes // len(picked) - 1
-        shortened = (Kept(cut(kept.text, room), kept.place, kept.group) for kept in picked.values())
+        shortened = (Kept(shortened_sample(kept.text, room), kept.place, kept.group) for kept in picked.values())
         return {kept.place: kept for kept in shortened if kept.size <= room + 1}
 
     def _in_turn(self) -> Iterator[list[Kept]]:
-        """Yield what to add, the most wanted first; what comes together is added together or not at all."""
+        """Yield lists of samples, the most wanted first; a list is added completely or not at all."""
         for number, group in enumerate(self._groups):
             yield from [group] if number else [group, *_one_by_one(group)]
         for share in (*self._extremes, self._truncated, self._random):
@@ -229,19 +229,19 @@ class Choice:
 
 
 def total_reward(sample: Sample) -> float | None:
-    """Return a sample's reward; where only one component is known, that one."""
+    """Return a sample's reward; without a total, its only component."""
     if sample.reward is None and len(sample.rewards) == 1:
         return next(iter(sample.rewards.values()))
     return sample.reward
 
 
 def _together(some: Iterable[Kept]) -> list[Kept]:
-    """Return samples in the order of arrival, but for those of a group, which follow its first."""
+    """Return samples in the order of arrival, with those of a group behind its first."""
     firsts: dict[GroupKey, int] = {}
     ordered = sorted(some, key=lambda kept: kept.place)
     for kept in ordered:
         firsts.setdefault(kept.group, kept.place)
-    return sorted(ordered, key=lambda kept: kept.place if kept.group == ALONE else firsts[kept.group])
+    return sorted(ordered, key=lambda kept: kept.place if kept.group == NO_GROUP else firsts[kept.group])
 
 
 def _one_by_one(some: Iterable[Kept]) -> list[list[Kept]]:
@@ -249,25 +249,25 @@ def _one_by_one(some: Iterable[Kept]) -> list[list[Kept]]:
 
 
 def _descending(value: float) -> float:
-    """Return a rank that puts the largest first, and NaN with infinity."""
+    """Return a rank with the largest value first; NaN ranks like infinity."""
     return -math.inf if math.isnan(value) else -value
 
 
 def _content_hash(sample: Sample) -> int:
-    """Return a number that depends on what a sample says, and neither on the process nor on the order of arrival."""
-    words = (sample.task, sample.group, sample.run, sample.prompt, sample.completion, str(sample.messages or ""))
-    return crc32("\0".join(word or "" for word in words).encode("utf-8", "surrogatepass"))
+    """Return a hash of a sample's texts, which depends neither on the process nor on the order of arrival."""
+    texts = (sample.task, sample.group, sample.run, sample.prompt, sample.completion, str(sample.messages or ""))
+    return crc32("\0".join(text or "" for text in texts).encode("utf-8", "surrogatepass"))
 
 
 def _group_key(sample: Sample) -> GroupKey:
-    """Return by which hash a group is ranked and told apart; that of the task comes first, as it lasts over steps."""
+    """Return the hashes by which a group is ranked and identified; the task's comes first, as it lasts over steps."""
     own = sample.group or sample.task or sample.prompt
     if not own:
-        own = "".join(str(message) for message in takewhile(_is_asked, sample.messages))
-    return (_hash(sample.task or own), _hash(own)) if own else ALONE
+        own = "".join(str(message) for message in takewhile(_is_prompt, sample.messages))
+    return (_hash(sample.task or own), _hash(own)) if own else NO_GROUP
 
 
-def _is_asked(message: Mapping[str, Any]) -> bool:
+def _is_prompt(message: Mapping[str, Any]) -> bool:
     return message.get("role") != "assistant"
 
 
@@ -276,7 +276,7 @@ def _hash(text: str) -> int:
 
 
 def _scrambled(number: int) -> int:
-    """Return a number that looks random, the same for the same (the finaliser of SplitMix64)."""
+    """Return a pseudo-random number for a number (the finaliser of SplitMix64)."""
     number = (number + 1) * 0x9E3779B97F4A7C15 & MASK
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK
     number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK

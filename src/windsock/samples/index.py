@@ -1,9 +1,9 @@
-"""The index in which samples are found: an SQLite file made from the journal, which can be deleted at any time.
+"""Search index of samples: an SQLite file made from the journal, which can be deleted at any time.
 
-It is brought up to date before every search, from where each segment was read last. Numbers and names stand in one
-table, the texts as they are in another, so that a search for words reads them once, end to end, without unpacking
-anything: that is faster than unpacking the journal and much smaller than an index of trigrams. The file lies in the
-run's folder, or where that cannot be written to, in the system's temporary one.
+It is updated before every search, from where each segment was read last. Numbers and names are in one table, the
+uncompressed texts in another, so that a search for words reads them once from end to end. That is faster than
+decompressing the journal, and much smaller than an index of trigrams. The file is in the run's folder or, if that is
+not writable, in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from windsock.samples.query import Census, Found, Query, to_bytes
 
 T = TypeVar("T")
 Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
-Limits = Mapping[Writer, int | None]  # the step from which on a newer attempt supersedes a writer's
+Limits = Mapping[Writer, int | None]  # writer to the first step that a newer attempt supersedes
 
 FILE = "samples.sqlite"
 VERSION = 1
-WAIT_SECONDS = 60.0  # for another process that brings the index up to date
+MAX_WAIT_SECONDS = 60.0  # for another process that updates the index
 LAYOUT = """
 CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE, mark BLOB, done INTEGER);
 CREATE TABLE damage (text TEXT PRIMARY KEY);
@@ -50,45 +50,45 @@ INSERT_WORDS = "INSERT INTO words VALUES (?, ?, ?, ?, ?)"
 
 
 class Stale(sqlite3.DatabaseError):
-    """The index is of another version, or of segments that are no longer there."""
+    """The index has another version, or contains segments that no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """What is to be taken in of one segment; ``mark`` tells it from another of the same name."""
+class NewFrames:
+    """Frames of one segment to add to the index; ``identity`` distinguishes segments of the same name."""
 
     segment: SegmentFile
-    mark: bytes
+    identity: bytes
     frames: list[SampleFrame]
 
 
 class SampleIndex:
-    """Finds samples of one run. ``source`` gives the frames that the journal holds, by segment."""
+    """Search of one run's samples. ``source`` returns the journal's sample frames by segment."""
 
     def __init__(self, folder: Path, source: Source) -> None:
         self._folder = folder
         self._source = source
-        self.tell: Callable[[int, int], None] = lambda done, total: None  # called for every frame that is taken in
+        self.on_progress: Callable[[int, int], None] = lambda done, total: None  # called for every frame added
 
     def find(self, query: Query, limits: Limits, limit: int | None = None) -> Found:
-        """Return the first ``limit`` samples that match, and how many match in all."""
-        if not self._anything():
+        """Return the first ``limit`` samples that match, and the number of matches."""
+        if not self._has_samples():
             return Found()
         return self._use(lambda db: _find(db, query, limits, limit))
 
     def census(self, limits: Limits) -> Census:
-        """Tell what samples there are."""
-        if not self._anything():
+        """Return the number of samples and the ranges of their steps and rewards."""
+        if not self._has_samples():
             return Census()
         return self._use(lambda db: _census(db, limits))
 
-    def _anything(self) -> bool:
-        """Tell whether the journal has samples at all; where not, no index is made."""
+    def _has_samples(self) -> bool:
+        """Return whether the journal has samples; without any, no index is made."""
         return any(frames for _, frames in self._source())
 
     def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the index, brought up to date, where it can be; a damaged one is made anew."""
-        trouble: Exception | None = None
+        """Update the index and call ``work`` with it; a damaged index is made again."""
+        last_error: Exception | None = None
         for place in (self._in_run, self._in_temporary):
             for _ in range(2):
                 try:
@@ -96,12 +96,12 @@ class SampleIndex:
                     with closing(_opened(path)) as db:
                         self._update(db)
                         return work(db)
-                except (sqlite3.DatabaseError, zlib.error, ValueError, OSError) as problem:
-                    trouble = problem
-                    if _is_out_of_reach(problem):
+                except (sqlite3.DatabaseError, zlib.error, ValueError, OSError) as error:
+                    last_error = error
+                    if _is_unusable_place(error):
                         break
                     remove(path)
-        raise JournalError(f"no index of samples can be made for {self._folder}: {trouble}") from trouble
+        raise JournalError(f"cannot make an index of samples for {self._folder}: {last_error}") from last_error
 
     def _in_run(self) -> Path:
         path = self._folder / INDEX_FOLDER / FILE
@@ -117,42 +117,42 @@ class SampleIndex:
         return folder / f"{name}.{FILE}"
 
     def _update(self, db: sqlite3.Connection) -> None:
-        """Take in what the journal has more than the index; another process may be doing the same."""
-        if not any(fresh.frames for fresh in self._fresh(db)):
+        """Add the journal's new frames to the index; another process may be doing the same."""
+        if not any(new.frames for new in self._new_frames(db)):
             return
         db.execute("BEGIN IMMEDIATE")
-        fresh = self._fresh(db)
-        total, done = sum(len(one.frames) for one in fresh), 0
-        for one in fresh:
-            with open(one.segment.path, "rb") as file:
-                segment = _segment_id(db, one)
-                for frame in one.frames:
-                    self._take_in(db, segment, one.segment, file.fileno(), frame)
+        by_segment = self._new_frames(db)
+        total, done = sum(len(new.frames) for new in by_segment), 0
+        for new in by_segment:
+            with open(new.segment.path, "rb") as file:
+                segment = _segment_id(db, new)
+                for frame in new.frames:
+                    self._add_frame(db, segment, new.segment, file.fileno(), frame)
                     done += 1
-                    self.tell(done, total)
-            if one.frames:
-                db.execute("UPDATE segments SET done = ? WHERE id = ?", (one.frames[-1].offset + 1, segment))
+                    self.on_progress(done, total)
+            if new.frames:
+                db.execute("UPDATE segments SET done = ? WHERE id = ?", (new.frames[-1].offset + 1, segment))
         db.execute("COMMIT")
 
-    def _fresh(self, db: sqlite3.Connection) -> list[Fresh]:
-        """Return what is new of every segment; raises where the index is not of these segments."""
-        known = {name: (mark, done) for name, mark, done in db.execute("SELECT name, mark, done FROM segments")}
+    def _new_frames(self, db: sqlite3.Connection) -> list[NewFrames]:
+        """Return the new frames of every segment; raises ``Stale`` if the index has other segments."""
+        known = {name: (identity, done) for name, identity, done in db.execute("SELECT name, mark, done FROM segments")}
         found = []
         for segment, frames in self._source():
             if not frames and segment.path.name not in known:
                 continue
-            mark, done = _mark(segment.path), 0
+            identity, done = _identity(segment.path), 0
             if segment.path.name in known:
                 former, done = known.pop(segment.path.name)
-                if former != mark or done > segment.path.stat().st_size:
-                    raise Stale(f"{segment.path.name} is another one now")
-            found.append(Fresh(segment, mark, [frame for frame in frames if frame.offset >= done]))
+                if former != identity or done > segment.path.stat().st_size:
+                    raise Stale(f"{segment.path.name} was replaced")
+            found.append(NewFrames(segment, identity, [frame for frame in frames if frame.offset >= done]))
         gone = [name for name in known if not (self._folder / name).exists()]  # others may be newer than our source
         if gone:
-            raise Stale(f"{', '.join(gone)} are gone")
+            raise Stale(f"{', '.join(gone)} no longer exist")
         return found
 
-    def _take_in(self, db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame) -> None:
+    def _add_frame(self, db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame) -> None:
         kept = 0
         for sample in _read(db, segment, fd, frame):
             cursor = db.execute(INSERT_SAMPLE, (id, *_columns(sample)))
@@ -161,52 +161,52 @@ class SampleIndex:
         db.execute("INSERT INTO frames VALUES (?, ?, ?, ?)", (id, frame.step, kept, max(frame.seen, 0)))
 
 
-def _is_out_of_reach(problem: Exception) -> bool:
-    """Tell a place that cannot be used (read-only, full, locked for too long) from an index that is damaged."""
-    return isinstance(problem, OSError | sqlite3.OperationalError) and "no such" not in str(problem)
+def _is_unusable_place(error: Exception) -> bool:
+    """Return whether the place cannot be used (read-only, full, locked for too long); else the index is damaged."""
+    return isinstance(error, OSError | sqlite3.OperationalError) and "no such" not in str(error)
 
 
 def _read(db: sqlite3.Connection, segment: SegmentFile, fd: int, frame: SampleFrame) -> Iterator[Sample]:
-    """Yield the samples of a frame; what cannot be read is passed over and remembered."""
+    """Yield the samples of a frame; those that cannot be read are skipped and recorded as damage."""
     try:
         records = parse_samples(read_payload(fd, frame.offset))
-    except ValueError as problem:
-        _remember(db, segment, frame, problem)
+    except ValueError as error:
+        _record_damage(db, segment, frame, error)
         return
     for record in records:
         try:
             yield decode(record, frame.step, frame.time)
-        except ValueError as problem:
-            _remember(db, segment, frame, problem)
+        except ValueError as error:
+            _record_damage(db, segment, frame, error)
 
 
-def _remember(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, problem: ValueError) -> None:
-    text = f"{segment.path.name}: byte {frame.offset}: samples of step {frame.step} cannot be read: {problem}"
+def _record_damage(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, error: ValueError) -> None:
+    text = f"{segment.path.name}: byte {frame.offset}: samples of step {frame.step} cannot be read: {error}"
     db.execute("INSERT OR IGNORE INTO damage VALUES (?)", (text.encode("utf-8", "replace").decode(),))
 
 
 def remove(path: Path) -> None:
-    """Delete an index and what SQLite may have left beside it."""
+    """Delete an index and the files that SQLite may have left beside it."""
     for suffix in ("-journal", "-wal", "-shm", ""):
         with suppress(OSError):
             os.unlink(f"{path}{suffix}")
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open an index, and make it where there is none."""
-    db = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
+    """Open an index, or make one."""
+    db = sqlite3.connect(path, timeout=MAX_WAIT_SECONDS, isolation_level=None)
     try:
-        db.execute("PRAGMA page_size = 16384")  # texts of a few kilobytes waste half of a smaller one
-        db.execute("PRAGMA synchronous = OFF")  # it can be made again
+        db.execute("PRAGMA page_size = 16384")  # texts of a few kilobytes would waste half of a smaller page
+        db.execute("PRAGMA synchronous = OFF")  # a damaged index is made again
         if _version(db) == 0:
             db.execute("BEGIN IMMEDIATE")
-            if _version(db) == 0:  # nobody was faster
+            if _version(db) == 0:  # no other process was faster
                 for statement in LAYOUT.split(";"):
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
         if _version(db) != VERSION:
-            raise Stale("an index of another version")
+            raise Stale("the index has another version")
     except BaseException:
         db.close()
         raise
@@ -217,31 +217,31 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _mark(path: Path) -> bytes:
-    """Return what tells a segment from others of its name: the head of its first frame, which says who began it."""
+def _identity(path: Path) -> bytes:
+    """Return the head of a segment's first frame: its checksum differs for segments of different processes."""
     with open(path, "rb") as file:
         return os.pread(file.fileno(), HEAD, SEGMENT_HEAD.size)
 
 
-def _segment_id(db: sqlite3.Connection, fresh: Fresh) -> int:
-    name = fresh.segment.path.name
-    db.execute("INSERT OR IGNORE INTO segments VALUES (NULL, ?, ?, 0)", (name, fresh.mark))
+def _segment_id(db: sqlite3.Connection, new: NewFrames) -> int:
+    name = new.segment.path.name
+    db.execute("INSERT OR IGNORE INTO segments VALUES (NULL, ?, ?, 0)", (name, new.identity))
     return int(db.execute("SELECT id FROM segments WHERE name = ?", (name,)).fetchone()[0])
 
 
 def _columns(sample: Sample) -> tuple[Any, ...]:
-    """Return what of a sample can be asked for without reading it; SQLite makes NULL of NaN, which matches no bound."""
+    """Return a sample's searchable columns. SQLite stores NaN as NULL, which matches no bound."""
     names = (sample.finish_reason, sample.task, sample.group, sample.run)
     numbers = (total_reward(sample), sample.advantage, sample.length, sample.weight_version)
     return sample.step, sample.time, *numbers, *(None if name is None else to_bytes(name) for name in names)
 
 
 def _words(sample: Sample) -> tuple[int, int, bytes, bytes]:
-    """Return a sample as its texts, to be searched, with the lengths of the first two, and the rest of it, packed."""
+    """Return the lengths of prompt and completion, all texts joined for the search, and the other fields compressed."""
     prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
-    said = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
+    messages = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
     rest = zlib.compress(encode(replace(sample, prompt="", completion="")), 1)
-    return len(prompt), len(completion), b"\0".join((prompt, completion, *said)), rest
+    return len(prompt), len(completion), b"\0".join((prompt, completion, *messages)), rest
 
 
 def texts_of(content: Any) -> Iterator[str]:
@@ -265,11 +265,11 @@ def _sample(step: int, prompt: int, completion: int, texts: bytes, rest: bytes) 
 
 def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
     conditions = [*_current(db, limits), *query.conditions()]
-    holds = query.holds()
+    contains = query.text_filter()
     tables = "samples"
-    if holds is not None:
-        db.create_function("holds", 1, holds, deterministic=True)
-        tables, conditions = "samples JOIN words USING (id)", [*conditions, ("holds(texts)", None)]
+    if contains is not None:
+        db.create_function("contains", 1, contains, deterministic=True)
+        tables, conditions = "samples JOIN words USING (id)", [*conditions, ("contains(texts)", None)]
     where, values = _where(conditions)
     column, down = query.sort.removeprefix("-"), "DESC" if query.sort.startswith("-") else "ASC"
     order = f'"{column}" IS NULL, "{column}" {down}, step, id'
@@ -292,7 +292,7 @@ def _census(db: sqlite3.Connection, limits: Limits) -> Census:
 
 
 def _current(db: sqlite3.Connection, limits: Limits) -> list[tuple[str, Any]]:
-    """Return the conditions that leave out what a newer attempt supersedes."""
+    """Return the conditions that leave out steps which a newer attempt supersedes."""
     conditions = []
     for id, name in db.execute("SELECT id, name FROM segments"):
         segment = SegmentFile.parse(Path(name))

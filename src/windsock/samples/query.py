@@ -1,4 +1,4 @@
-"""What to look for among samples, and what was found."""
+"""Queries of samples and their results."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 from windsock.model import Sample
 
 Steps = int | range | tuple[int | None, int | None]
-PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one character that stands for itself
+PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one literal character
 LITERALS = re.compile(f"(?:{PLAIN.pattern})*", re.DOTALL)
-FEW_LETTERS = 2  # of which every spelling is tried
+MAX_CASED_LETTERS = 2  # letters beyond ASCII of which every case is tried
 SORTS = ("step", "reward", "advantage", "length", "time")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which samples are wanted; all that is given must hold.
+    """Conditions on samples; all that are given must be true.
 
-    ``step`` is one, a range, or a pair of a first and a last one, both included and either of them None for open.
-    Where a sample has no reward, its only component counts. ``grep`` is looked for regardless of case, ``regex`` as it
-    stands, in prompt, completion and messages. ``sort`` is one of ``SORTS``, with a minus for the largest first; what
-    has no such value comes last.
+    ``step`` is a step, a range, or a pair of the first and the last one, both included, either None for no bound. The
+    reward of a sample without a total is its only component. ``grep`` ignores case, ``regex`` does not; both search
+    prompt, completion and messages. ``sort`` is one of ``SORTS``, with a minus for the largest first; samples without
+    the value come last.
     """
 
     step: Steps | None = None
@@ -48,7 +48,7 @@ class Query:
             compiled(self.regex)
 
     def conditions(self) -> Iterator[tuple[str, Any]]:
-        """Yield what must hold of the columns of the index, as SQL with its value."""
+        """Yield the conditions on the index's columns, as SQL with its value."""
         first, last = step_range(self.step)
         yield from _given("step >= ?", first)
         yield from _given("step <= ?", last)
@@ -62,8 +62,8 @@ class Query:
         for name in ("task", "group", "run", "finish_reason"):
             yield from _given(f'"{name}" = ?', getattr(self, name), lambda value: to_bytes(str(value)))
 
-    def holds(self) -> Callable[[bytes], bool] | None:
-        """Return what tells whether texts, as the index keeps them, hold what is looked for; None: all do."""
+    def text_filter(self) -> Callable[[bytes], bool] | None:
+        """Return a function that searches texts as the index stores them; None if no text is searched for."""
         tests = []
         if self.grep:
             tests.append(_substring(self.grep))
@@ -76,18 +76,18 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What samples of a run there are: how many, of how many offered, and over which steps and rewards."""
+    """Number of samples that a run stored and was given, and the ranges of their steps and rewards."""
 
     kept: int = 0
     seen: int = 0
     steps: tuple[int, int] | None = None
     rewards: tuple[float, float] | None = None
-    damage: tuple[str, ...] = ()  # what could not be read
+    damage: tuple[str, ...] = ()  # frames that could not be read
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The samples asked for, how many match in all, and what there is."""
+    """Samples that match, the number of all matches, and the census of the run."""
 
     samples: list[Sample] = field(default_factory=list)
     matched: int = 0
@@ -95,64 +95,64 @@ class Found:
 
 
 def compiled(regex: str) -> re.Pattern[str]:
-    """Return a regular expression, or say what is wrong with it."""
+    """Compile a regular expression; a wrong one raises ValueError."""
     try:
         return re.compile(regex)
-    except re.error as problem:
-        raise ValueError(f"regex {regex!r}: {problem}") from None
+    except re.error as error:
+        raise ValueError(f"regex {regex!r}: {error}") from None
 
 
 def to_bytes(text: str) -> bytes:
-    """Return any text, lone surrogates included, as the index keeps it."""
+    """Encode a text, lone surrogates included, as the index stores it."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def step_range(step: Steps | None) -> tuple[int | None, int | None]:
-    """Return the first and the last step that are meant, both included."""
+    """Return the first and the last step, both included."""
     if isinstance(step, range):
         return (min(step[0], step[-1]), max(step[0], step[-1])) if len(step) else (1, 0)
     return step if isinstance(step, tuple) else (step, step)
 
 
 def _given(condition: str, value: Any, convert: Callable[[Any], Any] = int) -> Iterator[tuple[str, Any]]:
-    """Yield a condition where there is a value for it, as a type that SQLite knows."""
+    """Yield a condition if it has a value, converted to a type of SQLite."""
     if value is not None:
         yield condition, convert(value)
 
 
 def _substring(wanted: str) -> Callable[[bytes], bool]:
-    """Look for a text regardless of case.
+    """Return a search for a text that ignores case.
 
-    Bytes know the case of ASCII alone, and asking Unicode for that of a whole text takes five times as long. So the
-    beginning of what is wanted is looked for as bytes, in every case that its first few other letters can have.
+    ``bytes.lower`` changes ASCII only, and ``str.lower`` of all texts takes five times as long. So the beginning of the
+    wanted text is searched for as bytes, with its first few letters beyond ASCII in every case.
     """
     begin, rest = _beginning(wanted)
     spelled = [to_bytes("".join(letters)).lower() for letters in itertools.product(*map(_cases, begin))]
     if len(spelled) == 1 and not rest:
         return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
     lowered = wanted.lower() if rest else ""
-    # A letter beyond ASCII may have a case within it, as the dotless i has: its lead is empty, and lies in every text.
+    # A letter beyond ASCII may have an ASCII case, as the dotless i has: its lead is empty, which every text contains.
     leads = {bytes(byte for byte in needle if byte > 127)[:1] for needle in spelled}
 
-    def holds(texts: bytes) -> bool:
-        if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest to tell
+    def contains(texts: bytes) -> bool:
+        if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest check
             return False
         small = texts.lower()
         found = any(needle in small for needle in spelled)
         return found and (not rest or lowered in texts.decode("utf-8", "surrogatepass").lower())
 
-    return holds
+    return contains
 
 
 def _beginning(wanted: str) -> tuple[str, str]:
-    """Cut a text before its third letter beyond ASCII that has a case."""
+    """Split a text before its third letter beyond ASCII that has cases."""
     places = [place for place, char in enumerate(wanted) if len(_cases(char)) > 1]
-    cut = places[FEW_LETTERS] if len(places) > FEW_LETTERS else len(wanted)
-    return wanted[:cut], wanted[cut:]
+    split = places[MAX_CASED_LETTERS] if len(places) > MAX_CASED_LETTERS else len(wanted)
+    return wanted[:split], wanted[split:]
 
 
 def _cases(char: str) -> list[str]:
-    """Return a letter beyond ASCII in each of its cases; any other character, and what grows in one, as it is."""
+    """Return a letter beyond ASCII in each of its one-character cases; other characters as they are."""
     if char.isascii():
         return [char]
     return sorted({case for case in (char, char.lower(), char.upper(), char.title()) if len(case) == 1})
@@ -161,20 +161,20 @@ def _cases(char: str) -> list[str]:
 def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
     search, begin = pattern.search, to_bytes(leading_literal(pattern.pattern))
 
-    def holds(texts: bytes) -> bool:
-        if begin not in texts:  # much faster to tell, and enough for most
+    def contains(texts: bytes) -> bool:
+        if begin not in texts:  # much faster, and enough for most texts
             return False
         return any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
 
-    return holds
+    return contains
 
 
 def leading_literal(regex: str) -> str:
-    """Return a text with which every match of a regular expression begins; empty where none is plain to see."""
+    """Return a text with which every match of a regular expression begins; empty if none is obvious."""
     if "|" in regex:
         return ""
     plain = LITERALS.match(regex)
     characters = PLAIN.findall(plain[0]) if plain else []
-    if plain and regex[plain.end() : plain.end() + 1] in tuple("*+?{"):  # of the last, it may be none or many
+    if plain and regex[plain.end() : plain.end() + 1] in tuple("*+?{"):  # the last character may be repeated or absent
         characters = characters[:-1]
     return "".join(character[-1] for character in characters)

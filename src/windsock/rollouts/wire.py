@@ -1,4 +1,4 @@
-"""How a gathering crosses processes and lies in the journal: a JSON head and its arrays, compressed."""
+"""Packed form of a gathering, for other processes and the journal: a JSON head and arrays, compressed with zlib."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.plan import Plan
 
 HEAD = struct.Struct("<I")
-LEVEL = 1  # most of it is zeros and ones; more effort gains little
+LEVEL = 1  # most of it is zeros and ones; a higher level gains little
+STORED_NAMES = {"reductions": "declared"}  # fields of a plan that have another name on disk
 
 
 def pack(gathering: Gathering, plan: Plan) -> bytes:
-    """Return everything that was gathered, to be merged elsewhere."""
+    """Return a gathering and its plan as bytes, to be merged elsewhere."""
     frame = gathering.frame()
     size = len(frame)
     head = {
-        "plan": asdict(plan),
+        "plan": {STORED_NAMES.get(name, name): value for name, value in asdict(plan).items()},
         "tasks": list(gathering.tasks),
         "runs": gathering.run_ids,
         "failed": sorted(gathering.failed),
@@ -40,18 +41,21 @@ def pack(gathering: Gathering, plan: Plan) -> bytes:
 
 
 def unpack(packed: bytes) -> tuple[Gathering, Plan]:
-    """Return what ``pack`` was given; ValueError where that is not what this is."""
+    """Return the gathering and the plan that ``pack`` was given; ValueError for other bytes."""
     try:
         data = zlib.decompress(packed)
         (length,) = HEAD.unpack_from(data)
         head = json.loads(data[HEAD.size : HEAD.size + length])
         return _restored(head, np.frombuffer(data[HEAD.size + length :], np.float64).copy())
-    except (zlib.error, struct.error, KeyError, TypeError, IndexError, AttributeError, StopIteration) as problem:
-        raise ValueError(f"not what was gathered: {problem}") from problem
+    except (zlib.error, struct.error, KeyError, TypeError, IndexError, AttributeError, StopIteration) as error:
+        raise ValueError(f"not the state of a handle: {error}") from error
 
 
 def _restored(head: dict[str, Any], numbers: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[Gathering, Plan]:
-    given = head["plan"]
+    given = dict(head["plan"])
+    for name, stored in STORED_NAMES.items():
+        if stored in given:
+            given[name] = given.pop(stored)
     plan = Plan(**{**given, **{key: tuple(given[key]) for key in ("over_tasks", "expected_names")}})
     gathering = Gathering(plan.statistic_of, plan.every_run)
     size = len(head["runs"])

@@ -1,26 +1,29 @@
-"""What was gathered, finished: reduced, named in a vocabulary, with its coverage beside it."""
+"""Statistics of a step: runs reduced to tasks, tasks to a step, named in a vocabulary, with coverage beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from windsock.catalogue.patterns import fill
 from windsock.catalogue.registry import REGISTRY, written
 from windsock.rollouts.columns import Column
-from windsock.rollouts.gathering import Gathering
-from windsock.rollouts.levels import Runs, last_of, over_tasks, runs_of, tasks_of
+from windsock.rollouts.gathering import Frame, Gathering
 from windsock.rollouts.plan import Plan
 from windsock.stats.pass_at_k import Tries, majority, powers_below, share_interval
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Named = Iterator[tuple[str, float]]
 
 DETAILED = ("mean", "std", "max", "min")
-MOST_DRAWN = 16  # repeats up to which the majority of fewer is worked out: the ways to vote grow fast
-MANY_NAMES = 20  # tasks that are told by name
+MAX_MAJORITY_REPEATS = 16  # repeats up to which maj@k is computed for k below: the number of draws grows fast
+MAX_TASK_NAMES = 20  # tasks listed by name
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +38,7 @@ def spell(id: str, vocabulary: str, **filled: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of what was expected came. None: nobody said what to expect."""
+    """Numbers of tasks and runs that were expected, observed and failed. None: no number was expected."""
 
     tasks_expected: int | None
     tasks_observed: int
@@ -44,13 +47,13 @@ class Coverage:
     runs_expected: int | None
     runs_observed: int
     runs_failed: int
-    partial_tasks: tuple[str, ...]  # by name, the first few
+    partial_tasks: tuple[str, ...]  # the first few names
     failed_tasks: tuple[str, ...]
     missing_tasks: tuple[str, ...]
 
     @property
-    def whole(self) -> bool:
-        """Whether nothing is known to lack."""
+    def complete(self) -> bool:
+        """Whether nothing is known to be missing."""
         expected = (self.tasks_expected or 0) > self.tasks_observed or (self.runs_expected or 0) > self.runs_observed
         return not (expected or self.missing_tasks or self.tasks_failed or self.tasks_partial or self.runs_failed)
 
@@ -69,8 +72,8 @@ COUNTED = (
 def coverage(gathering: Gathering, plan: Plan) -> Coverage:
     """Count tasks and runs that were expected, observed and failed.
 
-    A task is observed when one of its runs was, failed when all that is known of it are failures, and partial when it
-    is observed with a run that failed or lacks.
+    A task is observed if one of its runs is, failed if all its runs failed, and partial if it is observed and a run
+    failed or is missing.
     """
     frame, names = gathering.frame(), list(gathering.tasks)
     size = len(names)
@@ -89,35 +92,35 @@ def coverage(gathering: Gathering, plan: Plan) -> Coverage:
         (expected or size) * plan.repeats if plan.repeats else None,
         int(runs_seen.sum()),
         int(runs_lost.sum()),
-        tuple(names[n] for n in np.flatnonzero(partial)[:MANY_NAMES].tolist()),
-        tuple(names[n] for n in np.flatnonzero(lost)[:MANY_NAMES].tolist()),
-        tuple(missing[:MANY_NAMES]),
+        tuple(names[n] for n in np.flatnonzero(partial)[:MAX_TASK_NAMES].tolist()),
+        tuple(names[n] for n in np.flatnonzero(lost)[:MAX_TASK_NAMES].tolist()),
+        tuple(missing[:MAX_TASK_NAMES]),
     )
 
 
-class Finisher:
-    """Turns a gathering into named values."""
+class StepStatistics:
+    """Named values of one gathering."""
 
     def __init__(self, gathering: Gathering, plan: Plan, vocabulary: str) -> None:
         self._gathering = gathering
         self._plan = plan
         self._vocabulary = vocabulary
-        self._finish = {
+        self._reduce = {
             "rollout": self._rollout,
             "eval": self._evaluation,
             "bench": self._evaluation,
             "validation": self._validation,
             "group": self._group,
-            "drawn": self._drawn,
+            "drawn": self._staleness,
         }[plan.kind]
 
     def values(self) -> dict[str, float]:
-        """Return the step's values by name; a metric that nothing was reported of is not among them."""
+        """Return the step's values by name, without metrics that have no reports."""
         frame = self._gathering.frame()
         values: dict[str, float] = {}
         for metric, column in self._gathering.columns.items():
             runs = runs_of(frame, column, self._plan.failed_as)
-            found = dict(self._finish(metric, column, runs)) if len(runs.values) else {}
+            found = dict(self._reduce(metric, column, runs)) if len(runs.values) else {}
             values |= found
             if column.nonfinite and found:
                 values[f"windsock/nonfinite/{next(iter(found))}"] = float(column.nonfinite)
@@ -125,7 +128,7 @@ class Finisher:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """What came of what was expected."""
+        """Tasks and runs expected, observed and failed."""
         return coverage(self._gathering, self._plan)
 
     def _name(self, id: str, **filled: str) -> str:
@@ -142,7 +145,7 @@ class Finisher:
                     yield self.coverage_name(what), float(count)
 
     def coverage_name(self, what: str) -> str:
-        """Return the name of a count of the coverage."""
+        """Return the name of one count of the coverage."""
         kind = self._plan.kind
         if kind in ("eval", "bench"):
             return self._name(f"{kind}/{{taskset}}/coverage/{what}", taskset=self._plan.taskset)
@@ -159,7 +162,7 @@ class Finisher:
                 yield self._name(f"rollout/{{key}}/{over}", key=metric), value
 
     def _evaluation(self, metric: str, column: Column, runs: Runs) -> Named:
-        if self._plan.is_declared(metric):
+        if self._plan.has_reduction(metric):
             yield self._of_metric(metric, column.statistic), _one_number(runs, column.statistic)
             return
         tries = Tries.of(runs.values, runs.tasks)
@@ -174,7 +177,7 @@ class Finisher:
             for k in ks:
                 yield from self._pass_at(metric, k, tries)
         if self._gathering.answers:
-            yield from self._majorities(metric, runs, ks if repeats <= MOST_DRAWN else [repeats])
+            yield from self._majorities(metric, runs, ks if repeats <= MAX_MAJORITY_REPEATS else [repeats])
 
     def _of_metric(self, metric: str, statistic: str, **filled: str) -> str:
         id = f"{self._plan.kind}/{{taskset}}/{{metric}}/{statistic}"
@@ -183,7 +186,7 @@ class Finisher:
     def _statistic(
         self, metric: str, what: str, k: int, of_tasks: np.ndarray[tuple[int], np.dtype[np.float64]]
     ) -> Named:
-        """Tell a statistic of tasks: its mean over them, or with ``detailed_stats`` four of them."""
+        """Yield a statistic of tasks: its mean over tasks, or with ``detailed_stats`` mean, std, max and min."""
         if not self._plan.detailed:
             yield self._of_metric(metric, f"{what}@{{k}}", k=str(k)), float(of_tasks.mean())
             return
@@ -200,19 +203,19 @@ class Finisher:
             yield self._of_metric(metric, "pass@{k}/tasks", k=str(k)), float(len(chances))
 
     def _majorities(self, metric: str, runs: Runs, ks: list[int]) -> Named:
-        """Let the runs of each task vote; those without an answer abstain, and tasks without any are not asked."""
+        """Yield maj@k: each task's runs vote. Runs without an answer abstain; tasks without answers are left out."""
         answers = self._gathering.answers
         by_task: dict[int, list[tuple[float, str | None]]] = {}
         for task, value, slot in zip(runs.tasks.tolist(), runs.values.tolist(), runs.slots.tolist(), strict=True):
             by_task.setdefault(task, []).append((value, answers.get(slot)))
         for k in ks:
-            worth = [
+            scores = [
                 majority([value for value, _ in tries], [answer for _, answer in tries], k)
                 for tries in by_task.values()
                 if len(tries) >= k and any(answer is not None for _, answer in tries)
             ]
-            if worth:
-                yield self._of_metric(metric, "maj@{k}", k=str(k)), float(np.mean(worth))
+            if scores:
+                yield self._of_metric(metric, "maj@{k}", k=str(k)), float(np.mean(scores))
 
     def _validation(self, metric: str, column: Column, runs: Runs) -> Named:
         for over, value in over_tasks(runs.values, self._plan.over_tasks).items():
@@ -229,13 +232,95 @@ class Finisher:
             for over, value in over_tasks(of_groups, self._plan.over_tasks).items():
                 yield self._name(f"pipeline/group/{what}/{over}"), value
 
-    def _drawn(self, metric: str, column: Column, runs: Runs) -> Named:
+    def _staleness(self, metric: str, column: Column, runs: Runs) -> Named:
         for over, value in over_tasks(runs.values, self._plan.over_tasks).items():
             yield self._name(f"sample/{metric}/{over}"), value
 
 
 def _one_number(runs: Runs, statistic: str) -> float:
-    """Reduce a metric that keeps its statistic at every level."""
+    """Return a metric that has the same reduction at every level."""
     if statistic == "last":
         return last_of(runs)
     return over_tasks(tasks_of(runs, statistic), (statistic,))[statistic]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Values of one metric in the runs that have one, with their weights."""
+
+    values: Floats
+    tasks: Ints
+    weights: Floats  # experiences without run ids are stored together, and weigh as many runs
+    times: Floats
+    slots: Ints
+
+
+def runs_of(frame: Frame, column: Column, failed_value: float | None = None) -> Runs:
+    """Return the runs of a metric; failed runs have ``failed_value``, or are left out if that is None."""
+    size = len(frame)
+    values, present = column.runs(size)
+    weights = np.where(frame.lone, column.counts(size), 1.0)
+    if failed_value is not None:
+        values, present = np.where(frame.failed, failed_value, values), present | frame.failed
+    if present.all():
+        return Runs(values, frame.tasks, weights, column.times(size), np.arange(size))
+    slots = np.flatnonzero(present)
+    return Runs(values[slots], frame.tasks[slots], weights[slots], column.times(size)[slots], slots)
+
+
+def tasks_of(runs: Runs, statistic: str) -> Floats:
+    """Reduce runs to tasks by sum, mean, max or min; tasks without a run are left out."""
+    present = np.bincount(runs.tasks) > 0
+    dense = runs.tasks if present.all() else (np.cumsum(present) - 1)[runs.tasks]
+    size = int(present.sum())
+    if statistic == "sum":
+        return _sums(dense, runs.values, size)
+    if statistic == "mean":
+        return _sums(dense, runs.values * runs.weights, size) / _sums(dense, runs.weights, size)
+    start, ufunc = {"max": (-np.inf, np.maximum), "min": (np.inf, np.minimum)}[statistic]
+    found = np.full(size, start)
+    ufunc.at(found, dense, runs.values)
+    return found
+
+
+def _sums(places: Ints, parts: Floats, size: int) -> Floats:
+    return np.bincount(places, parts, minlength=size).astype(np.float64, copy=False)
+
+
+def over_tasks(values: Floats, statistics: Iterable[str]) -> dict[str, float]:
+    """Return statistics over the values of at least one task; std has ddof 0, p95 is a quantile."""
+    return {statistic: _statistic(values, statistic) for statistic in statistics}
+
+
+def _statistic(values: Floats, statistic: str) -> float:
+    with np.errstate(invalid="ignore", over="ignore"):
+        if statistic == "std":
+            return float(np.sqrt(np.square(values - values.mean()).mean()))
+        if statistic.startswith("p"):
+            return float(np.quantile(values, float(statistic[1:]) / 100))
+        return float(getattr(values, statistic)())
+
+
+def last_of(runs: Runs) -> float:
+    """Return the value that arrived last."""
+    return float(runs.values[np.argmax(runs.times)])
+
+
+def pipeline_values(
+    count: int | None, metrics: Mapping[str, Any], seconds: Mapping[str, Any], vocabulary: str
+) -> dict[str, Any]:
+    """Return the numbers of the experience pipeline by name."""
+    values: dict[str, Any] = {}
+    if count is not None:
+        values[spell("pipeline/experience_count", vocabulary)] = count
+    values |= {spell("pipeline/{key}", vocabulary, key=key): value for key, value in metrics.items()}
+    named = {spell("time/experience_pipeline/{operator}", vocabulary, operator=o): s for o, s in seconds.items()}
+    return values | named
+
+
+def staleness_columns(weight_versions: Any, trainer_version: int | None) -> dict[str, Any]:
+    """Return the columns of an update's samples: weight versions and, if the trainer's is known, staleness."""
+    columns: dict[str, Any] = {"model_version": weight_versions}
+    if trainer_version is not None:
+        columns["staleness"] = trainer_version - np.asarray(weight_versions, np.float64)
+    return columns

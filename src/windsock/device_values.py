@@ -1,0 +1,45 @@
+"""Logged scalars that are still on an accelerator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from windsock.recording import Collector, Recording
+from windsock.scalars import Deferred
+
+
+class DeviceValues(Collector):
+    """Rows of device scalars whose copies to the host are under way. They are written in the order logged."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Drop the rows: the parent writes them."""
+        self._rows: list[tuple[tuple[str, ...], int | None, float, Deferred]] = []
+        self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
+
+    def add(self, tensors: Mapping[str, Any], step: int | None) -> None:
+        """Start copying one-element tensors to the host; nothing waits here."""
+        row = tuple(tensors), step, time.time(), Deferred(tensors.values())
+        with self._lock:
+            self._rows.append(row)
+
+    def write_ready(self, wait: bool = False) -> None:
+        """Write the rows whose values have arrived; with ``wait``, all of them."""
+        with self._lock:
+            while self._rows and (wait or self._rows[0][3].ready()):
+                names, step, at, values = self._rows.pop(0)
+                self._recording.journal.row(names, values.values(), step, at)
+
+    def commit(self, step: int) -> None:
+        """Write all rows, waiting for the device."""
+        self.write_ready(wait=True)
+
+    def finish(self) -> None:
+        """Write all rows, waiting for the device."""
+        self.write_ready(wait=True)

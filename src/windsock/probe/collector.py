@@ -1,0 +1,81 @@
+"""Collector of phases: times, memory and throughput of a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from windsock.lazy import lazy
+from windsock.recording import Collector, Recording
+
+if TYPE_CHECKING:
+    from windsock.probe.probe import Probe, Rows
+    from windsock.probe.sampler import Sampler
+
+
+class StepCounts(Protocol):
+    """The run's counters, from which throughput is computed."""
+
+    def take_step(self) -> dict[str, float]:
+        """Return the counts since the last call."""
+
+    def totals(self, step: int) -> dict[str, float]:
+        """Return the totals at the end of a step."""
+
+
+class PhaseCollector(Collector):
+    """Phases and throughput of a run. The probe is imported with the first phase or the first commit with counts."""
+
+    def __init__(self, recording: Recording, counts: StepCounts) -> None:
+        self._recording = recording
+        self._counts = counts
+        self._sampler: Sampler | None = None
+
+    @lazy
+    def probe(self) -> Probe:
+        """The probe, which records phases."""
+        from windsock.probe.probe import Probe
+
+        recording = self._recording
+        return Probe.of(recording.settings, recording.journal, self._report, recording.began)
+
+    @property
+    def _in_use(self) -> bool:
+        return "probe" in vars(self)
+
+    def start(self) -> None:
+        """Start sampling the machine if the settings ask for it."""
+        seconds = self._recording.settings.system_seconds
+        if seconds > 0:
+            from windsock.probe.sampler import Sampler
+
+            probe = self.probe
+            self._sampler = Sampler(
+                probe.samples, probe.open_names, seconds, self._report, devices_in_use=probe.devices_in_use
+            )
+
+    def commit(self, step: int) -> None:
+        """Write the times, memory and throughput of a step, and those of earlier steps that are only known now."""
+        counted = self._counts.take_step()
+        totals = self._counts.totals(step)
+        if self._in_use or totals:
+            self._write(self.probe.commit(step, counted, totals))
+
+    def finish(self) -> None:
+        """Stop sampling and write what is left, waiting for devices."""
+        if self._sampler is not None:
+            self._sampler.stop()
+        if self._in_use:
+            self._write(self.probe.finish())
+
+    def after_fork(self) -> None:
+        """Drop the parent's phases; its sampler thread does not exist in a child."""
+        self._sampler = None
+        if self._in_use:
+            self.probe.after_fork_in_child()
+
+    def _write(self, rows: Rows) -> None:
+        for step, values in rows:
+            self._recording.write_row(values, step)
+
+    def _report(self, error: Exception) -> None:
+        self._recording.problems.report("run.phase", error)

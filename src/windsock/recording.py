@@ -1,0 +1,110 @@
+"""Interface that collectors use: the run's identity, journal, settings and problems."""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from windsock.journal.folder import write_run_info
+from windsock.journal.writer import JournalWriter
+from windsock.model import RunInfo, Writer
+from windsock.problems import Problems
+from windsock.process import process_identity
+from windsock.redaction import Redactor
+from windsock.settings import Settings
+
+STEP_RANGE = range(-(2**63) + 1, 2**63)  # a row stores the step as an int64; the lowest one means "open"
+
+
+class Recording:
+    """One writer of a run: everything that is needed to record under its name.
+
+    ``on_new_segment`` is called when the journal begins a further file: after a fork, or when a file may not grow.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        info: RunInfo,
+        path: Path,
+        writer: Writer,
+        redactor: Redactor,
+        on_new_segment: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.settings = settings
+        self.info = info
+        self.path = path
+        self.writer = writer
+        self.redactor = redactor
+        self.step: int | None = None  # the last committed one
+        self.late_batches = 0  # measured for a step that was committed already
+        self.began = time.perf_counter()
+        self._on_new_segment = on_new_segment
+        self._spool = settings.spool / info.id if settings.spool else None
+        self.journal = JournalWriter(self._spool or path, writer, self._prepare_folder, self._begin_segment)
+        self.problems = Problems(redactor.redact_text, self.journal.event)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes record the same steps, so that states are written beside values."""
+        return self.settings.world_size > 1 or self.writer.rank > 0
+
+    @property
+    def next_step(self) -> int:
+        """The step of a commit that names none: the last one plus one, or 0."""
+        return 0 if self.step is None else self.step + 1
+
+    def to_step(self, step: Any, otherwise: str = "logged without a step") -> int | None:
+        """Return a step as an int, or warn and return None. Whole floats and the integers of other libraries count."""
+        expected = "an int"
+        try:
+            number = int(step) if isinstance(step, float) and step.is_integer() else operator.index(step)
+            if number in STEP_RANGE:
+                return number
+            expected = "an int of 64 bits"
+        except (TypeError, ValueError):
+            pass
+        self.problems.warn(f"step must be {expected}; got {step!r}, {otherwise}")
+        return None
+
+    def open_step(self, step: Any) -> int | None:
+        """Return the step that a user gave; None is the step that the next commit names."""
+        return None if step is None else self.to_step(step)
+
+    def write_row(self, values: Mapping[str, float], step: int | None) -> None:
+        """Write finished values; without a step, for the step that the next commit names."""
+        self.journal.row(tuple(values), values.values(), step)
+
+    def write_start(self) -> None:
+        """Write which process records here, as the first frame of a segment file."""
+        self.journal.event("start", world_size=self.settings.world_size, **process_identity())
+
+    def _begin_segment(self) -> None:
+        self.write_start()
+        self._on_new_segment()
+
+    def _prepare_folder(self) -> None:
+        if self._spool is not None:
+            self._spool.mkdir(parents=True, exist_ok=True)
+        else:
+            write_run_info(self.path, self.info)
+
+
+class Collector:
+    """One kind of data that a run collects between commits. It owns its state; a failure costs only itself."""
+
+    def commit(self, step: int) -> None:
+        """Write everything that belongs to a step which ends now."""
+
+    def finish(self) -> None:
+        """Write everything that is left when the run ends."""
+
+    def after_fork(self) -> None:
+        """Drop all state in a forked child: the data is the parent's to write, and its locks may be held."""
+
+    def uncommitted_steps(self) -> Collection[int | None]:
+        """Return the steps with data that only a commit writes; None is the step that the next commit names."""
+        return ()

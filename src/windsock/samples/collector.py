@@ -1,0 +1,107 @@
+"""Collector of samples: it parses what is submitted, and writes the most informative samples of each step."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from windsock.journal.samples import decode
+from windsock.model import Sample
+from windsock.recording import Collector, Recording
+from windsock.samples.choice import Budget, Choice
+from windsock.samples.parsing import Rejections, rows_of, to_sample
+
+MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
+
+
+class SampleCollector(Collector):
+    """The choice of samples of every step that is under way. Usable from several threads and from a signal handler."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        settings = recording.settings
+        self._budget = Budget(settings.samples_per_step, settings.sample_bytes_per_step)
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Drop all samples: the parent writes them."""
+        self._choices: dict[int | None, Choice] = {}
+        self._places = itertools.count()
+        self._lock = threading.RLock()
+
+    def submit_all(self, samples: Iterable[Any] | Mapping[str, Any], step: Any) -> None:
+        """Consider many samples: mappings, ``Sample`` records, or a mapping of columns."""
+        if isinstance(samples, Mapping):
+            samples, rejected = rows_of(samples)
+            self._skip(rejected)
+        for sample in samples:
+            self._recording.problems.attempt("run.samples", self.submit, sample, step)
+
+    def submit(self, given: Any, step: Any) -> None:
+        """Consider one sample for its own step, else for ``step``, else for the step that the next commit names."""
+        if not isinstance(given, Mapping | Sample):
+            reason = f"value is of type {type(given).__name__}, not a mapping of fields or a Sample"
+            self._recording.problems.skip({"sample": reason})
+            return
+        own = given.step if isinstance(given, Sample) else given.get("step")
+        number = self._recording.open_step(step if own is None else own)
+        sample, rejected = to_sample(given)
+        if self._budget.count and self._budget.bytes:
+            self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
+        self._skip(rejected)
+
+    def commit(self, step: int) -> None:
+        """Write the samples of a step, and late ones of earlier steps."""
+        self._write_steps(step, step)
+
+    def finish(self) -> None:
+        """Write everything that is left; samples without a step belong to the step after the last commit."""
+        self._write_steps(self._recording.next_step, None)
+
+    def _consider(self, sample: Sample, step: int | None, rejected: Rejections) -> None:
+        with self._lock:
+            if step not in self._choices:
+                self._limit_open_steps()
+                self._choices[step] = Choice(self._budget)
+            place = next(self._places)
+            try:
+                self._choices[step].consider(sample, place)
+            except Exception as error:  # noqa: BLE001 - an object inside a message may raise anything when encoded
+                rejected["messages"] = f"value cannot be stored ({type(error).__name__}: {error})"
+                self._choices[step].consider(replace(sample, messages=()), place)
+
+    def _skip(self, rejected: Rejections) -> None:
+        if rejected:
+            self._recording.problems.skip({f"sample.{name}": reason for name, reason in rejected.items()})
+
+    def _write_steps(self, step: int, last: int | None) -> None:
+        """Give samples without a step this one, and write all steps up to ``last``."""
+        with self._lock:
+            self._name_open_step(step)
+            for due in sorted(key for key in self._choices if key is not None and (last is None or key <= last)):
+                self._write(due)
+
+    def _name_open_step(self, step: int) -> None:
+        """Move samples without a step to this one; samples submitted under its number share the budget."""
+        unnamed = self._choices.pop(None, None)
+        if unnamed is None:
+            return
+        named = self._choices.setdefault(step, unnamed)
+        if named is not unnamed:
+            kept = unnamed.chosen()
+            for text in kept:
+                named.consider(decode(text, step), next(self._places))
+            named.seen += unnamed.seen - len(kept)
+
+    def _limit_open_steps(self) -> None:
+        named = sorted(key for key in self._choices if key is not None)
+        if len(named) >= MAX_OPEN_STEPS:
+            self._write(named[0])
+
+    def _write(self, step: int) -> None:
+        choice = self._choices.pop(step)
+        self._recording.journal.samples(step, choice.seen, choice.chosen())

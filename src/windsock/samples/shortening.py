@@ -1,0 +1,53 @@
+"""Shortening of long texts: their middle is replaced by a note of how much was left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from windsock.journal.samples import to_json
+
+MIN_CHARACTERS = 64  # of a shortened text; if that is still too long, all texts are left out
+SHRINK = 0.7
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the beginning and the end of a text, about ``limit`` characters together, with a note between them."""
+    if len(text) <= limit:
+        return text
+    kept = max(0, limit - 40)  # the note takes about as much
+    head = kept - kept // 2
+    return f"{text[:head]}\n{_note(len(text) - kept)}\n{text[len(text) - kept // 2 :]}"
+
+
+def shortened_sample(text: bytes, size: int) -> bytes:
+    """Return a sample's JSON with its longest texts shortened until it has at most ``size`` bytes.
+
+    If that is impossible, only its numbers and a note are left, which may still be larger.
+    """
+    record = json.loads(text)
+    limit = size
+    while len(text) > size and limit >= MIN_CHARACTERS:
+        text = to_json(_limited(record, limit))
+        limit = int(limit * SHRINK)
+    return text if len(text) <= size else _without_texts(record, len(text))
+
+
+def _limited(value: Any, limit: int) -> Any:
+    if isinstance(value, str):
+        return shortened(value, limit)
+    if isinstance(value, list):
+        return [_limited(inner, limit) for inner in value]
+    if isinstance(value, Mapping):
+        return {name: _limited(inner, limit) for name, inner in value.items()}
+    return value
+
+
+def _without_texts(record: Mapping[str, Any], size: int) -> bytes:
+    numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
+    return to_json({"completion": _note(size), **numbers})
+
+
+def _note(left_out: int) -> str:
+    return f"… {left_out:,} characters left out …"
