@@ -187,7 +187,7 @@ def test_a_run_lives_while_any_writer_does_and_ends_as_its_worst():
 def test_heartbeats_tell_a_quiet_run_from_a_dead_one(monkeypatch: pytest.MonkeyPatch):
     """The keeper writes them while the training says nothing."""
     monkeypatch.setattr("windsock.run.HEARTBEAT_SECONDS", 0.05)
-    monkeypatch.setattr("windsock.run.TEND_SECONDS", 0.02)
+    monkeypatch.setattr("windsock.background.MAINTENANCE_SECONDS", 0.02)
     run = windsock.init()
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:

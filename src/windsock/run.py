@@ -44,7 +44,7 @@ def _unrecorded_phase(run: Run, name: Any = "", onload: Any = None, offload: Any
     """Return a phase that records nothing; the caller's onload and offload are still called."""
     from windsock.probe.phases import Phase, Unrecorded
 
-    return Phase(Unrecorded(), name, onload=onload, offload=offload)
+    return Phase(Unrecorded(), name if isinstance(name, str) else "", onload=onload, offload=offload)
 
 
 def _unrecorded_timer(run: Run, name: Any = "", *_: Any, **__: Any) -> Phase:

@@ -110,9 +110,9 @@ class View:
         }
 
     def problems(self) -> list[Problem]:
-        """Return the calls of the training loop that failed, with the number of failures of all writers."""
+        """Return the calls of the training loop that failed, with the failures of all processes added up."""
         counts: dict[tuple[str, str], int] = {}
-        for event in self.events():
+        for event in self._records(Kind.EVENT):  # unlike events(), with those of forked processes
             if event.get("event") == "problem":
                 found = str(event.get("call", "")), str(event.get("error", ""))
                 counts[found] = counts.get(found, 0) + int(event.get("count", 1))

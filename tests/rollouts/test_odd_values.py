@@ -272,3 +272,84 @@ def test_a_task_that_nobody_expected_makes_up_for_none_that_was():
     (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
     assert told["missing_tasks"] == ["b"]
     assert any("1 never came of 2 tasks" in notice for notice in notices(windsock.open(run.path)))
+
+
+def test_a_written_majority_is_the_vote_of_the_runs():
+    """Counted by hand: ties are shared, a run without an answer abstains, a task without answers is left out."""
+    run = windsock.init()
+    with run.evaluation("d", 0, repeats=4) as evaluation:
+        for number, (value, answer) in enumerate([(1, "4"), (1, "4"), (1, "4"), (0, "5")]):
+            evaluation.add("a", {"right": value}, run=number, answer=answer)
+        for number, (value, answer) in enumerate([(1, "7"), (0, "8"), (0, "8"), (0, None)]):
+            evaluation.add("b", {"right": value}, run=number, answer=answer)
+        for number in range(4):
+            evaluation.add("silent", {"right": 1}, run=number)
+    values = values_of(run)
+    # a: three pairs agree on 4, three are ties of 4 and 5. b: two ties of 7 and 8, 8 three times, 7 alone once.
+    assert values["eval/d/right/maj@2"] == pytest.approx((4.5 / 6 + 2 / 6) / 2)
+    assert values["eval/d/right/maj@4"] == 0.5
+
+
+def test_the_majority_of_fewer_runs_is_written_up_to_16_repeats():
+    """Beyond that only maj@repeats is."""
+    run = windsock.init()
+    for taskset, repeats in (("few", 16), ("many", 17)):
+        with run.evaluation(taskset, 0, repeats=repeats) as evaluation:
+            for number in range(repeats):
+                evaluation.add("a", {"right": 1.0}, run=number, answer="x")
+    names = values_of(run)
+    assert {name for name in names if "maj@" in name and "few" in name} >= {
+        "eval/few/right/maj@8", "eval/few/right/maj@16"
+    }  # fmt: skip
+    assert [name for name in names if "maj@" in name and "many" in name] == ["eval/many/right/maj@17"]
+
+
+def test_tasks_with_failed_runs_are_counted_and_named():
+    """Observed, partial, failed and missing tasks, each by its name; a retried run is observed."""
+    run = windsock.init()
+    evaluation = run.evaluation("d", 0, repeats=2, failures="count", failed_value=-1.0)
+    for task, number in (("good", 0), ("good", 1), ("partial", 0), ("short", 0), ("retried", 1)):
+        evaluation.add(task, {"r": 1.0}, run=number)
+    evaluation.fail("partial", 1, "timeout")
+    evaluation.fail("failed", 0, "timeout")
+    evaluation.fail("failed", 1, "out of memory")
+    evaluation.fail("retried", 0)
+    evaluation.add("retried", {"r": 1.0}, run=0)
+    evaluation.close(expected_tasks=["good", "partial", "short", "retried", "failed", "missing"])
+    values = values_of(run)
+    counts = {name.removeprefix("eval/d/coverage/"): value for name, value in values.items() if "coverage" in name}
+    assert counts == {
+        "tasks_expected": 6, "tasks_observed": 4, "tasks_failed": 1, "tasks_partial": 2,
+        "runs_expected": 12, "runs_observed": 6, "runs_failed": 3,
+    }  # fmt: skip
+    assert values["eval/d/r/mean@2"] == pytest.approx((1 + 0 + 1 + 1 - 1) / 5)
+    (event,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert (event["partial_tasks"], event["failed_tasks"]) == (["partial", "short"], ["failed"])
+    assert event["missing_tasks"] == ["missing"]
+    assert event["reasons"] == {"timeout": 2, "out of memory": 1, "": 1}
+
+
+def test_failed_runs_of_two_processes_add_up():
+    """A run that failed in one process and was reported by the other is observed."""
+    run = windsock.init()
+    driver, worker = run.rollouts(0), run.rollouts(1)
+    driver.fail("a", 0, "timeout")
+    driver.fail("b", None, "timeout")
+    worker.add("a", {"r": 2.0}, run=0)
+    worker.fail("b", None, "timeout")
+    driver.merge(worker.state())
+    driver.close()
+    values = values_of(run)
+    assert values["rollout/r/mean"] == 2.0
+    assert values["rollout/coverage/runs_failed"] == 2
+    assert values["rollout/coverage/tasks_failed"] == 1
+    assert values["rollout/coverage/tasks_observed"] == 1
+
+
+def test_each_skipped_value_is_counted_with_its_reason():
+    """As in ``windsock show``."""
+    run = windsock.init()
+    for _ in range(3):
+        run.log({"bad": None}, step=0)
+    run.finish()
+    assert "skipped 'bad' 3 times: value is None" in notices(windsock.open(run.path))
