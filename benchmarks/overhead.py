@@ -32,7 +32,7 @@ from windsock.run import Run
 FIRST = 3
 KINDS = ("off", "phases and values", "rollouts and samples", "measure as well")
 NOTHING = {
-    "phases and values": ("measure", "rollouts", "evaluation", "validation", "pipeline", "drawn", "samples"),
+    "phases and values": ("measure", "rollouts", "evaluation", "validation", "pipeline", "staleness", "samples"),
     "rollouts and samples": ("measure",),
 }
 
@@ -40,8 +40,8 @@ NOTHING = {
 CALLS = {
     "values and steps": (Run, ("log", "count", "commit", "shards")),
     "phases": (Probe, ("open", "turn", "close")),
-    "rollouts": (Run, ("rollouts", "evaluation", "validation", "pipeline", "drawn")),
-    "their handles": (Handle, ("_add_many", "close")),
+    "rollouts": (Run, ("rollouts", "evaluation", "validation", "pipeline", "staleness")),
+    "their handles": (Handle, ("add_columns", "close")),
     "samples": (Run, ("samples",)),
     "measure": (Run, ("measure",)),
 }

@@ -120,7 +120,8 @@ def train(spec: dict[str, Any]) -> None:
     """Be the process of a training."""
     import windsock.run
 
-    windsock.run.TEND_SECONDS = windsock.run.HEARTBEAT_SECONDS = 0.2  # a relay that is gone is missed sooner
+    # a relay that is gone is missed sooner
+    windsock.background.MAINTENANCE_SECONDS = windsock.run.HEARTBEAT_SECONDS = 0.2
     run = windsock.init(**spec["init"])
     with open(spec["notes"], "r+b") as file:
         notes = mmap.mmap(file.fileno(), 8)

@@ -1,4 +1,4 @@
-"""Redactor are blanked wherever they would be stored, printed or handed on, and nothing harmless is."""
+"""Tests that secrets are redacted in everything that is stored, printed or sent, and harmless values are not."""
 
 import contextlib
 import io
@@ -25,20 +25,20 @@ HARMLESS_KEYS = [
 
 
 @pytest.mark.parametrize("key", SECRET_KEYS)
-def test_keys_that_hold_secrets_are_known(key: str):
+def test_keys_of_secrets_are_recognised(key: str):
     """In any spelling: snake, camel, kebab, upper case, with a prefix."""
     assert is_secret_key(key, "abc123")
 
 
 @pytest.mark.parametrize("key", HARMLESS_KEYS)
 def test_keys_that_only_look_alike_are_left_alone(key: str):
-    """Special tokens, token counts and tokenizers are not redactor."""
+    """Special tokens, token counts and tokenizers are not secrets."""
     assert not is_secret_key(key, "abc123")
 
 
 @pytest.mark.parametrize("value", [0.5, 3, True, None, "<image>", "[MASK]", "<|im_end|>"])
 def test_numbers_and_markers_under_a_token_key_are_no_secrets(value: object):
-    """What a key opens no door with is shown."""
+    """They are not credentials, and are shown."""
     assert not is_secret_key("my_token", value)
 
 
@@ -47,25 +47,25 @@ def test_numbers_and_markers_under_a_token_key_are_no_secrets(value: object):
     ["Bearer abcdefgh12345678", "hf_abcdefghijklmnopqrstuv", "sk-abcdefghijklmnop1234", "ghp_abcdefghijklmnop1234",
      "AKIAABCDEFGHIJKLMNOP", "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4"],
 )  # fmt: skip
-def test_values_that_look_like_secrets_are_blanked_under_any_key(text: str):
-    """A key pasted where nobody expects one is still not stored."""
+def test_values_that_look_like_secrets_are_redacted_under_any_key(text: str):
+    """A key in an unexpected place is not stored."""
     assert text not in str(Redactor().redact({"note": f"use {text} please"}))
 
 
-def test_a_password_in_an_address_is_blanked():
-    """The rest of the address stays readable."""
+def test_a_password_in_a_url_is_redacted():
+    """The rest of the URL stays readable."""
     assert Redactor().redact_text("postgres://bob:hunter2@db/x") == f"postgres://bob:{REDACTED}@db/x"
 
 
-def test_a_secret_learnt_once_is_blanked_everywhere():
-    """The value of an api_key is also removed from texts that repeat it."""
+def test_a_known_secret_is_redacted_everywhere():
+    """The value of an api_key is also redacted in texts that repeat it."""
     redactor = Redactor()
     redactor.redact({"tracker_kwargs": {"api_key": "q7w8e9r0t1"}})
     assert redactor.redact_text("401 for q7w8e9r0t1") == f"401 for {REDACTED}"
 
 
 def test_a_command_line_loses_its_secrets_only():
-    """Options of Hydra's, argparse's and plain forms."""
+    """Options in the forms of Hydra, argparse and plain assignments."""
     line = [
         "train.py",
         "--api_key",
@@ -108,8 +108,8 @@ class Keyed:
 """
 
 
-def test_nothing_that_a_run_writes_or_prints_holds_a_secret(tmp_path: Path):
-    """Everything below the run directory and all output are searched; harmless keys are as they were."""
+def test_nothing_that_a_run_writes_or_prints_contains_a_secret(tmp_path: Path):
+    """Everything below the run directory and all output are searched; harmless values are unchanged."""
     (tmp_path / "config.yaml").write_text(YAML)
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "keyed.py").write_text(PLUGIN)

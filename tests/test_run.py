@@ -1,4 +1,4 @@
-"""The run that a training loop holds."""
+"""Tests of the run that a training loop uses."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from windsock.journal.folder import segments
 
 
 def in_process(code: str, tmp_path: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run code as a script of its own, with its runs below ``tmp_path``."""
+    """Run code as a separate script, with its runs below ``tmp_path``."""
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(code))
     environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path / "runs")}
@@ -36,8 +36,8 @@ def in_process(code: str, tmp_path: Path, **options: object) -> subprocess.Compl
     )  # type: ignore[call-overload, no-any-return]
 
 
-def test_what_is_logged_can_be_read_at_once():
-    """A value is there as soon as log has returned, before any commit or finish."""
+def test_logged_values_can_be_read_at_once():
+    """A value is in the journal when log returns, before any commit or finish."""
     run = windsock.init(project="p", name="n")
     run.log({"loss": 0.5}, step=3)
     series = windsock.open(run.path).series("loss")
@@ -45,7 +45,7 @@ def test_what_is_logged_can_be_read_at_once():
 
 
 def test_rows_without_a_step_belong_to_the_next_commit():
-    """Several calls unite into the step that commit names; of a key that comes twice the last value is shown."""
+    """Several calls are merged into the step that commit names; the last value of a key is shown."""
     run = windsock.init()
     run.log({"a": 1.0, "b": 2.0})
     run.log({"a": 3.0})
@@ -62,8 +62,8 @@ def test_rows_without_a_step_belong_to_the_next_commit():
     assert view.series("b").steps.tolist() == [10]
 
 
-def test_steps_may_come_in_any_order():
-    """Late values of an earlier step find their place."""
+def test_steps_may_be_logged_in_any_order():
+    """Late values of an earlier step are sorted in."""
     run = windsock.init()
     for step in (5, 1, 3, 1):
         run.log({"x": float(step), "n": time.time()}, step=step)
@@ -71,8 +71,8 @@ def test_steps_may_come_in_any_order():
     assert (series.steps.tolist(), series.values.tolist()) == ([1, 3, 5], [1.0, 3.0, 5.0])
 
 
-def test_commit_without_a_number_counts_on():
-    """The step is the last one plus one, and zero at first."""
+def test_commit_without_a_number_takes_the_next_step():
+    """The step is the last one plus one; the first is zero."""
     run = windsock.init()
     for value in (1.0, 2.0):
         run.log({"x": value})
@@ -84,8 +84,8 @@ def test_commit_without_a_number_counts_on():
     assert run.step == 11
 
 
-def test_one_bad_value_never_costs_its_neighbours(capsys: pytest.CaptureFixture[str]):
-    """What is no number is skipped, counted, shown once; the rest of the row is there."""
+def test_a_bad_value_is_skipped_without_its_neighbours(capsys: pytest.CaptureFixture[str]):
+    """A value that is not a number is skipped, counted and reported once; the rest of the row is written."""
     run = windsock.init()
     for step in range(3):
         run.log({"good": 1.5, "bad": None, "text": "x", "array": np.zeros(3), "tensor": torch.tensor(2.0)}, step=step)
@@ -112,7 +112,7 @@ def test_values_that_are_not_finite_are_stored_as_they_are():
     "name", ["名字", "a b", "a//b/", "pass@8", "", " ", "x" * 5000, "\ud800", "a\nb", "<script>", "😀"]
 )
 def test_any_string_is_a_name(name: str):
-    """Unicode, blanks, slashes, @ and worse come back as they were logged."""
+    """Unicode, blanks, slashes, @ and odd strings are read as they were logged."""
     run = windsock.init()
     run.log({name: 1.0, "other": 2.0}, step=0)
     run.log({name: None, "other": 2.0}, step=1)
@@ -122,7 +122,7 @@ def test_any_string_is_a_name(name: str):
 
 
 def test_ten_thousand_names_in_one_row():
-    """Width is no limit."""
+    """The number of names in a row is not limited."""
     run = windsock.init()
     for step in range(3):
         run.log({f"layer{n}/grad_norm": n + step / 4 for n in range(10_000)}, step=step)
@@ -132,8 +132,8 @@ def test_ten_thousand_names_in_one_row():
 
 
 @pytest.mark.parametrize("step", ["one", 1.5, None, 2**63, -(2**63), [1], math.nan])
-def test_a_step_that_is_none_does_not_lose_the_values(step: object, capsys: pytest.CaptureFixture[str]):
-    """The row goes to the next commit, and that is told."""
+def test_a_step_that_is_not_an_int_does_not_lose_the_values(step: object, capsys: pytest.CaptureFixture[str]):
+    """The row belongs to the next commit, with a warning."""
     run = windsock.init()
     run.log({"x": 1.0}, step=step)  # type: ignore[arg-type]
     run.commit(7)
@@ -142,7 +142,7 @@ def test_a_step_that_is_none_does_not_lose_the_values(step: object, capsys: pyte
 
 
 @pytest.mark.parametrize("step", [True, 3.0, np.int64(3), np.uint8(3), torch.tensor(3), -5])
-def test_steps_of_other_integer_types_are_taken(step: object):
+def test_steps_of_other_integer_types_are_accepted(step: object):
     """NumPy and torch integers, whole floats and negative numbers are steps."""
     run = windsock.init()
     run.log({"x": 1.0}, step=step)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def test_steps_of_other_integer_types_are_taken(step: object):
 
 
 def test_log_never_raises(capsys: pytest.CaptureFixture[str]):
-    """Whatever is handed over, the training goes on and the mistake is told."""
+    """For any argument the training goes on, and the mistake is reported."""
     run = windsock.init()
     for wrong in (None, 3, "text", [("a", 1)], {1: 2.0}, {}):
         run.log(wrong)  # type: ignore[arg-type]
@@ -166,7 +166,7 @@ def test_log_never_raises(capsys: pytest.CaptureFixture[str]):
 
 
 def test_histograms_are_stored_beside_numbers():
-    """A histogram comes back with its bins, and costs its neighbours nothing."""
+    """A histogram is read with its bins, and the numbers of the same call are written."""
     run = windsock.init()
     run.log({"adv": windsock.histogram([1.0, 2.0, 2.0, math.inf], bins=2), "x": 1.0}, step=4)
     view = windsock.open(run.path)
@@ -176,7 +176,7 @@ def test_histograms_are_stored_beside_numbers():
 
 
 def test_histograms_and_texts_of_an_open_step_belong_to_its_commit():
-    """As numbers do; behind the last commit to the step to come."""
+    """As numbers do; after the last commit they belong to the next step."""
     run = windsock.init()
     for step in (3, 7):
         run.log({"adv": windsock.histogram([float(step)])})
@@ -215,7 +215,7 @@ def _child(run: windsock.Run) -> None:
 
 
 def test_a_forked_child_logs_to_the_run_of_its_parent():
-    """Rows of a child are there, and open ones belong to the parent's next commit."""
+    """The rows of a child are written, and open ones belong to the parent's next commit."""
     run = windsock.init()
     run.log({"x": 0.0})
     run.commit(0)
@@ -231,8 +231,8 @@ def test_a_forked_child_logs_to_the_run_of_its_parent():
     assert view.status.word == "finished"
 
 
-def test_a_forked_child_that_logs_nothing_leaves_nothing(tmp_path: Path):
-    """A worker that exits by itself, or is terminated, neither ends the run nor makes a file."""
+def test_a_forked_child_that_logs_nothing_writes_nothing(tmp_path: Path):
+    """A worker that exits or is terminated neither ends the run nor makes a file."""
     code = """
     import os, signal, sys, time, windsock
     run = windsock.init(id="parent")
@@ -250,8 +250,8 @@ def test_a_forked_child_that_logs_nothing_leaves_nothing(tmp_path: Path):
     assert (view.status.word, view.series("x").last) == ("finished", 1.0)
 
 
-def test_two_processes_of_one_role_and_rank_are_told_of(tmp_path: Path):
-    """Whoever forgot rank= hears of it, instead of wondering where the values went."""
+def test_two_processes_of_one_role_and_rank_get_a_warning(tmp_path: Path):
+    """The second process warns: it would hide the values of the first."""
     code = """
     import subprocess, sys, windsock
     run = windsock.init(id="twin")
@@ -262,8 +262,8 @@ def test_two_processes_of_one_role_and_rank_are_told_of(tmp_path: Path):
     assert "trainer/0 of run twin is still being written by another process" in in_process(code, tmp_path).stderr
 
 
-def test_an_attempt_supersedes_what_it_writes_again(tmp_path: Path):
-    """After a restart from step 3, older points from there on are the older branch; counters go on."""
+def test_an_attempt_supersedes_the_steps_it_repeats(tmp_path: Path):
+    """After a restart from step 3, the older attempt counts only below it; counters continue."""
     code = """
     import windsock, sys
     run = windsock.init(id="r1", project="p")
@@ -281,7 +281,7 @@ def test_an_attempt_supersedes_what_it_writes_again(tmp_path: Path):
 
 
 def test_roles_and_ranks_are_separate_writers_of_one_run():
-    """Each has its own file and step clock, and can be asked for."""
+    """Each has its own file and steps, and can be selected."""
     trainer = windsock.init(id="shared")
     explorer = windsock.init(id="shared", role="explorer", rank=1)
     trainer.log({"time/step": 1.0}, step=5)
@@ -294,7 +294,7 @@ def test_roles_and_ranks_are_separate_writers_of_one_run():
 
 
 def test_normal_exit_an_exception_and_sigterm_leave_the_right_status(tmp_path: Path):
-    """A script need not call finish: its end is recorded as it was."""
+    """The end of a script is recorded without a call of finish."""
     endings = {
         "finished": "pass",
         "crashed": "raise ValueError('no such reward')",
@@ -315,8 +315,8 @@ def test_normal_exit_an_exception_and_sigterm_leave_the_right_status(tmp_path: P
             assert (done.returncode, view.status.reason) == (-signal.SIGTERM, "SIGTERM")
 
 
-def test_ctrl_c_is_a_kill(tmp_path: Path):
-    """An interrupted script says so."""
+def test_ctrl_c_is_recorded_as_killed(tmp_path: Path):
+    """The reason is the interrupt."""
     code = """
     import os, signal, time, windsock
     windsock.init(name="n")
@@ -329,7 +329,7 @@ def test_ctrl_c_is_a_kill(tmp_path: Path):
 
 
 def test_the_users_own_sigterm_handler_stays(tmp_path: Path):
-    """Who handles SIGTERM to save a checkpoint goes on doing so."""
+    """A handler that saves a checkpoint is still called."""
     code = """
     import os, signal, sys, windsock
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("checkpoint saved")))
@@ -341,8 +341,8 @@ def test_the_users_own_sigterm_handler_stays(tmp_path: Path):
     assert windsock.open("n", dir=tmp_path / "runs").status.word == "finished"
 
 
-def test_a_killed_process_is_seen_as_killed_and_a_live_one_as_running(tmp_path: Path):
-    """Without a farewell the process itself is looked for."""
+def test_a_killed_process_is_shown_as_killed_and_a_live_one_as_running(tmp_path: Path):
+    """Without a finish event the process itself is checked."""
     code = """
     import time, windsock
     run = windsock.init(name="n")
@@ -362,7 +362,7 @@ def test_a_killed_process_is_seen_as_killed_and_a_live_one_as_running(tmp_path: 
 
 
 def test_a_context_manager_records_how_it_was_left():
-    """An exception inside marks the run crashed and goes on its way."""
+    """An exception inside marks the run as crashed, and is raised."""
     with pytest.raises(ZeroDivisionError), windsock.init(name="bad") as run:
         run.log({"x": 1.0}, step=0)
         _ = 1 / 0
@@ -372,8 +372,8 @@ def test_a_context_manager_records_how_it_was_left():
     assert windsock.open("good").status.word == "finished"
 
 
-def test_a_second_init_ends_the_former_run_and_says_so(capsys: pytest.CaptureFixture[str]):
-    """As in a notebook, whose cell is run again; alongside keeps both."""
+def test_a_second_init_finishes_the_former_run_with_a_warning(capsys: pytest.CaptureFixture[str]):
+    """As in a notebook, when a cell is run again; ``concurrent`` keeps both."""
     first = windsock.init(name="first")
     second = windsock.init(name="second")
     assert f"run {first.id} (first) was still open; this init finished it" in capsys.readouterr().err
@@ -385,8 +385,8 @@ def test_a_second_init_ends_the_former_run_and_says_so(capsys: pytest.CaptureFix
     assert windsock.open(third.path).names() == ["y"]
 
 
-def test_log_without_a_run_says_so(capsys: pytest.CaptureFixture[str]):
-    """Values that nobody records are not lost silently."""
+def test_log_without_a_run_warns(capsys: pytest.CaptureFixture[str]):
+    """Values are not dropped silently."""
     windsock.log({"x": 1.0})
     assert "call windsock.init first" in capsys.readouterr().err
 
@@ -408,15 +408,15 @@ def test_disabled_is_a_cheap_no_op(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_the_config_is_stored_and_can_be_updated():
-    """What is added later is united with what was there."""
+    """Later entries are merged with earlier ones."""
     run = windsock.init(config={"lr": 1e-6, "model": {"path": "qwen"}})
     run.update_config({"steps": 100})
     run.finish()
     assert windsock.open(run.path).config == {"lr": 1e-6, "model": {"path": "qwen"}, "steps": 100}
 
 
-def test_the_surroundings_are_stored():
-    """Host, command, versions and commit are gathered beside the training."""
+def test_the_environment_is_stored():
+    """Host, command, versions and commit are collected in the background."""
     run = windsock.init()
     run.finish()
     environment = windsock.open(run.path).environment
@@ -427,7 +427,7 @@ def test_the_surroundings_are_stored():
 def test_a_directory_that_cannot_be_written_does_not_stop_the_training(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """The run goes on, says so, and writes everything once it can."""
+    """The run goes on with a warning, and writes everything once it can."""
     blocker = tmp_path / "blocked"
     blocker.write_text("")
     run = windsock.init(dir=blocker, project="p")
@@ -439,8 +439,8 @@ def test_a_directory_that_cannot_be_written_does_not_stop_the_training(
     assert windsock.open(run.path).series("x").values.tolist() == [1.0, 2.0]
 
 
-def test_what_could_never_be_written_is_told_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Loss is counted and shown, not silent."""
+def test_frames_that_could_not_be_written_are_reported_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """The loss is counted and printed."""
     blocker = tmp_path / "blocked"
     blocker.write_text("")
     run = windsock.init(dir=blocker, project="p")
@@ -449,8 +449,8 @@ def test_what_could_never_be_written_is_told_at_the_end(tmp_path: Path, capsys: 
     assert "frames could not be written to" in capsys.readouterr().err
 
 
-def test_run_tells_where_it_is(tmp_path: Path):
-    """id, path and url name the run for people and programs."""
+def test_a_run_has_an_id_a_path_and_a_url(tmp_path: Path):
+    """They identify the run for people and programs."""
     run = windsock.init(project="team/项目", name="n")
     assert run.path.parent.parent == tmp_path / "runs"
     assert run.url == run.path.as_uri()
@@ -460,10 +460,10 @@ def test_run_tells_where_it_is(tmp_path: Path):
 
 
 @pytest.mark.parametrize("id", ["../evil", "a/b", "", ".hidden", "x" * 65])
-def test_an_id_that_is_no_file_name_is_refused(id: str):
-    """No id leads out of the directory."""
+def test_an_id_that_is_not_a_file_name_is_rejected(id: str):
+    """An id cannot point outside the directory of runs."""
     if not id:
-        assert windsock.init(id=id).id  # an empty id is none: one is drawn
+        assert windsock.init(id=id).id  # an empty id is none: a random one is used
         return
     with pytest.raises(windsock.SettingsError, match="expected up to 64 letters"):
         windsock.init(id=id)

@@ -100,8 +100,8 @@ def test_scalars_of_every_kind_become_the_same_float(value: object, expected: fl
 
 
 @pytest.mark.parametrize(("value", "reason"), REFUSALS, ids=lambda v: type(v).__name__)
-def test_what_is_no_number_is_refused_with_a_reason(value: object, reason: str):
-    """None, strings, arrays and surprises are told apart in words, and never raise."""
+def test_values_that_are_not_numbers_are_rejected_with_a_reason(value: object, reason: str):
+    """None, strings, arrays and odd objects each have their reason, and never raise."""
     got = to_float(value)
     assert isinstance(got, Rejection)
     with pytest.raises(AssertionError, match=reason):
@@ -110,21 +110,21 @@ def test_what_is_no_number_is_refused_with_a_reason(value: object, reason: str):
 
 
 @given(st.floats(width=64))
-def test_every_float_comes_back_bit_by_bit(value: float):
+def test_every_float_is_converted_bit_by_bit(value: float):
     """NaN, infinities, zeros of both signs and subnormals are not touched."""
     got = to_float(value)
     assert math.isnan(got) if math.isnan(value) else struct.pack("<d", got) == struct.pack("<d", value)
 
 
-def test_a_name_that_is_no_string_is_refused():
-    """The neighbours of a value under such a name are kept."""
+def test_a_name_that_is_not_a_string_is_rejected():
+    """The other values are kept."""
     found = classify({3: 1.0, "a": torch.tensor(2.0), ("x",): torch.tensor(1.0)})  # type: ignore[dict-item]
     assert found.numbers == {"a": 2.0}
     assert set(found.rejected) == {"3", "('x',)"}
 
 
-def test_histograms_are_told_apart():
-    """A histogram among values is neither a number nor refused."""
+def test_histograms_are_classified():
+    """A histogram is neither a number nor rejected."""
     found = classify({"adv": histogram([1.0, 2.0])})
     assert (found.numbers, found.rejected) == ({}, {})
     assert isinstance(found.histograms["adv"], Histogram)

@@ -52,7 +52,7 @@ def from_yaml(tmp_path: Path, text: str, **keywords: Any) -> Settings:
 
 
 def test_a_roll_configuration_works_unchanged(tmp_path: Path):
-    """Tracker, arguments and interpolations are read; everything else is the run's config, as it was written."""
+    """Tracker, arguments and interpolations are read; everything else is the run's config, as written."""
     settings = from_yaml(tmp_path, ROLL)
     kwargs = settings.trackers["wandb"]
     assert (settings.project, settings.name) == ("roll-agentic", "sokoban")
@@ -63,7 +63,7 @@ def test_a_roll_configuration_works_unchanged(tmp_path: Path):
 
 
 def test_a_trinity_configuration_works(tmp_path: Path):
-    """The monitor section chooses the tracker, and its mode is not ours."""
+    """The monitor section selects the tracker; Trinity's mode is not our setting."""
     settings = from_yaml(tmp_path, TRINITY)
     assert settings.trackers == {"wandb": {"base_url": "http://localhost"}}
     assert (settings.project, settings.name, settings.group) == ("Trinity-RFT", "countdown", "g1")
@@ -72,7 +72,7 @@ def test_a_trinity_configuration_works(tmp_path: Path):
 
 
 def test_a_trl_configuration_works(tmp_path: Path):
-    """report_to chooses the tracker, project_kwargs its directory."""
+    """report_to selects the tracker, project_kwargs its directory."""
     settings = from_yaml(tmp_path, TRL)
     assert settings.trackers == {"tensorboard": {"log_dir": "runs/tb"}}
     assert settings.name == "ppo-1"
@@ -80,7 +80,7 @@ def test_a_trl_configuration_works(tmp_path: Path):
     assert list(from_yaml(tmp_path, "report_to: [wandb, tensorboard]").trackers) == ["wandb", "tensorboard"]
 
 
-def test_several_trackers_have_a_mapping_each(tmp_path: Path):
+def test_several_trackers_have_one_mapping_each(tmp_path: Path):
     """The list form pairs arguments with names; one tracker may use either form."""
     text = "track_with: [jsonl, stdout]\ntracker_kwargs: {jsonl: {path: a.jsonl}}"
     assert from_yaml(tmp_path, text).trackers == {"jsonl": {"path": "a.jsonl"}, "stdout": {}}
@@ -92,7 +92,7 @@ def test_several_trackers_have_a_mapping_each(tmp_path: Path):
 
 
 def test_our_own_section_takes_every_setting(tmp_path: Path):
-    """A windsock section is ours alone and is not kept as config."""
+    """The windsock section is not stored as config."""
     settings = from_yaml(tmp_path, "lr: 1\nwindsock: {project: p, tags: [a, b], dir: /x, rank: 3, vocabulary: trl}")
     assert (settings.project, settings.tags, settings.dir, settings.rank) == ("p", ("a", "b"), Path("/x"), 3)
     assert settings.vocabulary == "trl"
@@ -127,31 +127,31 @@ def test_our_own_section_takes_every_setting(tmp_path: Path):
         ("- a\n- b", "init: expected a YAML path or a mapping, got ListConfig (['a', 'b'])"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, message: str):
-    """Every error names the key, what was expected and what came, and prints no argument of a tracker."""
+def test_errors_name_the_key_and_the_value(tmp_path: Path, text: str, message: str):
+    """With the expected type, and without any argument of a tracker, which may be a secret."""
     with pytest.raises(SettingsError) as caught:
         from_yaml(tmp_path, text)
     assert str(caught.value) == message
 
 
-def test_a_file_that_is_not_there_and_one_that_is_no_yaml(tmp_path: Path):
-    """Both say which file and what was expected."""
+def test_a_missing_file_and_one_that_is_not_yaml(tmp_path: Path):
+    """Both errors name the file."""
     with pytest.raises(SettingsError, match="no file .*nothing.yaml"):
         resolve(tmp_path / "nothing.yaml")
     with pytest.raises(SettingsError, match="cannot read .* as YAML"):
         from_yaml(tmp_path, "a: [1,")
 
 
-def test_foreign_keys_at_the_top_are_no_errors(tmp_path: Path):
-    """A whole training configuration passes, whatever words it uses."""
+def test_other_keys_at_the_top_are_no_errors(tmp_path: Path):
+    """A complete training configuration is accepted, with keys that resemble ours."""
     text = "project_dir: x\nmonitoring: {a: 1}\nreport: y\ntracker: z\nnames: [a]\nmode: train\nrank: 16"
     settings = from_yaml(tmp_path, text)
     assert settings.rank == 0
     assert settings.config["rank"] == 16
 
 
-def test_keywords_go_before_the_environment_and_that_before_the_file(tmp_path: Path):
-    """Precedence is file, environment, keyword; disabled by the environment always holds."""
+def test_keywords_override_the_environment_which_overrides_the_file(tmp_path: Path):
+    """Except WINDSOCK_MODE=disabled, which overrides everything."""
     path = tmp_path / "c.yaml"
     path.write_text("windsock: {project: file, name: file, notes: file}")
     environ = {"WINDSOCK_PROJECT": "env", "WINDSOCK_NAME": "env", "WINDSOCK_MODE": "disabled", "WINDSOCK_RANK": "5"}
@@ -182,11 +182,11 @@ class Config:
     ],
 )
 def test_configs_of_every_kind_become_plain_data(config: object, expected: dict[str, object]):
-    """Mapping, dataclass, namespace and OmegaConf; what has no plain form says what it is."""
+    """Mapping, dataclass, namespace and OmegaConf; other objects become a description."""
     assert resolve(None, {"config": config}, {}).config == expected
 
 
-def test_a_config_that_holds_itself_ends():
+def test_a_config_that_contains_itself_ends():
     """A cycle is cut, not followed."""
     config: dict[str, object] = {"a": 1}
     config["self"] = config
@@ -194,13 +194,13 @@ def test_a_config_that_holds_itself_ends():
     assert resolve(None, {"config": config}, {}).config == {"a": 1, "self": "…", "twice": "…"}
 
 
-def test_a_config_that_is_no_mapping_is_refused():
-    """A number is no configuration."""
+def test_a_config_that_is_not_a_mapping_is_rejected():
+    """The error shows the value."""
     with pytest.raises(SettingsError, match=r"config: expected a mapping.*got int \(3\)"):
         resolve(None, {"config": 3}, {})
 
 
-def test_what_the_probe_does_can_be_set():
+def test_settings_of_the_probe():
     """By keyword, and as text from the environment."""
     settings = resolve(
         {"windsock": {"peak_flops": "989e12"}},
@@ -222,12 +222,12 @@ def test_what_the_probe_does_can_be_set():
     ],
 )
 def test_processes_of_one_job_find_one_run_id(environ: dict[str, str], expected: str | None):
-    """What a launcher gives to all its processes becomes the id that they share."""
+    """It is derived from variables that the launcher sets for all its processes."""
     assert shared_run_id(environ) == expected
 
 
-def test_processes_of_torchrun_on_one_node_share_its_process():
-    """Without a rendezvous id the launcher itself is what the ranks have in common."""
+def test_processes_of_torchrun_on_one_node_share_a_run_id():
+    """Without a rendezvous id it is derived from the launcher's process."""
     environ = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
     assert shared_run_id(environ) == shared_run_id(environ)
     assert str(shared_run_id(environ)).startswith("torchrun-")

@@ -1,4 +1,4 @@
-"""What a run should remember of where it ran: machine, command, commit, packages."""
+"""Description of the environment of a run: machine, command, git commit, packages, accelerators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def describe_environment(redactor: Redactor) -> dict[str, Any]:
-    """Gather all of it. Takes a while (it asks git and reads package metadata): not for the critical path."""
+    """Return the environment. It runs git and reads package metadata, so it is called in the background."""
     return {
         "host": platform.node(),
         "platform": platform.platform(),
@@ -44,18 +44,18 @@ def _packages() -> dict[str, str]:
 
 def _git(redactor: Redactor) -> dict[str, Any] | None:
     """Return the commit of the working directory, its branch and origin, and whether it is clean."""
-    commit = _ask_git("rev-parse", "HEAD")
+    commit = _run_git("rev-parse", "HEAD")
     if commit is None:
         return None
     return {
         "commit": commit,
-        "branch": _ask_git("rev-parse", "--abbrev-ref", "HEAD"),
-        "origin": redactor.redact_text(_ask_git("config", "--get", "remote.origin.url") or ""),
-        "clean": _ask_git("status", "--porcelain", "--untracked-files=no") == "",
+        "branch": _run_git("rev-parse", "--abbrev-ref", "HEAD"),
+        "origin": redactor.redact_text(_run_git("config", "--get", "remote.origin.url") or ""),
+        "clean": _run_git("status", "--porcelain", "--untracked-files=no") == "",
     }
 
 
-def _ask_git(*arguments: str) -> str | None:
+def _run_git(*arguments: str) -> str | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
     try:
         answer = subprocess.run(
@@ -67,7 +67,7 @@ def _ask_git(*arguments: str) -> str | None:
 
 
 def _accelerators() -> list[str]:
-    """Name the accelerators, where torch already woke them; asking would wake them."""
+    """Return the names of the accelerators if torch has initialised CUDA; asking would initialise it."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is None or not cuda.is_initialized():

@@ -1,7 +1,7 @@
-"""Knowing how the process ends: normally, by an uncaught exception, by Ctrl-C, or by SIGTERM.
+"""Detection of how the process ends: normally, by an uncaught exception, by Ctrl-C, or by SIGTERM.
 
-``call_on_exit`` takes a callback that is called once with the status. Hooks of others are called as before; a
-SIGTERM handler of the user's own is left in place.
+``call_on_exit`` registers a callback that is called once with the status. Earlier exception hooks are still called, and
+a SIGTERM handler of the user stays in place.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from windsock.model import Status
 
 Callback = Callable[[Status], object]
 
-_callbacks: list[tuple[int, Callback]] = []  # with the process that they belong to: a fork inherits them
+_callbacks: list[tuple[int, Callback]] = []  # with the id of their process: a forked child inherits the list
 _ending = Status("finished")
 _installed = False
 _previous_hook: Any = None
 
 
 def call_on_exit(callback: Callback) -> None:
-    """Have ``callback`` called when the process ends."""
+    """Register a callback for the end of the process."""
     _install()
     _callbacks.append((os.getpid(), callback))
 
 
 def cancel_on_exit(callback: Callback) -> None:
-    """No longer call it."""
+    """Remove a callback."""
     with suppress(ValueError):
         _callbacks.remove((os.getpid(), callback))
 
 
 def crash_status(kind: type[BaseException], problem: BaseException | None) -> Status:
-    """Return the status that an exception leaves behind."""
+    """Return the status of a run that ends with an exception."""
     if issubclass(kind, KeyboardInterrupt):
         return Status("killed", "interrupted (Ctrl-C)")
     if issubclass(kind, SystemExit):

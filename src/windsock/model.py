@@ -1,4 +1,4 @@
-"""The frozen records that pass between windsock's parts."""
+"""Frozen records that modules exchange."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 MAIN_ROLE = "trainer"
-"""The role that a run is shown by, where it has several."""
+"""The role whose metrics are shown first if a run has several."""
 StatusWord = Literal["running", "finished", "crashed", "killed", "stalled"]
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Who a run is: what ``run.json`` holds."""
+    """Identity of a run: the contents of ``run.json``."""
 
     id: str
     project: str
     name: str
     created: float
     vocabulary: str = "roll"
-    producer: str = "windsock"  # whose code made the numbers: ours, or a framework's whose log was imported
+    producer: str = "windsock"  # whose code computed the numbers: windsock, or the framework of an imported log
     group: str | None = None
     tags: tuple[str, ...] = ()
     notes: str | None = None
@@ -28,7 +28,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Writer:
-    """One writer of a run: its role, its number in the role, and which process start it is."""
+    """One writer of a run: its role, its number in the role, and its attempt (process start)."""
 
     role: str
     rank: int
@@ -40,10 +40,10 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts of values between edges, with the statistics that bins lose.
+    """Counts of values between edges, with statistics of the values themselves.
 
-    ``edges`` has one more entry than ``counts``. Minimum, maximum and sum are over the finite values;
-    ``count`` is their number and ``nonfinite`` how many values were NaN or infinite.
+    ``edges`` has one more entry than ``counts``. Minimum, maximum and sum are over the finite values; ``count`` is
+    their number and ``nonfinite`` the number of NaN and infinite values.
     """
 
     edges: tuple[float, ...]
@@ -56,17 +56,17 @@ class Histogram:
 
     @classmethod
     def of_record(cls, fields: Mapping[str, Any]) -> Histogram:
-        """Return the histogram that a journal's record holds among other fields."""
+        """Return the histogram of a journal's record, which has other fields too."""
         kept = {name: fields[name] for name in cls.__dataclass_fields__}
         return cls(**{**kept, "edges": tuple(kept["edges"]), "counts": tuple(kept["counts"])})
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One completion of a task, as it can be read again; all but the words is optional.
+    """One completion of a task; every field is optional.
 
-    ``messages`` stand instead of prompt and completion where there was a chat: mappings with ``role`` and ``content``.
-    ``reward`` is the total, ``rewards`` its components by name; ``length`` is in tokens.
+    In a chat ``messages`` replace prompt and completion: mappings with ``role`` and ``content``. ``reward`` is the
+    total, ``rewards`` its components by name; ``length`` is in tokens.
     """
 
     prompt: str = ""
@@ -87,7 +87,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LoggedText:
-    """A text as it was logged; ``step`` is None where it belongs to none."""
+    """A logged text; ``step`` is None if it has none."""
 
     name: str
     text: str
@@ -97,7 +97,7 @@ class LoggedText:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one step says, as a tracker receives it: values, and what was logged beside them."""
+    """One step as a tracker receives it: values, texts, histograms and samples."""
 
     step: int
     time: float
@@ -110,10 +110,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSpan:
-    """One passage through a phase or timer; ``end`` is None where it is still open, or was when its process died.
+    """One pass through a phase or timer; ``end`` is None if it is still open, or was when its process exited.
 
-    ``onload``, ``execute`` and ``offload`` are seconds by ``clock``; the probe's own cost is in none of them. ``peak``
-    is the most device memory since the entry and ``rss`` the host memory on leaving, in bytes.
+    ``onload``, ``execute`` and ``offload`` are seconds by ``clock``, without the probe's own cost. ``peak`` is the
+    maximum of device memory since the entry and ``rss`` the host memory at the exit, in bytes.
     """
 
     name: str
@@ -138,20 +138,20 @@ class PhaseSpan:
 
     @property
     def seconds(self) -> float | None:
-        """Onload, execute and offload together; None while the span is open."""
+        """Sum of onload, execute and offload; None while the span is open."""
         return None if self.execute is None else (self.onload or 0.0) + self.execute + (self.offload or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run, or one of its writers, is doing, and why we think so."""
+    """Status of a run or of one writer, with the reason."""
 
     word: StatusWord
     reason: str = ""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to be expected."""
+        """Whether the run is over."""
         return self.word in ("finished", "crashed", "killed")
 
 
@@ -166,7 +166,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a metric has no value. Absent is never 0: the key is not written, and the reason can be asked for."""
+    """Reason why a metric has no value. A missing value is never 0: the key is not written."""
 
     reason: str
 
@@ -176,7 +176,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A stretch of a segment that could not be read, and what is known about it."""
+    """A range of bytes of a segment that could not be read, with the reason."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Which process this is, in words that another process on this machine can check."""
+"""Identity of a process, by which another process on this machine can check whether it still runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 
 def process_identity() -> dict[str, Any]:
-    """Tell which process this is, so that another one on this machine can look whether it lives."""
+    """Return the identity of this process: host, machine, pid and start time."""
     pid = os.getpid()
     return {"host": platform.node(), "machine": machine_id(), "pid": pid, "born": process_start(pid)}
 
 
 @functools.cache
 def machine_id() -> str:
-    """Name this boot of this machine and, in a container, its own process numbers."""
+    """Return an id of this boot of the machine and of its namespace of process ids: a container has its own."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -26,7 +26,7 @@ def machine_id() -> str:
 
 
 def process_start(pid: int) -> float | None:
-    """Return when a process began, on a clock that nobody sets; None where no such process lives."""
+    """Return the start time of a process by a clock that is never set; None if it does not run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] == b"Z" else float(fields[19])  # ticks since boot

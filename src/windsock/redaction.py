@@ -1,7 +1,7 @@
-"""Keeping secrets out of everything that is stored, printed or handed on.
+"""Redaction of secrets in everything that is stored, printed or sent.
 
-A secret is known by its key (``api_key``, ``hf_token``, ``password``, …) or by the look of its value (``Bearer …``,
-``sk-…``). Once known, the same text is blanked wherever else it turns up: in the command line, in an exception.
+A secret is recognised by its key (``api_key``, ``hf_token``, ``password``, …) or by the form of its value
+(``Bearer …``, ``sk-…``). From then on the same text is redacted everywhere: in the command line, in an exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HARMLESS_TOKENS = frozenset(
     "vision think tool special per each every by max min num single new extra boundary separator delimiter newline "
     "placeholder control im sot context user assistant system answer query sample valid".split()
 )
-"""Words before ``_token`` that make it a piece of text, not a key to a door."""
+"""Words before ``_token`` with which it is a token of text, not a credential."""
 
 SECRET_VALUES = re.compile(
     r"""(?x)
@@ -34,11 +34,11 @@ SECRET_VALUES = re.compile(
 )
 URL_PASSWORD = re.compile(r"(?P<before>[a-z][a-z0-9+.-]*://[^/\s:@]*:)[^/\s@]+(?=@)", re.IGNORECASE)
 OPTION = re.compile(r"(?P<key>[+~-]*[A-Za-z_][\w.\-]*)=(?P<value>.+)", re.DOTALL)
-LEARNABLE = 6  # shorter texts would blank harmless ones
+MIN_SECRET_LENGTH = 6  # shorter secrets are not searched for in other texts: they would match harmless ones
 
 
 def is_secret_key(key: str, value: Any = "") -> bool:
-    """Tell whether what stands under this key is a secret."""
+    """Return whether the value under this key is a secret."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key)
     words = re.sub(r"[^A-Za-z0-9]+", "_", words).strip("_").lower()
     if any(words == ending or words.endswith("_" + ending) for ending in SECRET_ENDINGS):
@@ -52,32 +52,32 @@ def is_secret_key(key: str, value: Any = "") -> bool:
 
 
 def _is_plain_token(value: Any) -> bool:
-    """Tell numbers, switches and markers like ``<image>`` from what opens a door."""
+    """Return whether a value is a number, a switch or a marker like ``<image>``, and no credential."""
     if not isinstance(value, str):
         return value is None or isinstance(value, bool | int | float)
     return bool(re.fullmatch(r"\s*|[<\[{|].*[>\]}|]", value))
 
 
 class Redactor:
-    """Blanks secrets, and remembers those that it met."""
+    """Redacts secrets, and remembers those it has found."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def redact(self, config: Any) -> Any:
-        """Return a copy of plain data (mappings, sequences, scalars) with every secret blanked."""
+        """Return a copy of plain data (mappings, sequences, scalars) with every secret redacted."""
         self._learn(config)
-        return self._blank(config)
+        return self._redacted(config)
 
     def redact_text(self, text: str) -> str:
-        """Blank in a text all that looks like a secret or is known to be one."""
+        """Return a text with known secrets, and parts that look like one, redacted."""
         for known in sorted(self._known, key=len, reverse=True):
             text = text.replace(known, REDACTED)
         text = URL_PASSWORD.sub(rf"\g<before>{REDACTED}", text)
         return SECRET_VALUES.sub(REDACTED, text)
 
     def command_line(self, arguments: Sequence[str]) -> list[str]:
-        """Blank the secrets of a command line: ``--api_key X``, ``tracker_kwargs.api_key=X``."""
+        """Return a command line with secrets redacted: ``--api_key X``, ``tracker_kwargs.api_key=X``."""
         result: list[str] = []
         secret_next = False
         for argument in arguments:
@@ -101,19 +101,19 @@ class Redactor:
                 self._learn(value)
 
     def _remember(self, text: str) -> None:
-        if len(text) >= LEARNABLE:
+        if len(text) >= MIN_SECRET_LENGTH:
             self._known.add(text)
 
-    def _blank(self, data: Any) -> Any:
+    def _redacted(self, data: Any) -> Any:
         if isinstance(data, Mapping):
             return {
                 self.redact_text(key) if isinstance(key, str) else key: REDACTED
                 if isinstance(key, str) and is_secret_key(key, value) and not _is_empty(value)
-                else self._blank(value)
+                else self._redacted(value)
                 for key, value in data.items()
             }
         if isinstance(data, list | tuple):
-            return [self._blank(value) for value in data]
+            return [self._redacted(value) for value in data]
         return self.redact_text(data) if isinstance(data, str) else data
 
 
@@ -132,7 +132,7 @@ def _items(data: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _texts(value: Any) -> Iterable[str]:
-    """Return all texts inside a secret, so that a whole mapping of them is known."""
+    """Yield all texts inside a secret, which may be a mapping."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -143,7 +143,7 @@ class Run:
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Write values now: under ``step``, or without one for the step that the next ``commit`` names.
 
-        Steps may come in any order and in several calls. The keys of a step are merged, and the last value of a key is
+        Steps may be logged in any order and in several calls. The keys of a step are merged; the last value of a key is
         shown. A value that is not a number is skipped, counted and reported once.
         """
         # The guard is written out here: as a decorator it would add 3 % to the time of a call.
@@ -391,8 +391,8 @@ class Run:
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
 
-        ``timeout`` limits the wait for trackers; if one is not done by then, a warning says how to deliver the rest.
-        Further calls do nothing.
+        ``timeout`` limits the wait for trackers; if one is not done by then, a warning explains how to deliver the
+        rest. Further calls do nothing.
         """
         with self._end_lock:
             if self._ended is not None:
@@ -439,7 +439,9 @@ class Run:
             self._background.stop()
         recording, journal = self._recording, self._recording.journal
         if status is not None and status is not self._ended:
-            recording.problems.warn(f"finish: expected a windsock.Status, got {status!r}; recorded as finished")
+            recording.problems.warn(
+                f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
+            )
         for step in self._collectors.uncommitted_steps():
             self.commit(step)
         self._collectors.finish()
@@ -487,7 +489,7 @@ class Run:
 
     @guarded()
     def _maintain(self) -> None:
-        """Bring bytes to the disk, and warn of what stands in the way; called every second."""
+        """Write arrived device values and waiting frames, and warn if that fails; called every second."""
         self._collectors.device_values.write_ready()
         segment, problems = self._recording.journal.segment, self._recording.problems
         segment.tend()

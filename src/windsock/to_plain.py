@@ -1,4 +1,4 @@
-"""Any configuration object as plain data: mappings with string keys, lists, strings, numbers, booleans, None."""
+"""Conversion of configuration objects to plain data: mappings with string keys, lists, and scalars."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MAX_TEXT = 20_000
 
 
 def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
-    """Return mappings, dataclasses, namespaces, OmegaConf nodes and what they hold as plain data.
+    """Return mappings, dataclasses, namespaces and OmegaConf nodes, with their contents, as plain data.
 
-    What has no plain form (a tokenizer, a function) becomes its ``repr``; non-finite floats become their names; an
-    object inside itself becomes ``…``.
+    Other objects (a tokenizer, a function) become their ``repr``; non-finite floats become their names; an object
+    inside itself becomes ``…``.
     """
     if value is None or isinstance(value, bool | int):
         return value if not isinstance(value, enum.Enum) else to_plain(value.value)
@@ -50,7 +50,7 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
 
 
 def _object(value: Any, inside: tuple[int, ...]) -> Any:
-    """Return NumPy scalars as numbers, namespaces as mappings, and the rest as they describe themselves."""
+    """Return NumPy scalars as numbers, namespaces as mappings, and other objects as their ``to_dict`` or ``repr``."""
     kind = type(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
         return to_plain(value.item(), inside)
@@ -59,7 +59,7 @@ def _object(value: Any, inside: tuple[int, ...]) -> Any:
     if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
         try:
             return to_plain(dict(value.to_dict()), inside)
-        except Exception:  # noqa: BLE001 - somebody else's method
+        except Exception:  # noqa: BLE001 - the object's own method may raise anything
             return repr(value)[:MAX_TEXT]
     if isinstance(value, type) or callable(value):
         return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)

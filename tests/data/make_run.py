@@ -68,7 +68,7 @@ def in_child(work: object) -> None:
 
 def main(target: Path) -> None:
     """Write the run in a temporary directory and copy it."""
-    windsock.run.process_identity = lambda: {"host": "somewhere", "pid": 1, "boot": "once"}  # type: ignore[assignment]
+    windsock.recording.process_identity = lambda: {"host": "somewhere", "pid": 1, "boot": "once"}  # type: ignore[assignment]
     windsock.run.describe_environment = lambda _: {"host": "somewhere", "python": "3.11"}  # type: ignore[assignment]
     os.environ["WORLD_SIZE"] = "2"
     with tempfile.TemporaryDirectory() as directory:

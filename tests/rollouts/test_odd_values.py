@@ -1,4 +1,4 @@
-"""What evaluation does with missing, failed and odd values: each case with the outcome we chose, and why."""
+"""Tests of missing, failed, late and odd values: each case with its outcome and the reason for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def values_of(run: windsock.Run, step: int = 0) -> dict[str, float]:
             if step in s.steps}  # fmt: skip
 
 
-def test_a_task_that_lost_runs_stays_in_its_family():
-    """Trinity would report mean@4 of one task and mean@3 of the other; k is what was configured, for all tasks."""
+def test_a_task_with_missing_runs_has_the_same_k():
+    """Trinity would report mean@4 of one task and mean@3 of the other; here k is the configured one for all tasks."""
     run = windsock.init()
     evaluation = run.evaluation("d", step=0, repeats=4)
     for task, results in enumerate(VECTORS["ragged_eval"]["runs"]):
@@ -40,11 +40,11 @@ def test_a_task_that_lost_runs_stays_in_its_family():
     assert values["eval/d/coverage/runs_failed"] == 1
     assert values["eval/d/accuracy/best@4"] == pytest.approx(0.5 * (1 - 0.5**4))
     assert values["eval/d/accuracy/pass@2/tasks"] == 2
-    assert values["eval/d/accuracy/pass@4/tasks"] == 1  # three runs tell nothing unbiased of four
+    assert values["eval/d/accuracy/pass@4/tasks"] == 1  # three runs give no unbiased estimate for four
 
 
-def test_failures_count_where_that_is_asked_for():
-    """As a given value, for every metric; so that a policy that makes its tasks fail gains nothing."""
+def test_failures_can_be_counted():
+    """As a given value, for every metric: a policy that makes its tasks fail then gains nothing."""
     run = windsock.init()
     for taskset, failures in (("out", "leave_out"), ("in", "count")):
         with run.evaluation(taskset, step=0, repeats=2, failures=failures, failed_value=-1.0) as evaluation:
@@ -60,7 +60,7 @@ def test_failures_count_where_that_is_asked_for():
 
 
 def test_a_task_whose_runs_all_failed_is_counted_and_named():
-    """It is in no mean, and nobody has to guess that: counts, names and reasons are there."""
+    """It is in no mean; counts, names and reasons are written."""
     run = windsock.init()
     rollouts = run.rollouts(0)
     rollouts.add(task="good", metrics={"r": 1.0})
@@ -73,15 +73,19 @@ def test_a_task_whose_runs_all_failed_is_counted_and_named():
     assert values["rollout/coverage/tasks_observed"] == 1
     assert values["rollout/coverage/tasks_failed"] == 1
     assert values["rollout/coverage/runs_failed"] == 2
-    (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
-    assert (told["failed_tasks"], told["missing_tasks"], told["reasons"]) == (["bad"], ["lost"], {"out of memory": 2})
+    (event,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert (event["failed_tasks"], event["missing_tasks"], event["reasons"]) == (
+        ["bad"],
+        ["lost"],
+        {"out of memory": 2},
+    )
     (text,) = [text for text in notices(windsock.open(run.path)) if "rollout" in text]
     assert "1 failed, 1 never came of 3 tasks" in text
     assert "out of memory" in text
 
 
 def test_a_run_that_was_retried_counts_as_observed():
-    """Whether the failure is told before or after."""
+    """Whether the failure is reported before or after."""
     run = windsock.init()
     with run.rollouts(0) as rollouts:
         rollouts.fail("a", 0, "timeout")
@@ -92,7 +96,7 @@ def test_a_run_that_was_retried_counts_as_observed():
 
 
 def test_nan_is_kept_and_counted():
-    """Neither skipped, as by pandas, nor dependent on order, as by max(): the value is NaN and says how many were."""
+    """Neither skipped, as in pandas, nor dependent on the order, as in max(): the value is NaN, with a count."""
     run = windsock.init()
     with run.rollouts(0) as rollouts:
         for task, value in (("a", 1.0), ("b", math.nan), ("c", 2.0)):
@@ -105,7 +109,7 @@ def test_nan_is_kept_and_counted():
 
 
 def test_numbers_of_every_kind_count():
-    """bool, float32, NumPy integers and tensors, which Trinity drops without a word."""
+    """bool, float32, NumPy integers and tensors, which Trinity drops silently."""
     torch = pytest.importorskip("torch")
     run = windsock.init()
     with run.rollouts(0) as rollouts:
@@ -114,8 +118,8 @@ def test_numbers_of_every_kind_count():
     assert values_of(run)["rollout/r/mean"] == pytest.approx((1 + 0.5 + 2 + 3 + 4) / 5)
 
 
-def test_strings_and_none_are_skipped_and_told_and_cost_no_neighbour(capsys: pytest.CaptureFixture[str]):
-    """Also the one that looks like a number, which NumPy would convert."""
+def test_strings_and_none_are_skipped_without_their_neighbours(capsys: pytest.CaptureFixture[str]):
+    """Also a string that looks like a number, which NumPy would convert."""
     run = windsock.init()
     with run.rollouts(0) as rollouts:
         rollouts.add("a", {"r": "0.5", "s": 1.0, "t": None})
@@ -129,8 +133,8 @@ def test_strings_and_none_are_skipped_and_told_and_cost_no_neighbour(capsys: pyt
     assert "skipped 'r': value is a string" in capsys.readouterr().err
 
 
-def test_two_evaluations_at_once_are_both_there():
-    """Steps 2 and 4 pending together, the earlier finished first; Trinity logs only step 4."""
+def test_two_open_evaluations_are_both_written():
+    """Steps 2 and 4 are open together; Trinity logs only step 4."""
     run = windsock.init()
     early, late = run.evaluation("s", step=2, repeats=1), run.evaluation("s", step=4, repeats=1)
     late.add("a", {"r": 4.0})
@@ -142,8 +146,8 @@ def test_two_evaluations_at_once_are_both_there():
     assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == {2: 2.0, 4: 4.0}
 
 
-def test_what_nobody_closed_is_written_at_the_end():
-    """Rollouts end with the commit of their step; an evaluation goes on until it is closed or the run ends."""
+def test_open_handles_are_written_at_the_end():
+    """Rollouts are closed by the commit of their step; an evaluation stays open until the run ends."""
     run = windsock.init()
     run.rollouts(1).add("a", {"r": 1.0})
     run.rollouts(2).add("a", {"r": 2.0})
@@ -158,7 +162,7 @@ def test_what_nobody_closed_is_written_at_the_end():
 
 
 def test_rollouts_without_a_step_belong_to_the_next_commit():
-    """As everything that is logged."""
+    """Like everything that is logged."""
     run = windsock.init()
     run.rollouts().add("a", {"r": 1.0})
     run.commit(7)
@@ -168,8 +172,8 @@ def test_rollouts_without_a_step_belong_to_the_next_commit():
     assert (series.steps.tolist(), series.values.tolist()) == ([7, 8], [1.0, 2.0])
 
 
-def test_what_comes_late_is_counted_and_shown(capsys: pytest.CaptureFixture[str]):
-    """By whichever handle it comes, old or asked for again; the step's numbers stay what they were."""
+def test_late_reports_are_counted_and_shown(capsys: pytest.CaptureFixture[str]):
+    """Through an old or a new handle; the step's numbers do not change."""
     run = windsock.init()
     rollouts = run.rollouts(3)
     rollouts.add("a", {"r": 1.0})
@@ -184,8 +188,8 @@ def test_what_comes_late_is_counted_and_shown(capsys: pytest.CaptureFixture[str]
     assert "after it was closed" in capsys.readouterr().err
 
 
-def test_wrong_words_are_told_and_stop_nothing(capsys: pytest.CaptureFixture[str]):
-    """An evaluation that begins at step 100 must not end the training with a typing error."""
+def test_wrong_options_are_reported_and_stop_nothing(capsys: pytest.CaptureFixture[str]):
+    """An evaluation at step 100 must not end the training because of a typing error."""
     run = windsock.init()
     with run.evaluation(
         "s", step=0, repeats=0, prefix="evil", failures="maybe", reductions={"r": "median"}
@@ -199,13 +203,13 @@ def test_wrong_words_are_told_and_stop_nothing(capsys: pytest.CaptureFixture[str
     values = values_of(run)
     assert values["eval/s/r/mean@1"] == 1.0
     assert values["rollout/r/mean"] == 1.0
-    said = capsys.readouterr().err
-    for words in ("prefix: expected eval or bench", "failures: expected", "'median'", "repeats: expected", "1 r"):
-        assert words in said
+    shown = capsys.readouterr().err
+    for text in ("prefix: expected eval or bench", "failures: expected", "'median'", "repeats: expected", "1 r"):
+        assert text in shown
 
 
-def test_a_disabled_run_takes_everything_and_does_nothing(tmp_path: Path):
-    """Handles and calls are there, and nothing is written."""
+def test_a_disabled_run_accepts_reports_and_writes_nothing(tmp_path: Path):
+    """Every call works."""
     run = windsock.init(mode="disabled")
     with run.evaluation("s", step=1, repeats=2) as evaluation:
         evaluation.add(task=1, metrics={"r": 1}, run=0)
@@ -222,8 +226,8 @@ def test_a_disabled_run_takes_everything_and_does_nothing(tmp_path: Path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_numbers_of_numpy_say_how_many_are_expected():
-    """They come from a shape or a config; the step is written like any other."""
+def test_expected_numbers_may_be_numpy_integers():
+    """They often come from a shape or a config."""
     run = windsock.init()
     rollouts = run.rollouts(0)
     rollouts.add("a", {"r": 1.0}, run=0)
@@ -241,8 +245,8 @@ def test_numbers_of_numpy_say_how_many_are_expected():
 
 
 @pytest.mark.parametrize("expected", [{"expected_tasks": 1.5}, {"expected_runs": "many"}])
-def test_what_is_no_number_of_expected_ones_costs_no_step(expected: Any, capsys: pytest.CaptureFixture[str]):
-    """It is told, and what came is written."""
+def test_a_wrong_expectation_does_not_lose_the_step(expected: Any, capsys: pytest.CaptureFixture[str]):
+    """It is reported, and the reports are written."""
     run = windsock.init()
     rollouts = run.rollouts(0)
     rollouts.add("a", {"r": 1.0})
@@ -252,8 +256,8 @@ def test_what_is_no_number_of_expected_ones_costs_no_step(expected: Any, capsys:
 
 
 @pytest.mark.parametrize("repeats", ["2", 2.5, 0])
-def test_repeats_that_are_no_number_of_runs_are_told_and_left_out(repeats: Any, capsys: pytest.CaptureFixture[str]):
-    """The most runs of a task are taken instead, as without any."""
+def test_repeats_that_are_not_a_positive_int_are_ignored(repeats: Any, capsys: pytest.CaptureFixture[str]):
+    """The most runs of any task are used instead, with a warning."""
     run = windsock.init()
     with run.evaluation("d", 0, repeats=repeats) as evaluation:
         for number in range(3):
@@ -262,15 +266,15 @@ def test_repeats_that_are_no_number_of_runs_are_told_and_left_out(repeats: Any, 
     assert values_of(run)["eval/d/r/mean@3"] == 1.0
 
 
-def test_a_task_that_nobody_expected_makes_up_for_none_that_was():
-    """As many as expected came, but one of them by name did not."""
+def test_an_unexpected_task_does_not_replace_an_expected_one():
+    """The number of tasks is right, but one of the names is missing."""
     run = windsock.init()
     rollouts = run.rollouts(0)
     for task in ("a", "c"):
         rollouts.add(task, {"r": 1.0})
     rollouts.close(expected_tasks=["a", "b"])
-    (told,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
-    assert told["missing_tasks"] == ["b"]
+    (event,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
+    assert event["missing_tasks"] == ["b"]
     assert any("1 never came of 2 tasks" in notice for notice in notices(windsock.open(run.path)))
 
 

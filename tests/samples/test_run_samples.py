@@ -1,4 +1,4 @@
-"""Offering samples from a training loop."""
+"""Tests of submitting samples from a training loop."""
 
 import math
 import multiprocessing
@@ -26,7 +26,7 @@ def completions(run: windsock.Run, **filters: object) -> list[str]:
     return [sample.completion for sample in read(run, **filters)]
 
 
-def test_a_sample_comes_back_as_it_was_given():
+def test_a_sample_is_read_as_it_was_given():
     """Texts, rewards by component, advantage, length, finish reason, task, run, group and weight version."""
     run = windsock.init()
     run.sample(
@@ -42,8 +42,8 @@ def test_a_sample_comes_back_as_it_was_given():
     assert abs(sample.time - run.info.created) < 60
 
 
-def test_messages_stand_instead_of_prompt_and_completion():
-    """Also where a trainer hands over prompt and completion as lists of messages."""
+def test_messages_replace_prompt_and_completion():
+    """Also if prompt and completion are lists of messages."""
     run = windsock.init()
     chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello", "tool_calls": [{"n": 1}]}]
     run.sample(messages=chat)
@@ -82,8 +82,8 @@ def test_open_samples_and_those_of_the_step_share_one_budget():
     assert (len(view.samples()), view.sample_census().seen) == (6, 40)
 
 
-def test_steps_that_nobody_commits_do_not_pile_up():
-    """A loop that names every step and never commits has its samples on disk all the same."""
+def test_steps_without_a_commit_do_not_accumulate():
+    """A loop that names every step and never commits still has its samples on disk."""
     run = windsock.init()
     for step in range(20):
         run.sample("p", f"c{step}", step=step)
@@ -93,7 +93,7 @@ def test_steps_that_nobody_commits_do_not_pile_up():
 
 
 def test_the_budget_is_a_setting(capsys: pytest.CaptureFixture[str]):
-    """The most informative stay; zero keeps none, and what is no budget is refused."""
+    """The most informative are kept; zero keeps none, and a negative budget is rejected."""
     run = windsock.init(samples_per_step=8, sample_bytes_per_step=2000)
     run.samples([{"prompt": "p", "completion": "x" * 300, "reward": n} for n in range(100)])
     run.commit(0)
@@ -122,8 +122,8 @@ def test_numbers_of_numpy_and_torch_are_numbers():
     assert second.rewards == {"a": 1.0}
 
 
-def test_a_bad_value_never_costs_the_text(capsys: pytest.CaptureFixture[str]):
-    """It is left out, counted and told of once; a name that is none is told with the nearest."""
+def test_a_bad_field_does_not_lose_the_text(capsys: pytest.CaptureFixture[str]):
+    """It is left out, counted and reported once; an unknown name is reported with the nearest one."""
     run = windsock.init()
     for _ in range(3):
         run.sample("p", "c", reward="high", length=1.5, rewards={"a": 1, "b": [1, 2]}, rewrd=1, task=["x"], step=0)
@@ -138,8 +138,8 @@ def test_a_bad_value_never_costs_the_text(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err.count("skipped 'sample.rewrd'") == 1
 
 
-def test_only_components_leave_the_reward_open():
-    """No total is invented; filters go by the component where there is exactly one."""
+def test_components_without_a_total_leave_the_reward_empty():
+    """No total is computed; filters use the component if there is exactly one."""
     run = windsock.init()
     run.sample("p", "one", rewards={"accuracy": 0.9})
     run.sample("p", "two", rewards={"accuracy": 0.9, "format": 0.9})
@@ -149,7 +149,7 @@ def test_only_components_leave_the_reward_open():
 
 
 def test_columns_and_rows_in_bulk():
-    """Sequences, arrays and tensors of numbers by name; single values are everybody's."""
+    """Sequences, arrays and tensors by name; single values apply to all rows."""
     run = windsock.init()
     run.samples(
         {
@@ -178,7 +178,7 @@ def test_columns_and_rows_in_bulk():
 
 
 def test_a_column_of_another_length_is_left_out(capsys: pytest.CaptureFixture[str]):
-    """The texts say how many samples there are."""
+    """The texts determine the number of samples."""
     run = windsock.init()
     run.samples({"completion": ["a", "b"], "reward": [1.0, 2.0, 3.0], "prompts": ["x", "y"]})
     run.commit(0)
@@ -189,14 +189,14 @@ def test_a_column_of_another_length_is_left_out(capsys: pytest.CaptureFixture[st
 
 
 class Wicked:
-    """Something that answers every question with an exception."""
+    """An object whose attributes raise."""
 
     def __getattr__(self, name: str) -> object:
         raise RuntimeError(name)
 
 
 def test_sampling_never_raises(capsys: pytest.CaptureFixture[str]):
-    """Whatever is handed over, the training goes on and its rows are there."""
+    """For any argument the training goes on, and its rows are written."""
 
     def broken() -> Iterator[dict[str, object]]:
         yield {"completion": "first"}
@@ -217,7 +217,7 @@ def test_sampling_never_raises(capsys: pytest.CaptureFixture[str]):
     assert "run.sample after finish: the sample is not recorded" in capsys.readouterr().err
 
 
-def test_threads_offer_to_one_run():
+def test_threads_submit_to_one_run():
     """Calls from several threads are all counted."""
     run = windsock.init()
 
@@ -241,7 +241,7 @@ def _child(run: windsock.Run) -> None:
 
 
 def test_a_forked_child_has_samples_of_its_own():
-    """What the parent holds is written once, by the parent."""
+    """The parent's samples are written once, by the parent."""
     run = windsock.init()
     run.sample("p", "of the parent")
     process = multiprocessing.get_context("fork").Process(target=_child, args=(run,))
@@ -269,13 +269,13 @@ FIRST = textwrap.dedent("""
 """)
 
 
-def test_of_threads_that_come_first_together_none_loses_a_sample(tmp_path: Path):
-    """In a process of their own, since all wait there for the first import and then go on at once."""
+def test_threads_that_submit_first_at_once_lose_nothing(tmp_path: Path):
+    """In a separate process, where all threads wait for the first import and then continue at once."""
     subprocess.run([sys.executable, "-c", FIRST], env={**os.environ, "WINDSOCK_DIR": str(tmp_path)}, check=True)
     assert len(windsock.open("first", dir=tmp_path).samples()) == 120
 
 
-def test_what_was_committed_survives_a_kill(tmp_path: Path):
+def test_committed_samples_survive_a_kill(tmp_path: Path):
     """Samples are on disk when commit has returned."""
     code = (
         "import os, windsock; run = windsock.init(id='k'); run.sample('p', 'c'); run.commit(0); os.kill(os.getpid(), 9)"
@@ -284,7 +284,7 @@ def test_what_was_committed_survives_a_kill(tmp_path: Path):
     assert [sample.completion for sample in windsock.open("k", dir=tmp_path).samples()] == ["c"]
 
 
-def test_disabled_takes_samples_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_a_disabled_run_accepts_samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Every call is a no-op: nothing is written."""
     monkeypatch.setenv("WINDSOCK_MODE", "disabled")
     run = windsock.init()

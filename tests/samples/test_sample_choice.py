@@ -1,4 +1,4 @@
-"""Which samples of a step are kept."""
+"""Tests of the choice of samples."""
 
 import json
 import math
@@ -45,7 +45,7 @@ def chosen(samples: list[Sample], budget: Budget) -> list[dict[str, object]]:
 @given(several_samples(), st.integers(1, 40), st.integers(100, 4000))
 @settings(deadline=None)
 def test_the_budget_is_never_exceeded(samples: list[Sample], count: int, size: int):
-    """Neither in samples nor in bytes, whatever comes, and no sample is kept twice."""
+    """Neither in samples nor in bytes, and no sample is kept twice."""
     choice = Choice(Budget(count, size))
     for place, sample in enumerate(samples):
         choice.consider(sample, place)
@@ -58,8 +58,8 @@ def test_the_budget_is_never_exceeded(samples: list[Sample], count: int, size: i
 
 @given(several_samples())
 @settings(deadline=None)
-def test_a_step_within_its_budget_is_kept_whole(samples: list[Sample]):
-    """Nothing is thrown away where there is room."""
+def test_a_step_within_its_budget_is_kept_completely(samples: list[Sample]):
+    """Nothing is dropped."""
     assert len(chosen(samples, Budget(len(samples), 1 << 20))) == len(samples)
 
 
@@ -86,7 +86,7 @@ def test_the_extremes_are_always_kept(samples: list[Sample], count: int):
 def test_the_order_of_arrival_does_not_change_extremes_and_groups(
     samples: list[Sample], count: int, size: int, order: random.Random
 ):
-    """Any process, in any order, keeps the same ones; only the random few depend on it."""
+    """Only the random samples depend on it."""
 
     def shares(some: list[Sample]) -> list[list[str]]:
         choice = Choice(Budget(count, size))
@@ -100,8 +100,8 @@ def test_the_order_of_arrival_does_not_change_extremes_and_groups(
     assert shares(shuffled) == shares(samples)
 
 
-def test_whole_groups_are_kept_and_the_same_over_steps():
-    """Half of the budget goes to groups with all their members, which a later step has again."""
+def test_complete_groups_are_kept_and_the_same_over_steps():
+    """Half of the budget is for groups with all their members; a later step keeps the same ones."""
 
     def groups(step: int) -> dict[str, int]:
         samples = [
@@ -119,13 +119,13 @@ def test_whole_groups_are_kept_and_the_same_over_steps():
 
 
 def test_a_group_that_is_too_large_is_kept_in_part():
-    """One task for everything, a common habit, still leaves a budget's worth of samples."""
+    """If all samples have one task, the budget is still used."""
     kept = chosen([Sample("p", str(n), reward=0.0, task="gsm8k") for n in range(1000)], Budget(32, 1 << 20))
     assert len(kept) == 32
 
 
 def test_truncated_completions_and_nan_are_kept():
-    """What went wrong is worth more than what is ordinary."""
+    """They are kept before ordinary samples."""
     samples = [Sample("p", f"fine {n}", reward=1.0, finish_reason="stop") for n in range(500)]
     samples[77] = Sample("p", "cut", reward=0.5, finish_reason="length")
     samples[99] = Sample("p", "nan", reward=math.nan, finish_reason="stop")
@@ -134,13 +134,13 @@ def test_truncated_completions_and_nan_are_kept():
 
 
 def test_the_only_component_of_the_reward_counts_as_the_reward():
-    """No sum is invented; of one component there is nothing to add."""
+    """With several components there is no reward."""
     one = [Sample("p", str(n), rewards={"accuracy": float(n)}) for n in range(200)]
     assert {199.0, 0.0} <= {record["rewards"]["accuracy"] for record in chosen(one, Budget(8, 1 << 20))}  # type: ignore[index]
 
 
 def test_memory_is_bounded_by_the_budget():
-    """Ten thousand samples of 10 kB pass through a budget of 64 kB."""
+    """Ten thousand samples of 10 kB are submitted to a budget of 64 kB."""
     random_words = random.Random(5)
     choice = Choice(Budget(16, 64 << 10))
     tracemalloc.start()
@@ -153,7 +153,7 @@ def test_memory_is_bounded_by_the_budget():
 
 
 def test_the_global_random_state_is_not_touched():
-    """A training that was seeded stays as it was."""
+    """A seeded training is not affected."""
     random.seed(3)
     before = random.getstate()
     chosen([Sample("p", str(n)) for n in range(300)], Budget(8, 1000))
@@ -161,8 +161,8 @@ def test_the_global_random_state_is_not_touched():
 
 
 @pytest.mark.parametrize("letter", ["a", "字", "\ud800", '"', "\n"])
-def test_a_sample_larger_than_the_budget_is_cut_in_the_middle_and_says_so(letter: str):
-    """Beginning and end stay, and how much is missing stands between them."""
+def test_a_sample_larger_than_the_budget_is_shortened_in_the_middle(letter: str):
+    """Beginning and end are kept, with a note of how much was left out."""
     sample = Sample("What is 2 + 2?", "start" + letter * 50_000 + "end", reward=1.0)
     [kept] = chosen([sample], Budget(8, 4000))
     text = str(kept["completion"])
@@ -171,8 +171,8 @@ def test_a_sample_larger_than_the_budget_is_cut_in_the_middle_and_says_so(letter
     assert len(json.dumps(kept, ensure_ascii=False)) < 4100
 
 
-def test_cutting_reaches_into_messages_and_ends_somewhere():
-    """Whatever is long is shortened; where nothing helps, numbers and a mark are left."""
+def test_texts_inside_messages_are_shortened_too():
+    """If that is not enough, numbers and a note are left."""
     images = [{"role": "user", "content": [{"type": "image", "url": "x" * 9000}]}] * 3
     shorter = json.loads(shortened_sample(json.dumps({"messages": images, "reward": 1}).encode(), 2000))
     assert "left out" in shorter["messages"][2]["content"][0]["url"]

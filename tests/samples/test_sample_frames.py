@@ -33,14 +33,14 @@ ANY_TEXT = st.text(st.characters(exclude_categories=[]), max_size=40)  # lone su
         step=st.just(7),
     )
 )
-def test_any_sample_survives_the_way_through_a_frame(sample: Sample):
-    """Every Unicode text, lone surrogates included, and every number comes back as it was."""
+def test_any_sample_is_read_as_it_was_written(sample: Sample):
+    """Every Unicode text, lone surrogates included, and every number."""
     [record] = frames.parse_samples(frames.sample_payload(7, 1.5, 9, [encode(sample)]))
     assert decode(record, 7) == sample
 
 
-def test_the_body_is_what_the_documentation_promises():
-    """Step, time and counts in the clear, then a packed JSON array."""
+def test_the_body_is_as_documented():
+    """Step, time and counts uncompressed, then a compressed JSON array."""
     payload = frames.sample_payload(12, 3.25, 4096, [b'{"completion":"x"}', b"{}"])
     assert payload[0] == 8
     assert frames.parse_sample_head(payload) == (12, 3.25, 2, 4096)
@@ -48,13 +48,13 @@ def test_the_body_is_what_the_documentation_promises():
 
 
 def test_nan_stays_nan():
-    """A reward that is no number is not nothing."""
+    """It is not read as a missing reward."""
     back = decode(encode(Sample(reward=math.nan, advantage=-math.inf)), 0)
     assert (str(back.reward), back.advantage) == ("nan", -math.inf)
 
 
 def test_entries_of_the_wrong_type_are_left_out():
-    """A frame of somebody else's costs its strange entries only."""
+    """The rest of the frame is read."""
     record = {
         "prompt": 3,
         "completion": "c",
@@ -68,8 +68,8 @@ def test_entries_of_the_wrong_type_are_left_out():
     )
 
 
-def test_a_message_that_json_cannot_carry_does_not_cost_the_sample():
-    """Objects are described, and a message inside itself is too."""
+def test_a_message_that_json_cannot_encode_does_not_lose_the_sample():
+    """Objects become their description, and so does a message inside itself."""
     inside: dict[str, object] = {"role": "user", "content": "hello"}
     inside["self"] = inside
     assert decode(encode(Sample("p", messages=(inside,), reward=1.0)), 0).reward == 1.0
@@ -78,8 +78,8 @@ def test_a_message_that_json_cannot_carry_does_not_cost_the_sample():
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_samples_are_a_value_error(body: bytes):
-    """A reader can rely on one kind of exception."""
+def test_other_bytes_raise_a_value_error(body: bytes):
+    """No other exception is raised."""
     payload = frames.sample_payload(1, 0.0, 0, [])[: frames.SAMPLE_HEAD.size] + body
     for wrong in (payload, payload[:25] + zlib.compress(body)):
         try:
@@ -88,14 +88,14 @@ def test_bytes_that_are_no_samples_are_a_value_error(body: bytes):
             continue
 
 
-def test_a_body_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch):
+def test_a_body_that_decompresses_to_too_much_is_rejected(monkeypatch: pytest.MonkeyPatch):
     """A small frame cannot fill the memory."""
     monkeypatch.setattr(frames, "MAX_SAMPLES", 1000)
     with pytest.raises(ValueError, match="not too large"):
         frames.parse_samples(frames.sample_payload(1, 0.0, 1, [b'"' + b"x" * 5000 + b'"']))
 
 
-def test_frames_have_a_bounded_size_and_the_first_says_how_many_were_seen(tmp_path: Path):
+def test_frames_have_a_bounded_size_and_the_first_has_the_number_seen(tmp_path: Path):
     """A large budget becomes several frames."""
     noise = random.Random(1)
     texts = [encode(Sample("p", noise.randbytes(150_000).hex())) for _ in range(12)]
@@ -115,8 +115,8 @@ def test_frames_have_a_bounded_size_and_the_first_says_how_many_were_seen(tmp_pa
     assert sum(len(frames.parse_samples(payload)) for payload in payloads) == 12
 
 
-def test_a_reader_does_not_hold_the_bodies_of_samples():
-    """Opening a run for its metrics keeps where samples lie, and nothing else of them."""
+def test_a_reader_does_not_keep_the_bodies_of_samples():
+    """Opening a run keeps only the offsets of sample frames in memory."""
     run = windsock.init()
     run.sample("p", "c" * 1000)
     run.log({"x": 1.0})
@@ -129,7 +129,7 @@ def test_a_reader_does_not_hold_the_bodies_of_samples():
 
 
 def test_a_frame_that_is_too_short_is_damage(tmp_path: Path):
-    """It is told of like any other, and the rest is read."""
+    """It is reported like other damage, and the rest is read."""
     writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
     writer.segment.append(frames.frame(b"\x08abc"))
     writer.row(("x",), (1.0,), 0)

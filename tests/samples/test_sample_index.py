@@ -71,7 +71,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[windsock.View, li
 
 
 def reward_of(sample: Sample) -> float:
-    """Return what reward filters go by; NaN matches no bound."""
+    """Return the reward that filters compare; NaN matches no bound."""
     if sample.reward is None and len(sample.rewards) == 1:
         return next(iter(sample.rewards.values()))
     return float("nan") if sample.reward is None else sample.reward
@@ -116,17 +116,15 @@ FILTERS = st.fixed_dictionaries(
 
 @given(FILTERS)
 @settings(max_examples=200, deadline=None)
-def test_every_filter_finds_what_looking_at_all_samples_finds(
-    samples: tuple[windsock.View, list[Sample]], filters: dict[str, object]
-):
-    """Any filters together, against plain Python."""
+def test_every_filter_agrees_with_plain_python(samples: tuple[windsock.View, list[Sample]], filters: dict[str, object]):
+    """Any combination of filters, compared with a loop over all samples."""
     view, everything = samples
     expected = [s for s in everything if all(REFERENCE[name](s, value) for name, value in filters.items())]
     assert repr(view.samples(**filters)) == repr(expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["step", "reward", "advantage", "length", "time"])
-def test_samples_are_sorted_and_what_has_no_value_comes_last(samples: tuple[windsock.View, list[Sample]], name: str):
+def test_samples_are_sorted_with_missing_values_last(samples: tuple[windsock.View, list[Sample]], name: str):
     """Ascending, or with a minus descending."""
     view, _ = samples
     for sort, down in ((name, False), (f"-{name}", True)):
@@ -153,8 +151,8 @@ def test_a_range_of_steps_is_given_in_several_ways(samples: tuple[windsock.View,
     assert repr(view.samples(run=1, limit=2)) == repr(view.samples(run="1", limit=2))  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_asked_says_why():
-    """An unknown order and a regular expression that is none."""
+def test_wrong_queries_raise_with_a_reason():
+    """An unknown order and an invalid regular expression."""
     with pytest.raises(ValueError, match="sort: expected one of step, reward, .* got 'beauty'"):
         Query(sort="beauty")
     with pytest.raises(ValueError, match=r"regex '\(': missing \)"):
@@ -181,12 +179,12 @@ def test_what_cannot_be_asked_says_why():
     ],
 )
 def test_every_match_begins_with_the_leading_literal(regex: str, begin: str):
-    """Where it is not plain to see, nothing is claimed."""
+    """It is empty if it is not obvious."""
     assert leading_literal(regex) == begin
 
 
-def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sample]]):
-    """How many of how many, and over which steps and rewards."""
+def test_the_census_counts_all_samples(samples: tuple[windsock.View, list[Sample]]):
+    """Stored and submitted samples, with the ranges of steps and rewards."""
     view, everything = samples
     census = view.sample_census()
     rewards = [reward_of(s) for s in everything if reward_of(s) == reward_of(s)]
@@ -197,7 +195,7 @@ def test_the_census_tells_what_there_is(samples: tuple[windsock.View, list[Sampl
 
 @pytest.mark.parametrize(("wanted", "other"), [("kız", "KIZ"), ("ſ", "S"), ("\N{KELVIN SIGN}", "k")])
 def test_letters_whose_other_case_is_ascii_are_found(wanted: str, other: str):
-    """A dotless i is an I where it is large, a long s an S, and the sign for kelvin a k where it is small."""
+    """The upper case of a dotless i is I, that of a long s is S; the lower case of the kelvin sign is k."""
     run = windsock.init()
     for completion in (wanted, other, "nobody"):
         run.sample("", completion)
@@ -206,7 +204,7 @@ def test_letters_whose_other_case_is_ascii_are_found(wanted: str, other: str):
 
 
 def test_the_index_follows_a_run_that_grows():
-    """What is committed is found by the same view after a refresh, and nothing twice."""
+    """New samples are found by the same view after a refresh, and none twice."""
     run = windsock.init()
     view = windsock.open(run.path)
     assert view.samples() == []
@@ -219,7 +217,7 @@ def test_the_index_follows_a_run_that_grows():
 
 
 def test_a_newer_attempt_supersedes_the_samples_of_the_older():
-    """From its first step on, per role and rank; other writers stay."""
+    """From its first step on, per role and rank; other writers are not affected."""
 
     def attempt(first: int, **settings: object) -> windsock.Run:
         run = windsock.init(id="again", **settings)  # type: ignore[arg-type]
@@ -252,8 +250,8 @@ def test_a_newer_attempt_supersedes_the_samples_of_the_older():
     ],
     ids=["deleted", "foreign", "torn", "empty", "another version", "a table gone"],
 )
-def test_an_index_that_is_gone_or_damaged_is_made_again(harm: Callable[[Path], object]):
-    """It is a view of the journal, and nothing more."""
+def test_a_missing_or_damaged_index_is_made_again(harm: Callable[[Path], object]):
+    """All of its contents are in the journal."""
     view = windsock.open(make(100).path)
     before = view.samples()
     path = view.path / "index" / "samples.sqlite"
@@ -263,7 +261,7 @@ def test_an_index_that_is_gone_or_damaged_is_made_again(harm: Callable[[Path], o
 
 
 def test_an_index_of_another_segment_is_made_again():
-    """A run that was removed and recorded anew under the same id is not mixed up with the old one."""
+    """A run that was removed and recorded again under the same id is not confused with the old one."""
     for words in ("old", "new"):
         run = windsock.init(id="same")
         run.sample("p", words)
@@ -272,8 +270,8 @@ def test_an_index_of_another_segment_is_made_again():
         (run.path / "trainer.0.1.0.seg").unlink()
 
 
-def test_without_a_place_in_the_run_the_index_is_temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """A folder that cannot be written to can be searched all the same."""
+def test_the_index_of_a_read_only_run_is_temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A folder that is not writable can still be searched."""
     run = make(50)
     (run.path / "index").write_text("in the way")
     monkeypatch.setattr(index.tempfile, "tempdir", str(tmp_path))
@@ -289,8 +287,8 @@ def _search(path: Path, answers: "multiprocessing.Queue[int]") -> None:
     answers.put(len(windsock.open(path).samples(grep="alpha")))
 
 
-def test_processes_may_make_the_index_at_once():
-    """Each gets the whole answer, and the samples are in it once."""
+def test_processes_can_make_the_index_at_once():
+    """Each gets the complete result, with every sample once."""
     run = make(400)
     context = multiprocessing.get_context("fork")
     answers: multiprocessing.Queue[int] = context.Queue()
@@ -305,8 +303,8 @@ def test_processes_may_make_the_index_at_once():
     assert view.sample_census().kept == 400
 
 
-def test_damaged_and_foreign_frames_cost_themselves_only(tmp_path: Path):
-    """The rest is found, and what could not be read is told."""
+def test_damaged_frames_do_not_affect_others(tmp_path: Path):
+    """The rest is found, and the damage is reported."""
     writer = JournalWriter(tmp_path, Writer("trainer", 0, 1))
     writer.samples(1, 1, [b'{"completion":"before"}'])
     head = frames.sample_payload(2, 0.0, 1, [])[: frames.SAMPLE_HEAD.size]
@@ -326,7 +324,7 @@ def test_damaged_and_foreign_frames_cost_themselves_only(tmp_path: Path):
 
 
 def test_an_archive_leaves_the_index_out(capsys: pytest.CaptureFixture[str]):
-    """What can be made again is not packed, and is made again after a restore."""
+    """It is made again after a restore."""
     from windsock.journal.archive import pack, unpack
 
     run = make(30)

@@ -47,7 +47,7 @@ def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_a_listing_shows_facts_and_texts(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """One line of facts, prompt and completion below it, and how many there are in the end."""
+    """One line of facts, prompt and completion below it, and the number of samples at the end."""
     out = cli(capsys, "--task", "left", "--step", "4", "--sort", "-reward", "-n", "1")
     assert out.splitlines() == [
         "step 4  left  group left-4  reward 1 (goal 1, speed 0.25)  advantage +1  21 tokens  stop  version 4",
@@ -62,13 +62,13 @@ def test_a_listing_shows_facts_and_texts(run: windsock.Run, capsys: pytest.Captu
 
 
 def test_the_newest_step_comes_first(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """Without an order, what the run does now is what is seen."""
+    """Without an order, the latest samples are shown."""
     lines = cli(capsys).splitlines()
     assert [line.split()[1] for line in lines if line.startswith("step ")] == ["5", *["4"] * 6, *["3"] * 6]
 
 
 def test_a_group_is_shown_by_reward_with_its_prompt_once(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """What the members share need not be read again."""
+    """The prompt is not repeated for the members."""
     out = cli(capsys, "--group", "right-3")
     assert [line.split("reward ")[1][:3] for line in out.splitlines() if "reward " in line] == ["1 (", "0.5", "0 ("]
     assert (out.count("Go right!"), out.count("prompt  as above")) == (1, 2)
@@ -93,7 +93,7 @@ def test_filters_search_and_order_as_arguments(run: windsock.Run, capsys: pytest
 
 
 def test_json_is_strict(capsys: pytest.CaptureFixture[str]):
-    """One object a line, NaN as a word, any text in ASCII."""
+    """One object per line, NaN as a string, all text in ASCII."""
     run = windsock.init(name="lake")
     run.sample("\ud800", "é", reward=math.nan, rewards={"a": math.inf})
     run.finish()
@@ -112,8 +112,8 @@ def test_controls_and_markup_do_nothing(run: windsock.Run, capsys: pytest.Captur
     assert harmless("a\x00\x9b\u202e\ud800\tb\r\nc") == "a␀\\u009b\\u202e\\ud800   b\nc"
 
 
-def test_no_match_says_what_there_is(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """Steps and rewards, so that the next question is better."""
+def test_no_match_shows_the_census(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """The ranges of steps and rewards help with the next query."""
     assert cli(capsys, "--min-reward", "2") == (
         "no sample matches; 13 samples are kept of 13 offered, steps 3 – 5, rewards 0 to 1\n"
     )
@@ -130,15 +130,15 @@ def test_no_match_says_what_there_is(run: windsock.Run, capsys: pytest.CaptureFi
         (["--sort", "beauty"], "argument --sort: invalid choice: 'beauty'"),
     ],
 )
-def test_a_wrong_argument_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
-    """With what was expected."""
+def test_a_wrong_argument_is_reported(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    """With the expected form."""
     with pytest.raises(SystemExit):
         main(["samples", "lake", *arguments])
     assert message in capsys.readouterr().err
 
 
-def test_long_texts_are_cut_short_around_what_was_looked_for():
-    """Beginning, end and finds; all of it when asked."""
+def test_long_texts_are_shortened_around_matches():
+    """Beginning, end and matches are shown; all of it on request."""
     text = "\n".join(f"line {n}" for n in range(50))
     shown = laid_out(text, 40, Sought(grep="LINE 30").pattern, full=False)
     assert shown == [
@@ -160,8 +160,8 @@ def test_lines_are_folded_at_blanks_and_by_the_width_of_characters():
     assert folded("", 10) == [""]
 
 
-def test_what_was_looked_for_is_highlighted_on_a_terminal():
-    """And only there."""
+def test_matches_are_highlighted_on_a_terminal():
+    """Not in a pipe."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system="standard", width=80, highlight=False)
     show_samples(console, "n", Found([Sample("p", "The Answer is 4", step=1)], 1), Sought(grep="answer"))
@@ -169,7 +169,7 @@ def test_what_was_looked_for_is_highlighted_on_a_terminal():
 
 
 def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[str]):
-    """Nothing is said where it is quick, and nothing is left in the end."""
+    """Nothing is printed if it is quick, and the line is removed at the end."""
     quick, slow = Patience(), Patience()
     slow._began = time.monotonic() - 10
     for done in range(1, 33):
@@ -181,7 +181,7 @@ def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[
 
 
 def test_a_real_terminal_shows_colour_and_a_pipe_does_not(run: windsock.Run):
-    """The same command, looked at and piped."""
+    """The same command on a terminal and in a pipe."""
     command = [sys.executable, "-m", "windsock", "samples", "lake", "--grep", "slippery", "-n", "1"]
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     master, slave = pty.openpty()

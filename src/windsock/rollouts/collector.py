@@ -152,7 +152,7 @@ class RolloutCollector(Collector):
             self._late.pop(next(iter(self._late)))
 
     def _write(self, handle: Handle) -> None:
-        """Write a handle's values, its state where other processes have parts of the step, and what is missing."""
+        """Write a handle's values, its state if other processes have parts of the step, and any missing tasks."""
         statistics = StepStatistics(handle.gathering, handle.plan, self._vocabulary)
         values = statistics.values()
         if values:

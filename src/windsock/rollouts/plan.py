@@ -1,4 +1,4 @@
-"""Plan of a handle: what is reported and how it is reduced. It is packed together with the reports."""
+"""Plan of a handle: the kind of its reports and their reductions. It is packed together with the reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collector of samples: it parses what is submitted, and writes the most informative samples of each step."""
+"""Collector of samples: it parses submitted samples, and writes the most informative samples of each step."""
 
 from __future__ import annotations
 

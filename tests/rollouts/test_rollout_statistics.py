@@ -1,4 +1,4 @@
-"""Experience, run, task, step: the documentation's diagrams, any partition, any order."""
+"""Tests of the levels experience, run, task, step: the documentation's diagrams, any partition, any order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windsock.rollouts.statistics import StepStatistics
 from windsock.rollouts.wire import pack, unpack
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
-DECLARED = {"tokens": "sum", "latency": "max", "room": "min"}
+REDUCTIONS = {"tokens": "sum", "latency": "max", "room": "min"}
 
 
 def finished(plan: Plan, reports: list[tuple[Any, Any, dict[str, Any]]]) -> dict[str, float]:
@@ -36,14 +36,14 @@ def of_runs(runs: list[list[float]], metric: str = "accuracy") -> list[tuple[Any
     return [(task, run, {metric: value}) for task, values in enumerate(runs) for run, value in enumerate(values)]
 
 
-def test_the_rollout_diagram_comes_out_exactly():
+def test_the_rollout_diagram_is_reproduced_exactly():
     """Three tasks of two runs: the numbers of the documentation to the last bit."""
     vector = VECTORS["seed_rollout"]
     values = finished(Plan("rollout"), of_runs(vector["runs"]))
     assert {name: values[name] for name in vector["step"]} == vector["step"]
 
 
-def test_the_evaluation_diagram_comes_out_exactly():
+def test_the_evaluation_diagram_is_reproduced_exactly():
     """mean@2 and std@2 as documented; best@2 and worst@2 in the closed form that a bootstrap only estimates."""
     vector = VECTORS["seed_eval"]
     values = finished(Plan("eval", "dummy", 2), of_runs(vector["runs"]))
@@ -56,8 +56,8 @@ def test_the_evaluation_diagram_comes_out_exactly():
         assert values[f"eval/dummy/accuracy/{what}@2"] == pytest.approx(np.mean([e[what] for e in exact]), rel=1e-14)
 
 
-def test_the_detailed_diagram_comes_out_exactly():
-    """With detailed_stats each statistic fans out over tasks (ddof 0), and the plain key is gone."""
+def test_the_detailed_diagram_is_reproduced_exactly():
+    """With detailed_stats each statistic is written as four over tasks (ddof 0), and the plain key is absent."""
     vector = VECTORS["seed_eval"]
     values = finished(Plan("eval", "dummy", 2, detailed=True), of_runs(vector["runs"]))
     documented = vector["step_detailed_ddof0_HEAD_and_diagram"]
@@ -80,12 +80,12 @@ def test_the_pipeline_diagram_averages_over_groups():
 
 
 def test_a_level_averages_the_level_below():
-    """Run A of three experiences weighs as run B of one; a task of many runs weighs as any other."""
+    """Run A of three experiences has the weight of run B of one; so has a task of many runs."""
     reports = [("t", "A", {"r": 0.0}), ("t", "A", {"r": 0.0}), ("t", "A", {"r": 1.0}), ("t", "B", {"r": 1.0})]
     assert finished(Plan("rollout"), reports)["rollout/r/mean"] == pytest.approx(2 / 3)
 
 
-def test_a_declared_sum_is_a_sum_at_every_level():
+def test_a_reduction_is_the_same_at_every_level():
     """Runs of 10 + 5 and 7 and a task of 3 make 25."""
     plan = Plan("rollout", reductions={"tok": "sum"})
     reports = [("a", 0, {"tok": 10}), ("a", 0, {"tok": 5}), ("a", 1, {"tok": 7}), ("b", 0, {"tok": 3})]
@@ -94,8 +94,8 @@ def test_a_declared_sum_is_a_sum_at_every_level():
     assert "rollout/tok/mean" not in values
 
 
-def test_statistics_are_declared_in_the_catalogue_too():
-    """``windsock.define`` says once what a metric is, for every step."""
+def test_reductions_can_be_declared_in_the_catalogue():
+    """``windsock.define`` declares the reduction of a metric for all steps."""
     from windsock.catalogue.registry import REGISTRY
 
     windsock.define("tool_tokens", "Tokens that tools returned.", unit="tokens", statistic="sum")
@@ -109,8 +109,8 @@ def test_statistics_are_declared_in_the_catalogue_too():
         REGISTRY.remove("tool_tokens")
 
 
-def test_the_last_is_the_last_that_came(monkeypatch: pytest.MonkeyPatch):
-    """Whatever task and run it belongs to."""
+def test_the_last_value_is_the_last_to_arrive(monkeypatch: pytest.MonkeyPatch):
+    """Of all tasks and runs."""
     clock = count()
     monkeypatch.setattr("windsock.rollouts.gathering.time", SimpleNamespace(time=lambda: float(next(clock))))
     plan = Plan("rollout", reductions={"version": "last"})
@@ -136,7 +136,7 @@ def reference(reports: list[tuple[str, int | None, dict[str, float]]]) -> dict[s
             levels[metric][task][("own", n) if run is None else run].append(value)
     out = {}
     for metric, tasks in levels.items():
-        statistic = DECLARED.get(metric, "mean")
+        statistic = REDUCTIONS.get(metric, "mean")
         by = reduce[statistic]
         of_tasks = [by([by(values) for values in runs.values()]) for runs in tasks.values()]
         for over in ("mean", "max", "min") if statistic == "mean" else (statistic,):
@@ -144,7 +144,7 @@ def reference(reports: list[tuple[str, int | None, dict[str, float]]]) -> dict[s
     return out
 
 
-metrics = st.dictionaries(st.sampled_from(["r", "len", *DECLARED]), st.floats(-100, 100), min_size=1)
+metrics = st.dictionaries(st.sampled_from(["r", "len", *REDUCTIONS]), st.floats(-100, 100), min_size=1)
 experiences = st.lists(
     st.tuples(st.sampled_from("abcd"), st.one_of(st.none(), st.integers(0, 3)), metrics), min_size=1, max_size=40
 )
@@ -153,7 +153,7 @@ experiences = st.lists(
 @given(experiences, st.data())
 def test_any_partition_and_any_order_give_the_documented_result(reports, data):
     """Experiences scattered over processes, shuffled, packed, merged, against the algorithm in plain Python."""
-    plan = Plan("rollout", reductions=DECLARED)
+    plan = Plan("rollout", reductions=REDUCTIONS)
     parts = [Gathering(plan.statistic_of) for _ in range(3)]
     for place, report in zip(data.draw(st.lists(st.integers(0, 2), min_size=len(reports), max_size=len(reports))),
                              data.draw(st.permutations(reports)), strict=True):  # fmt: skip
@@ -170,7 +170,7 @@ def test_any_partition_and_any_order_give_the_documented_result(reports, data):
 
 
 @given(experiences, st.data())
-def test_an_evaluation_does_not_depend_on_who_held_what(reports, data):
+def test_an_evaluation_does_not_depend_on_the_process_of_a_report(reports, data):
     """The same, with runs that failed and answers, for best, worst, pass and majority of k."""
     plan = Plan("eval", "s", 4)
     whole, parts = Gathering(plan.statistic_of, True), [Gathering(plan.statistic_of, True) for _ in range(2)]
@@ -192,7 +192,7 @@ def test_an_evaluation_does_not_depend_on_who_held_what(reports, data):
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_columns_and_single_reports_are_the_same(ordered: bool):
-    """Arrays, lists, float32 and bools, in bulk, in pieces or one by one; tasks are what ``str`` makes of them."""
+    """Arrays, lists, float32 and bools, in bulk, in pieces or one by one; tasks are identified by their ``str``."""
     chance = np.random.default_rng(1)
     tasks, runs = chance.integers(0, 9, 200), chance.integers(0, 4, 200)
     tasks = np.sort(tasks) if ordered else tasks
@@ -219,8 +219,8 @@ def test_columns_and_single_reports_are_the_same(ordered: bool):
     assert tuples.tasks == lone.tasks
 
 
-def test_memory_is_held_by_tasks_and_not_by_experiences():
-    """A hundred thousand experiences of ten tasks take the room of ten."""
+def test_memory_grows_with_tasks_and_not_with_experiences():
+    """A hundred thousand experiences of ten tasks are ten entries."""
     gathering = Gathering()
     for n in range(100_000):
         gathering.add(n % 10, None, {"r": 1.0})
@@ -230,16 +230,16 @@ def test_memory_is_held_by_tasks_and_not_by_experiences():
     assert StepStatistics(gathering, Plan("rollout"), "roll").values()["rollout/coverage/runs_observed"] == 100_000
 
 
-def test_nothing_gathered_says_only_that():
-    """No metric, and zero observed: never a zero for what is missing."""
+def test_without_reports_only_coverage_is_written():
+    """Zero tasks are observed; missing metrics are absent, not zero."""
     values = finished(Plan("rollout"), [])
     assert all("coverage" in name for name in values)
     assert values["rollout/coverage/tasks_observed"] == 0
     assert not math.isnan(sum(values.values()))
 
 
-def test_what_was_not_packed_here_is_refused():
-    """Bytes of something else raise ValueError, whatever they are."""
+def test_other_bytes_are_rejected():
+    """Bytes that are no state raise ValueError."""
     for bytes_ in (b"", b"junk", pack(Gathering(), Plan("rollout"))[:-4]):
         with pytest.raises(ValueError, match="not the state of a handle"):
             unpack(bytes_)

@@ -1,4 +1,4 @@
-"""The calls of a run about rollouts and evaluation, in every vocabulary, from threads and from several processes."""
+"""Tests of a run's rollouts and evaluations: every vocabulary, threads, and several processes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_documented_name_of_rollouts_and_evaluation_is_produced(vocabulary
 
 
 def test_detailed_stats_is_a_setting():
-    """Trinity's ``monitor: {detailed_stats: true}`` holds for every evaluation of the run."""
+    """Trinity's ``monitor: {detailed_stats: true}`` applies to every evaluation of the run."""
     run = windsock.init({"monitor": {"detailed_stats": True}})
     report_everything(run)
     assert "eval/gsm8k/accuracy/mean@4/std" in windsock.open(run.path).names()
@@ -85,8 +85,8 @@ def test_validation_is_over_episodes_and_by_tag():
     assert view.series("validation/town/score/mean").last == 0.5
 
 
-def test_staleness_is_how_far_samples_lag():
-    """Trainer version minus sample version, over all draws of the step."""
+def test_staleness_is_the_lag_of_weight_versions():
+    """Trainer version minus weight version, over all calls of the step."""
     run = windsock.init(vocabulary="trinity")
     run.staleness(weight_versions=[1, 2], tasks=["a", "b"], trainer_version=4)
     run.staleness(weight_versions=[4], tasks=["b"], trainer_version=4)
@@ -133,8 +133,8 @@ FIRST = textwrap.dedent("""
 """)
 
 
-def test_of_threads_that_come_first_together_none_loses_a_report(tmp_path: Path):
-    """In a process of their own, since all wait there for the first import and then go on at once."""
+def test_threads_that_report_first_at_once_lose_nothing(tmp_path: Path):
+    """In a separate process, where all threads wait for the first import and then continue at once."""
     subprocess.run([sys.executable, "-c", FIRST], env={**os.environ, "WINDSOCK_DIR": str(tmp_path)}, check=True)
     assert windsock.open("first", dir=tmp_path).series("rollout/coverage/runs_observed").last == 120
 
@@ -145,8 +145,8 @@ def _child(run: windsock.Run) -> None:
     run.finish()
 
 
-def test_a_forked_child_gathers_for_itself():
-    """What the parent holds is written once, by the parent; the child begins with nothing, and can begin."""
+def test_a_forked_child_has_its_own_rollouts():
+    """The parent's reports are written once, by the parent; the child starts without any."""
     run = windsock.init()
     run.rollouts(1).add(task="of the parent", metrics={"r": 1.0})
     run.rollouts(0).add(task="of the parent", metrics={"r": 1.0})
@@ -191,8 +191,8 @@ EXPLORER = textwrap.dedent("""
 """)
 
 
-def test_explorers_that_each_hold_a_part_are_merged_by_the_reader(tmp_path: Path):
-    """Two real processes, every task split between them: the value is that of the whole, and so is its coverage."""
+def test_reports_of_several_explorers_are_merged_by_the_reader(tmp_path: Path):
+    """Two real processes, every task split between them: values and coverage are those of all reports."""
     environment = {**os.environ, "WORLD_SIZE": "2", "WINDSOCK_DIR": str(tmp_path)}
     processes = [
         subprocess.Popen([sys.executable, "-c", EXPLORER, str(rank)], env=environment | {"RANK": str(rank)})
@@ -223,10 +223,10 @@ def of_two_ranks(monkeypatch: pytest.MonkeyPatch) -> list[windsock.Run]:
     ],
     ids=["kind", "statistic", "arrays", "answers", "runs"],
 )
-def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
+def test_a_state_of_a_newer_version_affects_its_own_step_only(
     monkeypatch: pytest.MonkeyPatch, newer: Mapping[str, object]
 ):
-    """The other steps, and what is no rollout, are read as ever."""
+    """The other steps and the other metrics are read as before."""
     runs = of_two_ranks(monkeypatch)
     for rank, run in enumerate(runs):
         run.log({"loss": 0.5}, step=0)
@@ -247,10 +247,10 @@ def test_a_state_of_a_newer_windsock_costs_its_own_step_only(
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_is_closed_before_its_step_has_a_number_is_merged_over_ranks(
+def test_handles_closed_before_their_step_has_a_number_are_merged_over_ranks(
     monkeypatch: pytest.MonkeyPatch, committed: bool
 ):
-    """The commit names the step, or where there is none, the end of the run."""
+    """The commit names the step or, without one, the end of the run."""
     runs = of_two_ranks(monkeypatch)
     for rank, run in enumerate(runs):
         for step in (4, 7) if committed else (0,):
@@ -263,8 +263,8 @@ def test_what_is_closed_before_its_step_has_a_number_is_merged_over_ranks(
     assert (means.steps.tolist(), means.values.tolist()) == (([4, 7], [4.5, 7.5]) if committed else ([0], [0.5]))
 
 
-def test_what_is_reported_with_and_without_the_step_comes_together():
-    """Of rollouts and of an evaluation, which goes on after the commit; what then comes late has a step."""
+def test_reports_with_and_without_the_step_are_merged():
+    """Of rollouts, and of an evaluation that continues after the commit; late reports then have a step."""
     run = windsock.init()
     unnamed = run.rollouts()
     unnamed.add("a", {"r": 1.0})
@@ -284,8 +284,8 @@ def test_what_is_reported_with_and_without_the_step_comes_together():
     assert view.series("eval/s/r/mean@3").values.tolist() == [2 / 3]
 
 
-def test_what_comes_late_for_a_step_without_a_number_closes_no_other_step():
-    """It is counted at the step that the commit names; the next one begins anew."""
+def test_late_reports_without_a_step_close_no_other_step():
+    """They are counted at the step that the commit names; the next step is not affected."""
     run = windsock.init()
     for step in range(3):
         with run.rollouts() as rollouts:
