@@ -8,8 +8,8 @@ import pytest
 from windsock.catalogue.define import define
 from windsock.catalogue.describe import describe
 from windsock.catalogue.names import recognise
-from windsock.catalogue.registry import REGISTRY, written
-from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, Name, Text
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, MetricName, Text
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def test_an_own_metric_is_recognised_and_explained():
         "custom/tool_success/{tool}",
         "How often a tool call works.",
         unit="fraction",
-        names=[Name("tool/{tool}/success", "verl")],
+        names=[MetricName("tool/{tool}/success", "verl")],
     )
     match = recognise("tool/calc/success").match
     assert match is not None
@@ -56,7 +56,7 @@ def test_a_taken_id_is_refused():
 def test_a_taken_name_is_refused_naming_both():
     """Two metrics cannot claim one name of one writer."""
     with pytest.raises(CatalogueError, match=r"custom/mine.*policy/clip_fraction.*actor/pg_clipfrac"):
-        define("custom/mine", "Mine.", unit="1", names=[Name("actor/pg_clipfrac", "verl")])
+        define("custom/mine", "Mine.", unit="1", names=[MetricName("actor/pg_clipfrac", "verl")])
     assert not recognise("custom/mine").matches
 
 
@@ -65,25 +65,28 @@ def test_a_taken_name_is_refused_naming_both():
     [
         ({"id": "Policy KL"}, "lower-case"),
         ({"id": "/x"}, "lower-case"),
-        ({"family": "polcy"}, "family is 'polcy'"),
-        ({"state": "average"}, "state is 'average'"),
-        ({"population": "words"}, "population"),
-        ({"statistic": "avg"}, "statistic"),
-        ({"direction": "up"}, "direction"),
-        ({"part": "actor"}, "part"),
-        ({"estimator": "k4"}, "estimator"),
-        ({"about": Text("Only English.", " ")}, "English and in Chinese"),
-        ({"needs": ("logprobs",)}, "needs logprobs"),
-        ({"formula": ""}, "formula is missing"),
+        ({"family": "polcy"}, "unknown family 'polcy', did you mean 'policy'"),
+        ({"state": "average"}, "unknown state 'average'"),
+        ({"population": "words"}, "unknown population 'words'"),
+        ({"statistic": "avg"}, "unknown statistic 'avg'"),
+        ({"direction": "up"}, "unknown direction 'up'"),
+        ({"part": "actor"}, "unknown part 'actor'"),
+        ({"estimator": "k4"}, "unknown estimator 'k4'"),
+        ({"about": Text("Only English.", " ")}, "about is missing in Chinese"),
+        ({"needs": ("logprobs",)}, "unknown input in needs 'logprobs'"),
+        ({"formula": Text("", "")}, "formula is missing in English"),
         ({"unit": " "}, "unit is missing"),
-        ({"healthy": Band(1.0, 0.0, Text("a", "b"))}, "from 1.0 to 0.0"),
-        ({"healthy": Band(None, None, Text("a", "b"))}, "at least one end"),
+        ({"healthy": Band(1.0, 0.0, Text("a", "b"))}, "low 1.0 is above high 0.0"),
+        ({"healthy": Band(None, None, Text("a", "b"))}, "at least one of low and high"),
         ({"healthy": Band(0.0, 1.0, Text("", ""))}, "source"),
-        ({"names": (Name("x", "nobody"),)}, "'nobody'"),
-        ({"names": (Name("x", "trl", "grop"),)}, "era 'grop'"),
-        ({"names": (Name("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
-        ({"names": (Name("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "both languages"),
-        ({"names": (Name("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)}, "is ours"),
+        ({"names": (MetricName("x", "nobody"),)}, "'nobody'"),
+        ({"names": (MetricName("x", "trl", "grop"),)}, "unknown era of trl 'grop'"),
+        ({"names": (MetricName("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
+        ({"names": (MetricName("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "note is missing in Chinese"),
+        (
+            {"names": (MetricName("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)},
+            "only its unit may differ",
+        ),
     ],
 )
 def test_an_incomplete_metric_cannot_exist(change: dict[str, object], problem: str):
@@ -102,7 +105,7 @@ def test_a_metric_is_frozen():
 def test_windsock_writes_an_id_where_a_vocabulary_has_no_name():
     """Every metric has a name in every vocabulary of ours."""
     metric: Metric = REGISTRY.metric("policy/kl_k2")
-    assert written(metric, "roll").pattern == "actor/approxkl"
-    assert written(metric, "trinity").pattern == "policy/kl_k2"
-    with pytest.raises(CatalogueError, match="not 'verl'"):
-        written(metric, "verl")
+    assert vocabulary_name(metric, "roll").pattern == "actor/approxkl"
+    assert vocabulary_name(metric, "trinity").pattern == "policy/kl_k2"
+    with pytest.raises(CatalogueError, match="unknown vocabulary 'verl'"):
+        vocabulary_name(metric, "verl")

@@ -8,7 +8,7 @@ import pytest
 
 from windsock.catalogue.names import recognise
 from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import placeholders
 
 SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
@@ -44,12 +44,13 @@ def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
     for text in (metric.title, metric.about, metric.look, metric.next):
         assert len(text.en) > 0
         assert any("一" <= char <= "鿿" for char in text.zh) or text is metric.title
-    assert metric.formula
+    assert metric.formula.en
+    assert metric.formula.zh
     assert metric.unit
     assert metric.population
     assert metric.statistic
     assert metric.state
-    assert written(metric, row["vocabulary"]).pattern.count("/") <= name.count("/")
+    assert vocabulary_name(metric, row["vocabulary"]).pattern.count("/") <= name.count("/")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
@@ -58,7 +59,7 @@ def test_what_windsock_writes_is_the_documented_name(row: dict[str, str]):
     name = hard(row["name"])
     match = recognise(name, source=f"windsock:{row['vocabulary']}").match
     assert match is not None
-    assert fill(written(match.metric, row["vocabulary"]).pattern, match.filled) == name
+    assert fill(vocabulary_name(match.metric, row["vocabulary"]).pattern, match.filled) == name
 
 
 def test_hard_values_are_told_apart():
@@ -125,7 +126,7 @@ def test_links_and_mentions_lead_to_metrics(lang: str):
     """What a text tells the reader to look at exists."""
     ids = {metric.id for metric in REGISTRY.metrics()}
     for metric in REGISTRY.metrics():
-        assert {link.to for link in metric.links} <= ids, metric.id
+        assert {related.to for related in metric.related} <= ids, metric.id
         for text in (metric.look, metric.next):
-            lost = [found for found in MENTION.findall(text.say(lang)) if not leads_somewhere(found, ids)]
+            lost = [found for found in MENTION.findall(text.get(lang)) if not leads_somewhere(found, ids)]
             assert lost == [], metric.id

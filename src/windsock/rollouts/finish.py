@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.rollouts.columns import Column
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.levels import Runs, last_of, over_tasks, runs_of, tasks_of
@@ -25,7 +25,7 @@ MANY_NAMES = 20  # tasks that are told by name
 
 @lru_cache(maxsize=4096)
 def _pattern(id: str, vocabulary: str) -> str:
-    return written(REGISTRY.metric(id), vocabulary).pattern
+    return vocabulary_name(REGISTRY.metric(id), vocabulary).pattern
 
 
 def spell(id: str, vocabulary: str, **filled: str) -> str:

@@ -6,8 +6,8 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from windsock.catalogue.describe import Explanation, Reading, families
-from windsock.catalogue.words import HEADINGS, word
+from windsock.catalogue.describe import Explanation, NameMeaning, families
+from windsock.catalogue.labels import label
 
 Span = tuple[str, str]  # style, text
 Line = list[Span]
@@ -52,7 +52,7 @@ def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
         for reading in explanation.readings:
             yield from _read(reading, width, f"{reading.title} · {reading.id}")
         other = explanation.readings[-1].source
-        yield from _paragraph(word(HEADINGS, "ask", lang).format(source=other), width, 3, "dim")
+        yield from _paragraph(label("headings", "ask", lang).format(source=other), width, 3, "dim")
     if explanation.asked:
         yield from _section("asked", lang)
         for reading in explanation.asked:
@@ -73,7 +73,7 @@ def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
 
 
 def _heading(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
-    star = f"  ★ {word(HEADINGS, 'crucial', lang)}" if explanation.crucial else ""
+    star = f"  ★ {label('headings', 'crucial', lang)}" if explanation.crucial else ""
     title = explanation.title
     gap = width - 1 - cells(title) - cells(star) - cells(explanation.id)
     if gap >= 2:
@@ -86,7 +86,7 @@ def _heading(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
 
 def _section(heading: str, lang: str) -> Iterator[Line]:
     yield []
-    yield [("bold", f" {word(HEADINGS, heading, lang)}")]
+    yield [("bold", f" {label('headings', heading, lang)}")]
 
 
 def _paragraph(text: str, width: int, indent: int, style: str = "") -> Iterator[Line]:
@@ -94,17 +94,17 @@ def _paragraph(text: str, width: int, indent: int, style: str = "") -> Iterator[
         yield [(style, " " * indent + line)]
 
 
-def _read(reading: Reading, width: int, meaning: str) -> Iterator[Line]:
+def _read(reading: NameMeaning, width: int, meaning: str) -> Iterator[Line]:
     yield [("", "   "), ("cyan", reading.source), ("", f"  {meaning}" if meaning else "")]
     yield from _paragraph(reading.note, width, 5)
 
 
-def _labelled(rows: Iterable[Span], width: int, label: int) -> Iterator[Line]:
+def _labelled(rows: Iterable[Span], width: int, column: int) -> Iterator[Line]:
     for heading, text in rows:
-        first, *rest = wrap(text, width - label - 3) or [""]
-        yield [("dim", f"   {heading}{' ' * (label - cells(heading))}"), ("", first)]
+        first, *rest = wrap(text, width - column - 3) or [""]
+        yield [("dim", f"   {heading}{' ' * (column - cells(heading))}"), ("", first)]
         for line in rest:
-            yield [("", " " * (label + 3) + line)]
+            yield [("", " " * (column + 3) + line)]
 
 
 def _band(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
@@ -132,9 +132,9 @@ def _names(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
         if cells(line.name) > column:
             yield [("", " " * 7 + who)]
         if line.difference:
-            note = word(HEADINGS, "above", lang) if line.difference in said else line.difference
+            note = label("headings", "above", lang) if line.difference in said else line.difference
             yield from _paragraph(note, width, 7, "dim")
-    yield [("dim", f"   {word(HEADINGS, 'legend', lang)}")]
+    yield [("dim", f"   {label('headings', 'legend', lang)}")]
 
 
 def _noted(heading: str, notes: Iterable[tuple[str, Sequence[str]]], lang: str, width: int) -> Iterator[Line]:
@@ -142,8 +142,8 @@ def _noted(heading: str, notes: Iterable[tuple[str, Sequence[str]]], lang: str, 
     if not listed:
         return
     yield from _section(heading, lang)
-    for label, texts in listed:
-        yield [("cyan", f"   {label}")]
+    for where, texts in listed:
+        yield [("cyan", f"   {where}")]
         for text in texts:
             first, *rest = wrap(text, width - 7) or [""]
             yield [("dim", "     · "), ("", first)]
@@ -155,7 +155,7 @@ def _all_lines(lang: str, width: int) -> Iterator[Line]:
         yield [("bold", f" {title}"), ("dim", f"  {family} · {len(metrics)}")]
         yield from _paragraph(intro, width, 1)
         for metric in metrics:
-            short = metric.title.say(lang)
+            short = metric.title.get(lang)
             gap = width - 3 - cells(metric.id) - cells(short)
             star = "★" if metric.crucial else " "
             if gap >= 2:

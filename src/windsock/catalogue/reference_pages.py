@@ -1,4 +1,4 @@
-"""The documentation pages, made from the declarations: ``python -m windsock.catalogue`` writes them."""
+"""Reference pages of the metrics, docs/metrics*.md: ``python -m windsock.catalogue build`` writes them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from windsock.catalogue import words
-from windsock.catalogue.crucial import CRUCIAL
-from windsock.catalogue.describe import MENTION, band_text, close, facts, families, name_lines
+from windsock.catalogue.describe import MENTION, band_text, facts, families, name_lines, related_notes
+from windsock.catalogue.labels import eras, label
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import CatalogueError, Metric, Text
-from windsock.catalogue.words import word
+from windsock.catalogue.verdicts import CRUCIAL
 
 FILES = {"en": "metrics.md", "zh": "metrics.zh.md"}
 _SUFFIXES = ("mean", "max", "min", "std")
@@ -19,7 +18,7 @@ _SUFFIXES = ("mean", "max", "min", "std")
 _TOP = Text(
     """# Metrics
 
-<!-- made by python -m windsock.catalogue; edit the catalogue, not this file -->
+<!-- made by python -m windsock.catalogue build; edit src/windsock/catalogue/data, not this file -->
 
 [中文](metrics.zh.md)
 
@@ -37,7 +36,7 @@ of the crucial values.
 """,
     """# 指标
 
-<!-- 由 python -m windsock.catalogue 生成；请修改指标目录，而不是这个文件 -->
+<!-- 由 python -m windsock.catalogue build 生成；请修改 src/windsock/catalogue/data，而不是这个文件 -->
 
 [English](metrics.md)
 
@@ -92,45 +91,45 @@ def write(folder: Path) -> list[Path]:
 
 
 def _page(lang: str) -> Iterator[str]:
-    yield _TOP.say(lang)
+    yield _TOP.get(lang)
     known = [family for family in families(lang) if family[0] != "custom"]
     yield " · ".join(f"[{title}](#{key})" for key, title, _, _ in known)
     yield from _crucial(lang)
     for key, title, intro, metrics in known:
         yield f'\n<a id="{key}"></a>\n\n## {title}\n\n{intro}\n'
         groups = _grouped([metric for metric in metrics if not _minor(metric)])
-        yield _TABLE.say(lang)
+        yield _TABLE.get(lang)
         yield from (_row(group, lang) for group in groups)
         for group in groups:
             yield from _entry(group, lang)
         yield from _more([metric for metric in metrics if _minor(metric)], lang)
-    yield f'\n<a id="eras"></a>\n\n{_ERAS.say(lang)}'
-    yield from (f"| `{era}` | {text.say(lang)} |" for era, text in words.ERA_WORDS.items())
+    yield f'\n<a id="eras"></a>\n\n{_ERAS.get(lang)}'
+    yield from (f"| `{era}` | {text.get(lang)} |" for era, text in eras().items())
 
 
 def _minor(metric: Metric) -> bool:
     """Whether a line of a table says all there is: somebody's own metric, without anything to warn of."""
     ours = any(name.producer.startswith("windsock") for name in metric.names)
-    return metric.state == "none" and not (ours or metric.traps or metric.links or metric.crucial)
+    return metric.state == "none" and not (ours or metric.traps or metric.related or metric.crucial)
 
 
 def _more(metrics: Sequence[Metric], lang: str) -> Iterator[str]:
     if not metrics:
         return
-    yield _MORE.say(lang)
+    yield _MORE.get(lang)
     for metric in metrics:
         names = ", ".join(f"`{name.pattern}` ({name.producer})" for name in metric.names)
         band = f" **{band_text(metric.healthy, lang)}**" if metric.healthy else ""
-        unit = word(words.UNITS, metric.unit, lang)
-        what = f"{metric.about.say(lang)} {metric.look.say(lang)}{band}"
+        unit = label("units", metric.unit, lang)
+        what = f"{metric.about.get(lang)} {metric.look.get(lang)}{band}"
         yield f'| <a id="{_anchor(metric)}"></a>`{metric.id}` | {what} | {unit} | {names} |'
 
 
 def _crucial(lang: str) -> Iterator[str]:
-    yield f"\n{_CRUCIAL.say(lang)}"
+    yield f"\n{_CRUCIAL.get(lang)}"
     for crucial in CRUCIAL:
         places = ", ".join(_link(REGISTRY.metric(id), id) for id, _ in crucial.conditions)
-        yield f"| {crucial.title.say(lang)} | {crucial.meaning.say(lang)} | {places} |"
+        yield f"| {crucial.title.get(lang)} | {crucial.meaning.get(lang)} | {places} |"
 
 
 def _grouped(metrics: Sequence[Metric]) -> list[list[Metric]]:
@@ -163,7 +162,7 @@ def _heading(group: Sequence[Metric]) -> str:
 
 
 def _title(group: Sequence[Metric], lang: str) -> str:
-    title = group[0].title.say(lang)
+    title = group[0].title.get(lang)
     return title if len(group) == 1 else title.rpartition("：" if lang == "zh" else ":")[0] or title
 
 
@@ -179,7 +178,7 @@ def _row(group: Sequence[Metric], lang: str) -> str:
     first = group[0]
     star = "★ " if any(metric.crucial for metric in group) else ""
     band = band_text(first.healthy, lang) if first.healthy else ""
-    unit = word(words.UNITS, first.unit, lang)
+    unit = label("units", first.unit, lang)
     return f"| {_link(first, _heading(group))} | {star}{_title(group, lang)} | {unit} | {band} |"
 
 
@@ -188,33 +187,33 @@ def _entry(group: Sequence[Metric], lang: str) -> Iterator[str]:
     anchors = "".join(f'<a id="{_anchor(metric)}"></a>' for metric in group)
     star = " ★" if any(metric.crucial for metric in group) else ""
     yield f"\n{anchors}\n\n### {_title(group, lang)}{star}\n"
-    yield f"`{_heading(group)}`\n\n{first.about.say(lang)}\n"
-    yield "- " + " · ".join(_fact(label, value) for label, value in facts(first, lang))
-    band = f"{band_text(first.healthy, lang)} ({first.healthy.source.say(lang)}). " if first.healthy else ""
-    yield f"- **{_LABELS['healthy'].say(lang)}** {band}{_linked(first.look.say(lang))}"
+    yield f"`{_heading(group)}`\n\n{first.about.get(lang)}\n"
+    yield "- " + " · ".join(_fact(heading, value, lang) for heading, value in facts(first, lang))
+    band = f"{band_text(first.healthy, lang)} ({first.healthy.source.get(lang)}). " if first.healthy else ""
+    yield f"- **{_LABELS['healthy'].get(lang)}** {band}{_linked(first.look.get(lang))}"
     for metric in group[1:]:
         if metric.look != first.look:
-            yield f"  - `{metric.id.rpartition('/')[2]}`: {_linked(metric.look.say(lang))}"
-    yield f"- **{_LABELS['next'].say(lang)}** {_linked(first.next.say(lang))}"
+            yield f"  - `{metric.id.rpartition('/')[2]}`: {_linked(metric.look.get(lang))}"
+    yield f"- **{_LABELS['next'].get(lang)}** {_linked(first.next.get(lang))}"
     yield from _notes(first, lang)
     rows = list(_name_rows(group, lang))
     if rows:
-        yield f"\n{_NAMES.say(lang)}"
+        yield f"\n{_NAMES.get(lang)}"
         yield from rows
 
 
-def _fact(label: str, value: str) -> str:
-    formula = label in (words.HEADINGS["formula"].en, words.HEADINGS["formula"].zh)
-    return f"**{label}** {f'`{value}`' if formula else value}"
+def _fact(heading: str, value: str, lang: str) -> str:
+    is_formula = heading == label("headings", "formula", lang)
+    return f"**{heading}** {f'`{value}`' if is_formula else value}"
 
 
 def _notes(metric: Metric, lang: str) -> Iterator[str]:
     for trap in metric.traps:
-        where = f" ({word(words.PRODUCER_WORDS, trap.where, lang)})" if trap.where else ""
-        yield f"- **{_LABELS['trap'].say(lang)}**{where} {trap.text.say(lang)}"
-    for note, ids in close(metric, lang).items():
+        where = f" ({label('producers', trap.where, lang)})" if trap.where else ""
+        yield f"- **{_LABELS['trap'].get(lang)}**{where} {trap.note.get(lang)}"
+    for note, ids in related_notes(metric, lang).items():
         places = ", ".join(_link(REGISTRY.metric(id), id) for id in ids)
-        yield f"- **{_LABELS['close'].say(lang)}** {places}{'：' if lang == 'zh' else ': '}{note}"
+        yield f"- **{_LABELS['close'].get(lang)}** {places}{'：' if lang == 'zh' else ': '}{note}"
 
 
 def _linked(text: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from windsock.catalogue.page import FILES, page, write
+from windsock.catalogue.reference_pages import FILES, page, write
 from windsock.catalogue.registry import REGISTRY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_page_is_what_the_catalogue_says(lang: str):
-    """The file in docs is the generated one: run ``python -m windsock.catalogue`` after a change."""
+    """The file in docs is the generated one: run ``python -m windsock.catalogue build`` after a change."""
     assert (DOCS / FILES[lang]).read_text(encoding="utf-8") == page(lang)
 
 
@@ -25,7 +25,7 @@ def test_every_metric_and_name_is_on_the_page(lang: str):
     assert len(anchors) == len(set(anchors))
     assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= set(anchors)
     for metric in REGISTRY.metrics():
-        assert metric.about.say(lang).split("。")[0] in text or metric.statistic != "mean", metric.id
+        assert metric.about.get(lang).split("。")[0] in text or metric.statistic != "mean", metric.id
 
 
 def test_tables_have_as_many_cells_as_their_heading():

@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from windsock.catalogue.crucial import CRUCIAL, WORDS, crucial_values, digest
 from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.verdicts import CRUCIAL, WORDS, judge_crucial_values, summarise
 
 
 def verdict(
     name: str, values: list[float], source: str = "windsock:trl", key: str | None = None, **others: list[float]
 ):
     """Judge one series, with others beside it by name."""
-    found = crucial_values({name: values} | others, source)
+    found = judge_crucial_values({name: values} | others, source)
     return next(each for each in found if each.name == name and key in (None, each.key))
 
 
@@ -119,13 +119,13 @@ def test_a_value_that_is_not_finite_is_bad(bad: float):
 )
 def test_every_vocabulary_has_its_crucial_values(source: str, names: list[str]):
     """Each of these names is judged, whichever framework wrote it."""
-    found = crucial_values({name: [1.0] * 30 for name in names}, source)
+    found = judge_crucial_values({name: [1.0] * 30 for name in names}, source)
     assert {each.name for each in found} == set(names)
 
 
 def test_one_metric_is_judged_once():
     """Where the score is all the reward there is, it appears once."""
-    found = crucial_values({"critic/score/mean": RISING}, "windsock:roll")
+    found = judge_crucial_values({"critic/score/mean": RISING}, "windsock:roll")
     assert [each.key for each in found] == ["reward"]
 
 
@@ -139,7 +139,7 @@ def test_a_number_that_cannot_be_compared_is_not_judged():
     """Where the framework's number is another thing, the verdict says so instead of a judgement."""
     found = verdict("critic/loss", [1.0] * 30, "roll")
     assert found.note is not None
-    diluted = crucial_values({"objective/kl": [3.0] * 30}, "trl/online-dpo")[0]
+    diluted = judge_crucial_values({"objective/kl": [3.0] * 30}, "trl/online-dpo")[0]
     assert diluted.word == "unknown"
     assert "padding" in diluted.text.en
 
@@ -152,7 +152,7 @@ def test_verdicts_speak_both_languages():
         "val/ratio": [1.0] * 30,
         "policy/clipfrac_avg": [0.5] * 30,
     }
-    for each in crucial_values(series, "windsock:trl"):
+    for each in judge_crucial_values(series, "windsock:trl"):
         assert each.text.en
         assert each.text.zh
         assert each.word in WORDS
@@ -161,24 +161,24 @@ def test_verdicts_speak_both_languages():
 
 def test_a_digest_takes_numbers_of_any_sequence():
     """The few numbers are those of the finite values; an empty series has none."""
-    taken = digest([1.0, math.nan, 3.0, 5.0])
+    taken = summarise([1.0, math.nan, 3.0, 5.0])
     assert taken is not None
     assert (taken.count, taken.nonfinite, taken.first, taken.last, taken.low, taken.high) == (4, 1, 1.0, 5.0, 1.0, 5.0)
     assert (taken.median, taken.early, taken.late) == (3.0, 1.0, 5.0)
     assert taken.noise == pytest.approx(0.0, abs=1e-12)
-    assert digest([]) is None
+    assert summarise([]) is None
 
 
 def test_what_rose_and_is_flat_since_has_risen():
     """A reward at the top of what can be had is not a reward without a trend."""
     curve = [min(0.98, 0.25 + step * 0.1) + (step % 3) * 0.05 for step in range(100)]
-    [reward, *_] = crucial_values({"critic/score/mean": curve}, "windsock:roll")
+    [reward, *_] = judge_crucial_values({"critic/score/mean": curve}, "windsock:roll")
     assert (reward.word, reward.text.en.partition(",")[0]) == ("good", "has risen")
 
 
 def test_a_spike_that_is_over_is_still_told():
     """A KL that is back in its band after thirty nats is to be watched."""
     curve = [0.6] * 40 + [29.3] + [0.6] * 60
-    [kl] = crucial_values({"actor/kl_loss": curve}, "windsock:roll")
+    [kl] = judge_crucial_values({"actor/kl_loss": curve}, "windsock:roll")
     assert kl.word == "watch"
     assert "after a spike to 29.3" in kl.text.en
