@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+import windsock
 from windsock.catalogue.define import define
 from windsock.catalogue.describe import describe
 from windsock.catalogue.names import recognise
@@ -45,6 +46,25 @@ def test_an_own_metric_may_speak_two_languages():
     explanation = describe("custom/x", "zh")
     assert explanation is not None
     assert explanation.about == "一个 x。"
+
+
+def test_everything_that_define_takes_is_public():
+    """A metric with every field can be declared with names of ``windsock`` alone."""
+    ws = windsock
+    per_cent = ws.Difference(("unit",), ws.Text("In per cent.", "以百分数表示。"), 0.01)
+    metric = ws.define(
+        "custom/full",
+        ws.Text("An x.", "一个 x。"),
+        unit="1",
+        healthy=ws.Band(0.0, 1.0, ws.Text("a guess", "猜测")),
+        names=[
+            ws.MetricName("x", "verl", "", per_cent)
+        ],
+        traps=[ws.Trap("verl", ws.Text("Not y.", "不是 y。"))],
+        related=[ws.RelatedMetric("policy/kl_k2", ws.Text("Another thing.", "另一个量。"))],
+    )
+    assert isinstance(metric, ws.Metric)
+    assert ws.translate("x", to="windsock", source="verl").factor == 0.01
 
 
 def test_a_taken_id_is_refused():
