@@ -57,9 +57,7 @@ def test_everything_that_define_takes_is_public():
         ws.Text("An x.", "一个 x。"),
         unit="1",
         healthy=ws.Band(0.0, 1.0, ws.Text("a guess", "猜测")),
-        names=[
-            ws.MetricName("x", "verl", "", per_cent)
-        ],
+        names=[ws.MetricName("x", "verl", "", per_cent)],
         traps=[ws.Trap("verl", ws.Text("Not y.", "不是 y。"))],
         related=[ws.RelatedMetric("policy/kl_k2", ws.Text("Another thing.", "另一个量。"))],
     )

@@ -169,6 +169,14 @@ def _walk(
     child = node.literal.get(segment)
     if child is not None:
         _walk(child, segments, at + 1, end, filled, found)
+    if node.mixed or node.digits or node.one or node.many:
+        _walk_placeholders(node, segments, at, end, filled, found)
+
+
+def _walk_placeholders(
+    node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
+) -> None:
+    segment = segments[at]
     if node.mixed:
         for expression, child in node.mixed.values():
             fits = expression.fullmatch(segment)

@@ -266,24 +266,13 @@ def problems(metric: Metric) -> Iterator[str]:
     for field, words in _WORDS:
         if getattr(metric, field) not in words:
             yield unknown(field, getattr(metric, field), words)
-    for need in metric.needs:
-        yield from (unknown("input in needs", name, INPUTS) for name in inputs(need) if name not in INPUTS)
-    for field in ("title", "about", "look", "next"):
-        yield from _missing_languages(field, getattr(metric, field))
-    if metric.state != "none" or metric.formula.en or metric.formula.zh:
-        yield from _missing_languages("formula", metric.formula)
-    if not metric.unit.strip():
-        yield "unit is missing"
+    unknown_inputs = [name for need in metric.needs for name in inputs(need) if name not in INPUTS]
+    yield from (unknown("input in needs", name, INPUTS) for name in unknown_inputs)
+    yield from _text_problems(metric)
     if metric.healthy is not None:
         yield from _band_problems(metric.healthy)
     for name in metric.names:
         yield from (f"name {name.pattern!r}: {problem}" for problem in _name_problems(name))
-    for trap in metric.traps:
-        if trap.where and trap.where not in PRODUCERS:
-            yield f"traps: {unknown('producer', trap.where, PRODUCERS)}"
-        yield from _missing_languages("traps: note", trap.note)
-    for related in metric.related:
-        yield from _missing_languages(f"related {related.to!r}: note", related.note)
 
 
 _WORDS = (
@@ -295,6 +284,21 @@ _WORDS = (
     ("part", PARTS),
     ("estimator", ESTIMATORS),
 )
+
+
+def _text_problems(metric: Metric) -> Iterator[str]:
+    for field in ("title", "about", "look", "next"):
+        yield from _missing_languages(field, getattr(metric, field))
+    if metric.state != "none" or metric.formula.en or metric.formula.zh:
+        yield from _missing_languages("formula", metric.formula)
+    if not metric.unit.strip():
+        yield "unit is missing"
+    for trap in metric.traps:
+        if trap.where and trap.where not in PRODUCERS:
+            yield f"traps: {unknown('producer', trap.where, PRODUCERS)}"
+        yield from _missing_languages("traps: note", trap.note)
+    for related in metric.related:
+        yield from _missing_languages(f"related {related.to!r}: note", related.note)
 
 
 def _missing_languages(field: str, text: Text) -> Iterator[str]:
