@@ -15,7 +15,7 @@ from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, Me
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    """Take what a test defined out of the catalogue again."""
+    """Remove the metrics that a test defined."""
     before = {metric.id for metric in REGISTRY.metrics()}
     yield
     for metric in REGISTRY.metrics():
@@ -24,7 +24,7 @@ def _forget() -> Iterator[None]:
 
 
 def test_an_own_metric_is_recognised_and_explained():
-    """A defined metric is found by its id and by its name, though the name was asked before."""
+    """A defined metric is found by its id and by its name, even after a failed look-up of the name."""
     assert not recognise("tool/{tool}/success".replace("{tool}", "calc")).matches
     define(
         "custom/tool_success/{tool}",
@@ -40,8 +40,8 @@ def test_an_own_metric_is_recognised_and_explained():
     assert explanation.about == "How often a tool call works."
 
 
-def test_an_own_metric_may_speak_two_languages():
-    """A text given in both languages is kept apart."""
+def test_an_own_metric_may_have_two_languages():
+    """Each language shows its own text."""
     define("custom/x", Text("An x.", "一个 x。"), unit="1")
     explanation = describe("custom/x", "zh")
     assert explanation is not None
@@ -65,14 +65,14 @@ def test_everything_that_define_takes_is_public():
     assert ws.translate("x", to="windsock", source="verl").factor == 0.01
 
 
-def test_a_taken_id_is_refused():
-    """An id can be declared once, and the error names what has it."""
+def test_an_id_cannot_be_defined_twice():
+    """The error names the metric that has the id."""
     with pytest.raises(CatalogueError, match=r"policy/kl_k2.*Approximate KL \(k2\)"):
         define("policy/kl_k2", "Mine.", unit="1")
 
 
-def test_a_taken_name_is_refused_naming_both():
-    """Two metrics cannot claim one name of one writer."""
+def test_a_name_cannot_belong_to_two_metrics():
+    """The error names both metrics and the name."""
     with pytest.raises(CatalogueError, match=r"custom/mine.*policy/clip_fraction.*actor/pg_clipfrac"):
         define("custom/mine", "Mine.", unit="1", names=[MetricName("actor/pg_clipfrac", "verl")])
     assert not recognise("custom/mine").matches
@@ -108,7 +108,7 @@ def test_a_taken_name_is_refused_naming_both():
     ],
 )
 def test_an_incomplete_metric_cannot_exist(change: dict[str, object], problem: str):
-    """Every field is checked when the record is made, by define and by the families alike."""
+    """Every field is checked when a metric is made."""
     metric = REGISTRY.metric("policy/kl_k2")
     with pytest.raises(CatalogueError, match=problem):
         replace(metric, **change)
@@ -121,7 +121,7 @@ def test_a_metric_is_frozen():
 
 
 def test_windsock_writes_an_id_where_a_vocabulary_has_no_name():
-    """Every metric has a name in every vocabulary of ours."""
+    """Every metric has a name in every vocabulary that windsock writes."""
     metric: Metric = REGISTRY.metric("policy/kl_k2")
     assert vocabulary_name(metric, "roll").pattern == "actor/approxkl"
     assert vocabulary_name(metric, "trinity").pattern == "policy/kl_k2"

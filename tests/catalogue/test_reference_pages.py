@@ -12,14 +12,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_the_page_is_what_the_catalogue_says(lang: str):
+def test_the_page_is_current(lang: str):
     """The file in docs is the generated one: run ``python -m windsock.catalogue build`` after a change."""
     assert (DOCS / FILES[lang]).read_text(encoding="utf-8") == page(lang)
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_metric_and_name_is_on_the_page(lang: str):
-    """Each metric has its place, and no link leads nowhere."""
+    """Each metric has an anchor, and every link has a target."""
     text = page(lang)
     anchors = re.findall(r'<a id="([^"]+)">', text)
     assert len(anchors) == len(set(anchors))

@@ -22,17 +22,17 @@ _TOP = Text(
 
 [中文](metrics.zh.md)
 
-Every metric that windsock knows, by family: what it is, how it is computed, what healthy looks like, what to look at
-next, what others call it and how their number differs. `windsock explain NAME` tells the same on a terminal, for any
-name below.
+Every metric that windsock knows, by family: its definition and formula, how it looks in a healthy run, where to look
+next, its names in other frameworks and how their numbers differ. `windsock explain NAME` prints the same on a terminal,
+for any name below.
 
 **Names.** windsock writes the vocabularies `roll`, `trl` and `trinity`; a metric that a vocabulary has no name for is
-written under its id. Who writes a name matters: `windsock:roll` is what windsock writes in ROLL's words, `roll` is what
-ROLL's own code logs under them. Where versions or trainers of a framework differ, the era stands behind a slash
+written under its id. The meaning of a name depends on its writer: `windsock:roll` is windsock writing ROLL's
+vocabulary, `roll` is ROLL's own code. Where versions or trainers of a framework differ, the era follows after a slash
 ([below](#eras)).
 
-**Marks.** `=` is the metric itself, `≈` is comparable when the note is kept in mind, `≠` must not be compared. ★ is one
-of the crucial values.
+**Symbols.** `=` is the metric itself, `≈` is comparable with the note in mind, `≠` is not comparable. ★ is one of the
+crucial values.
 """,
     """# 指标
 
@@ -40,44 +40,42 @@ of the crucial values.
 
 [English](metrics.md)
 
-windsock 认识的全部指标，按族排列：它是什么、如何计算、健康时什么样、接下来看什么、别处叫什么名字、数值有何不同。
-`windsock explain 名字 --lang zh` 可在终端查看同样的内容，下面任何一个名字都可以。
+windsock 能识别的全部指标，按族排列：定义与公式、正常时的表现、接下来看什么、在其他框架中的名字以及数值的差异。
+`windsock explain 名字 --lang zh` 可在终端查看同样的内容，适用于下面任何一个名字。
 
-**名字。** windsock 以 `roll`、`trl`、`trinity` 三套词汇写出指标；某套词汇没有对应名字时，就用指标的 id。
-由谁写入很重要：`windsock:roll` 是 windsock 用 ROLL 的词汇写出的数，`roll` 则是 ROLL 自己的代码在同名下记录的数。
-同一框架的不同版本或训练器有差异时，在斜杠后注明时期（[见文末](#eras)）。
+**名字。** windsock 可按 `roll`、`trl`、`trinity` 三套命名写出指标；某套命名中没有对应名字时，使用指标的 id。
+同一名字的含义取决于由谁写入：`windsock:roll` 是 windsock 按 ROLL 的命名写出的数，`roll` 则是 ROLL 自己的代码记录的数。
+同一框架的不同版本或训练器有差异时，在斜杠后注明版本（[见文末](#eras)）。
 
-**记号。** `=` 即该指标本身；`≈` 在注意所述差异的前提下可比；`≠` 不可比。★ 为关键指标之一。
+**符号。** `=` 即该指标本身；`≈` 可比，但须注意说明；`≠` 不可比。★ 为关键指标之一。
 """,
 )
 _CRUCIAL = Text(
     "## The crucial values\n\n"
-    "A few numbers tell whether a run is alive. `windsock show RUN` judges those that a run logs.\n\n"
-    "| what | should | read from |\n|---|---|---|",
-    "## 关键指标\n\n少数几个数就能看出实验是否正常。`windsock show RUN` 会对其中已记录的逐一给出判断。\n\n"
-    "| 指标 | 应当 | 取自 |\n|---|---|---|",
+    "A few values show whether a run is healthy. `windsock show RUN` judges those that the run logs.\n\n"
+    "| value | should | metric |\n|---|---|---|",
+    "## 关键指标\n\n少数几个指标就能看出实验是否正常。`windsock show RUN` 会对其中已记录的逐一给出判断。\n\n"
+    "| 指标 | 应当 | 对应的 metric |\n|---|---|---|",
 )
-_ERAS = Text("## Eras\n\n| written by | what it is |\n|---|---|", "## 时期\n\n| 由谁写入 | 说明 |\n|---|---|")
+_ERAS = Text("## Eras\n\n| writer | meaning |\n|---|---|", "## 版本\n\n| 由谁写入 | 说明 |\n|---|---|")
 _TABLE = Text(
-    "| metric | what | unit | healthy |\n|---|---|---|---|", "| 指标 | 含义 | 单位 | 健康区间 |\n|---|---|---|---|"
+    "| metric | title | unit | healthy |\n|---|---|---|---|", "| 指标 | 名称 | 单位 | 正常区间 |\n|---|---|---|---|"
 )
-_NAMES = Text(
-    "| | name | written by | how it differs |\n|---|---|---|---|", "| | 名字 | 由谁写入 | 差异 |\n|---|---|---|---|"
-)
+_NAMES = Text("| | name | writer | difference |\n|---|---|---|---|", "| | 名字 | 由谁写入 | 差异 |\n|---|---|---|---|")
 _MORE = Text(
-    "\nAlso recognised:\n\n| metric | what | unit | name |\n|---|---|---|---|",
-    "\n此外还认识：\n\n| 指标 | 含义 | 单位 | 名字 |\n|---|---|---|---|",
+    "\nAlso recognised:\n\n| metric | meaning | unit | name |\n|---|---|---|---|",
+    "\n此外还能识别：\n\n| 指标 | 含义 | 单位 | 名字 |\n|---|---|---|---|",
 )
 _LABELS = {
-    "healthy": Text("Healthy", "健康"),
+    "healthy": Text("Healthy", "正常"),
     "next": Text("Next", "接下来"),
-    "trap": Text("Trap", "陷阱"),
+    "trap": Text("Trap", "误区"),
     "close": Text("Not the same as", "有别于"),
 }
 
 
 def page(lang: str) -> str:
-    """Return the page in a language."""
+    """Return the page's text in a language."""
     return "\n".join(_page(lang)).rstrip() + "\n"
 
 
@@ -108,7 +106,7 @@ def _page(lang: str) -> Iterator[str]:
 
 
 def _minor(metric: Metric) -> bool:
-    """Whether a line of a table says all there is: somebody's own metric, without anything to warn of."""
+    """Return whether a line of a table suffices: windsock does not write the metric, and it has no notes."""
     ours = any(name.producer.startswith("windsock") for name in metric.names)
     return metric.state == "none" and not (ours or metric.traps or metric.related or metric.crucial)
 
@@ -133,7 +131,7 @@ def _crucial(lang: str) -> Iterator[str]:
 
 
 def _grouped(metrics: Sequence[Metric]) -> list[list[Metric]]:
-    """Put the statistics of one quantity together."""
+    """Group the statistics of one quantity."""
     groups: list[list[Metric]] = []
     for metric in metrics:
         first = groups[-1][0] if groups else None
@@ -217,7 +215,7 @@ def _notes(metric: Metric, lang: str) -> Iterator[str]:
 
 
 def _linked(text: str) -> str:
-    """Turn the ids that a sentence mentions into links."""
+    """Replace the ids in a sentence with links."""
 
     def linked(found: re.Match[str]) -> str:
         try:

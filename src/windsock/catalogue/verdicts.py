@@ -225,7 +225,7 @@ class NotBothHigh:
 
 @dataclass(frozen=True, slots=True)
 class NotGrowing:
-    """Not many times its start."""
+    """The current value is not many times the first one."""
 
     times: float = 2.0
 
@@ -233,13 +233,15 @@ class NotGrowing:
         """Compare the series with the condition."""
         change = f"{series.first:.3g} → {series.now:.3g}"
         if series.first > 0 and series.now > self.times * series.first:
-            return _judgement("watch", f"keeps growing, {change}: the KL is not held", f"持续增大，{change}：压不住 KL")
+            return _judgement(
+                "watch", f"keeps growing, {change}: it fails to limit the KL", f"持续增大，{change}：控制不住 KL"
+            )
         return _judgement("good", f"{change}", f"{change}")
 
 
 @dataclass(frozen=True, slots=True)
 class CrucialValue:
-    """One crucial value and the metrics it can be summary from, the best first, each with its condition."""
+    """One crucial value and the metrics it can be taken from, the best first, each with its condition."""
 
     key: str
     title: Text
