@@ -132,6 +132,7 @@ def test_a_mistake_names_the_file_the_metric_and_the_field(
         ("labels.toml", "\ngroups = ", "\ngroup = ", "labels.toml: populations: groups is missing"),
         ("headline.toml", '"value/loss"', '"value/los"', "headline.toml: value_loss: unknown metric 'value/los'"),
         ("shared.toml", "[texts.step_size]", "[texts.spare]\nen = 'a'\nzh = '甲'\n\n[texts.step_size]", "texts.spare"),
+        ("ppo.toml", '["policy/loss/pg"]', '"ppo/x" = 1\n["policy/loss/pg"]', 'ppo/x: an entry is a table: ["ppo/x"]'),
         ("ppo.toml", 'statistics = ["mean"', 'statistics = ["avg"', "statistics: unknown statistic 'avg'"),
     ],
 )

@@ -22,6 +22,7 @@ from windsock.catalogue.spec import (
     Metric,
     Placeholder,
     Text,
+    missing_languages,
     placeholders,
     unknown,
 )
@@ -156,9 +157,8 @@ def _written(values: Table, key: str, report: Report) -> Text:
         return Text("", "")
     check_keys(value, {"en", "zh"}, lambda problem: report(f"{key}: {problem}"))
     text = Text(value.get("en", ""), value.get("zh", ""))
-    for lang, language in (("en", "English"), ("zh", "Chinese")):
-        if not text.get(lang).strip():
-            report(f"{key} is missing in {language}")
+    for problem in missing_languages(key, text):
+        report(problem)
     return text
 
 
@@ -207,9 +207,8 @@ def _check_unused(files: Mapping[str, Table], shared: Scope, entries: Iterable[E
                 if id(tables[section][key]) not in shared.used:
                     problems.append(f"{file}: {section}.{key}: nothing refers to it")
     for entry in entries:
-        names = entry.values.get("names", ()) if isinstance(entry.values, dict) else ()
-        referred = {item.get("differs") for item in names}
-        for key in entry.values.get("differences", {}) if isinstance(entry.values, dict) else ():
+        referred = {item.get("differs") for item in entry.values.get("names", ())}
+        for key in entry.values.get("differences", {}):
             if key not in referred:
                 problems.append(f"{entry.file}: {entry.id}: differences.{key}: no name refers to it")
 

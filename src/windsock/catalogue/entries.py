@@ -73,7 +73,8 @@ def check_keys(values: Table, known: Iterable[str], report: Report) -> None:
 def metrics_of(entry: Entry, entries: Mapping[str, Entry], labels: Labels, report: Report) -> Iterator[Metric]:
     """Yield the metrics of one entry: one per statistic that it lists, or one."""
     if not isinstance(entry.values, dict):
-        report('an entry is a table: ["family/name"]')
+        report(f'an entry is a table: ["{entry.id}"]')
+        entry.values = {}
         return
     entry.values = {key: value for key, value in entry.values.items() if _has_right_type(key, value, report)}
     statistics = entry.values.get("statistics", ())

@@ -288,27 +288,28 @@ _WORDS = (
 
 def _text_problems(metric: Metric) -> Iterator[str]:
     for field in ("title", "about", "look", "next"):
-        yield from _missing_languages(field, getattr(metric, field))
+        yield from missing_languages(field, getattr(metric, field))
     if metric.state != "none" or metric.formula.en or metric.formula.zh:
-        yield from _missing_languages("formula", metric.formula)
+        yield from missing_languages("formula", metric.formula)
     if not metric.unit.strip():
         yield "unit is missing"
     for trap in metric.traps:
         if trap.where and trap.where not in PRODUCERS:
             yield f"traps: {unknown('producer', trap.where, PRODUCERS)}"
-        yield from _missing_languages("traps: note", trap.note)
+        yield from missing_languages("traps: note", trap.note)
     for related in metric.related:
-        yield from _missing_languages(f"related {related.to!r}: note", related.note)
+        yield from missing_languages(f"related {related.to!r}: note", related.note)
 
 
-def _missing_languages(field: str, text: Text) -> Iterator[str]:
+def missing_languages(field: str, text: Text) -> Iterator[str]:
+    """Yield a message for each language in which a text is empty."""
     for lang, language in (("en", "English"), ("zh", "Chinese")):
         if not text.get(lang).strip():
             yield f"{field} is missing in {language}"
 
 
 def _band_problems(band: Band) -> Iterator[str]:
-    yield from _missing_languages("healthy: source", band.source)
+    yield from missing_languages("healthy: source", band.source)
     if band.low is None and band.high is None:
         yield "healthy needs at least one of low and high"
     if band.low is not None and band.high is not None and band.low > band.high:
@@ -326,7 +327,7 @@ def _name_problems(name: MetricName) -> Iterator[str]:
     yield from (unknown("kind of difference", kind, KINDS) for kind in difference.kinds if kind not in KINDS)
     if not difference.kinds:
         yield "a difference needs at least one kind"
-    yield from _missing_languages("note", difference.note)
+    yield from missing_languages("note", difference.note)
     # Names that windsock writes are translated by arithmetic alone, so nothing but the unit may differ.
     if name.producer.startswith("windsock") and (difference.kinds != ("unit",) or difference.factor is None):
         yield "windsock writes this name: only its unit may differ, with a factor"
