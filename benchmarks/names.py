@@ -1,4 +1,4 @@
-"""What the catalogue costs: importing it, recognising many names for the first time, and again."""
+"""Time of importing the catalogue, of loading it, and of recognising many names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ print(time.perf_counter() - began)
 
 
 def import_seconds(repeats: int = 9) -> float:
-    """Return what importing the names adds to an interpreter with windsock, by its own clock, bytecode cached."""
+    """Return the median time of importing the names after windsock, with cached bytecode."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", IMPORT]
     runs = [
@@ -29,7 +29,7 @@ def import_seconds(repeats: int = 9) -> float:
 
 
 def distinct_names(count: int) -> list[str]:
-    """Return names of all kinds: plain ones, patterns with hard values, other frameworks', and unknown ones."""
+    """Return names of all kinds: plain ones, patterns, names of several frameworks, and unknown ones."""
     chance = random.Random(0)
     makers = (
         lambda n: f"memory/cluster{n}/train_step/end/onload/max_allocated/{n % 8}",
@@ -67,7 +67,7 @@ def main() -> int:
         known = sum(bool(recognise(name).matches) for name in names)
         spent.append(time.perf_counter() - began)
     print(f"import of the catalogue     {adds * 1e3:7.1f} ms   {verdict(adds, 'import')}")
-    print(f"first name (loads families) {loading * 1e3:7.1f} ms")
+    print(f"first name (loads it all)   {loading * 1e3:7.1f} ms")
     print(f"10,000 names, first time    {spent[0] * 1e3:7.1f} ms   {verdict(spent[0], 'first')}")
     print(f"10,000 names, again         {spent[1] * 1e3:7.1f} ms   ({known:,} known)")
     return 0

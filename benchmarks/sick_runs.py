@@ -17,7 +17,7 @@ import numpy as np
 
 import windsock
 from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.demo.recipe import Recipe
 from windsock.demo.sick import SICK, sicken
 from windsock.demo.training import begin, train
@@ -34,7 +34,7 @@ HEALTHY, SICK_COLOUR, INK = "#2a7f9e", "#c2452d", "#555555"
 
 def metric_of(name: str) -> str:
     """Return the metric in which a sickness shows, as ROLL's vocabulary writes it."""
-    pattern = written(REGISTRY.metric(SICK[name].shows_in), "roll").pattern
+    pattern = vocabulary_name(REGISTRY.metric(SICK[name].shows_in), "roll").pattern
     return fill(pattern, (("phase", PHASES.get(name, "")), ("when", "end")))
 
 

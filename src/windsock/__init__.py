@@ -22,6 +22,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from windsock.catalogue.define import define
+    from windsock.catalogue.spec import Band, Difference, Metric, MetricName, RelatedMetric, Text, Trap
     from windsock.catalogue.translate import translate
     from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
     from windsock.journal.series import Buckets, Series
@@ -36,10 +37,15 @@ if TYPE_CHECKING:
     from windsock.view import open_run as open
 
 _HOMES = {
+    "Band": "catalogue.spec",
     "Batch": "measurement.batch",
     "Buckets": "journal.series",
+    "Difference": "catalogue.spec",
     "Histogram": "model",
     "JournalError": "errors",
+    "Metric": "catalogue.spec",
+    "MetricName": "catalogue.spec",
+    "RelatedMetric": "catalogue.spec",
     "Row": "model",
     "Run": "run",
     "RunInfo": "model",
@@ -47,8 +53,10 @@ _HOMES = {
     "Series": "journal.series",
     "SettingsError": "errors",
     "Status": "model",
+    "Text": "catalogue.spec",
     "Tracker": "trackers.protocol",
     "TrackerError": "errors",
+    "Trap": "catalogue.spec",
     "View": "view",
     "WindsockError": "errors",
     "define": "catalogue.define",
@@ -62,9 +70,10 @@ _HOMES = {
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
 __all__ = [
-    "Batch", "Buckets", "Histogram", "JournalError", "Row", "Run", "RunInfo", "RunNotFoundError", "Series",
-    "SettingsError", "Status", "Tracker", "TrackerError", "View", "WindsockError", "__version__", "define", "histogram",
-    "init", "log", "measure", "open", "translate",
+    "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName", "RelatedMetric",
+    "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError", "Status", "Text", "Tracker", "TrackerError",
+    "Trap", "View", "WindsockError", "__version__", "define", "histogram", "init", "log", "measure", "open",
+    "translate",
 ]  # fmt: skip
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from windsock.catalogue.crucial import Verdict, crucial_values, is_wanted
 from windsock.catalogue.names import detect, recognise
 from windsock.catalogue.spec import PRODUCERS
+from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
 from windsock.readable import Readable
 
 
@@ -34,7 +34,7 @@ def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | N
     """Judge the crucial values of a run, by whose names it uses; ``names`` are those to look at, where not all."""
     names = known_names(view.names()) if names is None else names
     source = source or source_of(view, view.names())
-    return crucial_values({name: view.series(name).values for name in names if is_wanted(name, source)}, source)
+    return judge_crucial_values({name: view.series(name).values for name in names if is_judged(name, source)}, source)
 
 
 def missing(view: Readable) -> dict[str, str]:

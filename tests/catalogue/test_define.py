@@ -5,16 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+import windsock
 from windsock.catalogue.define import define
 from windsock.catalogue.describe import describe
 from windsock.catalogue.names import recognise
-from windsock.catalogue.registry import REGISTRY, written
-from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, Name, Text
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.catalogue.spec import Band, CatalogueError, Difference, Metric, MetricName, Text
 
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    """Take what a test defined out of the catalogue again."""
+    """Remove the metrics that a test defined."""
     before = {metric.id for metric in REGISTRY.metrics()}
     yield
     for metric in REGISTRY.metrics():
@@ -23,13 +24,13 @@ def _forget() -> Iterator[None]:
 
 
 def test_an_own_metric_is_recognised_and_explained():
-    """A defined metric is found by its id and by its name, though the name was asked before."""
+    """A defined metric is found by its id and by its name, even after a failed look-up of the name."""
     assert not recognise("tool/{tool}/success".replace("{tool}", "calc")).matches
     define(
         "custom/tool_success/{tool}",
         "How often a tool call works.",
         unit="fraction",
-        names=[Name("tool/{tool}/success", "verl")],
+        names=[MetricName("tool/{tool}/success", "verl")],
     )
     match = recognise("tool/calc/success").match
     assert match is not None
@@ -39,24 +40,41 @@ def test_an_own_metric_is_recognised_and_explained():
     assert explanation.about == "How often a tool call works."
 
 
-def test_an_own_metric_may_speak_two_languages():
-    """A text given in both languages is kept apart."""
+def test_an_own_metric_may_have_two_languages():
+    """Each language shows its own text."""
     define("custom/x", Text("An x.", "一个 x。"), unit="1")
     explanation = describe("custom/x", "zh")
     assert explanation is not None
     assert explanation.about == "一个 x。"
 
 
-def test_a_taken_id_is_refused():
-    """An id can be declared once, and the error names what has it."""
+def test_everything_that_define_takes_is_public():
+    """A metric with every field can be declared with names of ``windsock`` alone."""
+    ws = windsock
+    per_cent = ws.Difference(("unit",), ws.Text("In per cent.", "以百分数表示。"), 0.01)
+    metric = ws.define(
+        "custom/full",
+        ws.Text("An x.", "一个 x。"),
+        unit="1",
+        healthy=ws.Band(0.0, 1.0, ws.Text("a guess", "猜测")),
+        names=[ws.MetricName("x", "verl", "", per_cent)],
+        traps=[ws.Trap("verl", ws.Text("Not y.", "不是 y。"))],
+        related=[ws.RelatedMetric("policy/kl_k2", ws.Text("Another thing.", "另一个量。"))],
+    )
+    assert isinstance(metric, ws.Metric)
+    assert ws.translate("x", to="windsock", source="verl").factor == 0.01
+
+
+def test_an_id_cannot_be_defined_twice():
+    """The error names the metric that has the id."""
     with pytest.raises(CatalogueError, match=r"policy/kl_k2.*Approximate KL \(k2\)"):
         define("policy/kl_k2", "Mine.", unit="1")
 
 
-def test_a_taken_name_is_refused_naming_both():
-    """Two metrics cannot claim one name of one writer."""
+def test_a_name_cannot_belong_to_two_metrics():
+    """The error names both metrics and the name."""
     with pytest.raises(CatalogueError, match=r"custom/mine.*policy/clip_fraction.*actor/pg_clipfrac"):
-        define("custom/mine", "Mine.", unit="1", names=[Name("actor/pg_clipfrac", "verl")])
+        define("custom/mine", "Mine.", unit="1", names=[MetricName("actor/pg_clipfrac", "verl")])
     assert not recognise("custom/mine").matches
 
 
@@ -65,29 +83,32 @@ def test_a_taken_name_is_refused_naming_both():
     [
         ({"id": "Policy KL"}, "lower-case"),
         ({"id": "/x"}, "lower-case"),
-        ({"family": "polcy"}, "family is 'polcy'"),
-        ({"state": "average"}, "state is 'average'"),
-        ({"population": "words"}, "population"),
-        ({"statistic": "avg"}, "statistic"),
-        ({"direction": "up"}, "direction"),
-        ({"part": "actor"}, "part"),
-        ({"estimator": "k4"}, "estimator"),
-        ({"about": Text("Only English.", " ")}, "English and in Chinese"),
-        ({"needs": ("logprobs",)}, "needs logprobs"),
-        ({"formula": ""}, "formula is missing"),
+        ({"family": "polcy"}, "unknown family 'polcy', did you mean 'policy'"),
+        ({"state": "average"}, "unknown state 'average'"),
+        ({"population": "words"}, "unknown population 'words'"),
+        ({"statistic": "avg"}, "unknown statistic 'avg'"),
+        ({"direction": "up"}, "unknown direction 'up'"),
+        ({"part": "actor"}, "unknown part 'actor'"),
+        ({"estimator": "k4"}, "unknown estimator 'k4'"),
+        ({"about": Text("Only English.", " ")}, "about is missing in Chinese"),
+        ({"needs": ("logprobs",)}, "unknown input in needs 'logprobs'"),
+        ({"formula": Text("", "")}, "formula is missing in English"),
         ({"unit": " "}, "unit is missing"),
-        ({"healthy": Band(1.0, 0.0, Text("a", "b"))}, "from 1.0 to 0.0"),
-        ({"healthy": Band(None, None, Text("a", "b"))}, "at least one end"),
+        ({"healthy": Band(1.0, 0.0, Text("a", "b"))}, "low 1.0 is above high 0.0"),
+        ({"healthy": Band(None, None, Text("a", "b"))}, "at least one of low and high"),
         ({"healthy": Band(0.0, 1.0, Text("", ""))}, "source"),
-        ({"names": (Name("x", "nobody"),)}, "'nobody'"),
-        ({"names": (Name("x", "trl", "grop"),)}, "era 'grop'"),
-        ({"names": (Name("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
-        ({"names": (Name("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "both languages"),
-        ({"names": (Name("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)}, "is ours"),
+        ({"names": (MetricName("x", "nobody"),)}, "'nobody'"),
+        ({"names": (MetricName("x", "trl", "grop"),)}, "unknown era of trl 'grop'"),
+        ({"names": (MetricName("x", "trl", "", Difference(("colour",), Text("a", "b"))),)}, "colour"),
+        ({"names": (MetricName("x", "trl", "", Difference(("sign",), Text("a", ""))),)}, "note is missing in Chinese"),
+        (
+            {"names": (MetricName("x", "windsock:trl", "", Difference(("sign",), Text("a", "b"), -1.0)),)},
+            "only its unit may differ",
+        ),
     ],
 )
 def test_an_incomplete_metric_cannot_exist(change: dict[str, object], problem: str):
-    """Every field is checked when the record is made, by define and by the families alike."""
+    """Every field is checked when a metric is made."""
     metric = REGISTRY.metric("policy/kl_k2")
     with pytest.raises(CatalogueError, match=problem):
         replace(metric, **change)
@@ -100,9 +121,9 @@ def test_a_metric_is_frozen():
 
 
 def test_windsock_writes_an_id_where_a_vocabulary_has_no_name():
-    """Every metric has a name in every vocabulary of ours."""
+    """Every metric has a name in every vocabulary that windsock writes."""
     metric: Metric = REGISTRY.metric("policy/kl_k2")
-    assert written(metric, "roll").pattern == "actor/approxkl"
-    assert written(metric, "trinity").pattern == "policy/kl_k2"
-    with pytest.raises(CatalogueError, match="not 'verl'"):
-        written(metric, "verl")
+    assert vocabulary_name(metric, "roll").pattern == "actor/approxkl"
+    assert vocabulary_name(metric, "trinity").pattern == "policy/kl_k2"
+    with pytest.raises(CatalogueError, match="unknown vocabulary 'verl'"):
+        vocabulary_name(metric, "verl")

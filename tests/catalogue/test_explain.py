@@ -1,4 +1,4 @@
-"""``windsock explain`` tells a reader what a name means, plainly on a pipe, in two languages, and as JSON."""
+"""``windsock explain`` explains a name: plain on a pipe, in two languages, and as JSON."""
 
 import argparse
 import json
@@ -14,13 +14,13 @@ from windsock.cli import explain
 from windsock.terminal.explain import cells, wrap
 
 EXAMPLES = [
-    ("actor/policykl", ["Exact KL", "Who wrote it matters", "minus this estimate", "actor/approxkl"]),
+    ("actor/policykl", ["Exact KL", "The meaning depends on the writer", "minus this estimate", "actor/approxkl"]),
     ("critic/clipfrac", ["Value clip fraction", "squared", "value_clip"]),
     ("objective/kl", ["nats per sequence", "0 to 10", "per token: never compare"]),
     ("val/ratio", ["0.8 to 1.2", "1/m", "not validation"]),
     (
         "memory/actor_train/train_step/end/onload/max_allocated_frac/3",
-        ["actor_train/train_step", "the worst rank vanishes"],
+        ["actor_train/train_step", "the worst rank is hidden"],
     ),
     ("eval/openai/gsm8k/accuracy/best@8", ["openai/gsm8k", "with replacement", "not pass@k"]),
     ("actor/perf/max_memory_allocated_gb", ["GiB", "never reset", "first rank"]),
@@ -28,8 +28,8 @@ EXAMPLES = [
 ]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """Run the command; return its code and what it printed."""
+def run_explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run the command; return exit code, output and errors."""
     parser = argparse.ArgumentParser()
     explain.add_arguments(parser)
     code = explain.run(parser.parse_args(arguments))
@@ -38,24 +38,24 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 
 @pytest.mark.parametrize(("name", "facts"), EXAMPLES)
-def test_an_explanation_says_what_a_reader_needs(name: str, facts: list[str], capsys: pytest.CaptureFixture[str]):
-    """Meaning, band, next steps, names elsewhere and traps are all there."""
-    code, out, _ = said(capsys, name, "--lang", "en")
+def test_an_explanation_has_all_sections(name: str, facts: list[str], capsys: pytest.CaptureFixture[str]):
+    """Meaning, band, next steps, names and traps are present."""
+    code, out, _ = run_explain(capsys, name, "--lang", "en")
     text = " ".join(out.split())
     assert code == 0
     assert [fact for fact in facts if fact not in text] == []
-    for heading in ("What healthy looks like", "What to look at next", "Its names", "Traps", "formula", "unit"):
+    for heading in ("What healthy looks like", "What to look at next", "Names", "Traps", "formula", "unit"):
         assert heading in text
 
 
 @pytest.mark.parametrize("name", [name for name, _ in EXAMPLES])
 def test_an_explanation_in_chinese_has_no_english_sentence(name: str, capsys: pytest.CaptureFixture[str]):
     """The Chinese text is Chinese: outside formulas and names no line is English prose."""
-    code, out, _ = said(capsys, name, "--lang", "zh")
+    code, out, _ = run_explain(capsys, name, "--lang", "zh")
     assert code == 0
     prose = [line for line in out.splitlines() if " the " in line or " of the " in line]
     assert [line for line in prose if "公式" not in line and not line.startswith("               ")] == []
-    for heading in ("健康时的样子", "接下来看什么", "各处的名字", "陷阱"):
+    for heading in ("正常时的表现", "接下来看什么", "在各框架中的名字", "常见误区"):
         assert heading in out
 
 
@@ -63,7 +63,7 @@ def test_an_explanation_in_chinese_has_no_english_sentence(name: str, capsys: py
 @pytest.mark.parametrize("name", [name for name, _ in EXAMPLES])
 def test_an_explanation_fits_eighty_columns(name: str, lang: str, capsys: pytest.CaptureFixture[str]):
     """No line is wider than a terminal, a Chinese character counting as two."""
-    _, out, _ = said(capsys, name, "--lang", lang)
+    _, out, _ = run_explain(capsys, name, "--lang", lang)
     assert max(cells(line) for line in out.splitlines() if "/" not in line) <= 80
     assert "\x1b" not in out
 
@@ -82,30 +82,30 @@ def test_every_metric_can_be_explained_in_both_languages():
 
 def test_a_source_chooses_the_meaning(capsys: pytest.CaptureFixture[str]):
     """With a source the other meaning is explained."""
-    _, out, _ = said(capsys, "actor/policykl", "--source", "roll", "--lang", "en")
+    _, out, _ = run_explain(capsys, "actor/policykl", "--source", "roll", "--lang", "en")
     assert "Approximate KL (k1)" in out.splitlines()[0]
-    assert "Who wrote it matters" not in out
+    assert "The meaning depends on the writer" not in out
 
 
-def test_names_in_the_advice_are_the_writers_own(capsys: pytest.CaptureFixture[str]):
-    """A veRL user is pointed at veRL's curves."""
-    _, out, _ = said(capsys, "actor/ppo_kl", "--source", "verl", "--lang", "en")
-    assert "actor/pg_clipfrac" in out.split("What to look at next")[1].split("Its names")[0]
+def test_the_advice_uses_the_writers_names(capsys: pytest.CaptureFixture[str]):
+    """The advice for a veRL user contains veRL's names."""
+    _, out, _ = run_explain(capsys, "actor/ppo_kl", "--source", "verl", "--lang", "en")
+    assert "actor/pg_clipfrac" in out.split("What to look at next")[1].split("Names")[0]
 
 
 def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]):
-    """The exit code says that nothing was explained."""
-    code, out, err = said(capsys, "actor/policy_kl", "--lang", "en")
+    """The exit code is 1 and similar names are listed."""
+    code, out, err = run_explain(capsys, "actor/policy_kl", "--lang", "en")
     assert (code, out) == (1, "")
     assert "actor/policykl" in err
-    code, out, _ = said(capsys, "actor/policy_kl", "--json")
+    code, out, _ = run_explain(capsys, "actor/policy_kl", "--json")
     assert code == 1
     assert "actor/policykl" in json.loads(out)["nearest"]
 
 
 def test_json_holds_the_whole_explanation(capsys: pytest.CaptureFixture[str]):
     """Programs get every field."""
-    code, out, _ = said(capsys, "critic/clipfrac", "--json", "--lang", "en")
+    code, out, _ = run_explain(capsys, "critic/clipfrac", "--json", "--lang", "en")
     record = json.loads(out)
     assert code == 0
     assert record["id"] == "value/clip_fraction"
@@ -116,7 +116,7 @@ def test_json_holds_the_whole_explanation(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("arguments", [[], ["--all"]])
 def test_without_a_name_all_families_are_listed(arguments: list[str], capsys: pytest.CaptureFixture[str]):
     """Every metric of every family is in the list, the crucial ones starred."""
-    code, out, _ = said(capsys, *arguments, "--lang", "en")
+    code, out, _ = run_explain(capsys, *arguments, "--lang", "en")
     assert code == 0
     for family, title, _, metrics in families():
         assert f" {title}  {family} · {len(metrics)}" in out
@@ -125,7 +125,7 @@ def test_without_a_name_all_families_are_listed(arguments: list[str], capsys: py
 
 
 def test_a_terminal_gets_colour():
-    """On a real terminal the same text comes with escape codes."""
+    """On a real terminal the same text has escape codes."""
     code = (
         "import argparse\nfrom windsock.cli import explain\np = argparse.ArgumentParser()\n"
         "explain.add_arguments(p)\nexplain.run(p.parse_args(['val/ratio', '--lang', 'en']))"

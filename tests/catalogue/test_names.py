@@ -1,4 +1,4 @@
-"""Names are recognised by who writes them, whatever was put before or behind them."""
+"""Names are recognised by their writer, with any prefix or suffix."""
 
 import subprocess
 import sys
@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windsock.catalogue.names import detect, nearest, recognise
-from windsock.catalogue.patterns import PLACEHOLDERS, expand, fill
+from windsock.catalogue.patterns import declared_placeholder, expand, fill
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import CatalogueError, placeholders
 
 
 def meant(name: str, source: str | None = None) -> list[str]:
-    """Return the ids of the metrics that a name can stand for."""
+    """Return the ids of the metrics that a name can mean."""
     return [metric.id for metric in recognise(name, source).metrics]
 
 
@@ -102,7 +102,7 @@ GRPO = {
 
 @pytest.mark.parametrize(("name", "metric"), GRPO.items())
 def test_trl_grpo_keys_are_recognised_bare_and_prefixed(name: str, metric: str):
-    """What transformers' integrations put before a key of TRL does not hide it."""
+    """Keys of TRL are recognised with and without the prefixes of tracker integrations."""
     assert meant(name, "trl/grpo") == [metric]
     assert meant(f"train/{name}", "trl/grpo") == [metric]
     for prefix in ("eval/", "eval_"):
@@ -153,7 +153,7 @@ def test_a_milliseconds_key_converts_to_seconds():
 
 
 def test_one_key_of_trl_means_three_things():
-    """Without the trainer, kl is ambiguous, and the readings say who means what; GRPO, the likeliest, comes first."""
+    """Without the trainer, kl is ambiguous, and the matches list the writers; GRPO, the likeliest, is first."""
     recognition = recognise("kl", "trl")
     assert recognition.ambiguous
     assert recognition.match is None
@@ -162,7 +162,7 @@ def test_one_key_of_trl_means_three_things():
 
 
 def test_who_writes_policykl_matters():
-    """ROLL's logged policykl and ours are different concepts under one name."""
+    """ROLL's own policykl and windsock's are different metrics under one name."""
     assert meant("actor/policykl") == ["policy/kl_exact", "policy/kl_k1"]
     assert meant("actor/policykl", "windsock:roll") == ["policy/kl_exact"]
     assert meant("actor/policykl", "roll") == ["policy/kl_k1"]
@@ -184,7 +184,7 @@ def test_a_specific_name_beats_a_pattern_that_takes_anything():
     ],
 )
 def test_a_reducer_does_not_stay_in_a_placeholder(name: str, source: str, suffix: str, held: str):
-    """What a framework puts behind a key is kept beside the match, not in what a placeholder holds."""
+    """A suffix of the framework is stored in the match, not in the value of a placeholder."""
     matches = recognise(name, source).matches
     assert [match.suffix for match in matches] == [suffix]
     assert [value for _, value in matches[0].filled] == [held]
@@ -195,8 +195,8 @@ paths = st.lists(segments, min_size=1, max_size=3).map("/".join)
 
 
 @given(taskset=paths, metric=segments, k=st.integers(1, 999))
-def test_an_evaluation_name_is_taken_apart_as_it_was_made(taskset: str, metric: str, k: int):
-    """Any task set, with slashes or without, comes back whole."""
+def test_an_evaluation_name_is_parsed(taskset: str, metric: str, k: int):
+    """Any task set is found again, with or without slashes."""
     match = recognise(f"eval/{taskset}/{metric}/worst@{k}", "windsock:trinity").match
     assert match is not None
     assert dict(match.filled) == {"taskset": taskset, "metric": metric, "k": str(k)}
@@ -207,24 +207,24 @@ def test_an_evaluation_name_is_taken_apart_as_it_was_made(taskset: str, metric: 
     device=st.integers(0, 99),
     moment=st.sampled_from(["start/offload", "start/onload", "end/onload", "end/offload"]),
 )
-def test_a_memory_name_is_taken_apart_as_it_was_made(phase: str, device: int, moment: str):
-    """Any phase, with slashes or without, comes back whole."""
+def test_a_memory_name_is_parsed(phase: str, device: int, moment: str):
+    """Any phase is found again, with or without slashes."""
     match = recognise(f"memory/{phase}/{moment}/reserved/{device}", "windsock:roll").match
     assert match is not None
     assert dict(match.filled) == {"phase": phase, "moment": moment, "device": str(device)}
 
 
 def made(pattern: str) -> str:
-    """Fill every placeholder with something it may hold."""
+    """Fill every placeholder with a valid value."""
     numbers = {"k": "4", "device": "1", "group": "0", "share": "95"}
     return fill(pattern, tuple((name, numbers.get(name, f"x{name}")) for name in placeholders(pattern)))
 
 
 def test_every_name_and_id_is_found_again():
-    """Whatever pattern is declared, a name made from it leads back to its metric, and so does the pattern itself."""
+    """A name made from any declared pattern is recognised as its metric, and so is the pattern itself."""
     for entry in REGISTRY.entries():
         source = f"{entry.name.producer}/{entry.name.era}" if entry.name.era else entry.name.producer
-        assert set(placeholders(entry.name.pattern)) <= set(PLACEHOLDERS)
+        assert all(declared_placeholder(name) for name in placeholders(entry.name.pattern))
         assert entry.metric.id in meant(entry.name.pattern, source)
         for pattern, _ in expand(entry.name.pattern):
             assert entry.metric.id in meant(made(pattern), source), (pattern, source)
@@ -239,15 +239,15 @@ def test_no_writer_has_two_metrics_under_one_name():
 
 
 def test_an_unknown_source_or_era_is_an_error_that_lists_the_known():
-    """A misspelt source is not an empty answer."""
+    """A misspelt source raises and lists the known ones."""
     with pytest.raises(CatalogueError, match="prime-rl"):
         recognise("kl", "prime_rl")
     with pytest.raises(CatalogueError, match="trl/grpo"):
         recognise("kl", "trl/gprpo")
 
 
-def test_an_unknown_name_has_no_reading_but_neighbours():
-    """Nothing is guessed; the nearest names are proposed."""
+def test_an_unknown_name_has_similar_names():
+    """An unknown name has no match; similar names are proposed."""
     assert recognise("my/own/thing").matches == ()
     assert "actor/policykl" in nearest("actor/policy_kl")
     assert "completions/clipped_ratio" in nearest("clipped_ratio")
@@ -315,8 +315,8 @@ RUNS = {
 
 
 @pytest.mark.parametrize(("producer", "names"), RUNS.items())
-def test_a_run_is_told_by_its_names(producer: str, names: list[str]):
-    """The set of names tells which framework wrote the run, with the names that prove it."""
+def test_the_framework_of_a_run_is_detected(producer: str, names: list[str]):
+    """The names of a run give its framework, with the names that are evidence."""
     detection = detect(names)
     assert detection.producer == producer
     assert detection.confidence > 0.1
@@ -325,37 +325,37 @@ def test_a_run_is_told_by_its_names(producer: str, names: list[str]):
     assert detection.recognised == len(names)
 
 
-def test_the_trainer_is_told_where_names_tell_it():
-    """Names of one trainer alone give the era away."""
+def test_the_trainer_is_detected():
+    """Names that only one trainer writes give the era."""
     assert detect(["objective/kl", "policy/approxkl_avg", "val/ratio", "eps"]).source == "trl/ppo"
     assert detect(["reward", "kl", "clip_ratio/low_mean", "entropy_coef", "policy_loss"]).source == "trl/grpo"
 
 
 def test_names_that_two_frameworks_share_give_no_confidence():
-    """What veRL and Trinity both write proves neither."""
+    """Names that veRL and Trinity both write are no evidence."""
     detection = detect(["actor/pg_loss", "actor/grad_norm"])
     assert detection.confidence == 0.0
     assert detection.evidence == ()
 
 
-def test_a_few_known_names_among_many_name_nobody():
-    """One word that a framework also uses does not make it the framework's run."""
+def test_few_known_names_among_many_give_no_producer():
+    """A single name that a framework also uses is not enough."""
     assert detect(["loss", *(f"ppo_actor/own/{n}" for n in range(20))]).producer is None
 
 
 def test_names_of_verl_alone_are_taken_for_verls():
-    """Where veRL and Trinity explain a run as well, it is veRL's, whose names they are."""
+    """Where veRL and Trinity explain a run equally well, veRL wins."""
     assert detect(["actor/pg_loss", "critic/vf_loss", "timing/gen", "prompt_length/mean"]).producer == "verl"
 
 
-def test_a_run_of_own_names_is_nobodys():
+def test_unknown_names_give_no_producer():
     """Unknown names alone give no producer."""
     detection = detect(["a", "b/c"])
     assert (detection.producer, detection.recognised, detection.total) == (None, 0, 2)
 
 
 def test_the_catalogue_loads_nothing_but_the_standard_library():
-    """Reading names costs no NumPy and no terminal library."""
+    """Recognising names loads neither NumPy nor a terminal library."""
     code = "import sys\nfrom windsock.catalogue.names import recognise\nrecognise('kl')\nprint(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"numpy", "rich", "torch", "msgspec"}.isdisjoint(output.split())

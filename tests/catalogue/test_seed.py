@@ -8,7 +8,7 @@ import pytest
 
 from windsock.catalogue.names import recognise
 from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import placeholders
 
 SEED = Path(__file__).parents[1] / "data" / "seed_metrics.tsv"
@@ -26,7 +26,7 @@ ROWS = list(csv.DictReader(SEED.read_text().splitlines(), delimiter="\t"))
 
 
 def hard(pattern: str) -> str:
-    """Fill the placeholders of a documented name with values that are hard to take apart again."""
+    """Fill the placeholders of a documented name with values that are hard to parse."""
     for name, value in HARD.items():
         pattern = pattern.replace(f"{{{name}}}", value)
     assert "{" not in pattern
@@ -35,7 +35,7 @@ def hard(pattern: str) -> str:
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
 def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
-    """A name of the documentation is found in our vocabulary and in the framework's own, with every field written."""
+    """A documented name is found in windsock's vocabulary and in the framework's own, with every field filled."""
     name = hard(row["name"])
     ours = recognise(name, source=f"windsock:{row['vocabulary']}").match
     assert ours is not None, f"{name} is not known as windsock:{row['vocabulary']}"
@@ -44,24 +44,25 @@ def test_a_documented_name_has_one_complete_metric(row: dict[str, str]):
     for text in (metric.title, metric.about, metric.look, metric.next):
         assert len(text.en) > 0
         assert any("一" <= char <= "鿿" for char in text.zh) or text is metric.title
-    assert metric.formula
+    assert metric.formula.en
+    assert metric.formula.zh
     assert metric.unit
     assert metric.population
     assert metric.statistic
     assert metric.state
-    assert written(metric, row["vocabulary"]).pattern.count("/") <= name.count("/")
+    assert vocabulary_name(metric, row["vocabulary"]).pattern.count("/") <= name.count("/")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['vocabulary']} {row['name']}" for row in ROWS])
 def test_what_windsock_writes_is_the_documented_name(row: dict[str, str]):
-    """The catalogue gives the very name back that its vocabulary documents, placeholders included."""
+    """The catalogue returns exactly the documented name, placeholders included."""
     name = hard(row["name"])
     match = recognise(name, source=f"windsock:{row['vocabulary']}").match
     assert match is not None
-    assert fill(written(match.metric, row["vocabulary"]).pattern, match.filled) == name
+    assert fill(vocabulary_name(match.metric, row["vocabulary"]).pattern, match.filled) == name
 
 
-def test_hard_values_are_told_apart():
+def test_values_with_slashes_are_parsed():
     """Slashes in a phase or a task set stay in the placeholder they belong to."""
     memory = recognise("memory/actor_train/train_step/end/onload/max_allocated_frac/3", source="roll").match
     assert memory is not None
@@ -75,13 +76,13 @@ def test_hard_values_are_told_apart():
 
 
 def test_only_digits_number_a_device_or_a_count():
-    """A placeholder for a number does not swallow a word."""
+    """A placeholder for a number does not match a word."""
     assert not recognise("memory/train/end/onload/allocated/gpu", source="roll").matches
     assert not recognise("eval/set/accuracy/best@many", source="trinity").matches
 
 
 def test_every_metric_is_written_in_both_languages():
-    """No description of any metric is left in one language, and none is the other's copy."""
+    """Every description is in both languages, and none is a copy of the other."""
     for metric in REGISTRY.metrics():
         for text in (metric.about, metric.look, metric.next):
             assert text.en.strip() != text.zh.strip(), metric.id
@@ -92,16 +93,16 @@ def test_every_metric_is_written_in_both_languages():
                 assert any("一" <= char <= "鿿" for char in name.difference.note.zh), f"{metric.id} {name}"
 
 
-def test_our_names_hold_only_placeholders_that_the_id_has():
-    """What we write can always be filled in from what the metric knows."""
+def test_names_of_windsock_have_the_placeholders_of_the_id():
+    """Every name that windsock writes can be filled with the placeholders of the id."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
             if name.producer.startswith("windsock"):
                 assert set(placeholders(name.pattern)) == set(metric.placeholders), (metric.id, name)
 
 
-def test_an_id_never_has_another_unit_than_the_same_name_of_ours():
-    """One string on a chart has one unit, whichever vocabulary wrote it."""
+def test_an_id_has_one_unit_in_every_vocabulary():
+    """A name that equals the id has the unit of the metric."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
             if name.producer.startswith("windsock") and name.pattern == metric.id:
@@ -114,18 +115,18 @@ MENTION = re.compile(
 
 
 def leads_somewhere(mention: str, ids: set[str]) -> bool:
-    """Say whether a mention is an id, the beginning of ids, or a name when its placeholders are filled."""
+    """Return whether a mention is an id, a prefix of ids, or a name when its placeholders are filled."""
     stem = mention.rstrip("/")
     filled = stem.replace("{phase}", "train_step").replace("{device}", "0").replace("{when}", "end")
     return stem in ids or any(id.startswith(f"{stem}/") for id in ids) or bool(recognise(filled).matches)
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_links_and_mentions_lead_to_metrics(lang: str):
-    """What a text tells the reader to look at exists."""
+def test_related_and_mentioned_metrics_exist(lang: str):
+    """Every id in a text exists."""
     ids = {metric.id for metric in REGISTRY.metrics()}
     for metric in REGISTRY.metrics():
-        assert {link.to for link in metric.links} <= ids, metric.id
+        assert {related.to for related in metric.related} <= ids, metric.id
         for text in (metric.look, metric.next):
-            lost = [found for found in MENTION.findall(text.say(lang)) if not leads_somewhere(found, ids)]
+            lost = [found for found in MENTION.findall(text.get(lang)) if not leads_somewhere(found, ids)]
             assert lost == [], metric.id

@@ -1,14 +1,14 @@
-"""Names go from one vocabulary to another: as equals, with a qualification, or not at all.
+"""Names are translated between vocabularies: as equals, with a note, or not at all.
 
-The cases are the rows of a survey of what the frameworks' code logs: first the table of names by concept, then the
-list of differences that a translator has to convert, qualify or refuse.
+The cases are from a survey of the frameworks' code: first the table of names by concept, then the list of differences
+that a translation has to convert, to note or to reject.
 """
 
 import pytest
 
 from windsock.catalogue.names import recognise
 from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.translate import Translation, TranslationRefused, translate
+from windsock.catalogue.translate import Translation, TranslationError, translate
 
 # concept | source | name | metric, and below it what the name becomes for others:
 # "=" the equal name, "~" a name with a note, "x" refused, with words of the reason
@@ -233,19 +233,19 @@ def cases() -> list[tuple[str, str, str, str, str]]:
 
 @pytest.mark.parametrize(("concept", "source", "name", "metric"), rows())
 def test_a_name_of_the_table_is_its_concept(concept: str, source: str, name: str, metric: str):
-    """Each framework's name in the table stands for the concept of its row."""
+    """Each name in the table is recognised as the metric of its row."""
     match = recognise(name, source).match
     assert match is not None, concept
     assert match.metric.id == metric
 
 
 @pytest.mark.parametrize(("source", "name", "to", "mark", "expected"), cases())
-def test_a_row_of_the_table_is_converted_qualified_or_refused(
+def test_a_row_of_the_table_is_converted_qualified_or_rejected(
     source: str, name: str, to: str, mark: str, expected: str
 ):
-    """Between two frameworks of a row the answer is the equal name, the name with a note, or a reason."""
+    """Translation between two frameworks of a row gives the equal name, the name with a note, or a reason."""
     if mark == "x":
-        with pytest.raises(TranslationRefused) as refusal:
+        with pytest.raises(TranslationError) as refusal:
             translate(name, to=to, source=source)
         assert expected.lower() in refusal.value.reason.en.lower()
         assert any("一" <= char <= "鿿" for char in refusal.value.reason.zh)
@@ -256,16 +256,16 @@ def test_a_row_of_the_table_is_converted_qualified_or_refused(
     assert translation.same or translation.note is not None
 
 
-def refuse(name: str, to: str, source: str | None = None) -> str:
-    """Return the reason for which a translation is refused."""
-    with pytest.raises(TranslationRefused) as refusal:
+def rejection(name: str, to: str, source: str | None = None) -> str:
+    """Return the reason why a translation is rejected."""
+    with pytest.raises(TranslationError) as refusal:
         translate(name, to=to, source=source)
     assert refusal.value.reason.zh
     return refusal.value.reason.en
 
 
 @pytest.mark.parametrize("to", ["verl", "trinity", "slime"])
-def test_1_the_sign_of_rolls_policykl_is_turned(to: str):
+def test_1_the_sign_of_rolls_policykl_is_inverted(to: str):
     """ROLL's policykl is minus the others' ppo_kl."""
     translation = translate("actor/policykl", to=to, source="roll")
     assert translation.name.endswith("/ppo_kl")
@@ -274,7 +274,7 @@ def test_1_the_sign_of_rolls_policykl_is_turned(to: str):
 
 
 def test_1_rolls_policykl_is_not_the_exact_kl_of_the_documentation():
-    """ROLL's number goes under our k1 name with its sign turned, never under the exact KL's name."""
+    """ROLL's number is translated to the k1 name with inverted sign, never to the exact KL."""
     translation = translate("actor/policykl", to="windsock:roll", source="roll")
     assert (translation.name, translation.factor) == ("actor/policykl_k1", -1.0)
     assert recognise("actor/policykl", "windsock:roll").metrics[0].estimator == "exact"
@@ -284,8 +284,8 @@ def test_1_rolls_policykl_is_not_the_exact_kl_of_the_documentation():
     ("name", "source", "to"), [("actor/approxkl", "roll", "verl"), ("actor/ppo_kl", "verl", "trl/ppo")]
 )
 def test_2_estimators_are_not_converted(name: str, source: str, to: str):
-    """k1 and k2 of the same divergence are refused, and the metric says which it is."""
-    assert "k1, k2, k3" in refuse(name, to, source)
+    """k1 and k2 of the same divergence are not translated into each other, and the metric names its estimator."""
+    assert "k1, k2, k3" in rejection(name, to, source)
     assert REGISTRY.metric("policy/kl_k1").estimator == "k1"
     assert REGISTRY.metric("policy/kl_k2").estimator == "k2"
 
@@ -300,21 +300,21 @@ def test_2_estimators_are_not_converted(name: str, source: str, to: str):
     ],
 )
 def test_3_a_sum_per_sequence_is_not_a_mean_per_token(name: str, to: str):
-    """TRL's per-sequence sums have no token mean to become."""
-    assert "sequence" in refuse(name, to, "trl/ppo")
+    """TRL's per-sequence sums are not translated into token means."""
+    assert "sequence" in rejection(name, to, "trl/ppo")
     assert recognise(name, "trl/ppo").metrics[0].unit == "nats/sequence"
 
 
 def test_4_the_non_score_reward_is_negative_as_the_code_has_it():
-    """Our non-score reward is the code's: minus beta times KL, added to the score; the trap tells of the page."""
+    """The non-score reward follows TRL's code: minus beta times KL; a trap mentions the documentation."""
     metric = recognise("objective/non_score_reward", "windsock:trl").metrics[0]
-    assert "−β" in metric.formula
-    assert any("documentation" in trap.text.en for trap in metric.traps)
+    assert "−β" in metric.formula.en
+    assert any("documentation" in trap.note.en for trap in metric.traps)
     assert translate("objective/non_score_reward", to="windsock:trl", source="trl/ppo").same
 
 
 def test_5_val_is_validation_in_roll_and_the_value_head_in_trl():
-    """One prefix, two meanings, told by the writer."""
+    """The meaning of the prefix depends on the writer."""
     assert recognise("val/score/mean", "roll").metrics[0].family == "validation"
     assert recognise("val/clipfrac_avg", "trl").metrics[0].family == "value"
     assert not recognise("val/clipfrac_avg", "roll").matches
@@ -324,23 +324,23 @@ def test_5_critic_names_batch_statistics_without_any_critic():
     """critic/score is of the reward family and warns that the prefix is historical."""
     metric = recognise("critic/score/mean", "roll").metrics[0]
     assert metric.family == "reward"
-    assert any("without any critic" in trap.text.en for trap in metric.traps)
+    assert any("without any critic" in trap.note.en for trap in metric.traps)
 
 
 def test_6_rolls_value_clip_fraction_may_be_an_error():
-    """Without value clipping ROLL logs the squared error under critic/clipfrac, so it is refused."""
-    assert "squared error" in refuse("critic/clipfrac", "trl/ppo", "roll")
+    """Without value clipping ROLL logs the squared error under critic/clipfrac, so it is not translated."""
+    assert "squared error" in rejection("critic/clipfrac", "trl/ppo", "roll")
 
 
 def test_7_padding_dilutes_rolls_older_ratio_fractions():
-    """The unmasked fractions of the older era are refused; the newer ones are qualified."""
-    assert "padding" in refuse("actor/ppo_ratio_clipfrac", "windsock:roll", "roll/2025-11")
+    """The unmasked fractions of the older era are not translated; the newer ones get a note."""
+    assert "padding" in rejection("actor/ppo_ratio_clipfrac", "windsock:roll", "roll/2025-11")
     assert translate("actor/ppo_ratio_clipfrac", to="windsock:roll", source="roll/0.2").note is not None
-    assert "depends on who wrote it" in refuse("actor/ppo_ratio_clipfrac", "windsock:roll", "roll")
+    assert "depends on its writer" in rejection("actor/ppo_ratio_clipfrac", "windsock:roll", "roll")
 
 
 def test_8_a_reducer_tag_is_stripped_and_kept_but_at_k_is_not_one():
-    """@sum is ROLL's reducer; mean@4 is a statistic and stays whole."""
+    """@sum is ROLL's reducer; mean@4 is a statistic and is kept."""
     match = recognise("actor/pg_loss@sum").match
     assert match is not None
     assert (match.metric.id, match.suffix) == ("policy/loss/pg", "@sum")
@@ -362,7 +362,7 @@ def test_8_a_reducer_tag_is_stripped_and_kept_but_at_k_is_not_one():
     ],
 )
 def test_9_the_clip_fraction_is_one_concept_with_stated_weights(source: str, name: str):
-    """Everybody's clip fraction is the same share, averaged differently, and the note says how."""
+    """Every framework's clip fraction is the same share, averaged differently, as the note states."""
     translation = translate(name, to="windsock:roll", source=source)
     assert translation.name == "actor/clipfrac"
     assert not translation.same
@@ -370,7 +370,7 @@ def test_9_the_clip_fraction_is_one_concept_with_stated_weights(source: str, nam
 
 
 def test_10_slimes_training_metrics_are_per_sample_on_another_axis():
-    """The numbers of slime are per sample and per optimizer step, and the note says so."""
+    """The numbers of slime are per sample and per optimizer step, as the note states."""
     note = translate("train/pg_loss", to="verl", source="slime").note
     assert note is not None
     assert "per sample" in note.en
@@ -379,13 +379,13 @@ def test_10_slimes_training_metrics_are_per_sample_on_another_axis():
 
 def test_10_prime_rls_step_time_has_two_writers():
     """Trainer and orchestrator share the key, so it is not compared."""
-    assert "orchestrator" in refuse("time/step", "verl", "prime-rl")
+    assert "orchestrator" in rejection("time/step", "verl", "prime-rl")
 
 
 def test_11_clip_ratio_is_truncation_only_in_classic_verl():
-    """Ties with the longest response are refused; the share at the padded maximum is qualified."""
-    assert "longest" in refuse("response_length/clip_ratio", "slime", "trinity")
-    assert "longest" in refuse("response_length/clip_ratio", "slime", "verl/v1")
+    """Ties with the longest response are not translated; the share at the padded maximum gets a note."""
+    assert "longest" in rejection("response_length/clip_ratio", "slime", "trinity")
+    assert "longest" in rejection("response_length/clip_ratio", "slime", "verl/v1")
     assert translate("response_length/clip_ratio", to="slime", source="verl/legacy").note is not None
 
 
@@ -398,10 +398,10 @@ def test_11_aborted_sequences_count_in_some_frameworks_only():
     assert translate("critic/score/mean", to="roll", source="trinity").same
 
 
-def test_12_throughputs_of_one_name_are_refused():
+def test_12_throughputs_of_one_name_are_not_translated():
     """The perf/throughput of veRL spans the rollout, Trinity's identical key does not."""
-    assert "rollout" in refuse("perf/throughput", "verl", "trinity")
-    assert "Padded" in refuse("perf/throughput_per_gpu", "verl", "prime-rl")
+    assert "rollout" in rejection("perf/throughput", "verl", "trinity")
+    assert "Padded" in rejection("perf/throughput_per_gpu", "verl", "prime-rl")
 
 
 @pytest.mark.parametrize(
@@ -413,18 +413,18 @@ def test_12_throughputs_of_one_name_are_refused():
     ],
 )
 def test_13_gb_is_gib_everywhere(source: str, name: str):
-    """Keys that end in _gb are in GiB, as ours are: nothing to convert."""
+    """Keys that end in _gb are in GiB: nothing to convert."""
     assert recognise(name, source).metrics[0].unit == "GiB"
 
 
 def test_14_best_at_k_is_not_pass_at_k():
-    """With and without replacement differ, so neither becomes the other."""
-    assert "replacement" in refuse("eval/gsm8k/accuracy/best@4", "prime-rl", "trinity")
-    assert "replacement" in refuse("eval/gsm8k-pass@4", "trinity", "slime")
+    """Draws with and without replacement differ, so neither is translated."""
+    assert "replacement" in rejection("eval/gsm8k/accuracy/best@4", "prime-rl", "trinity")
+    assert "replacement" in rejection("eval/gsm8k-pass@4", "trinity", "slime")
 
 
 def test_14_mean_at_n_is_avg_at_n_when_all_tasks_have_n_runs():
-    """The means are one concept; what Trinity does to tasks with fewer runs is said."""
+    """The means are one concept; the note mentions Trinity's handling of tasks with fewer runs."""
     translation = translate("eval/gsm8k/accuracy/mean@4", to="prime-rl", source="trinity")
     assert translation.name == "eval/gsm8k/{subset}/{agent}/avg@4"
     assert translation.note is not None
@@ -432,7 +432,7 @@ def test_14_mean_at_n_is_avg_at_n_when_all_tasks_have_n_runs():
 
 
 def test_15_counts_under_a_prefix_for_seconds_are_no_seconds():
-    """The prefix timing_s of veRL holds counts and token lengths; they keep their own unit."""
+    """Counts and token lengths under veRL's prefix timing_s keep their own unit."""
     assert recognise("timing_s/agent_loop/num_preempted/mean", "verl").metrics[0].unit == "count"
     assert recognise("timing_s/agent_loop/slowest/response_length", "verl").metrics[0].unit == "tokens"
     assert recognise("timing_s/agent_loop/generate_sequences/mean", "verl").metrics[0].unit == "seconds"
@@ -440,7 +440,7 @@ def test_15_counts_under_a_prefix_for_seconds_are_no_seconds():
 
 
 def test_16_lossy_exports_are_not_inverted():
-    """A name that MLflow or a gauge flattened is not guessed back."""
+    """A name that MLflow or a gauge flattened is unknown."""
     assert not recognise("eval/gsm8k/accuracy/mean_at_4").matches
     assert not recognise("critic_score_mean").matches
 
@@ -454,33 +454,33 @@ def test_a_unit_converts_both_ways():
     assert ours == Translation("time/per_token/ref", True, 0.001, None)
 
 
-def test_an_ambiguous_name_says_so():
-    """Without a source, a name with two meanings lists who means what."""
-    reason = refuse("actor/policykl", "trl")
+def test_an_ambiguous_name_lists_its_meanings():
+    """Without a source, the reason lists the writers and their meanings."""
+    reason = rejection("actor/policykl", "trl")
     assert "windsock:roll → policy/kl_exact" in reason
     assert "roll → policy/kl_k1" in reason
 
 
-def test_an_unknown_name_is_refused_with_the_nearest():
-    """A misspelt name gets a proposal."""
-    assert "actor/kl_loss" in refuse("actor/kl_los", "trl")
+def test_an_unknown_name_gets_similar_names():
+    """The reason contains similar names."""
+    assert "actor/kl_loss" in rejection("actor/kl_los", "trl")
 
 
 def test_a_concept_without_a_name_is_written_under_its_id():
-    """In our vocabularies every concept has a name, if only the catalogue's."""
+    """In windsock's vocabularies a metric without a name is written under its id."""
     assert translate("actor/approxkl", to="windsock:trinity", source="windsock:roll") == Translation(
         "policy/kl_k2", True
     )
 
 
 def test_an_evaluation_prefix_is_not_training():
-    """TRL's eval_ keys are taken on other data, so they do not become training names."""
-    assert "evaluation set" in refuse("eval/entropy", "verl", "trl/grpo")
+    """TRL's eval_ keys are taken on other data, so they are not translated to training names."""
+    assert "evaluation set" in rejection("eval/entropy", "verl", "trl/grpo")
 
 
 @pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
 def test_our_vocabularies_translate_into_each_other_without_loss(vocabulary: str):
-    """Whatever we write in one vocabulary has an equal name in the others, and comes back as it was."""
+    """Every name that windsock writes has an equal name in its other vocabularies, and translates back."""
     for metric in REGISTRY.metrics():
         for name in metric.names:
             if name.producer == f"windsock:{vocabulary}" and "{" not in name.pattern:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference import reference
 
 import windsock
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import inputs
 from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
 from windsock.measurement.options import Options
@@ -63,7 +63,7 @@ def plain(data: dict) -> dict:
 
 
 def by_id(measured: dict, vocabulary: str = "roll") -> dict:
-    names = {written(metric, vocabulary).pattern: metric.id for metric in REGISTRY.metrics()}
+    names = {vocabulary_name(metric, vocabulary).pattern: metric.id for metric in REGISTRY.metrics()}
     return {names[name]: value for name, value in measured.items() if not name.startswith("windsock/nonfinite")}
 
 

@@ -1,4 +1,4 @@
-"""What each metric means: one declaration per metric, and the names that everybody gives it.
+"""The catalogue: the meaning of each metric, and its names in every framework.
 
 ::
 
@@ -8,7 +8,8 @@
     recognise("actor/ppo_kl", source="verl").match.metric.about.en
     translate("objective/scores", to="windsock:roll", source="windsock:trl").name
 
-``spec`` says what a metric is, one module per family declares them, ``registry`` holds them all, ``names`` reads the
-vocabularies, ``translate`` goes from one to another, ``define`` takes the user's own, ``crucial`` judges the few
-values that tell whether a run is alive, ``describe`` says all that is known about a name, ``page`` writes the docs.
+The metrics are declared in the text files of ``data``; its README explains them. ``declarations`` reads these files,
+``compiled`` loads what is built from them, ``spec`` has the records. ``registry`` has all metrics, ``names`` recognises
+names, ``translate`` translates them, ``describe`` explains them, ``define`` adds a user's own. ``headline`` selects the
+values that an overview shows, ``verdicts`` judges the crucial ones, ``reference_pages`` writes docs/metrics*.md.
 """

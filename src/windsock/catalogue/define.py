@@ -1,11 +1,11 @@
-"""Metrics of the user's own, under the same checks as ours."""
+"""Declaration of a user's own metrics, with the checks of the catalogue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.spec import Band, Link, Metric, Name, Text, Trap
+from windsock.catalogue.spec import Band, Metric, MetricName, RelatedMetric, Text, Trap
 
 
 def define(
@@ -14,7 +14,7 @@ def define(
     *,
     unit: str,
     title: str | Text = "",
-    formula: str = "as logged",
+    formula: str | Text = "",
     family: str = "custom",
     population: str = "steps",
     statistic: str = "other",
@@ -26,21 +26,21 @@ def define(
     needs: Iterable[str] = (),
     part: str = "",
     estimator: str = "",
-    names: Iterable[Name] = (),
+    names: Iterable[MetricName] = (),
     traps: Iterable[Trap] = (),
-    links: Iterable[Link] = (),
+    related: Iterable[RelatedMetric] = (),
 ) -> Metric:
-    """Declare a metric of your own, so that it is recognised, explained and drawn like the others.
+    """Declare a metric of your own: it is recognised, explained and drawn like the others.
 
-    A plain string serves both languages; ``Text(en, zh)`` gives each its own. An id or a name that another metric
-    has already is refused, naming both.
+    A plain string serves both languages; ``Text(en, zh)`` gives each its own. Raises when another metric has the id
+    or one of the names.
     """
     metric = Metric(
         id,
         family,
         _text(title or id),
         _text(about),
-        formula,
+        _text(formula or _AS_LOGGED),
         unit,
         population,
         statistic,
@@ -54,15 +54,16 @@ def define(
         estimator=estimator,
         names=tuple(names),
         traps=tuple(traps),
-        links=tuple(links),
+        related=tuple(related),
     )
     REGISTRY.add(metric)
     return metric
 
 
-_NO_LOOK = Text("Nobody has said yet what healthy looks like.", "尚未说明健康时应是什么样。")
-_NO_NEXT = Text("Nothing is named to look at next.", "尚未指明接下来看什么。")
+_AS_LOGGED = Text("as logged", "以记录为准")
+_NO_LOOK = Text("Not described: what a healthy run looks like.", "尚未说明正常时的表现。")
+_NO_NEXT = Text("Not described: where to look next.", "尚未说明接下来看什么。")
 
 
-def _text(said: str | Text) -> Text:
-    return said if isinstance(said, Text) else Text(said, said)
+def _text(text: str | Text) -> Text:
+    return text if isinstance(text, Text) else Text(text, text)

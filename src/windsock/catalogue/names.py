@@ -1,35 +1,34 @@
-"""The vocabularies: which metric a logged name stands for, who wrote it, and whose names a whole run uses."""
+"""Recognition of logged names: the metric behind a name, and the framework that wrote a run's names."""
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from windsock.catalogue.patterns import Filled, fill
-from windsock.catalogue.registry import REGISTRY, Entry
-from windsock.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, Metric, Name
+from windsock.catalogue.registry import REGISTRY, NameEntry
+from windsock.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, Metric, MetricName
 
 ROLL_TAGS = frozenset(f"@{tag}" for tag in ("mean", "max", "min", "p50", "p99", "std", "sum"))
 TRINITY_TAGS = frozenset(f":{tag}" for tag in ("mean", "sum", "max", "min", "last"))
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
-"""What transformers' integrations put before every key of TRL."""
+"""Prefixes that transformers' tracker integrations add to every key of TRL."""
 
 _WRITERS = [(producer, era) for producer in PRODUCERS for era in ("", *ERAS.get(producer, ()))]
 _ORDER = {writer: place for place, writer in enumerate(_WRITERS)}
 _LIKELIEST = sorted(FRAMEWORKS, key=lambda producer: producer == "trinity")  # its trainer writes veRL's names
-_ENOUGH = 0.3  # the share of a run's names that must be known before anybody is named
-_GENERIC_WEIGHT = 0.25  # a name that only fits a catch-all pattern says little about who wrote it
+_MIN_KNOWN = 0.3  # share of a run's names that must be known to detect a producer
+_GENERIC_WEIGHT = 0.25  # a name that only fits a catch-all pattern is weak evidence
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One reading of a name: the metric, the entry that says so, and what was taken off or filled in."""
+    """One meaning of a name: the metric, the declared name, the values of placeholders, and prefix and suffix."""
 
     metric: Metric
-    name: Name
+    name: MetricName
     filled: Filled = ()
     prefix: str = ""
     suffix: str = ""
@@ -41,44 +40,44 @@ class Match:
 
     @property
     def evaluated(self) -> bool:
-        """Whether the number was taken on an evaluation set, which the prefix says."""
+        """Whether the prefix marks the number as taken on an evaluation set."""
         return self.prefix.startswith(("eval", "test"))
 
     @property
     def source(self) -> str:
-        """Who wrote the name, as ``recognise`` takes it: the producer, with the era where the entry has one."""
-        return f"{self.name.producer}/{self.name.era}" if self.name.era else self.name.producer
+        """The producer of the name, with the era where the entry has one."""
+        return self.name.source
 
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """What a name can mean: every reading that fits best, ours first. Empty when nobody is known to write it."""
+    """Meanings of a name: the most specific matches, windsock's first. Empty for an unknown name."""
 
     name: str
     matches: tuple[Match, ...]
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The different metrics that the name can stand for."""
+        """The different metrics that the name can mean."""
         return tuple({match.metric.id: match.metric for match in self.matches}.values())
 
     @property
     def ambiguous(self) -> bool:
-        """Whether it depends on the writer which metric is meant."""
+        """Whether the metric depends on the writer of the name."""
         return len(self.metrics) > 1
 
     @property
     def match(self) -> Match | None:
-        """The first reading when all readings are of one metric, else None."""
+        """The first match when all matches are of one metric, else None."""
         return self.matches[0] if len(self.metrics) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """Whose names a run uses, or nobody's where most are unknown.
+    """The producer of a run's names; None where most names are unknown.
 
-    ``confidence`` is how much better this producer explains the names than the next one, times the share of names that
-    are known; 0 when another explains them as well.
+    ``confidence`` is the margin of this producer over the second one, times the share of known names; 0 when the
+    second explains the names equally well.
     """
 
     producer: str | None
@@ -90,15 +89,16 @@ class Detection:
 
     @property
     def source(self) -> str | None:
-        """The producer, with the era where it is known, as ``recognise`` takes it."""
+        """The producer, with the era where it is known: a ``source`` of ``recognise``."""
         return f"{self.producer}/{self.era}" if self.producer and self.era else self.producer
 
 
 def recognise(name: str, source: str | None = None) -> Recognition:
-    """Say what a logged name stands for.
+    """Return the metrics that a logged name can mean.
 
-    ``source`` says who wrote it: a framework (``verl``), one of ours (``windsock:roll``), either with an era behind a
-    slash (``trl/grpo``, ``roll/2025-11``). Without it every writer is considered, and the most specific pattern wins.
+    ``source`` is the writer: a framework (``verl``) or windsock in a vocabulary (``windsock:roll``), optionally with
+    an era after a slash (``trl/grpo``, ``roll/2025-11``). Without it every writer is considered, and the most specific
+    pattern wins.
     """
     if source is not None:
         check_source(source)
@@ -106,18 +106,18 @@ def recognise(name: str, source: str | None = None) -> Recognition:
 
 
 def check_source(source: str) -> None:
-    """Raise when nobody by that name, or no such era of theirs, is known."""
+    """Raise when the producer or its era is unknown."""
     producer, _, era = source.partition("/")
     if producer not in PRODUCERS:
-        raise CatalogueError(f"source {source!r} is unknown; it must be one of {', '.join(PRODUCERS)}")
+        raise CatalogueError(f"unknown source {source!r}; it must be one of {', '.join(PRODUCERS)}")
     if era and era not in ERAS.get(producer, ()):
         eras = ", ".join(f"{producer}/{known}" for known in ERAS.get(producer, ())) or f"{producer} alone"
-        raise CatalogueError(f"source {source!r} names an unknown era; it must be {eras}")
+        raise CatalogueError(f"unknown era in source {source!r}; it must be {eras}")
 
 
 @lru_cache(maxsize=1 << 16)
 def _recognise(name: str, source: str | None, version: int) -> Recognition:
-    found = list(_readings(name, source))
+    found = list(_ranked_matches(name, source))
     if not found:
         return Recognition(name, ())
     best = min(rank for rank, _ in found)
@@ -126,8 +126,8 @@ def _recognise(name: str, source: str | None, version: int) -> Recognition:
 
 
 def _plainest(matches: list[Match]) -> Iterator[Match]:
-    """Drop readings that another one makes needless: a prefix taken off a name that is known with it, and a reducer
-    left in a placeholder that was also taken off.
+    """Drop redundant matches: with a prefix stripped although the name is known with it, and with a reducer kept in
+    a placeholder although it was also stripped.
     """
     whole = {match.name.producer for match in matches if not match.prefix}
     tagged = {match.name for match in matches if match.suffix}
@@ -141,8 +141,8 @@ def _place(match: Match) -> int:
     return _ORDER[match.name.producer, match.name.era]
 
 
-def _readings(name: str, source: str | None) -> Iterator[tuple[tuple[int, tuple[int, ...]], Match]]:
-    """Yield every reading with the rank of its pattern; a prefix that was taken off counts as a plain segment."""
+def _ranked_matches(name: str, source: str | None) -> Iterator[tuple[tuple[int, tuple[int, ...]], Match]]:
+    """Yield every match with the rank of its pattern; a stripped prefix counts as a literal segment."""
     trie = REGISTRY.trie
     for entry, filled in [*trie.find(name), *(_spelled_out(name) if "{" in name else ())]:
         if source is None or _by(entry.name, source):
@@ -155,13 +155,13 @@ def _readings(name: str, source: str | None) -> Iterator[tuple[tuple[int, tuple[
                 yield rank, Match(entry.metric, entry.name, filled, prefix, suffix)
 
 
-def _spelled_out(name: str) -> Iterator[tuple[Entry, Filled]]:
-    """Find a pattern by its own text, as the documentation prints it."""
+def _spelled_out(name: str) -> Iterator[tuple[NameEntry, Filled]]:
+    """Find a pattern by its own text, as the documentation prints it: ``time/{phase}/total``."""
     return ((entry, ()) for entry in REGISTRY.entries() if entry.name.pattern == name)
 
 
 def _stripped(name: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the name without what one framework is known to add to its names."""
+    """Yield the name without the prefixes and suffixes that a framework adds, and the framework."""
     if "@" in name:
         stem, at, tag = name.rpartition("@")
         if at + tag in ROLL_TAGS:
@@ -175,9 +175,9 @@ def _stripped(name: str) -> Iterator[tuple[str, str, str, str]]:
         yield name[len(prefix) :], prefix, "", "trl"
 
 
-def _by(name: Name, source: str) -> bool:
+def _by(name: MetricName, source: str) -> bool:
     producer, _, era = source.partition("/")
-    if name.producer == "windsock":  # ids are written in every vocabulary of ours
+    if name.producer == "windsock":  # windsock writes ids in every vocabulary
         return producer.startswith("windsock")
     if producer == "windsock":
         return name.producer in OURS
@@ -185,7 +185,7 @@ def _by(name: Name, source: str) -> bool:
 
 
 def detect(names: Iterable[str]) -> Detection:
-    """Tell from all names of a run which framework wrote them."""
+    """Detect from all names of a run which framework wrote them."""
     seen = list(dict.fromkeys(names))
     writers = {name: _writers(name) for name in seen}
     known = {name: found for name, found in writers.items() if found}
@@ -194,7 +194,7 @@ def detect(names: Iterable[str]) -> Detection:
         for producer, weight in found.items():
             scores[producer] += weight  # type: ignore[assignment]
     share = len(known) / len(seen) if seen else 0.0
-    if share < _ENOUGH:
+    if share < _MIN_KNOWN:
         return Detection(None, "", 0.0, (), len(known), len(seen))
     (first, score), *others = sorted(scores.items(), key=lambda item: (-item[1], _LIKELIEST.index(item[0])))
     rival = others[0][1] if others else 0.0
@@ -217,7 +217,7 @@ def _generic(match: Match) -> bool:
 
 
 def _era(names: Iterable[str], producer: str) -> str:
-    """Return the era that fits most names, when one fits more than every other."""
+    """Return the era that fits most names; "" when two fit equally many."""
     votes: Counter[str] = Counter()
     for name in names:
         eras = {match.name.era for match in recognise(name, producer).matches}
@@ -230,9 +230,11 @@ def _era(names: Iterable[str], producer: str) -> str:
 
 
 def nearest(name: str, count: int = 5) -> list[str]:
-    """Return known names that look like the one given, the closest first."""
+    """Return known names that are similar to a name, the closest first."""
+    import difflib
+
     known = {pattern.lower(): pattern for pattern in (entry.name.pattern for entry in REGISTRY.entries())}
     close = difflib.get_close_matches(name.lower(), known, count, 0.5)
     tail = name.lower().rpartition("/")[2]
-    holding = [pattern for pattern in known if len(tail) > 2 and tail in pattern]
-    return [known[pattern] for pattern in dict.fromkeys((*close, *sorted(holding, key=len)))][:count]
+    containing = [pattern for pattern in known if len(tail) > 2 and tail in pattern]
+    return [known[pattern] for pattern in dict.fromkeys((*close, *sorted(containing, key=len)))][:count]

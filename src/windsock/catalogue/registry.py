@@ -1,46 +1,46 @@
-"""All metrics, by id and by every name anybody gives them."""
+"""Registry of all metrics, by id and by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from threading import Lock
 
+from windsock.catalogue.compiled import load
 from windsock.catalogue.patterns import Trie, rank
-from windsock.catalogue.spec import FAMILIES, OURS, CatalogueError, Metric, Name
+from windsock.catalogue.spec import OURS, CatalogueError, Metric, MetricName
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class NameEntry:
     """One name of one metric, and how general its pattern is."""
 
     metric: Metric
-    name: Name
+    name: MetricName
     rank: tuple[int, tuple[int, ...]]
 
 
 class Registry:
-    """The metrics that are known. There is one; it loads the families when first asked, and ``define`` adds to it."""
+    """All known metrics. The one instance loads the catalogue at its first use; ``define`` adds to it."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self._trie: Trie[Entry] | None = None
-        self._taken: dict[tuple[str, str, str], str] = {}
+        self._trie: Trie[NameEntry] | None = None
+        self._owners: dict[tuple[str, str, str], str] = {}
         self._lock = Lock()
         self._loaded = False
         self._version = 0
 
     def add(self, metric: Metric) -> None:
-        """Add a metric; refuse an id or a name that another one has, naming both."""
+        """Add a metric; raise when another one has its id or one of its names."""
         self._load()
         self._add(metric)
 
     def remove(self, id: str) -> None:
-        """Forget a metric that ``define`` added."""
+        """Remove a metric that ``define`` added."""
         metric = self._metrics.pop(id)
         for name in names_of(metric):
-            del self._taken[name.pattern, name.producer, name.era]
+            del self._owners[name.pattern, name.producer, name.era]
         self._changed()
 
     def metric(self, id: str) -> Metric:
@@ -56,15 +56,15 @@ class Registry:
         self._load()
         return [metric for metric in self._metrics.values() if family in (None, metric.family)]
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[NameEntry]:
         """Yield every name of every metric."""
         for metric in self.metrics():
             for name in names_of(metric):
-                yield Entry(metric, name, rank(name.pattern))
+                yield NameEntry(metric, name, rank(name.pattern))
 
     @property
-    def trie(self) -> Trie[Entry]:
-        """The names as a trie, built when first needed."""
+    def trie(self) -> Trie[NameEntry]:
+        """Trie of all names, built at its first use."""
         trie = self._trie
         if trie is None:
             trie = Trie()
@@ -85,24 +85,21 @@ class Registry:
         with self._lock:
             if self._loaded:
                 return
-            for family in FAMILIES[:-1]:  # custom metrics are the user's
-                for metric in import_module(f"windsock.catalogue.{family}").METRICS:
-                    self._add(metric)
+            for metric in load().metrics:
+                self._add(metric)
             self._loaded = True
 
     def _add(self, metric: Metric) -> None:
         if metric.id in self._metrics:
             other = self._metrics[metric.id]
-            raise CatalogueError(
-                f"metric {metric.id!r} is there already: {other.title.en!r} in family {other.family!r}"
-            )
+            raise CatalogueError(f"metric {metric.id!r} exists already: {other.title.en!r} in family {other.family!r}")
         names = [(name.pattern, name.producer, name.era) for name in names_of(metric)]
         for pattern, producer, era in names:
-            owner = self._taken.get((pattern, producer, era))
+            owner = self._owners.get((pattern, producer, era))
             if owner is not None:
                 both = f"metric {metric.id!r} and metric {owner!r}"
-                raise CatalogueError(f"{both} both claim the name {pattern!r} of {producer}")
-        self._taken.update(dict.fromkeys(names, metric.id))
+                raise CatalogueError(f"{both} both have the name {pattern!r} of {producer}")
+        self._owners.update(dict.fromkeys(names, metric.id))
         self._metrics[metric.id] = metric
         self._changed()
 
@@ -111,16 +108,16 @@ class Registry:
         self._version += 1
 
 
-def names_of(metric: Metric) -> tuple[Name, ...]:
-    """Return a metric's names, the id among them: it is what we write where a vocabulary has no name."""
-    return (*metric.names, Name(metric.id, "windsock"))
+def names_of(metric: Metric) -> tuple[MetricName, ...]:
+    """Return a metric's names with the id, which windsock writes where a vocabulary has no name."""
+    return (*metric.names, MetricName(metric.id, "windsock"))
 
 
-def written(metric: Metric, vocabulary: str) -> Name:
+def vocabulary_name(metric: Metric, vocabulary: str) -> MetricName:
     """Return the name under which windsock writes a metric in a vocabulary (``roll``, ``trl``, ``trinity``)."""
     producer = vocabulary if vocabulary in OURS else f"windsock:{vocabulary}"
     if producer not in OURS:
-        raise CatalogueError(f"windsock writes the vocabularies roll, trl and trinity, not {vocabulary!r}")
+        raise CatalogueError(f"unknown vocabulary {vocabulary!r}; windsock writes roll, trl and trinity")
     for name in metric.names:
         if name.producer == producer:
             return name

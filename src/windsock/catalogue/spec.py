@@ -1,14 +1,13 @@
-"""What a metric is: one frozen record per metric, complete in two languages, and the checks that none gets past."""
+"""Records of the catalogue: a metric, its names and texts, the words it may use, and the checks of a declaration."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
 
 from windsock.errors import WindsockError
-
-Language = Literal["en", "zh"]
 
 FAMILIES = (
     "validation",
@@ -61,7 +60,7 @@ INPUTS = frozenset((
     "clip", "dual_clip", "value_clip", "reward_clip", "kl_coef", "kl_loss_coef", "entropy_coef", "loss", "loss_norm",
     "max_response_length", "max_prompt_length", "tokens", "samples", "devices", "flops",
 ))  # fmt: skip
-"""What a metric can be computed from: the fields of a batch, then the facts and counts that the caller gives."""
+"""Inputs of a metric: the fields of a batch, then the settings and counts that the caller gives."""
 FRAMEWORKS = ("roll", "trl", "trinity", "verl", "slime", "prime-rl")
 OURS = ("windsock:roll", "windsock:trl", "windsock:trinity")
 PRODUCERS = ("windsock", *OURS, *FRAMEWORKS)
@@ -71,7 +70,7 @@ ERAS = {
     "trinity": ("0.6",),
     "verl": ("engine", "legacy", "v1", "bypass", "validation"),
 }
-"""The eras that names are told apart by, the likeliest first: versions, dates, trainers or modes of a framework."""
+"""Eras of the frameworks, the likeliest first: versions, dates, trainers or modes in which names differ."""
 KINDS = (
     "sign",
     "estimator",
@@ -94,38 +93,38 @@ _ID = re.compile(r"(?:[a-z0-9_@^]+|\{\w+\})+(?:/(?:[a-z0-9_@^]|\{\w+\})+)*")
 
 
 class CatalogueError(WindsockError, ValueError):
-    """A metric is declared incompletely, twice or against the catalogue's words."""
+    """A metric is declared incompletely, twice, or with a word that the catalogue does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The same thing said in English and in Chinese."""
+    """One text in English and in Chinese."""
 
     en: str
     zh: str
 
-    def say(self, lang: str) -> str:
+    def get(self, lang: str) -> str:
         """Return the text in a language."""
         return self.zh if lang == "zh" else self.en
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a number that somebody logs differs from the metric it stands for.
+    """Difference between a logged number and the metric that its name stands for.
 
-    ``factor`` turns their number into ours by multiplication; None where no arithmetic on the logged number does.
-    ``refuse`` says that the two must not be taken for each other, even with a note.
+    The logged number times ``factor`` is the metric; None where no arithmetic converts it. With ``comparable=False``
+    the two must not be compared, even with the note.
     """
 
     kinds: tuple[str, ...]
     note: Text
     factor: float | None = None
-    refuse: bool = False
+    comparable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """What one producer, in one era, calls a metric. The era is a version, a date or a trainer; "" means any."""
+class MetricName:
+    """Name of a metric as one producer writes it. The era is a version, a date or a trainer; "" means any."""
 
     pattern: str
     producer: str
@@ -134,18 +133,23 @@ class Name:
 
     @property
     def same(self) -> bool:
-        """Whether a number under this name is the metric itself, with nothing to say about it."""
+        """Whether a number under this name is the metric itself."""
         return self.difference is None
 
     @property
     def factor(self) -> float | None:
-        """What a number under this name is multiplied with to get the metric; None when that is not known."""
+        """Factor from a number under this name to the metric; None when there is none."""
         return 1.0 if self.difference is None else self.difference.factor
+
+    @property
+    def source(self) -> str:
+        """The producer, followed by the era where there is one: ``trl/grpo``."""
+        return f"{self.producer}/{self.era}" if self.era else self.producer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """Where a healthy run keeps a metric, and who says so; None leaves a side open."""
+    """Range of a metric in a healthy run, and the source that says so; None leaves a side open."""
 
     low: float | None
     high: float | None
@@ -154,60 +158,66 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trap:
-    """Something that misleads readers of a metric, in one framework or ("") anywhere."""
+    """A fact that misleads readers of a metric, in one framework or ("") in all."""
 
     where: str
-    text: Text
+    note: Text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Link:
-    """A metric that is close but not the same, and whether it may stand in (with the note) or must not.
+class RelatedMetric:
+    """A similar metric. With ``comparable=True`` it may replace the metric in a translation, with the note.
 
-    ``fill`` holds values of the placeholders, on whichever side of the link has them.
+    ``fill`` gives values of placeholders, of either metric, for which the relation holds.
     """
 
     to: str
     note: Text
-    refuse: bool = True
+    comparable: bool = False
     fill: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placeholder:
+    """A name between braces. ``kind``: one path segment, many, digits, or one of the choices."""
+
+    name: str
+    kind: str
+    about: Text
+    choices: tuple[tuple[str, Text], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Metric:
-    """One metric: what it is, over what, how it is computed, how to read it, and its names.
+    """One metric: definition, population, statistic, advice for its reader, and names.
 
-    ``needs`` lists inputs: ``a|b`` is satisfied by either, ``a?`` is used when it is there.
+    ``needs`` lists inputs: ``a|b`` accepts either, ``a?`` is optional.
     """
 
     id: str
     family: str
     title: Text
     about: Text
-    formula: str
+    formula: Text  # may be empty for a metric that windsock does not compute
     unit: str
     population: str
     statistic: str
     state: str
-    look: Text  # what healthy looks like
-    next: Text  # what to look at when it does not
+    look: Text  # how the curve of a healthy run looks
+    next: Text  # where to look when it does not
     direction: str = "none"
     healthy: Band | None = None
     needs: tuple[str, ...] = ()
     part: str = ""
     estimator: str = ""
     crucial: bool = False
-    names: tuple[Name, ...] = ()
+    names: tuple[MetricName, ...] = ()
     traps: tuple[Trap, ...] = ()
-    links: tuple[Link, ...] = ()
+    related: tuple[RelatedMetric, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_words(self)
-        _check_needs(self)
-        _check_texts(self)
-        _check_band(self)
-        for name in self.names:
-            _check_name(self, name)
+        for problem in problems(self):
+            raise CatalogueError(f"metric {self.id!r}: {problem}")
 
     def __repr__(self) -> str:
         return f"Metric({self.id!r})"
@@ -218,22 +228,51 @@ class Metric:
         return placeholders(self.id)
 
 
+_DEFAULTS = {field.name: field.default for field in fields(Metric) if field.default is not MISSING}
+
+
+def unchecked_metric(values: dict[str, Any]) -> Metric:
+    """Return a metric without checking it, which takes most of the time of making one."""
+    metric = object.__new__(Metric)
+    for name, value in (_DEFAULTS | values).items():
+        object.__setattr__(metric, name, value)
+    return metric
+
+
 def placeholders(pattern: str) -> tuple[str, ...]:
     """Return the names between braces, in order."""
     return tuple(_PLACEHOLDER.findall(pattern)) if "{" in pattern else ()
 
 
-def _wrong(metric: Metric, problem: str) -> CatalogueError:
-    return CatalogueError(f"metric {metric.id!r}: {problem}")
+def inputs(need: str) -> tuple[str, ...]:
+    """Return the inputs that an entry of ``needs`` names, the preferred one first."""
+    return tuple(need.removesuffix("?").split("|"))
 
 
-def _check_words(metric: Metric) -> None:
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Return the message about an unknown word, with the nearest known one or all of them."""
+    import difflib
+
+    words = [each for each in known if each]
+    near = difflib.get_close_matches(word, words, 1, 0.4)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(words))}"
+    return f"unknown {what} {word!r}, {hint}"
+
+
+def problems(metric: Metric) -> Iterator[str]:
+    """Yield everything that is wrong with a metric."""
     if not _ID.fullmatch(metric.id):
-        raise _wrong(metric, "an id is made of lower-case words joined by '/', e.g. 'policy/kl_k2'")
+        yield "an id is made of lower-case words joined by '/', e.g. 'policy/kl_k2'"
     for field, words in _WORDS:
-        word = getattr(metric, field)
-        if word not in words:
-            raise _wrong(metric, f"{field} is {word!r}; it must be one of {', '.join(w or '(none)' for w in words)}")
+        if getattr(metric, field) not in words:
+            yield unknown(field, getattr(metric, field), words)
+    unknown_inputs = [name for need in metric.needs for name in inputs(need) if name not in INPUTS]
+    yield from (unknown("input in needs", name, INPUTS) for name in unknown_inputs)
+    yield from _text_problems(metric)
+    if metric.healthy is not None:
+        yield from _band_problems(metric.healthy)
+    for name in metric.names:
+        yield from (f"name {name.pattern!r}: {problem}" for problem in _name_problems(name))
 
 
 _WORDS = (
@@ -247,51 +286,48 @@ _WORDS = (
 )
 
 
-def inputs(need: str) -> tuple[str, ...]:
-    """Return the inputs that an entry of ``needs`` names, the preferred one first."""
-    return tuple(need.removesuffix("?").split("|"))
-
-
-def _check_needs(metric: Metric) -> None:
-    unknown = [name for need in metric.needs for name in inputs(need) if name not in INPUTS]
-    if unknown:
-        raise _wrong(metric, f"it needs {', '.join(unknown)}, which no batch and no caller gives")
-
-
-def _check_texts(metric: Metric) -> None:
+def _text_problems(metric: Metric) -> Iterator[str]:
     for field in ("title", "about", "look", "next"):
-        text: Text = getattr(metric, field)
-        if not text.en.strip() or not text.zh.strip():
-            raise _wrong(metric, f"{field} must be written in English and in Chinese")
-    for field in ("formula", "unit"):
-        if not getattr(metric, field).strip():
-            raise _wrong(metric, f"{field} is missing")
+        yield from missing_languages(field, getattr(metric, field))
+    if metric.state != "none" or metric.formula.en or metric.formula.zh:
+        yield from missing_languages("formula", metric.formula)
+    if not metric.unit.strip():
+        yield "unit is missing"
+    for trap in metric.traps:
+        if trap.where and trap.where not in PRODUCERS:
+            yield f"traps: {unknown('producer', trap.where, PRODUCERS)}"
+        yield from missing_languages("traps: note", trap.note)
+    for related in metric.related:
+        yield from missing_languages(f"related {related.to!r}: note", related.note)
 
 
-def _check_band(metric: Metric) -> None:
-    band = metric.healthy
-    if band is None:
-        return
-    if not band.source.en.strip() or not band.source.zh.strip():
-        raise _wrong(metric, "a healthy band needs the source that defends it")
+def missing_languages(field: str, text: Text) -> Iterator[str]:
+    """Yield a message for each language in which a text is empty."""
+    for lang, language in (("en", "English"), ("zh", "Chinese")):
+        if not text.get(lang).strip():
+            yield f"{field} is missing in {language}"
+
+
+def _band_problems(band: Band) -> Iterator[str]:
+    yield from missing_languages("healthy: source", band.source)
     if band.low is None and band.high is None:
-        raise _wrong(metric, "a healthy band needs at least one end")
+        yield "healthy needs at least one of low and high"
     if band.low is not None and band.high is not None and band.low > band.high:
-        raise _wrong(metric, f"the healthy band runs from {band.low} to {band.high}")
+        yield f"healthy: low {band.low} is above high {band.high}"
 
 
-def _check_name(metric: Metric, name: Name) -> None:
+def _name_problems(name: MetricName) -> Iterator[str]:
     if name.producer not in PRODUCERS:
-        raise _wrong(metric, f"{name.pattern!r} is by {name.producer!r}; producers are {', '.join(PRODUCERS)}")
-    if name.era and name.era not in ERAS.get(name.producer, ()):
-        raise _wrong(metric, f"{name.pattern!r} is of an unknown era {name.era!r} of {name.producer}")
+        yield unknown("producer", name.producer, PRODUCERS)
+    elif name.era and name.era not in ERAS.get(name.producer, ()):
+        yield unknown(f"era of {name.producer}", name.era, ERAS.get(name.producer, ()))
     difference = name.difference
     if difference is None:
         return
-    unknown = [kind for kind in difference.kinds if kind not in KINDS]
-    if unknown or not difference.kinds:
-        raise _wrong(metric, f"{name.pattern!r} differs in {unknown or 'nothing'}; kinds are {', '.join(KINDS)}")
-    if not difference.note.en.strip() or not difference.note.zh.strip():
-        raise _wrong(metric, f"{name.pattern!r} differs without saying how in both languages")
+    yield from (unknown("kind of difference", kind, KINDS) for kind in difference.kinds if kind not in KINDS)
+    if not difference.kinds:
+        yield "a difference needs at least one kind"
+    yield from missing_languages("note", difference.note)
+    # Names that windsock writes are translated by arithmetic alone, so nothing but the unit may differ.
     if name.producer.startswith("windsock") and (difference.kinds != ("unit",) or difference.factor is None):
-        raise _wrong(metric, f"{name.pattern!r} is ours: only its unit may differ, with a factor")
+        yield "windsock writes this name: only its unit may differ, with a factor"

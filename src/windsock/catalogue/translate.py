@@ -1,4 +1,4 @@
-"""From one vocabulary to another: the equal name, the name with what must be said about it, or a reasoned refusal."""
+"""Translation of names between vocabularies: the equal name, a name with a note, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 
 from windsock.catalogue.names import Match, check_source, nearest, recognise
 from windsock.catalogue.patterns import Filled, fill
-from windsock.catalogue.registry import REGISTRY, written
-from windsock.catalogue.spec import OURS, CatalogueError, Link, Metric, Name, Text, placeholders
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.catalogue.spec import OURS, CatalogueError, Metric, MetricName, RelatedMetric, Text, placeholders
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
     """A name in another vocabulary.
 
-    ``same`` says that the numbers mean the same, after multiplication with ``factor``. Otherwise ``note`` says how
-    they differ, and ``factor`` is None where no arithmetic on the number bridges the difference.
+    With ``same`` the numbers mean the same after multiplication with ``factor``. Otherwise ``note`` states the
+    difference, and ``factor`` is None where no arithmetic on the number removes it.
     """
 
     name: str
@@ -24,8 +24,8 @@ class Translation:
     note: Text | None = None
 
 
-class TranslationRefused(CatalogueError):  # noqa: N818  a refusal is an answer, not a mistake
-    """A name has no counterpart that its numbers could be compared with; ``reason`` says why, in both languages."""
+class TranslationError(CatalogueError):
+    """A name has no comparable counterpart; ``reason`` explains it in both languages."""
 
     def __init__(self, reason: Text) -> None:
         super().__init__(reason.en)
@@ -33,94 +33,89 @@ class TranslationRefused(CatalogueError):  # noqa: N818  a refusal is an answer,
 
 
 def translate(name: str, to: str, source: str | None = None) -> Translation:
-    """Return what a name is called by somebody else, with what has to be said about it.
+    """Return the name that another writer gives to the same metric, with the difference between the two numbers.
 
-    ``to`` and ``source`` name who writes: ``windsock:roll`` is what windsock writes in ROLL's words, ``roll`` what
-    ROLL's own code logs under them, and so on; an era may follow behind a slash. Raises ``TranslationRefused``.
+    ``to`` and ``source`` are writers: ``windsock:roll`` is windsock writing ROLL's vocabulary, ``roll`` is ROLL's own
+    code, and so on; an era may follow after a slash. Raises ``TranslationError``.
     """
     check_source(to)
     recognition = recognise(name, source)
     if not recognition.matches:
-        raise TranslationRefused(_unknown(name, source))
+        raise TranslationError(_unknown(name, source))
     if recognition.ambiguous:
-        raise TranslationRefused(_ambiguous(name, recognition.matches))
-    results = {match.name: _attempt(match, to) for match in recognition.matches}
-    return _united(name, results)
+        raise TranslationError(_ambiguous(name, recognition.matches))
+    results = {match.name: _translate_match(match, to) for match in recognition.matches}
+    return _combined(name, results)
 
 
-def _attempt(match: Match, to: str) -> Translation | Text:
-    """Translate one reading; return the reason when it is refused."""
+def _translate_match(match: Match, to: str) -> Translation | Text:
+    """Translate one match; return the reason when that is not possible."""
     if match.evaluated:
         return _evaluated(match)
-    ours = match.name.difference
-    if ours is not None and ours.refuse and not _written_by(match.name, to):
-        return ours.note
-    target = _name_of(match.metric, to)
+    difference = match.name.difference
+    if difference is not None and not difference.comparable and match.name.producer != to.partition("/")[0]:
+        return difference.note
+    target = _name_by(match.metric, to)
     if target is None:
-        return _by_link(match, to)
-    if target.difference is not None and target.difference.refuse and target.difference != ours:
+        return _by_related_metric(match, to)
+    if target.difference is not None and not target.difference.comparable and target.difference != difference:
         return target.difference.note
     return _between(match.name, target, match.filled)
 
 
-def _written_by(name: Name, to: str) -> bool:
-    return name.producer == to.partition("/")[0]
-
-
-def _name_of(metric: Metric, to: str) -> Name | None:
-    """Return a producer's first name for a metric; ours always has one, if only the id."""
+def _name_by(metric: Metric, to: str) -> MetricName | None:
+    """Return a writer's first comparable name for a metric; windsock always has one, which may be the id."""
     producer, _, era = to.partition("/")
     if producer in OURS:
-        return written(metric, producer)
+        return vocabulary_name(metric, producer)
     if producer == "windsock":
-        return Name(metric.id, "windsock")
+        return MetricName(metric.id, "windsock")
     names = [name for name in metric.names if name.producer == producer and (not era or name.era in ("", era))]
-    return min(names, key=lambda name: name.difference is not None and name.difference.refuse, default=None)
+    return min(names, key=lambda name: name.difference is not None and not name.difference.comparable, default=None)
 
 
-def _between(ours: Name, theirs: Name, filled: Filled) -> Translation:
+def _between(ours: MetricName, theirs: MetricName, filled: Filled) -> Translation:
     name = fill(theirs.pattern, filled)
     alike = ours.difference == theirs.difference
-    said = [] if alike else [note for note in (_said(ours), _said(theirs)) if note is not None]
+    notes = [] if alike else [note for note in (_note(ours), _note(theirs)) if note is not None]
     factor = 1.0 if alike else _quotient(ours.factor, theirs.factor)
     left = placeholders(name)
-    return Translation(name, not said, factor, _joined([*said, *([_to_fill(left)] if left else [])]))
+    return Translation(name, not notes, factor, _joined([*notes, *([_to_fill(left)] if left else [])]))
 
 
 def _quotient(ours: float | None, theirs: float | None) -> float | None:
     return None if ours is None or theirs is None else ours / theirs
 
 
-def _said(name: Name) -> Text | None:
-    """Say how a name differs; a plain unit is arithmetic and needs no words."""
+def _note(name: MetricName) -> Text | None:
+    """Return the note on a name's difference; a unit alone needs none, since the factor converts it."""
     difference = name.difference
     if difference is None or (difference.kinds == ("unit",) and difference.factor is not None):
         return None
     return Text(f"{_writer(name)}: {difference.note.en}", f"{_writer(name)}：{difference.note.zh}")
 
 
-def _writer(name: Name) -> str:
+def _writer(name: MetricName) -> str:
     return f"{name.producer} ({name.era})" if name.era else name.producer
 
 
-def _by_link(match: Match, to: str) -> Translation | Text:
-    """Look for a close metric that the target has a name for; it may stand in or explain the refusal."""
+def _by_related_metric(match: Match, to: str) -> Translation | Text:
+    """Translate to a related metric that the target has a name for, or explain why that is not possible."""
     reachable = [
-        (link, target)
-        for link in match.metric.links
-        if _applies(link, match) and (target := _name_of(REGISTRY.metric(link.to), to)) is not None
+        (related, target)
+        for related in match.metric.related
+        if _applies(related, match) and (target := _name_by(REGISTRY.metric(related.to), to)) is not None
     ]
-    for link, target in reachable:
-        if not link.refuse and (target.difference is None or not target.difference.refuse):
-            found = _between(match.name, target, match.filled + link.fill)
-            return replace(
-                found, same=False, factor=None, note=_joined([link.note, *([found.note] if found.note else [])])
-            )
+    for related, target in reachable:
+        if related.comparable and (target.difference is None or target.difference.comparable):
+            found = _between(match.name, target, match.filled + related.fill)
+            notes = [related.note, *([found.note] if found.note else [])]
+            return replace(found, same=False, factor=None, note=_joined(notes))
     if reachable:
-        link, target = reachable[0]
+        related, target = reachable[0]
         return Text(
-            f"The closest that {to} logs is {target.pattern}. {link.note.en}",
-            f"{to} 中最接近的是 {target.pattern}。{link.note.zh}",
+            f"The closest name of {to} is {target.pattern}. {related.note.en}",
+            f"{to} 中最接近的是 {target.pattern}。{related.note.zh}",
         )
     return Text(
         f"{to} has no name for {match.metric.id} ({match.metric.title.en}).",
@@ -128,20 +123,20 @@ def _by_link(match: Match, to: str) -> Translation | Text:
     )
 
 
-def _applies(link: Link, match: Match) -> bool:
-    """Whether a link holds for the values that the placeholders have in this name."""
-    held = dict(match.filled)
-    return all(held.get(name, value) == value for name, value in link.fill)
+def _applies(related: RelatedMetric, match: Match) -> bool:
+    """Return whether a relation holds for the values of the placeholders in this name."""
+    values = dict(match.filled)
+    return all(values.get(name, value) == value for name, value in related.fill)
 
 
-def _united(name: str, results: dict[Name, Translation | Text]) -> Translation:
-    """Make one answer of several writers' readings of the same metric."""
+def _combined(name: str, results: dict[MetricName, Translation | Text]) -> Translation:
+    """Combine the results for several writers of the same name; raise where they contradict each other."""
     found = {writer: result for writer, result in results.items() if isinstance(result, Translation)}
-    refused = {writer: result for writer, result in results.items() if isinstance(result, Text)}
+    reasons = {writer: result for writer, result in results.items() if isinstance(result, Text)}
     if not found:
-        raise TranslationRefused(_joined(list(dict.fromkeys(refused.values()))) or Text("no reason", "无理由"))
-    if refused or len({(one.name, one.factor) for one in found.values() if one.factor is not None}) > 1:
-        raise TranslationRefused(_depends(name, results))
+        raise TranslationError(_joined(list(dict.fromkeys(reasons.values()))) or Text("no reason", "无理由"))
+    if reasons or len({(one.name, one.factor) for one in found.values() if one.factor is not None}) > 1:
+        raise TranslationError(_depends(name, results))
     answers = list(found.values())
     notes = list(dict.fromkeys(one.note for one in answers if one.note is not None))
     factors = {one.factor for one in answers}
@@ -168,30 +163,32 @@ def _unknown(name: str, source: str | None) -> Text:
     close = ", ".join(nearest(name, 3))
     by, by_zh = (f" by {source}", f"（来自 {source}）") if source else ("", "")
     return Text(
-        f"{name!r}{by} is not a known name; close ones are {close}.", f"不认识 {name!r}{by_zh}；相近的有 {close}。"
+        f"{name!r}{by} is not a known name; similar ones are {close}.",
+        f"未知的名字 {name!r}{by_zh}；相近的有 {close}。",
     )
 
 
 def _ambiguous(name: str, matches: tuple[Match, ...]) -> Text:
-    readings = [f"{match.source} → {match.metric.id}" for match in matches]
-    listed = "; ".join(dict.fromkeys(readings))
+    meanings = [f"{match.source} → {match.metric.id}" for match in matches]
+    listed = "; ".join(dict.fromkeys(meanings))
     return Text(
-        f"{name!r} means different things depending on who wrote it: {listed}. Say source=.",
+        f"The meaning of {name!r} depends on its writer: {listed}. Set source=.",
         f"{name!r} 的含义取决于由谁写入：{listed}。请指定 source=。",
     )
 
 
-def _depends(name: str, results: dict[Name, Translation | Text]) -> Text:
-    said = {writer: result if isinstance(result, Text) else result.note for writer, result in results.items()}
-    en = "; ".join(f"{_writer(writer)}: {text.en if text else 'the metric itself'}" for writer, text in said.items())
-    zh = "；".join(f"{_writer(writer)}：{text.zh if text else '即该指标本身'}" for writer, text in said.items())
+def _depends(name: str, results: dict[MetricName, Translation | Text]) -> Text:
+    notes = {writer: result if isinstance(result, Text) else result.note for writer, result in results.items()}
+    en = "; ".join(f"{_writer(writer)}: {text.en if text else 'the metric itself'}" for writer, text in notes.items())
+    zh = "；".join(f"{_writer(writer)}：{text.zh if text else '即该指标本身'}" for writer, text in notes.items())
     return Text(
-        f"{name!r} depends on who wrote it; say source=. {en}", f"{name!r} 取决于由谁写入，请指定 source=。{zh}"
+        f"The meaning of {name!r} depends on its writer; set source=. {en}",
+        f"{name!r} 的含义取决于由谁写入，请指定 source=。{zh}",
     )
 
 
 def _evaluated(match: Match) -> Text:
     return Text(
-        f"The prefix {match.prefix!r} says that {match.metric.id} was taken on an evaluation set, not in training.",
-        f"前缀 {match.prefix!r} 表示 {match.metric.id} 是在评测集上得到的，而不是训练中。",
+        f"The prefix {match.prefix!r} means that {match.metric.id} was taken on an evaluation set, not in training.",
+        f"前缀 {match.prefix!r} 表示 {match.metric.id} 来自评测集，而不是训练。",
     )

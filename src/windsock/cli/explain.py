@@ -1,4 +1,4 @@
-"""Explain a metric: what it is, its formula and unit, what healthy looks like, its names elsewhere and their traps."""
+"""Explain a metric: definition, formula, unit, how it looks in a healthy run, names in other frameworks, traps."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from windsock.catalogue.names import nearest
 from windsock.catalogue.spec import PRODUCERS
 from windsock.cli.arguments import add_json, print_json
 
-HELP = "explain a metric, whoever logs it"
+HELP = "explain a metric of any framework"
 EXAMPLE = "windsock explain actor/policykl --lang zh"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``explain`` takes."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a metric as somebody logs it, or its id")
-    parser.add_argument("--all", action="store_true", help="list every family with its metrics")
+    """Add the arguments of ``explain``."""
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric")
+    parser.add_argument("--all", action="store_true", help="list all families and their metrics")
     parser.add_argument("--lang", choices=("en", "zh"), default=_language(), help="language (default: the terminal's)")
     parser.add_argument(
-        "--source", metavar="WHO", help=f"who wrote it: {', '.join(PRODUCERS)}; an era may follow, as in trl/grpo"
+        "--source",
+        metavar="WRITER",
+        help=f"writer of the name: {', '.join(PRODUCERS)}; an era may follow, as in trl/grpo",
     )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain."""
+    """Print the explanation of a name, or all families."""
     if options.all or options.name is None:
         return _all(options)
     explanation = describe(options.name, options.lang, options.source)
@@ -44,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _language() -> str:
-    spoken = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
-    return "zh" if spoken.startswith("zh") else "en"
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
+    return "zh" if locale.startswith("zh") else "en"
 
 
 def _all(options: argparse.Namespace) -> int:
@@ -63,11 +65,10 @@ def _unknown(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"name": options.name, "known": False, "nearest": close})
         return 1
-    by = f" by {options.source}" if options.source else ""
+    by, by_zh = (f" by {options.source}", f"（来自 {options.source}）") if options.source else ("", "")
     lines = {
-        "en": f"windsock: {options.name!r}{by} is not a name that windsock knows. Nearest:",
-        "zh": f"windsock：不认识 {options.name!r}{f'（来自 {options.source}）' if options.source else ''}。"
-        f"最接近的有：",
+        "en": f"windsock: unknown name {options.name!r}{by}. Similar names:",
+        "zh": f"windsock：未知的名字 {options.name!r}{by_zh}。相近的有：",
     }
     print(lines[options.lang], *(f"  {name}" for name in close), sep="\n", file=sys.stderr)
     return 1

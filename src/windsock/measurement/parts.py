@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.errors import SettingsError
 from windsock.measurement import device
 from windsock.measurement.batch import Batch
@@ -177,7 +177,7 @@ def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> M
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     for id, value in values.items():
-        name = written(REGISTRY.metric(id), vocabulary)
+        name = vocabulary_name(REGISTRY.metric(id), vocabulary)
         if isinstance(value, Missing):
             reasons[name.pattern] = value.reason
         else:

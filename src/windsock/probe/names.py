@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 from windsock.catalogue.patterns import Filled, fill
-from windsock.catalogue.registry import written
-from windsock.catalogue.spec import Metric
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 
 GIB = 2.0**30
 Value = tuple[str, Filled, float]
 """A catalogue id, what its placeholders stand for, and the value in the catalogue's unit."""
-
-
-@cache
-def _metrics() -> dict[str, Metric]:
-    """Return the families that the probe writes; the others need not be loaded for it."""
-    from windsock.catalogue import memory, system, time
-
-    return {metric.id: metric for family in (system, time, memory) for metric in family.METRICS}
-
-
-def metric(id: str) -> Metric:
-    """Return what the catalogue says of one of the probe's metrics."""
-    return _metrics()[id]
 
 
 class Names:
@@ -43,6 +28,6 @@ class Names:
         return found
 
     def _find(self, id: str, filled: Filled) -> tuple[str, float]:
-        name = written(metric(id), self._vocabulary)
+        name = vocabulary_name(REGISTRY.metric(id), self._vocabulary)
         found = self._known[id, filled] = fill(name.pattern, filled), name.factor or 1.0
         return found

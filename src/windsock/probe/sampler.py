@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from windsock.catalogue.patterns import Filled
+from windsock.catalogue.registry import REGISTRY
 from windsock.probe.devices import local_rank
-from windsock.probe.names import GIB, Value, metric
+from windsock.probe.names import GIB, Value
 
 Samples = dict[tuple[str, Filled], float]
 """Catalogue id and device to what was read."""
@@ -38,7 +39,7 @@ class Gathered:
         with self._lock:
             found, self._found = self._found, {}
         for (id, filled), values in found.items():
-            yield id, filled, max(values) if metric(id).statistic == "max" else sum(values) / len(values)
+            yield id, filled, max(values) if REGISTRY.metric(id).statistic == "max" else sum(values) / len(values)
 
 
 class Sampler:

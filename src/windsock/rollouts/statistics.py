@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.patterns import fill
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.rollouts.columns import Column
 from windsock.rollouts.gathering import Frame, Gathering
 from windsock.rollouts.plan import Plan
@@ -28,7 +28,7 @@ MAX_TASK_NAMES = 20  # tasks listed by name
 
 @lru_cache(maxsize=4096)
 def _pattern(id: str, vocabulary: str) -> str:
-    return written(REGISTRY.metric(id), vocabulary).pattern
+    return vocabulary_name(REGISTRY.metric(id), vocabulary).pattern
 
 
 def spell(id: str, vocabulary: str, **filled: str) -> str:

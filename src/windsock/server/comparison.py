@@ -8,7 +8,7 @@ from typing import Any
 
 from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
-from windsock.catalogue.translate import TranslationRefused, translate
+from windsock.catalogue.translate import TranslationError, translate
 from windsock.formatting import family
 from windsock.server.answers import said, strict
 from windsock.server.library import Opened
@@ -64,7 +64,7 @@ def _lines(sides: Sequence[Side]) -> tuple[dict[str, list[dict[str, Any]]], list
         for name in side.names:
             try:
                 target, factor, same, note = _in_tongue(name, side.source, sides[0].source)
-            except TranslationRefused as refusal:
+            except TranslationError as refusal:
                 metric = match_of(name, side.source)
                 reason = {"metric": metric.metric.id if metric else None, "reason": said(refusal.reason)}
                 refused.append({"run": side.key, "name": name, **reason})
@@ -80,7 +80,7 @@ def _in_tongue(name: str, source: str | None, to: str | None) -> tuple[str, floa
         return name, 1.0, True, None
     translation = translate(name, to, source)
     if translation.factor is None:
-        raise TranslationRefused(translation.note or Text("No arithmetic bridges the difference.", "无法换算。"))
+        raise TranslationError(translation.note or Text("No arithmetic bridges the difference.", "无法换算。"))
     return translation.name, translation.factor, translation.same, translation.note
 
 

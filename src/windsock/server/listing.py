@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.catalogue.vital import vital_signs
+from windsock.catalogue.headline import headline_values
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
 from windsock.journal.glance import glance
@@ -213,7 +213,7 @@ def _state(seen: Signature) -> dict[str, list[int]]:
 def reward_of(view: Readable) -> dict[str, Any] | None:
     """Return the reward of a run with its sparkline; None where it logs none."""
     names = view.names()
-    sign = vital_signs(known_names(names), source_of(view, names)).get("reward")
+    sign = headline_values(known_names(names), source_of(view, names)).get("reward")
     if sign is None:
         return None
     series = view.series(sign.name)

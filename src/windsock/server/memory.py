@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from windsock.catalogue.names import Match
-from windsock.catalogue.patterns import PLACEHOLDERS
+from windsock.catalogue.patterns import choices
 from windsock.errors import RunNotFoundError
 from windsock.formatting import natural
 from windsock.journal.series import Series
@@ -23,7 +23,7 @@ STAIR = "memory/{phase}/{moment}/"
 FRACTION = "memory/{phase}/end/onload/max_reserved_frac/{device}"
 PEAK = "memory/{phase}/{moment}/max_reserved/{device}"
 STEP_PEAKS = ("memory/step/max_allocated", "memory/step/max_reserved")
-MOMENTS = [moment for moment, _ in PLACEHOLDERS["moment"].choices]
+MOMENTS = list(choices("moment"))
 
 
 def memory_view(opened: Opened, step: int | None) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def memory_view(opened: Opened, step: int | None) -> dict[str, Any]:
             "step": [name for name, match in held.items() if match.metric.id in STEP_PEAKS],
         },
         "host": [*_of(held, "memory/host/"), *_of(held, "memory/cpu/")],
-        "moments": {moment: said(text) for moment, text in PLACEHOLDERS["moment"].choices},
+        "moments": {moment: said(text) for moment, text in choices("moment").items()},
         "metrics": metric_records(match.metric.id for match in held.values()),
     }
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from windsock.catalogue import words
 from windsock.catalogue.describe import band_text
+from windsock.catalogue.labels import families as family_labels
+from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match, detect, recognise
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import Metric, Text
-from windsock.catalogue.words import word
 from windsock.formatting import family, natural
 from windsock.readable import Readable
 from windsock.server.answers import said
@@ -34,7 +34,7 @@ def metric_record(metric: Metric) -> dict[str, Any]:
         "family": metric.family,
         "title": said(metric.title),
         "about": said(metric.about),
-        "unit": {lang: word(words.UNITS, metric.unit, lang) for lang in ("en", "zh")},
+        "unit": {lang: label("units", metric.unit, lang) for lang in ("en", "zh")},
         "sign": "" if metric.unit in SIGNLESS else metric.unit.replace("sequence", "seq"),
         "population": metric.population,
         "statistic": metric.statistic,
@@ -146,10 +146,10 @@ def _unknown_place(name: str, present: frozenset[str]) -> tuple[Any, str, str]:
 
 
 def _order(chart: Chart) -> tuple[Any, ...]:
-    families = list(words.FAMILY_TITLES)
+    ordered = list(family_labels())
     if chart.match is None:
-        return len(families), natural(chart.family), 0, natural(chart.main)
-    return families.index(chart.family), [], _places(REGISTRY.version)[chart.match.metric.id], natural(chart.main)
+        return len(ordered), natural(chart.family), 0, natural(chart.main)
+    return ordered.index(chart.family), [], _places(REGISTRY.version)[chart.match.metric.id], natural(chart.main)
 
 
 @cache
@@ -170,7 +170,8 @@ def _family_words(key: str) -> dict[str, Any]:
         prefix = key.removeprefix(OTHER)
         title = Text(prefix, prefix) if prefix else Text("Other", "其他")
         return {"title": said(title), "intro": None}
-    return {"title": said(words.FAMILY_TITLES[key]), "intro": said(words.FAMILY_INTROS.get(key))}
+    title, intro = family_labels()[key]
+    return {"title": said(title), "intro": said(intro)}
 
 
 def names_view(opened: Opened) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from windsock.catalogue.crucial import WORDS, Verdict
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import CatalogueError, Text
-from windsock.catalogue.vital import VITAL, Sign, Vital, vital_signs
+from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
 from windsock.server.answers import said
 from windsock.server.library import Opened
@@ -25,10 +25,10 @@ def overview(opened: Opened, points: int) -> dict[str, Any]:
     view, whose = opened.view, source(opened)
     names = view.names()
     known = known_names(names)
-    signs = vital_signs(known, whose)
+    signs = headline_values(known, whose)
     judged = verdicts(view, whose, known)
     triples = {chart.main: chart.lines for chart in charts(_siblings(known, signs), whose)}
-    absent = [_absent(vital, view) for vital in VITAL if vital.key not in signs]
+    absent = [_absent(vital, view) for vital in headlines() if vital.key not in signs]
     ids = [verdict.metric for verdict in judged] + [sign.match.metric.id for sign in signs.values()]
     return {
         "steps": view.steps,
@@ -82,21 +82,21 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _siblings(names: list[str], signs: dict[str, Sign]) -> list[str]:
+def _siblings(names: list[str], signs: dict[str, HeadlineValue]) -> list[str]:
     """Return the names among which those of a sign's band are: whoever wrote them, they begin or end alike."""
     wanted = {sign.name for sign in signs.values()}
     stems = {name.rpartition("/")[0] for name in wanted}
     return [name for name in names if name in wanted or name.rpartition("/")[0] in stems]
 
 
-def _vital(opened: Opened, sign: Sign, lines: dict[str, str], points: int) -> dict[str, Any]:
+def _vital(opened: Opened, sign: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
     series = series_of(opened, Wanted("", sign.name))
     names = lines if len(lines) > 1 else {"line": sign.name}
     difference = sign.match.name.difference
     key = opened.entry.key
     return {
-        "key": sign.vital.key,
-        "title": said(sign.vital.title),
+        "key": sign.headline.key,
+        "title": said(sign.headline.title),
         "name": sign.name,
         "names": names,
         "metric": sign.match.metric.id,
@@ -111,7 +111,7 @@ def _vital(opened: Opened, sign: Sign, lines: dict[str, str], points: int) -> di
     }
 
 
-def _absent(vital: Vital, view: Readable) -> dict[str, Any]:
+def _absent(vital: Headline, view: Readable) -> dict[str, Any]:
     reasons, known = missing(view), None
     for id in vital.metrics:
         known = known or reasons.get(id) or reasons.get(_written(id, view.info.vocabulary))
@@ -134,6 +134,6 @@ def _absent(vital: Vital, view: Readable) -> dict[str, Any]:
 
 def _written(id: str, vocabulary: str) -> str:
     try:
-        return written(REGISTRY.metric(id), vocabulary).pattern
+        return vocabulary_name(REGISTRY.metric(id), vocabulary).pattern
     except CatalogueError:
         return id

@@ -1,4 +1,4 @@
-"""An explanation of a metric on a terminal: quiet, in two columns, the same on a pipe without colour."""
+"""Explanation of a metric on a terminal, in two columns; on a pipe the same text without colour."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from windsock.catalogue.describe import Explanation, Reading, families
-from windsock.catalogue.words import HEADINGS, word
+from windsock.catalogue.describe import Explanation, NameMeaning, families
+from windsock.catalogue.labels import label
 
 Span = tuple[str, str]  # style, text
 Line = list[Span]
 
 WIDTH = 80
-WIDEST = 100
-_LABEL = 12
-_MARKS = {"=": "green", "≈": "yellow", "≠": "red"}
+MAX_WIDTH = 100
+_LABEL_WIDTH = 12
+_MARK_STYLES = {"=": "green", "≈": "yellow", "≠": "red"}
 _NO_START = "，。；：、）！？”’%,.;:)!?]"
-"""What must not begin a line."""
+"""Characters that must not start a line."""
 
 
 def explain(explanation: Explanation, lang: str) -> None:
     """Print an explanation."""
-    put(lambda width: _lines(explanation, lang, width))
+    print_lines(lambda width: _lines(explanation, lang, width))
 
 
 def explain_all(lang: str) -> None:
     """Print every family with its metrics."""
-    put(lambda width: _all_lines(lang, width))
+    print_lines(lambda width: _all_lines(lang, width))
 
 
-def put(make: Callable[[int], Iterable[Line]]) -> None:
-    """Print lines made for the terminal's width: coloured on a terminal, plain on a pipe."""
+def print_lines(make: Callable[[int], Iterable[Line]]) -> None:
+    """Print lines that fit the terminal: coloured on a terminal, plain on a pipe."""
     if not sys.stdout.isatty():
         for line in make(WIDTH):
             print("".join(text for _, text in line).rstrip())
@@ -40,7 +40,7 @@ def put(make: Callable[[int], Iterable[Line]]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    for line in make(min(console.width, WIDEST)):
+    for line in make(min(console.width, MAX_WIDTH)):
         console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
 
 
@@ -49,31 +49,33 @@ def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
     yield from _paragraph(explanation.about, width, 1)
     if explanation.readings:
         yield from _section("matters", lang)
-        for reading in explanation.readings:
-            yield from _read(reading, width, f"{reading.title} · {reading.id}")
+        for meaning in explanation.readings:
+            yield from _name_meaning(meaning, width, f"{meaning.title} · {meaning.id}")
         other = explanation.readings[-1].source
-        yield from _paragraph(word(HEADINGS, "ask", lang).format(source=other), width, 3, "dim")
+        yield from _paragraph(label("headings", "ask", lang).format(source=other), width, 3, "dim")
     if explanation.asked:
         yield from _section("asked", lang)
-        for reading in explanation.asked:
-            yield from _read(reading, width, "")
+        for meaning in explanation.asked:
+            yield from _name_meaning(meaning, width, "")
     if explanation.here:
         yield from _section("here", lang)
-        yield from _labelled(explanation.here, width, max(_LABEL, *(cells(value) + 2 for value, _ in explanation.here)))
+        yield from _labelled(
+            explanation.here, width, max(_LABEL_WIDTH, *(cells(value) + 2 for value, _ in explanation.here))
+        )
     yield []
-    yield from _labelled(explanation.facts, width, _LABEL)
+    yield from _labelled(explanation.facts, width, _LABEL_WIDTH)
     yield from _section("healthy", lang)
     yield from _band(explanation, lang, width)
     yield from _paragraph(explanation.healthy, width, 3)
     yield from _section("next", lang)
     yield from _paragraph(explanation.next, width, 3)
     yield from _names(explanation, lang, width)
-    yield from _noted("traps", explanation.traps, lang, width)
-    yield from _noted("close", ((ids, (note,)) for ids, note in explanation.close), lang, width)
+    yield from _notes("traps", explanation.traps, lang, width)
+    yield from _notes("close", ((ids, (note,)) for ids, note in explanation.close), lang, width)
 
 
 def _heading(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
-    star = f"  ★ {word(HEADINGS, 'crucial', lang)}" if explanation.crucial else ""
+    star = f"  ★ {label('headings', 'crucial', lang)}" if explanation.crucial else ""
     title = explanation.title
     gap = width - 1 - cells(title) - cells(star) - cells(explanation.id)
     if gap >= 2:
@@ -86,7 +88,7 @@ def _heading(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
 
 def _section(heading: str, lang: str) -> Iterator[Line]:
     yield []
-    yield [("bold", f" {word(HEADINGS, heading, lang)}")]
+    yield [("bold", f" {label('headings', heading, lang)}")]
 
 
 def _paragraph(text: str, width: int, indent: int, style: str = "") -> Iterator[Line]:
@@ -94,17 +96,17 @@ def _paragraph(text: str, width: int, indent: int, style: str = "") -> Iterator[
         yield [(style, " " * indent + line)]
 
 
-def _read(reading: Reading, width: int, meaning: str) -> Iterator[Line]:
-    yield [("", "   "), ("cyan", reading.source), ("", f"  {meaning}" if meaning else "")]
-    yield from _paragraph(reading.note, width, 5)
+def _name_meaning(meaning: NameMeaning, width: int, text: str) -> Iterator[Line]:
+    yield [("", "   "), ("cyan", meaning.source), ("", f"  {text}" if text else "")]
+    yield from _paragraph(meaning.note, width, 5)
 
 
-def _labelled(rows: Iterable[Span], width: int, label: int) -> Iterator[Line]:
+def _labelled(rows: Iterable[Span], width: int, column: int) -> Iterator[Line]:
     for heading, text in rows:
-        first, *rest = wrap(text, width - label - 3) or [""]
-        yield [("dim", f"   {heading}{' ' * (label - cells(heading))}"), ("", first)]
+        first, *rest = wrap(text, width - column - 3) or [""]
+        yield [("dim", f"   {heading}{' ' * (column - cells(heading))}"), ("", first)]
         for line in rest:
-            yield [("", " " * (label + 3) + line)]
+            yield [("", " " * (column + 3) + line)]
 
 
 def _band(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
@@ -120,30 +122,30 @@ def _names(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
     if not explanation.names:
         return
     yield from _section("names", lang)
-    said = {reading.note for reading in explanation.asked}
+    shown = {meaning.note for meaning in explanation.asked}
     column = min(max(cells(line.name) for line in explanation.names), width // 2)
     for line in explanation.names:
-        who = ", ".join(line.sources)
+        writers = ", ".join(line.sources)
         yield [
-            (_MARKS[line.mark], f"   {line.mark} "),
+            (_MARK_STYLES[line.mark], f"   {line.mark} "),
             ("cyan", line.name + " " * (column - cells(line.name) + 2)),
-            ("", who if cells(line.name) <= column else ""),
+            ("", writers if cells(line.name) <= column else ""),
         ]
         if cells(line.name) > column:
-            yield [("", " " * 7 + who)]
+            yield [("", " " * 7 + writers)]
         if line.difference:
-            note = word(HEADINGS, "above", lang) if line.difference in said else line.difference
+            note = label("headings", "above", lang) if line.difference in shown else line.difference
             yield from _paragraph(note, width, 7, "dim")
-    yield [("dim", f"   {word(HEADINGS, 'legend', lang)}")]
+    yield [("dim", f"   {label('headings', 'legend', lang)}")]
 
 
-def _noted(heading: str, notes: Iterable[tuple[str, Sequence[str]]], lang: str, width: int) -> Iterator[Line]:
+def _notes(heading: str, notes: Iterable[tuple[str, Sequence[str]]], lang: str, width: int) -> Iterator[Line]:
     listed = list(notes)
     if not listed:
         return
     yield from _section(heading, lang)
-    for label, texts in listed:
-        yield [("cyan", f"   {label}")]
+    for where, texts in listed:
+        yield [("cyan", f"   {where}")]
         for text in texts:
             first, *rest = wrap(text, width - 7) or [""]
             yield [("dim", "     · "), ("", first)]
@@ -155,7 +157,7 @@ def _all_lines(lang: str, width: int) -> Iterator[Line]:
         yield [("bold", f" {title}"), ("dim", f"  {family} · {len(metrics)}")]
         yield from _paragraph(intro, width, 1)
         for metric in metrics:
-            short = metric.title.say(lang)
+            short = metric.title.get(lang)
             gap = width - 3 - cells(metric.id) - cells(short)
             star = "★" if metric.crucial else " "
             if gap >= 2:
@@ -167,7 +169,7 @@ def _all_lines(lang: str, width: int) -> Iterator[Line]:
 
 
 def cells(text: str) -> int:
-    """Return how many columns a text takes; a Chinese character takes two."""
+    """Return the width of a text in columns; a Chinese character takes two."""
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
@@ -183,7 +185,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Cut a text where a line may end."""
+    """Split a text where a line may end."""
     pieces: list[str] = []
     for char in text:
         wide = unicodedata.east_asian_width(char) in "WF"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from windsock.catalogue.registry import REGISTRY, written
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import duration, number
 from windsock.terminal.spark import sparkline
 from windsock.view import View
@@ -75,7 +75,7 @@ class Watch:
 def vital_signs(view: View) -> list[str]:
     """Return the names of the vital signs that a run has."""
     known = set(view.names())
-    names = [written(REGISTRY.metric(id), view.info.vocabulary).pattern for id in VITAL_SIGNS]
+    names = [vocabulary_name(REGISTRY.metric(id), view.info.vocabulary).pattern for id in VITAL_SIGNS]
     return [name for name in names if name in known]
 
 
@@ -140,7 +140,7 @@ def phase_shares(view: View) -> list[tuple[str, float]]:
 
 def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]:
     """Return the commands that show more of a run, which ``reference`` finds."""
-    name = written(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
+    name = vocabulary_name(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
     found = [
         f"windsock up {view.path.parent.parent} --open",
         f"windsock show {reference}",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from windsock.catalogue.crucial import Verdict
+from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, number
 from windsock.relay.delivery_state import DeliveryState, read_desks
 from windsock.summary import flat, notices, verdicts

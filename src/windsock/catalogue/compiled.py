@@ -1,0 +1,129 @@
+"""The compiled catalogue: one JSON file made of the text files, which loads in a few milliseconds.
+
+``python -m windsock.catalogue build`` writes it. It has one metric per line, so that a change of one metric changes
+one line.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from windsock.catalogue.spec import (
+    Band,
+    Difference,
+    Metric,
+    MetricName,
+    Placeholder,
+    RelatedMetric,
+    Text,
+    Trap,
+    unchecked_metric,
+)
+
+if TYPE_CHECKING:
+    from windsock.catalogue.declarations import Declarations
+
+# json and pathlib are imported where they are used: they would double the time of importing the catalogue.
+FILE = os.path.join(os.path.dirname(__file__), "compiled.json")
+
+_TEXTS = ("title", "about", "formula", "look", "next")
+_WORDS = ("id", "family", "unit", "population", "statistic", "state", "direction", "part", "estimator", "crucial")
+
+
+class Compiled:
+    """Everything that the catalogue declares."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.metrics = tuple([_metric(record) for record in found["metrics"]])
+        self.families = {key: (Text(*texts[:2]), Text(*texts[2:])) for key, *texts in found["families"]}
+        self.labels = {table: {key: Text(*text) for key, text in texts.items()} for table, texts in found["labels"]}
+        self.placeholders = {
+            name: Placeholder(name, kind, Text(en, zh), tuple((value, Text(*text)) for value, *text in choices))
+            for name, kind, en, zh, choices in found["placeholders"]
+        }
+        self.headline = [(key, Text(en, zh), tuple(metrics)) for key, en, zh, metrics in found["headline"]]
+
+
+def encode(declared: Declarations) -> str:
+    """Return the compiled file's text."""
+    parts = {
+        "families": [json_line([f.key, *_pair(f.title), *_pair(f.intro)]) for f in declared.families],
+        "labels": [
+            json_line([table, {key: _pair(text) for key, text in texts.items()}])
+            for table, texts in declared.labels.items()
+        ],
+        "placeholders": [
+            json_line([p.name, p.kind, *_pair(p.about), [[value, *_pair(text)] for value, text in p.choices]])
+            for p in declared.placeholders
+        ],
+        "headline": [json_line([h.key, *_pair(h.title), h.metrics]) for h in declared.headline],
+        "metrics": [json_line(_encoded(metric)) for metric in declared.metrics],
+    }
+    sections = [f'"{key}": [\n' + ",\n".join(lines) + "\n]" for key, lines in parts.items()]
+    return "{\n" + ",\n".join(sections) + "\n}\n"
+
+
+def json_line(value: object) -> str:
+    """Return JSON on one line."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pair(text: Text) -> list[str]:
+    return [text.en, text.zh]
+
+
+def _encoded(metric: Metric) -> dict[str, Any]:
+    """Return a metric as JSON; empty fields are left out."""
+    band = metric.healthy
+    record: dict[str, Any] = {name: getattr(metric, name) for name in _WORDS}
+    record |= {name: _pair(getattr(metric, name)) for name in _TEXTS}
+    record["healthy"] = None if band is None else [band.low, band.high, *_pair(band.source)]
+    record["needs"] = metric.needs
+    record["names"] = [
+        [name.pattern, name.producer, name.era, *_encoded_difference(name.difference)] for name in metric.names
+    ]
+    record["traps"] = [[trap.where, *_pair(trap.note)] for trap in metric.traps]
+    record["related"] = [[r.to, *_pair(r.note), r.comparable, r.fill] for r in metric.related]
+    return {key: value for key, value in record.items() if value}
+
+
+def _encoded_difference(difference: Difference | None) -> list[Any]:
+    if difference is None:
+        return []
+    return [difference.kinds, *_pair(difference.note), difference.factor, difference.comparable]
+
+
+@cache
+def load() -> Compiled:
+    """Load the compiled file."""
+    import json
+
+    with open(FILE, "rb") as file:
+        return Compiled(json.loads(file.read()))
+
+
+def _metric(record: dict[str, Any]) -> Metric:
+    for name in _TEXTS:
+        record[name] = Text(*record[name])
+    if "healthy" in record:
+        low, high, *source = record["healthy"]
+        record["healthy"] = Band(low, high, Text(*source))
+    record["needs"] = tuple(record.get("needs", ()))
+    record["names"] = tuple([_name(*name) for name in record.get("names", ())])
+    record["traps"] = tuple([Trap(where, Text(*note)) for where, *note in record.get("traps", ())])
+    record["related"] = tuple([
+        RelatedMetric(to, Text(en, zh), comparable, tuple([(name, value) for name, value in fill]))
+        for to, en, zh, comparable, fill in record.get("related", ())
+    ])  # fmt: skip
+    return unchecked_metric(record)
+
+
+def _name(pattern: str, producer: str, era: str, *difference: Any) -> MetricName:
+    if not difference:
+        return MetricName(pattern, producer, era)
+    kinds, en, zh, factor, comparable = difference
+    return MetricName(pattern, producer, era, Difference(tuple(kinds), Text(en, zh), factor, comparable))

@@ -1,0 +1,234 @@
+"""Reader of the text files in ``data``. It makes records of them and reports every mistake with file and metric."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windsock.catalogue.entries import GROUP_STATES, Entry, Report, Scope, Table, check_keys, metrics_of
+from windsock.catalogue.headline import Headline
+from windsock.catalogue.spec import (
+    DIRECTIONS,
+    ERAS,
+    ESTIMATORS,
+    FAMILIES,
+    KINDS,
+    PARTS,
+    POPULATIONS,
+    PRODUCERS,
+    CatalogueError,
+    Metric,
+    Placeholder,
+    Text,
+    missing_languages,
+    placeholders,
+    unknown,
+)
+
+DATA = Path(__file__).with_name("data")
+COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml")
+_LABELS: dict[str, Iterable[str]] = {
+    "units": (),
+    "populations": POPULATIONS,
+    "parts": PARTS,
+    "directions": DIRECTIONS,
+    "estimators": ESTIMATORS,
+    "kinds": KINDS,
+    "producers": PRODUCERS,
+    "eras": [f"{producer}/{era}" for producer, eras in ERAS.items() for era in eras],
+    "headings": (),
+}
+"""The tables of ``labels.toml`` and the words that each must translate."""
+_WITHOUT_LABEL = ("", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of metrics, and its introduction."""
+
+    key: str
+    title: Text
+    intro: Text
+
+
+@dataclass(slots=True)
+class Declarations:
+    """Everything that the text files declare, and the mistakes in them."""
+
+    metrics: list[Metric] = field(default_factory=list)
+    families: list[Family] = field(default_factory=list)
+    labels: dict[str, dict[str, Text]] = field(default_factory=dict)
+    placeholders: list[Placeholder] = field(default_factory=list)
+    headline: list[Headline] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)  # of the metrics, by id
+
+
+def read(folder: Path = DATA) -> Declarations:
+    """Read all files; raise when there is a mistake, listing all of them."""
+    found = inspect(folder)
+    if found.problems:
+        raise CatalogueError("\n".join(found.problems))
+    return found
+
+
+def inspect(folder: Path = DATA) -> Declarations:
+    """Read all files and collect the mistakes instead of raising."""
+    found = Declarations()
+    files = dict(_parsed(folder, found.problems))
+    for name in COMMON_FILES:
+        if name not in files:
+            found.problems.append(f"{name}: the file is missing or cannot be read")
+    if not found.problems:
+        _read_common(files, found)
+        _read_metrics(files, found)
+        _check_references(found)
+        found.problems = list(dict.fromkeys(found.problems))  # each statistic of a group repeats the group's mistakes
+    return found
+
+
+def _parsed(folder: Path, problems: list[str]) -> Iterator[tuple[str, Table]]:
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            yield path.name, tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            problems.append(f"{path.name}: not valid TOML: {error}")
+
+
+def _reporter(problems: list[str], *where: str) -> Report:
+    return lambda problem: problems.append(": ".join((*where, problem)))
+
+
+# the files that all families share
+
+
+def _read_common(files: Mapping[str, Table], found: Declarations) -> None:
+    for key, values in files["families.toml"].items():
+        report = _reporter(found.problems, "families.toml", key)
+        check_keys(values, {"files", "title", "intro"}, report)
+        found.families.append(Family(key, _written(values, "title", report), _written(values, "intro", report)))
+    if tuple(family.key for family in found.families) != FAMILIES:
+        found.problems.append(f"families.toml: the families must be {', '.join(FAMILIES)}, in this order")
+    _read_labels(files["labels.toml"], found)
+    for name, values in files["placeholders.toml"].items():
+        found.placeholders.append(_placeholder(name, values, _reporter(found.problems, "placeholders.toml", name)))
+    for key, values in files["headline.toml"].items():
+        report = _reporter(found.problems, "headline.toml", key)
+        check_keys(values, {"title", "metrics"}, report)
+        found.headline.append(Headline(key, _written(values, "title", report), tuple(values.get("metrics", ()))))
+
+
+def _read_labels(tables: Table, found: Declarations) -> None:
+    for table, words in _LABELS.items():
+        report = _reporter(found.problems, "labels.toml", table)
+        values = tables.get(table, {})
+        found.labels[table] = {key: _written(values, key, report) for key in values}
+        for word in words:
+            if word not in values and word not in _WITHOUT_LABEL:
+                report(f"{word} is missing")
+    for statistic in GROUP_STATES:
+        report = _reporter(found.problems, "labels.toml", "statistics", statistic)
+        values = tables.get("statistics", {}).get(statistic, {})
+        check_keys(values, {"title", "formula", "note"}, report)
+        found.labels[f"statistics.{statistic}"] = {key: _written(values, key, report) for key in values}
+    for table in tables.keys() - _LABELS.keys() - {"statistics"}:
+        found.problems.append(f"labels.toml: {unknown('table', table, _LABELS)}")
+
+
+def _placeholder(name: str, values: Table, report: Report) -> Placeholder:
+    check_keys(values, {"kind", "about", "choices"}, report)
+    kinds = ("one", "many", "digits", "choice")
+    if values.get("kind") not in kinds:
+        report(unknown("kind", str(values.get("kind")), kinds))
+    choices = []
+    for choice in values.get("choices", ()):
+        text = _written({"choice": {key: choice[key] for key in choice if key != "value"}}, "choice", report)
+        choices.append((str(choice.get("value", "")), text))
+    return Placeholder(name, str(values.get("kind")), _written(values, "about", report), tuple(choices))
+
+
+def _written(values: Table, key: str, report: Report) -> Text:
+    """Return a text that is written out in both languages."""
+    value = values.get(key, {})
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        report(f"{key} needs the keys en and zh")
+        return Text("", "")
+    check_keys(value, {"en", "zh"}, lambda problem: report(f"{key}: {problem}"))
+    text = Text(value.get("en", ""), value.get("zh", ""))
+    for problem in missing_languages(key, text):
+        report(problem)
+    return text
+
+
+# the families
+
+
+def _read_metrics(files: Mapping[str, Table], found: Declarations) -> None:
+    listed = {file: key for key, family in files["families.toml"].items() for file in family.get("files", ())}
+    for file in files.keys() - listed.keys() - set(COMMON_FILES):
+        found.problems.append(f"{file}: no family in families.toml lists this file")
+    shared = Scope(files["shared.toml"].get("texts", {}), files["shared.toml"].get("differences", {}))
+    entries: dict[str, Entry] = {}
+    for file, family in listed.items():
+        if file not in files:
+            found.problems.append(f"families.toml: {family}: there is no file {file}")
+        for entry in _entries(file, family, files.get(file, {}), shared):
+            if entry.id in entries:
+                found.problems.append(f"{file}: {entry.id}: {entries[entry.id].file} declares this id already")
+            entries.setdefault(entry.id, entry)
+    for entry in entries.values():
+        report = _reporter(found.problems, entry.file, entry.id)
+        for metric in metrics_of(entry, entries, found.labels, report):
+            if metric.id in found.files:
+                report(f"{found.files[metric.id]} declares {metric.id} already")
+            found.files.setdefault(metric.id, entry.file)
+            found.metrics.append(metric)
+    _check_unused(files, shared, entries.values(), found.problems)
+
+
+def _entries(file: str, family: str, tables: Table, shared: Scope) -> Iterator[Entry]:
+    scope = Scope(
+        shared.texts | tables.get("texts", {}), shared.differences | tables.get("differences", {}), shared.used
+    )
+    for id, values in tables.items():
+        if id not in ("texts", "differences"):
+            yield Entry(file, family, id, values, scope)
+
+
+# references between entries
+
+
+def _check_unused(files: Mapping[str, Table], shared: Scope, entries: Iterable[Entry], problems: list[str]) -> None:
+    for file, tables in files.items():
+        for section in ("texts", "differences"):
+            for key in tables.get(section, {}) if file not in COMMON_FILES or file == "shared.toml" else ():
+                if id(tables[section][key]) not in shared.used:
+                    problems.append(f"{file}: {section}.{key}: nothing refers to it")
+    for entry in entries:
+        referred = {item.get("differs") for item in entry.values.get("names", ())}
+        for key in entry.values.get("differences", {}):
+            if key not in referred:
+                problems.append(f"{entry.file}: {entry.id}: differences.{key}: no name refers to it")
+
+
+def _check_references(found: Declarations) -> None:
+    """Report names that two metrics have, and ids and placeholders that are used but not declared."""
+    owners: dict[tuple[str, str, str], str] = {}
+    known = {placeholder.name for placeholder in found.placeholders}
+    for metric in found.metrics:
+        report = _reporter(found.problems, found.files[metric.id], metric.id)
+        for name in metric.names:
+            owner = owners.setdefault((name.pattern, name.producer, name.era), metric.id)
+            if owner != metric.id:
+                report(f"{owner} has the name {name.pattern!r} of {name.source} already")
+            for placeholder in {*placeholders(name.pattern), *metric.placeholders} - known:
+                report(unknown("placeholder", placeholder, known))
+        for related in metric.related:
+            if related.to not in found.files:
+                report(f"related: {unknown('metric', related.to, found.files)}")
+    for headline in found.headline:
+        for id in headline.metrics:
+            if id not in found.files:
+                found.problems.append(f"headline.toml: {headline.key}: {unknown('metric', id, found.files)}")
