@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from windsock.server.guard import Guard
-from windsock.server.serving import bound, make_server
+from windsock.server.http.guard import Guard
+from windsock.server.http.serving import bound, make_server
 
 HTML = "<img src=x onerror=alert(1)>"
 Serve = Callable[..., httpx.Client]

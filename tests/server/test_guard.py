@@ -8,8 +8,8 @@ import pytest
 from serving_runs import Serve
 
 import windsock
-from windsock.server.guard import Guard, Pass, Refusal
-from windsock.server.serving import address, token_for
+from windsock.server.http.guard import Guard, Pass, Refusal
+from windsock.server.http.serving import address, token_for
 
 
 @pytest.mark.parametrize(

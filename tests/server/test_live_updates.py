@@ -14,8 +14,8 @@ import httpx
 from serving_runs import Serve, eventually, serving
 
 import windsock
-from windsock.server.live import Hub
-from windsock.server.site import Site
+from windsock.server.runs.directory import Site
+from windsock.server.runs.live import Hub
 
 WRITER = """
 import sys, time, windsock

@@ -9,8 +9,8 @@ from schemathesis.specs.openapi.checks import content_type_conformance, status_c
 from serving_runs import Serve
 
 import windsock
-from windsock.server.endpoints import ENDPOINTS
-from windsock.server.openapi import description
+from windsock.server.http.endpoints import ENDPOINTS
+from windsock.server.http.openapi import description
 
 ADDRESSES = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
 

@@ -10,9 +10,9 @@ from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
 from windsock.relay.delivery_state import DeliveryState, write_desk
-from windsock.server.comparison import Side, comparison
-from windsock.server.endpoints import ENDPOINTS
-from windsock.server.report import report_data
+from windsock.server.http.endpoints import ENDPOINTS
+from windsock.server.views.comparison import Side, comparison
+from windsock.server.views.report import report_data
 
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
 

@@ -10,7 +10,7 @@ from serving_runs import HTML, Serve
 
 import windsock
 from windsock.cli import main
-from windsock.server.files import WEB
+from windsock.server.http.files import WEB
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -9,8 +9,8 @@ from serving_runs import Serve, decoded
 import windsock
 from windsock.journal.series import Series
 from windsock.model import Writer
-from windsock.server.library import Entry, Opened
-from windsock.server.pictures import Wanted, Window, draw
+from windsock.server.runs.open_runs import Entry, Opened
+from windsock.server.views.curves import Wanted, Window, draw
 
 POINTS = 50_000
 SPIKE_AT, NAN_AT = 31_415, 27_182

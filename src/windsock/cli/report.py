@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> int:
         raise WindsockError(
             "--points and --samples count things: expected --points of at least 1, --samples of 0 or more"
         )
-    from windsock.server.bundle import report_page
-    from windsock.server.report import report_data
+    from windsock.server.report_file import report_page
+    from windsock.server.views.report import report_data
 
     named = Path(options.run_reference)
     folder = named if any(named.glob("*tfevents*")) else run_folder(options)

@@ -14,7 +14,7 @@ from typing import Any
 from windsock.cli.arguments import add_json, add_run, run_folder
 from windsock.model import Sample
 from windsock.samples.query import SORTS, Query, compiled
-from windsock.server.answers import strict
+from windsock.server.responses import strict
 from windsock.view import View
 
 HELP = "look at samples: filter, search, sort"

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from windsock.server.serving import serve
+    from windsock.server.http.serving import serve
 
     dir = Path(options.served) if options.served else directory(options)
     if not dir.is_dir():

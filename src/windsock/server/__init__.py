@@ -1,5 +1,5 @@
-"""The page's server: views of runs over HTTP, live, for people and scripts (``docs/api.md`` is the contract).
+"""The page's server: views of runs over HTTP, live, for people and scripts (``docs/api.md`` describes the API).
 
-``library`` knows the runs of a directory and keeps some of them open; one module per view turns a run into records;
-``endpoints`` lists the addresses; ``guard`` decides who may ask; ``app`` puts it together and ``serving`` runs it.
+``runs`` finds and opens the runs of a directory, ``views`` turns an open run into JSON, ``http`` serves both, and
+``web`` contains the page. ``report_file`` writes a run and the page into one HTML file.
 """

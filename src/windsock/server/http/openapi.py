@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from windsock import __version__
-from windsock.server.endpoints import LIVE, Endpoint
-from windsock.server.parameters import LARGEST, Field
-from windsock.server.pictures import MEDIA_TYPE
+from windsock.server.http.endpoints import LIVE, Endpoint
+from windsock.server.http.parameters import LARGEST, Field
+from windsock.server.views.curves import MEDIA_TYPE
 
 STATUSES = {
     400: "A parameter is wrong",

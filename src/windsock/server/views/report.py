@@ -8,15 +8,15 @@ from typing import Any
 
 from windsock import __version__
 from windsock.samples.query import Query
-from windsock.server.answers import RequestError, strict
-from windsock.server.details import details_view, histograms_view, samples_view, texts_view
-from windsock.server.evaluation import evaluation_view
-from windsock.server.library import Entry, Opened
-from windsock.server.memory import memory_view
-from windsock.server.naming import names_view
-from windsock.server.overview import overview
-from windsock.server.phases import phases_view, timeline_view
-from windsock.server.pictures import MOST_SERIES, Wanted, Window, curves
+from windsock.server.responses import RequestError, strict
+from windsock.server.runs.open_runs import Entry, Opened
+from windsock.server.views.charts import names_view
+from windsock.server.views.curves import MOST_SERIES, Wanted, Window, curves
+from windsock.server.views.details import details_view, histograms_view, samples_view, texts_view
+from windsock.server.views.evaluation import evaluation_view
+from windsock.server.views.memory import memory_view
+from windsock.server.views.overview import overview
+from windsock.server.views.phases import phases_view, timeline_view
 
 MOST_POINTS = 2_000_000  # of all series together: a file of that size still opens
 HISTOGRAMS = 20

@@ -11,18 +11,18 @@ from windsock.catalogue.describe import describe
 from windsock.catalogue.names import check_source, nearest
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
-from windsock.server import details, pictures
-from windsock.server.answers import RequestError
-from windsock.server.comparison import comparison, side_of
-from windsock.server.evaluation import evaluation_view
-from windsock.server.memory import memory_view
-from windsock.server.naming import names_view
-from windsock.server.overview import overview
-from windsock.server.parameters import Field, Parameter, read_fields
-from windsock.server.phases import phases_view, timeline_view
-from windsock.server.pictures import Curve, Wanted, Window
-from windsock.server.report import report_of
-from windsock.server.site import Site
+from windsock.server.http.parameters import Field, Parameter, read_fields
+from windsock.server.responses import RequestError
+from windsock.server.runs.directory import Site
+from windsock.server.views import curves, details
+from windsock.server.views.charts import names_view
+from windsock.server.views.comparison import comparison, side_of
+from windsock.server.views.curves import Curve, Wanted, Window
+from windsock.server.views.evaluation import evaluation_view
+from windsock.server.views.memory import memory_view
+from windsock.server.views.overview import overview
+from windsock.server.views.phases import phases_view, timeline_view
+from windsock.server.views.report import report_of
 
 Asked = dict[str, Any]
 Work = Callable[[Site, Asked], Any]
@@ -49,9 +49,9 @@ def about(site: Site, asked: Asked) -> Any:
         "windsock": __version__,
         "directory": str(site.dir),
         "languages": ["en", "zh"],
-        "axes": list(pictures.AXES),
-        "most_series": pictures.MOST_SERIES,
-        "most_points": pictures.MOST_POINTS,
+        "axes": list(curves.AXES),
+        "most_series": curves.MOST_SERIES,
+        "most_points": curves.MOST_POINTS,
     }
 
 
@@ -101,11 +101,11 @@ def run_series(site: Site, asked: Asked) -> Any:
 
 def posted_series(site: Site, asked: Asked) -> Any:
     """Draw many series of several runs."""
-    if asked["x"] not in pictures.AXES:
-        raise RequestError(400, f"x: expected one of {', '.join(pictures.AXES)}, got {asked['x'][:40]!r}")
+    if asked["x"] not in curves.AXES:
+        raise RequestError(400, f"x: expected one of {', '.join(curves.AXES)}, got {asked['x'][:40]!r}")
     if asked["format"] not in FORMATS:
         raise RequestError(400, f"format: expected one of {', '.join(FORMATS)}, got {asked['format'][:40]!r}")
-    pictures.check_amount(len(asked["series"]), 0)
+    curves.check_amount(len(asked["series"]), 0)
     wanted = [Wanted(**read_fields(WANTED, one)) for one in asked["series"]]
     if not all(one.run and one.name for one in wanted):
         raise RequestError(400, "series: expected objects with run and name")
@@ -115,7 +115,7 @@ def posted_series(site: Site, asked: Asked) -> Any:
 
 
 def _drawn(site: Site, wanted: list[Wanted], window: Window, format: str) -> Any:
-    pictures.check_amount(len(wanted), len(wanted) * window.points)
+    curves.check_amount(len(wanted), len(wanted) * window.points)
     drawn: list[Curve] = []
     versions: dict[str, int] = {}
     runs = list(dict.fromkeys(one.run for one in wanted))
@@ -123,17 +123,17 @@ def _drawn(site: Site, wanted: list[Wanted], window: Window, format: str) -> Any
     for run in runs:
         mine = [one for one in wanted if one.run == run]
         with site.library.use(run) as opened:
-            if len(runs) == 1 or pictures.has_axis(opened, window.x):
-                drawn += pictures.curves(opened, mine, window)
+            if len(runs) == 1 or curves.has_axis(opened, window.x):
+                drawn += curves.curves(opened, mine, window)
             else:  # it does not cost the others
-                drawn += map(pictures.unknown, mine)
+                drawn += map(curves.unknown, mine)
                 lacking.append(run)
             versions[run] = opened.version
-        pictures.check_amount(len(drawn), sum(len(curve.columns.get("x", ())) for curve in drawn))
+        curves.check_amount(len(drawn), sum(len(curve.columns.get("x", ())) for curve in drawn))
     if runs and lacking == runs:
         raise RequestError(400, f"x={window.x}: none of the runs counts {window.x}; /names lists their axes")
     facts = {"version": next(iter(versions.values()), 0), "versions": versions, "x": window.x}
-    return pictures.as_binary(drawn, facts) if format == "binary" else pictures.as_json(drawn, facts)
+    return curves.as_binary(drawn, facts) if format == "binary" else curves.as_json(drawn, facts)
 
 
 def histograms(site: Site, asked: Asked) -> Any:
@@ -295,7 +295,7 @@ ENDPOINTS = (
             POINTS,
             FROM_X,
             TO_X,
-            Parameter("x", "the axis", default="step", choices=pictures.AXES),
+            Parameter("x", "the axis", default="step", choices=curves.AXES),
             Parameter("since", "cursors of an earlier answer, in the order of the names", many=True),
             Parameter("role", "one writer's own: its role"),
             Parameter("rank", "one writer's own: its rank", "integer"),

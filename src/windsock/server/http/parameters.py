@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from windsock.server.answers import RequestError
+from windsock.server.responses import RequestError
 
 LARGEST = 2**53  # what JSON's numbers, and JavaScript's, carry exactly
 LONGEST = 4096

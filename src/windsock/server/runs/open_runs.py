@@ -21,7 +21,7 @@ from windsock.errors import JournalError
 from windsock.importers.tensorboard import MARK, TensorBoardRun, event_folders
 from windsock.journal.folder import read_run_info, run_folders
 from windsock.readable import Readable
-from windsock.server.answers import RequestError
+from windsock.server.responses import RequestError
 from windsock.view import View
 
 T = TypeVar("T")

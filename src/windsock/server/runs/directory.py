@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windsock.server.library import Library
-from windsock.server.listing import Listing
-from windsock.server.marks import Marks
+from windsock.server.runs.annotations import Marks
+from windsock.server.runs.listing import Listing
+from windsock.server.runs.open_runs import Library
 
 
 class Site:

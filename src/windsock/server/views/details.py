@@ -11,10 +11,10 @@ import numpy as np
 
 from windsock.relay.delivery_state import read_desks
 from windsock.samples.query import Query
-from windsock.server.answers import RequestError
-from windsock.server.library import Opened
-from windsock.server.naming import writers_of
-from windsock.server.overview import writer_records
+from windsock.server.responses import RequestError
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import writers_of
+from windsock.server.views.overview import writer_records
 from windsock.summary import flat, missing, notices
 from windsock.view import View
 

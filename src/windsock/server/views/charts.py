@@ -15,9 +15,9 @@ from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import Metric, Text
 from windsock.formatting import family, natural
 from windsock.readable import Readable
-from windsock.server.answers import said
-from windsock.server.library import Opened
-from windsock.server.pictures import axes
+from windsock.server.responses import said
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.curves import axes
 from windsock.summary import source_of
 
 STATISTICS = ("mean", "max", "min")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from windsock import __version__
-from windsock.server.answers import encode
+from windsock.server.responses import encode
 
 FILE = "list.sqlite"
 WAIT_SECONDS = 2.0

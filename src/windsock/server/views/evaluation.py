@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from windsock.catalogue.names import Match
-from windsock.server.answers import said
-from windsock.server.library import Opened
-from windsock.server.naming import STATISTICS, match_of, metric_records, source
-from windsock.server.pictures import Wanted, Window, draw, series_of
+from windsock.server.responses import said
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import STATISTICS, match_of, metric_records, source
+from windsock.server.views.curves import Wanted, Window, draw, series_of
 
 COVERAGE = "/coverage/"
 OF_METRIC = "/{taskset}/{metric}/"

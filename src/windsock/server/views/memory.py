@@ -13,10 +13,10 @@ from windsock.formatting import natural
 from windsock.journal.series import Series
 from windsock.probe.names import GIB
 from windsock.readable import Readable
-from windsock.server.answers import said
-from windsock.server.library import Opened
-from windsock.server.naming import match_of, metric_records, source
-from windsock.server.pictures import Wanted, series_of
+from windsock.server.responses import said
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import match_of, metric_records, source
+from windsock.server.views.curves import Wanted, series_of
 
 HELD = ("allocated", "reserved", "max_allocated", "max_reserved")
 STAIR = "memory/{phase}/{moment}/"

@@ -20,15 +20,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windsock.errors import JournalError
-from windsock.server.answers import Binary, RequestError, encode
-from windsock.server.endpoints import ENDPOINTS, LIVE, Endpoint
-from windsock.server.files import Files
-from windsock.server.guard import HEADERS, LOOPBACK, Guard, Pass, Refusal
-from windsock.server.live import Hub
-from windsock.server.openapi import description
-from windsock.server.parameters import read_all, read_fields
-from windsock.server.pictures import MEDIA_TYPE
-from windsock.server.site import Site
+from windsock.server.http.endpoints import ENDPOINTS, LIVE, Endpoint
+from windsock.server.http.files import Files
+from windsock.server.http.guard import HEADERS, LOOPBACK, Guard, Pass, Refusal
+from windsock.server.http.openapi import description
+from windsock.server.http.parameters import read_all, read_fields
+from windsock.server.responses import Binary, RequestError, encode
+from windsock.server.runs.directory import Site
+from windsock.server.runs.live import Hub
+from windsock.server.views.curves import MEDIA_TYPE
 
 THREADS = 8
 LONGEST_BODY = 1 << 20

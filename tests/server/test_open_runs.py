@@ -8,11 +8,11 @@ import pytest
 from serving_runs import eventually
 
 import windsock
-from windsock.server.answers import RequestError
-from windsock.server.library import Library
-from windsock.server.listing import Listing
-from windsock.server.marks import Marks
-from windsock.server.site import Site
+from windsock.server.responses import RequestError
+from windsock.server.runs.annotations import Marks
+from windsock.server.runs.directory import Site
+from windsock.server.runs.listing import Listing
+from windsock.server.runs.open_runs import Library
 
 
 def record(id: str, value: float = 1.0, steps: int = 5) -> Path:

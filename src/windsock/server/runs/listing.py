@@ -23,10 +23,10 @@ from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
 from windsock.journal.glance import glance
 from windsock.readable import Readable
-from windsock.server.answers import RequestError, encode, said
-from windsock.server.index import ListIndex
-from windsock.server.library import Entry, Library, Signature, signature
-from windsock.server.marks import FOLDER, Marks
+from windsock.server.responses import RequestError, encode, said
+from windsock.server.runs.annotations import FOLDER, Marks
+from windsock.server.runs.list_index import ListIndex
+from windsock.server.runs.open_runs import Entry, Library, Signature, signature
 from windsock.summary import known_names, source_of
 from windsock.view import View
 

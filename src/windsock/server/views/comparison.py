@@ -10,11 +10,11 @@ from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationError, translate
 from windsock.formatting import family
-from windsock.server.answers import said, strict
-from windsock.server.library import Opened
-from windsock.server.naming import charts, match_of, metric_records, source
-from windsock.server.phases import shares
-from windsock.server.pictures import Window
+from windsock.server.responses import said, strict
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import charts, match_of, metric_records, source
+from windsock.server.views.curves import Window
+from windsock.server.views.phases import shares
 from windsock.summary import flat
 
 ABSENT = {"absent": True}

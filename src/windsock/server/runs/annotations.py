@@ -16,7 +16,7 @@ from windsock.journal.frames import Kind, frame, record_payload
 from windsock.journal.reader import SegmentReader, events
 from windsock.journal.segment import SegmentWriter
 from windsock.model import Writer
-from windsock.server.answers import RequestError
+from windsock.server.responses import RequestError
 
 FOLDER = ".page"
 WRITER = Writer("page", 0, 1)

@@ -15,8 +15,8 @@ from windsock.catalogue.names import recognise
 from windsock.errors import RunNotFoundError
 from windsock.journal.series import Buckets, Series
 from windsock.readable import Readable
-from windsock.server.answers import Binary, RequestError, encode
-from windsock.server.library import Opened
+from windsock.server.responses import Binary, RequestError, encode
+from windsock.server.runs.open_runs import Opened
 
 Array = NDArray[Any]
 AXES = ("step", "time", "relative", "tokens", "samples")

@@ -16,9 +16,9 @@ import anyio.to_thread
 
 from windsock import __version__
 from windsock.errors import WindsockError
-from windsock.server.answers import RequestError, encode
-from windsock.server.library import Opened
-from windsock.server.site import Site
+from windsock.server.responses import RequestError, encode
+from windsock.server.runs.directory import Site
+from windsock.server.runs.open_runs import Opened
 
 RUN_SECONDS = 0.25
 LIST_SECONDS = 1.0

@@ -8,7 +8,7 @@ import mimetypes
 from dataclasses import dataclass
 from pathlib import Path
 
-WEB = Path(__file__).parent / "web"
+WEB = Path(__file__).parents[1] / "web"
 TYPES = {
     ".js": "text/javascript",
     ".mjs": "text/javascript",

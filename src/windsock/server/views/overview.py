@@ -9,11 +9,11 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
-from windsock.server.answers import said
-from windsock.server.library import Opened
-from windsock.server.naming import charts, metric_records, source
-from windsock.server.phases import shares
-from windsock.server.pictures import Wanted, Window, draw, series_of
+from windsock.server.responses import said
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import charts, metric_records, source
+from windsock.server.views.curves import Wanted, Window, draw, series_of
+from windsock.server.views.phases import shares
 from windsock.summary import known_names, missing, notices, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from windsock.server.files import WEB
+from windsock.server.http.files import WEB
 
 ENTRY = "page.js"
 PLOT = "vendor/uPlot-1.6.32.min"

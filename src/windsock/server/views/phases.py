@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import TimelineRow, summaries, timeline
-from windsock.server.answers import RequestError
-from windsock.server.library import Opened
-from windsock.server.naming import match_of, source
-from windsock.server.pictures import Wanted, Window, series_of
+from windsock.server.responses import RequestError
+from windsock.server.runs.open_runs import Opened
+from windsock.server.views.charts import match_of, source
+from windsock.server.views.curves import Wanted, Window, series_of
 
 Floats = NDArray[np.float64]
 SPANS_SECONDS = 2.0  # for which spans of a run that goes on are not read again

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from windsock.errors import WindsockError
-from windsock.server.guard import EVERYWHERE, Guard, is_loopback
+from windsock.server.http.guard import EVERYWHERE, Guard, is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
@@ -73,7 +73,7 @@ def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: Non
     """Return a server for a directory that ends its streams before it waits for them, and tells when it is ready."""
     import uvicorn
 
-    from windsock.server.app import make_app
+    from windsock.server.http.app import make_app
 
     app = make_app(dir, guard)
 

@@ -1,0 +1,1 @@
+"""The HTTP side: the application, its endpoints, access rules, parameters and static files."""
