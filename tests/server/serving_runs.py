@@ -14,7 +14,7 @@ import httpx
 import numpy as np
 
 from windsock.server.http.guard import Guard
-from windsock.server.http.serving import bound, make_server
+from windsock.server.http.serving import bind_socket, make_server
 
 HTML = "<img src=x onerror=alert(1)>"
 Serve = Callable[..., httpx.Client]
@@ -23,7 +23,7 @@ Serve = Callable[..., httpx.Client]
 @contextmanager
 def serving(dir: Path, token: str | None = None, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
     """Serve a directory from a thread of this process."""
-    taken = bound("127.0.0.1", 0)
+    taken = bind_socket("127.0.0.1", 0)
     port = taken.getsockname()[1]
     server = make_server(dir, Guard(host, port, token))
     thread = threading.Thread(target=server.run, args=([taken],))

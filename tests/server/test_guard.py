@@ -8,7 +8,7 @@ import pytest
 from serving_runs import Serve
 
 import windsock
-from windsock.server.http.guard import Guard, Pass, Refusal
+from windsock.server.http.guard import Allowed, Guard, Rejection
 from windsock.server.http.serving import address, token_for
 
 
@@ -61,8 +61,8 @@ def test_a_server_for_everywhere_knows_its_own_names_only():
     """Any address of the machine and its own name; a foreign name is rebound."""
     guard = Guard("0.0.0.0", 8790, "t")
     own = {"authorization": "Bearer t"}
-    for host, kind in (("10.0.0.3:8790", Pass), (socket.gethostname(), Pass), ("evil.example", Refusal)):
-        assert isinstance(guard.judge("GET", "/", "", {**own, "host": host}), kind)
+    for host, kind in (("10.0.0.3:8790", Allowed), (socket.gethostname(), Allowed), ("evil.example", Rejection)):
+        assert isinstance(guard.check("GET", "/", "", {**own, "host": host}), kind)
 
 
 @pytest.mark.parametrize(

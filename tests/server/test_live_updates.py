@@ -14,7 +14,7 @@ import httpx
 from serving_runs import Serve, eventually, serving
 
 import windsock
-from windsock.server.runs.directory import Site
+from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.live import Hub
 
 WRITER = """
@@ -92,10 +92,10 @@ def test_nothing_is_watched_when_the_pages_are_gone(tmp_path: Path):
     """Two pages share one look at a run; when the last one goes, however it goes, nothing looks any more."""
     run = windsock.init(id="idle")
     run.log({"a": 1.0}, step=0)
-    site = Site(tmp_path / "runs")
+    directory = RunDirectory(tmp_path / "runs")
 
     async def watch() -> None:
-        hub = Hub(site)
+        hub = Hub(directory)
         pages = [hub.stream("idle", listed=True), hub.stream("idle", listed=False)]
         for page in pages:
             assert (await anext(page)).startswith(b"event: hello")
@@ -107,7 +107,7 @@ def test_nothing_is_watched_when_the_pages_are_gone(tmp_path: Path):
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(watch())
-    site.close()
+    directory.close()
     run.finish()
 
 
@@ -142,7 +142,7 @@ def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path
     """The list that another page watches goes on being watched."""
     run = windsock.init(id="slow")
     run.log({"a": 1.0}, step=0)
-    site = Site(tmp_path / "runs")
+    directory = RunDirectory(tmp_path / "runs")
     opening, leave = threading.Event(), threading.Event()
 
     def slow(*given: Any) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path
         return {}
 
     async def watch() -> None:
-        hub = Hub(site)
-        monkeypatch.setattr(hub, "_run_facts", slow)
+        hub = Hub(directory)
+        monkeypatch.setattr(hub, "_run_state", slow)
         listing = hub.stream(None, listed=True)
         await anext(listing)
         leaving = asyncio.create_task(anext(hub.stream("slow", listed=True)))  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path
         assert hub.watched == []
 
     asyncio.run(watch())
-    site.close()
+    directory.close()
     run.finish()
 
 

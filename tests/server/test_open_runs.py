@@ -9,10 +9,10 @@ from serving_runs import eventually
 
 import windsock
 from windsock.server.responses import RequestError
-from windsock.server.runs.annotations import Marks
-from windsock.server.runs.directory import Site
+from windsock.server.runs.annotations import Annotations
+from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.listing import Listing
-from windsock.server.runs.open_runs import Library
+from windsock.server.runs.open_runs import OpenRuns
 
 
 def record(id: str, value: float = 1.0, steps: int = 5) -> Path:
@@ -27,28 +27,28 @@ def test_only_so_much_is_held_open(tmp_path: Path):
     """The run that was not asked for the longest is let go of; one is always kept."""
     for id in ("a", "b", "c"):
         record(id)
-    library = Library(tmp_path / "runs", held_bytes=1)
+    open_runs = OpenRuns(tmp_path / "runs", max_bytes=1)
     for id in ("a", "b", "c"):
-        with library.use(id) as opened:
+        with open_runs.use(id) as opened:
             assert opened.view.names() == ["critic/score/mean"]
-    assert [id for id in ("a", "b", "c") if library.held(id)] == ["c"]
+    assert [id for id in ("a", "b", "c") if open_runs.get_open(id)] == ["c"]
 
 
 def test_an_opened_run_is_read_on_and_what_was_made_of_it_is_made_once(tmp_path: Path):
     """Until it grows; then its version counts on."""
     run = windsock.init(id="grows", project="p")
     run.log({"a": 1.0}, step=0)
-    library = Library(tmp_path / "runs")
+    open_runs = OpenRuns(tmp_path / "runs")
     made: list[int] = []
 
     def length() -> tuple[int, int]:
-        with library.use("grows") as opened:
+        with open_runs.use("grows") as opened:
 
             def make() -> int:
                 made.append(1)
                 return len(opened.view.series("a"))
 
-            return opened.once("length", make), opened.version
+            return opened.cached("length", make), opened.version
 
     assert [length(), length(), len(made)] == [(1, 1), (1, 1), 1]
     run.log({"a": 2.0}, step=1)
@@ -61,12 +61,12 @@ def test_an_opened_run_is_read_on_and_what_was_made_of_it_is_made_once(tmp_path:
 def test_a_run_that_was_replaced_is_opened_anew(tmp_path: Path):
     """Removed and recorded again under the same id: the old values are gone."""
     folder = record("again", 1.0, steps=50)
-    library = Library(tmp_path / "runs")
-    with library.use("again") as opened:
+    open_runs = OpenRuns(tmp_path / "runs")
+    with open_runs.use("again") as opened:
         assert len(opened.view.series("critic/score/mean")) == 50
     shutil.rmtree(folder)
     record("again", 2.0)
-    with library.use("again") as opened:
+    with open_runs.use("again") as opened:
         assert opened.view.series("critic/score/mean").values.tolist() == [2.0] * 5
 
 
@@ -74,17 +74,17 @@ def test_two_runs_of_one_id_have_different_keys(tmp_path: Path):
     """A copied run does not hide the other."""
     folder = record("twin")
     shutil.copytree(folder, folder.parent.parent / "q" / "twin")
-    entries = Library(tmp_path / "runs").entries()
+    entries = OpenRuns(tmp_path / "runs").locations()
     assert len(entries) == 2
     assert sorted(entry.folder.parent.name for entry in entries.values()) == ["p", "q"]
     with pytest.raises(RequestError, match="no run"):
-        Library(tmp_path / "runs").entry("nobody")
+        OpenRuns(tmp_path / "runs").location("nobody")
 
 
 def test_a_second_server_knows_the_rewards_that_the_first_has_read(tmp_path: Path):
     """From an index that can be deleted, and that does not outlive what it speaks of."""
     folder = record("kept", 0.25)
-    first = Site(tmp_path / "runs")
+    first = RunDirectory(tmp_path / "runs")
     first.listing.view()
     eventually(lambda: first.listing.view()["pending"] == 0)
     eventually(lambda: (tmp_path / "runs" / ".page" / "list.sqlite").exists())
@@ -100,4 +100,4 @@ def test_a_second_server_knows_the_rewards_that_the_first_has_read(tmp_path: Pat
 
 def _fresh(tmp_path: Path) -> Listing:
     dir = tmp_path / "runs"
-    return Listing(Library(dir), Marks(dir))
+    return Listing(OpenRuns(dir), Annotations(dir))

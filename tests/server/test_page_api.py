@@ -11,7 +11,7 @@ from serving_runs import HTML, Serve, decoded, eventually
 import windsock
 from windsock.relay.delivery_state import DeliveryState, write_desk
 from windsock.server.http.endpoints import ENDPOINTS
-from windsock.server.views.comparison import Side, comparison
+from windsock.server.views.comparison import ComparedRun, comparison
 from windsock.server.views.report import report_data
 
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
@@ -295,7 +295,7 @@ def test_runs_are_compared_across_vocabularies(serve: Serve):
 
 def test_what_no_arithmetic_bridges_is_refused_with_the_reason():
     """In both languages."""
-    ours, theirs = Side("o", "o", "windsock:roll", [], {}), Side("t", "t", "verl", ["actor/kl_loss"], {})
+    ours, theirs = ComparedRun("o", "o", "windsock:roll", [], {}), ComparedRun("t", "t", "verl", ["actor/kl_loss"], {})
     [one] = comparison([ours, theirs])["refused"]
     assert (one["run"], one["name"]) == ("t", "actor/kl_loss")
     assert one["reason"]["en"]

@@ -9,8 +9,8 @@ from serving_runs import Serve, decoded
 import windsock
 from windsock.journal.series import Series
 from windsock.model import Writer
-from windsock.server.runs.open_runs import Entry, Opened
-from windsock.server.views.curves import Wanted, Window, draw
+from windsock.server.runs.open_runs import OpenRun, RunLocation
+from windsock.server.views.curves import SeriesRequest, Window, make_curve
 
 POINTS = 50_000
 SPIKE_AT, NAN_AT = 31_415, 27_182
@@ -42,15 +42,15 @@ def test_a_spike_and_a_nan_among_fifty_thousand_are_in_the_data_at_every_zoom(lo
             assert one["x"][place] <= SPIKE_AT <= ends_at[place]
 
 
-class Direct(Opened):
+class Direct(OpenRun):
     """A run that is one series in memory."""
 
     def __init__(self, series: Series, folder: Path) -> None:
-        super().__init__(Entry("direct", folder, "journal"), folder)
+        super().__init__(RunLocation("direct", folder, "journal"), folder)
         self._series = series
 
-    def once(self, what, make, seconds=0.0):  # type: ignore[no-untyped-def]
-        """Give the series whatever is asked for."""
+    def cached(self, key, compute, max_age=0.0):  # type: ignore[no-untyped-def]
+        """Return the series for any key."""
         return self._series
 
 
@@ -66,7 +66,7 @@ def test_one_spike_among_twenty_five_million_is_there():
     series = Series("v", np.arange(count), values, np.zeros(count), Writer("trainer", 0, 1))
     opened = Direct(series, Path(run.path))
     for points in (1, 10, 600, 4096):
-        curve = draw(opened, Wanted("direct", "v"), Window(points))
+        curve = make_curve(opened, SeriesRequest("direct", "v"), Window(points))
         assert len(curve.columns["x"]) <= points
         assert curve.columns["max"].max() == 7.0
         assert curve.columns["nonfinite"].sum() == 1

@@ -14,7 +14,7 @@ from typing import Any
 from windsock.cli.arguments import add_json, add_run, run_folder
 from windsock.model import Sample
 from windsock.samples.query import SORTS, Query, compiled
-from windsock.server.responses import strict
+from windsock.server.responses import to_strict_json
 from windsock.view import View
 
 HELP = "look at samples: filter, search, sort"
@@ -105,4 +105,4 @@ def _regex(text: str) -> str:
 def _record(sample: Sample) -> dict[str, Any]:
     """Return what a sample has, as strict JSON can carry it."""
     values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
-    return {name: strict(value) for name, value in values.items() if value not in (None, "", (), {})}
+    return {name: to_strict_json(value) for name, value in values.items() if value not in (None, "", (), {})}

@@ -1,4 +1,4 @@
-"""What goes out: strict JSON, binary columns, and errors that say what was expected."""
+"""Responses of the API: strict JSON, binary bodies, and errors with an HTTP status."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from windsock.catalogue.spec import Text
+from windsock.formatting import json_number
 
 
 class RequestError(Exception):
-    """A request that cannot be answered, with the status that says so."""
+    """A request that cannot be answered, with its HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -23,48 +24,45 @@ class RequestError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """An answer that is bytes already."""
+class BinaryBody:
+    """An encoded response body with its media type."""
 
     body: bytes
     media_type: str
 
 
-def said(text: Text | None) -> dict[str, str] | None:
-    """Return a text in both languages."""
+def bilingual(text: Text | None) -> dict[str, str] | None:
+    """Return a text as ``{"en": …, "zh": …}``."""
     return None if text is None else {"en": text.en, "zh": text.zh}
 
 
 def encode(value: Any) -> bytes:
-    """Write strict JSON: NaN and infinities as strings, texts in both languages."""
+    """Encode a value as strict JSON: NaN and infinities become strings, texts both languages."""
+    compact = (",", ":")
     try:
-        text = json.dumps(value, allow_nan=False, default=_plain, ensure_ascii=False, separators=(",", ":"))
-    except ValueError:
-        text = json.dumps(strict(value), allow_nan=False, default=str, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(value, allow_nan=False, default=_to_json_type, ensure_ascii=False, separators=compact)
+    except ValueError:  # a value is not finite: only then pay for a copy
+        text = json.dumps(to_strict_json(value), allow_nan=False, default=str, ensure_ascii=False, separators=compact)
     try:
         return text.encode()
-    except UnicodeEncodeError:  # lone surrogates, which only escapes can carry
-        return json.dumps(json.loads(text), separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates: UTF-8 cannot encode them, \u escapes can
+        return json.dumps(json.loads(text), separators=compact).encode()
 
 
-def strict(value: Any) -> Any:
-    """Return a value as strict JSON can carry it."""
+def to_strict_json(value: Any) -> Any:
+    """Return a copy of a value that strict JSON can encode."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else _word(value)
+        return value if math.isfinite(value) else json_number(value)
     if isinstance(value, Mapping):
-        return {str(key): strict(inner) for key, inner in value.items()}
+        return {str(key): to_strict_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [strict(inner) for inner in value]
-    return value if isinstance(value, str | int | bool | None) else strict(_plain(value))
+        return [to_strict_json(inner) for inner in value]
+    return value if isinstance(value, str | int | bool | None) else to_strict_json(_to_json_type(value))
 
 
-def _word(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _plain(value: Any) -> Any:
+def _to_json_type(value: Any) -> Any:
     if isinstance(value, Text):
-        return said(value)
+        return bilingual(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, set | frozenset):

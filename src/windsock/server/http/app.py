@@ -1,4 +1,4 @@
-"""The application: every request passes the guard, works in a thread, and answers with an ETag."""
+"""The ASGI application: each request passes the guard, runs in a worker thread, and is answered with an ETag."""
 
 from __future__ import annotations
 
@@ -20,143 +20,142 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windsock.errors import JournalError
-from windsock.server.http.endpoints import ENDPOINTS, LIVE, Endpoint
-from windsock.server.http.files import Files
-from windsock.server.http.guard import HEADERS, LOOPBACK, Guard, Pass, Refusal
+from windsock.server.http.endpoints import ENDPOINTS, LIVE_PARAMETERS, Endpoint
+from windsock.server.http.files import StaticFiles
+from windsock.server.http.guard import LOOPBACK, SECURITY_HEADERS, Allowed, Guard, Rejection
 from windsock.server.http.openapi import description
-from windsock.server.http.parameters import read_all, read_fields
-from windsock.server.responses import Binary, RequestError, encode
-from windsock.server.runs.directory import Site
+from windsock.server.http.parameters import parse_body, parse_query
+from windsock.server.responses import BinaryBody, RequestError, encode
+from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.live import Hub
 from windsock.server.views.curves import MEDIA_TYPE
 
 THREADS = 8
-LONGEST_BODY = 1 << 20
-PACKED_FROM = 4096  # bytes from which gzip pays, where a network lies between
-Handler = Callable[[Request], Awaitable[Response]]
+MAX_BODY = 1 << 20
+MIN_GZIP_BYTES = 4096  # smaller bodies are not worth compressing
+RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
     """Return the application that serves a directory."""
-    site = Site(dir)
-    hub = Hub(site)
-    files = Files()
+    directory = RunDirectory(dir)
+    hub = Hub(directory)
+    files = StaticFiles()
     limiter = anyio.CapacityLimiter(THREADS)
-    described = description(ENDPOINTS)
+    openapi = description(ENDPOINTS)
 
-    async def about_api(request: Request) -> Response:
-        return _json(request, described)
+    async def openapi_json(request: Request) -> Response:
+        return _response(request, BinaryBody(encode(openapi), "application/json"))
 
     async def live(request: Request) -> Response:
-        asked = read_all(LIVE, request.query_params)
-        if asked["run"] is not None:
-            await anyio.to_thread.run_sync(site.library.entry, asked["run"], limiter=limiter)
+        arguments = parse_query(LIVE_PARAMETERS, request.query_params)
+        if arguments["run"] is not None:
+            await anyio.to_thread.run_sync(directory.open_runs.location, arguments["run"], limiter=limiter)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(hub.stream(asked["run"], asked["list"]), 200, headers, "text/event-stream")
+        stream = hub.stream(arguments["run"], arguments["list"])
+        return StreamingResponse(stream, 200, headers, "text/event-stream")
 
     async def file(request: Request) -> Response:
-        return _file(request, files)
+        return _file_response(request, files)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         await hub.close()
-        site.close()
+        directory.close()
 
-    routes = [Route(one.path, _handler(site, one, limiter), methods=[one.method]) for one in ENDPOINTS]
-    routes += [Route("/api/openapi.json", about_api), Route("/api/live", live), Route("/{path:path}", file)]
+    routes = [Route(one.path, _route_handler(directory, one, limiter), methods=[one.method]) for one in ENDPOINTS]
+    routes += [Route("/api/openapi.json", openapi_json), Route("/api/live", live), Route("/{path:path}", file)]
     app = Starlette(
         routes=routes,
-        exception_handlers={RequestError: _refused, HTTPException: _refused, JournalError: _refused},
+        exception_handlers=dict.fromkeys((RequestError, HTTPException, JournalError), _error_handler),
         lifespan=lifespan,
     )
-    app.add_middleware(Gate, guard=guard or Guard())
-    app.state.site, app.state.hub = site, hub
+    app.add_middleware(GuardMiddleware, guard=guard or Guard())
+    app.state.directory, app.state.hub = directory, hub
     return app
 
 
-def _handler(site: Site, endpoint: Endpoint, limiter: anyio.CapacityLimiter) -> Handler:
-    async def answer(request: Request) -> Response:
-        asked = read_all(endpoint.parameters, request.query_params) | request.path_params
+def _route_handler(directory: RunDirectory, endpoint: Endpoint, limiter: anyio.CapacityLimiter) -> RouteHandler:
+    async def handle(request: Request) -> Response:
+        arguments = parse_query(endpoint.parameters, request.query_params) | request.path_params
         if endpoint.body:
-            body = await _body(request)
-            asked |= read_fields(endpoint.body, body) | {"given": body}
-        if endpoint.binary and not asked.get("format"):
-            asked["format"] = "json" if "application/json" in request.headers.get("accept", "") else "binary"
-        made = await anyio.to_thread.run_sync(_made, site, endpoint, asked, limiter=limiter)
-        return _sent(request, made)
+            body = await _json_body(request)
+            arguments |= parse_body(endpoint.body, body) | {"given": body}
+        if endpoint.binary and not arguments.get("format"):
+            arguments["format"] = "json" if "application/json" in request.headers.get("accept", "") else "binary"
+        encoded = await anyio.to_thread.run_sync(_call_and_encode, directory, endpoint, arguments, limiter=limiter)
+        return _response(request, encoded)
 
-    return answer
-
-
-def _made(site: Site, endpoint: Endpoint, asked: dict[str, Any]) -> Binary:
-    """Do the work and the encoding, both off the event loop."""
-    found = endpoint.work(site, asked)
-    return found if isinstance(found, Binary) else Binary(encode(found), "application/json")
+    return handle
 
 
-async def _body(request: Request) -> Any:
+def _call_and_encode(directory: RunDirectory, endpoint: Endpoint, arguments: dict[str, Any]) -> BinaryBody:
+    """Call the endpoint and encode its result, both in the worker thread: encoding takes long too."""
+    result = endpoint.handler(directory, arguments)
+    return result if isinstance(result, BinaryBody) else BinaryBody(encode(result), "application/json")
+
+
+async def _json_body(request: Request) -> Any:
     data = b""
     try:
         async for chunk in request.stream():
             data += chunk
-            if len(data) > LONGEST_BODY:
-                raise RequestError(413, f"a body of more than {LONGEST_BODY} bytes")
+            if len(data) > MAX_BODY:
+                raise RequestError(413, f"the body is larger than {MAX_BODY} bytes")
     except ClientDisconnect:
-        raise RequestError(400, "the request ended in its middle") from None
+        raise RequestError(400, "the client disconnected before the end of the body") from None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise RequestError(400, "the body is no JSON") from None
+        raise RequestError(400, "the body is not valid JSON") from None
 
 
-def _json(request: Request, value: Any) -> Response:
-    return _sent(request, Binary(encode(value), "application/json"))
-
-
-def _sent(request: Request, made: Binary) -> Response:
-    etag = f'"{hashlib.blake2b(made.body, digest_size=9).hexdigest()}"'
+def _response(request: Request, encoded: BinaryBody) -> Response:
+    etag = f'"{hashlib.blake2b(encoded.body, digest_size=9).hexdigest()}"'
     headers = {"cache-control": "no-cache, private", "etag": etag, "vary": "Accept, Accept-Encoding"}
     if request.method in ("GET", "HEAD") and etag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)
-    body = made.body
-    near = request.client is None or request.client.host in LOOPBACK
-    if not near and made.media_type != MEDIA_TYPE and len(body) >= PACKED_FROM and _takes_gzip(request):
+    body = encoded.body
+    # Over loopback compressing takes longer than it saves; arrays of floats hardly compress at all.
+    is_local = request.client is None or request.client.host in LOOPBACK
+    compressible = encoded.media_type != MEDIA_TYPE and len(body) >= MIN_GZIP_BYTES
+    if not is_local and compressible and _accepts_gzip(request):
         body = gzip.compress(body, 5, mtime=0)
         headers["content-encoding"] = "gzip"
-    return Response(body, 200, headers, made.media_type)
+    return Response(body, 200, headers, encoded.media_type)
 
 
-def _takes_gzip(request: Request) -> bool:
+def _accepts_gzip(request: Request) -> bool:
     return "gzip" in request.headers.get("accept-encoding", "")
 
 
-def _file(request: Request, files: Files) -> Response:
-    found = files.get(request.url.path)
-    if found is None:
+def _file_response(request: Request, files: StaticFiles) -> Response:
+    file = files.get(request.url.path)
+    if file is None:
         raise RequestError(404, f"nothing is served at {request.url.path[:200]}")
-    headers = {"cache-control": "no-cache", "etag": found.etag, "vary": "Accept-Encoding"}
+    headers = {"cache-control": "no-cache", "etag": file.etag, "vary": "Accept-Encoding"}
     if request.url.path == "/":
-        headers["link"] = files.ahead()
-    if found.etag in request.headers.get("if-none-match", ""):
+        headers["link"] = files.preload_header()
+    if file.etag in request.headers.get("if-none-match", ""):
         return Response(None, 304, headers)
-    if found.packed is not None and _takes_gzip(request):
-        return Response(found.packed, 200, {**headers, "content-encoding": "gzip"}, found.media_type)
-    return Response(found.body, 200, headers, found.media_type)
+    if file.gzipped is not None and _accepts_gzip(request):
+        return Response(file.gzipped, 200, {**headers, "content-encoding": "gzip"}, file.media_type)
+    return Response(file.body, 200, headers, file.media_type)
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def _error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     return Response(encode({"error": message}), status, headers, "application/json")
 
 
-async def _refused(request: Request, problem: Exception) -> Response:
+async def _error_handler(request: Request, problem: Exception) -> Response:
     if isinstance(problem, HTTPException):
-        return _error(problem.status_code, str(problem.detail), dict(problem.headers or {}))
-    return _error(problem.status if isinstance(problem, RequestError) else 404, str(problem))
+        return _error_response(problem.status_code, str(problem.detail), dict(problem.headers or {}))
+    return _error_response(problem.status if isinstance(problem, RequestError) else 404, str(problem))
 
 
-class Gate:
-    """Lets pass what the guard lets pass, and sends our headers with every answer."""
+class GuardMiddleware:
+    """Middleware that applies the guard to every request and the security headers to every response."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
@@ -170,19 +169,20 @@ class Gate:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         query = scope["query_string"].decode("latin-1")
-        judged = self._guard.judge(scope["method"], scope["path"], query, headers)
-        cookie = judged.cookie if isinstance(judged, Pass) else None
+        decision = self._guard.check(scope["method"], scope["path"], query, headers)
+        cookie = decision.cookie if isinstance(decision, Allowed) else None
 
-        async def send_ours(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                ours = {**HEADERS, **({"set-cookie": cookie} if cookie else {})}
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in ours.items())]
+                added = {**SECURITY_HEADERS, **({"set-cookie": cookie} if cookie else {})}
+                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
             await send(message)
 
-        if isinstance(judged, Refusal):
-            extra = {"www-authenticate": "Bearer"} if judged.status == 401 else None
-            await _error(judged.status, judged.message, extra)(scope, receive, send_ours)
-        elif judged.location is not None:
-            await RedirectResponse(judged.location, 303)(scope, receive, send_ours)
+        if isinstance(decision, Rejection):
+            extra = {"www-authenticate": "Bearer"} if decision.status == 401 else None
+            response: ASGIApp = _error_response(decision.status, decision.message, extra)
+        elif decision.location is not None:
+            response = RedirectResponse(decision.location, 303)
         else:
-            await self._app(scope, receive, send_ours)
+            response = self._app
+        await response(scope, receive, send_with_headers)

@@ -1,4 +1,4 @@
-"""The page's own files, from the package: few and small, so they are held in memory, packed once."""
+"""The page's files, served from the package: few and small, so they stay in memory, compressed once."""
 
 from __future__ import annotations
 
@@ -23,49 +23,53 @@ TYPES = {
     ".woff2": "font/woff2",
     ".webmanifest": "application/manifest+json",
 }
-TEXTUAL = ("text/", "application/json", "application/manifest", "image/svg")
+TEXT_TYPES = ("text/", "application/json", "application/manifest", "image/svg")
+MIN_GZIP_BYTES = 400
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """One file as it is sent."""
+class StaticFile:
+    """One file with its headers."""
 
     body: bytes
-    packed: bytes | None
+    gzipped: bytes | None
     media_type: str
     etag: str
 
 
-class Files:
-    """The files below a folder by the path at which they are served; one that was changed is read again."""
+class StaticFiles:
+    """The files of a folder by their URL path; a changed file is read again."""
 
     def __init__(self, folder: Path = WEB) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[tuple[float, int], File]] = {}
+        self._loaded: dict[str, tuple[tuple[float, int], StaticFile]] = {}
 
-    def ahead(self) -> str:
-        """Return the Link header of the page: what it will ask for, so that the browser asks at once."""
+    def preload_header(self) -> str:
+        """Return the page's Link header: the browser requests all modules and the list at once.
+
+        Without it, the browser discovers imports level by level and waits one round trip for each.
+        """
         modules = ", ".join(f"</{file.name}>; rel=modulepreload" for file in sorted(self._folder.glob("*.js")))
         return f"</api/runs>; rel=preload; as=fetch; crossorigin, {modules}"
 
-    def get(self, path: str) -> File | None:
-        """Return the file at a path; None where there is none. Only files that were listed can be asked for."""
+    def get(self, path: str) -> StaticFile | None:
+        """Return the file at a path, or None. Paths are looked up in a listing, so ``..`` finds nothing."""
         listed = {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}
         file = listed.get("/index.html" if path == "/" else path)
         if file is None or not file.is_file():
             return None
         stat = file.stat()
-        mark = stat.st_mtime, stat.st_size
-        known = self._known.get(path)
-        if known is None or known[0] != mark:
-            known = self._known[path] = mark, _load(file)
-        return known[1]
+        version = stat.st_mtime, stat.st_size
+        loaded = self._loaded.get(path)
+        if loaded is None or loaded[0] != version:
+            loaded = self._loaded[path] = version, _load(file)
+        return loaded[1]
 
 
-def _load(file: Path) -> File:
+def _load(file: Path) -> StaticFile:
     body = file.read_bytes()
     kind = TYPES.get(file.suffix) or mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-    textual = kind.startswith(TEXTUAL)
-    packed = gzip.compress(body, 9, mtime=0) if textual and len(body) > 400 else None
+    is_text = kind.startswith(TEXT_TYPES)
+    gzipped = gzip.compress(body, 9, mtime=0) if is_text and len(body) > MIN_GZIP_BYTES else None
     etag = f'"{hashlib.blake2b(body, digest_size=9).hexdigest()}"'
-    return File(body, packed, f"{kind}; charset=utf-8" if textual else kind, etag)
+    return StaticFile(body, gzipped, f"{kind}; charset=utf-8" if is_text else kind, etag)

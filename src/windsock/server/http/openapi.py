@@ -1,4 +1,4 @@
-"""The addresses described for machines."""
+"""The OpenAPI description of the endpoints."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from windsock import __version__
-from windsock.server.http.endpoints import LIVE, Endpoint
-from windsock.server.http.parameters import LARGEST, Field
+from windsock.server.http.endpoints import LIVE_PARAMETERS, Endpoint
+from windsock.server.http.parameters import MAX_INTEGER, Field
 from windsock.server.views.curves import MEDIA_TYPE
 
 STATUSES = {
@@ -15,12 +15,12 @@ STATUSES = {
     401: "The token is missing or wrong",
     403: "The request comes from another site",
     404: "No such run, metric or step",
-    405: "Not by this method",
-    409: "It cannot be kept",
-    413: "Too much at once",
-    421: "The Host header names somebody else",
+    405: "Method not allowed",
+    409: "The change cannot be stored",
+    413: "The response or the body would be too large",
+    421: "The Host header names another host",
 }
-EVERYWHERE = (400, 401, 403, 405, 421)
+COMMON_STATUSES = (400, 401, 403, 405, 421)
 ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -33,27 +33,27 @@ JSON_TYPES: dict[type, str] = {
 
 
 def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Describe addresses in the words of OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 description of endpoints."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     paths["/api/live"] = {"get": _live()}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "windsock", "version": __version__, "description": "What happens inside RL runs."},
+        "info": {"title": "windsock", "version": __version__, "description": "Metrics of reinforcement-learning runs."},
         "paths": paths,
         "components": {"schemas": {"Error": ERROR}},
     }
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    parameters = [parameter.described() for parameter in endpoint.parameters]
+    parameters = [parameter.openapi() for parameter in endpoint.parameters]
     if "{run}" in endpoint.path:
         parameters.insert(0, {"name": "run", "in": "path", "required": True, "schema": {"type": "string"}})
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
-        "description": (endpoint.work.__doc__ or "").strip(),
-        "operationId": endpoint.work.__name__,
+        "description": (endpoint.handler.__doc__ or "").strip(),
+        "operationId": endpoint.handler.__name__,
         "parameters": parameters,
         "responses": _responses(endpoint),
     }
@@ -69,10 +69,10 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
     if endpoint.binary:
         content[MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
-    found: dict[str, Any] = {"200": {"description": "The answer", "content": content}}
+    found: dict[str, Any] = {"200": {"description": "The response", "content": content}}
     if endpoint.method == "GET":
         found["304"] = {"description": "Not changed since the ETag that was sent"}
-    for status in sorted({*EVERYWHERE, *endpoint.also}):
+    for status in sorted({*COMMON_STATUSES, *endpoint.extra_statuses}):
         found[str(status)] = {
             "description": STATUSES[status],
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
@@ -88,9 +88,9 @@ def _field(field: Field) -> dict[str, Any]:
     types = [JSON_TYPES[kind] for kind in field.kinds if not (kind is int and float in field.kinds)]
     schema: dict[str, Any] = {"type": [*types, "null"]}
     if str in field.kinds:
-        schema["maxLength"] = int(field.most or 4096)
+        schema["maxLength"] = field.max_length
     if int in field.kinds:
-        schema |= {"minimum": -LARGEST, "maximum": LARGEST}
+        schema |= {"minimum": -MAX_INTEGER, "maximum": MAX_INTEGER}
     return schema
 
 
@@ -98,7 +98,7 @@ def _live() -> dict[str, Any]:
     return {
         "summary": "Server-sent events",
         "operationId": "live",
-        "parameters": [parameter.described() for parameter in LIVE],
+        "parameters": [parameter.openapi() for parameter in LIVE_PARAMETERS],
         "responses": {
             "200": {
                 "description": "A stream of events",
@@ -106,7 +106,7 @@ def _live() -> dict[str, Any]:
             },
             **{
                 str(status): {"description": STATUSES[status], "content": {"application/json": {"schema": ERROR}}}
-                for status in (*EVERYWHERE, 404)
+                for status in (*COMMON_STATUSES, 404)
             },
         },
     }

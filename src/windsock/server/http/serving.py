@@ -1,4 +1,4 @@
-"""Running the server: a socket that is ours before anything is promised, and an end that keeps nobody waiting."""
+"""Serving a directory: bind the socket, then run uvicorn until interrupted."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from windsock.errors import WindsockError
-from windsock.server.http.guard import EVERYWHERE, Guard, is_loopback
+from windsock.server.http.guard import ANY_ADDRESS, Guard, is_loopback
 
 if TYPE_CHECKING:
     import uvicorn
 
-NEIGHBOURS = 50  # ports that are tried when one is to be proposed
-LONGEST_REQUEST = 256 << 10  # addresses with many metric names are long
+MAX_PORTS_TRIED = 50  # when looking for a free port to suggest
+MAX_REQUEST_LINE = 256 << 10  # URLs with many metric names are long
 
 
 class ServingError(WindsockError):
     """The page cannot be served as asked."""
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address, or say what to do instead."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket to an address; a ServingError names another port where this one is in use."""
     try:
-        return _bound(host, port)
+        return _bind(host, port)
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
             raise ServingError(f"port {port} is in use: try  windsock up --port {_free_port(host, port)}") from None
         raise ServingError(f"cannot serve at {host}:{port}: {problem.strerror or problem}") from None
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(128)
     except (OSError, OverflowError):
-        found.close()
+        bound.close()
         raise
-    return found
+    return bound
 
 
 def _free_port(host: str, port: int) -> int:
-    for candidate in range(port + 1, min(port + NEIGHBOURS, 65536)):
+    for candidate in range(port + 1, min(port + MAX_PORTS_TRIED, 65536)):
         try:
-            _bound(host, candidate).close()
+            _bind(host, candidate).close()
         except OSError:
             continue
         return candidate
@@ -59,18 +59,18 @@ def _free_port(host: str, port: int) -> int:
 
 
 def token_for(host: str, token: str | None) -> str | None:
-    """Return the token that requests must show: a new one where others can reach the address and none is given."""
+    """Return the token that requests need: a new one where other machines reach the address and none is given."""
     return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
 
 
 def address(host: str, port: int, token: str | None) -> str:
     """Return the address to open."""
-    shown = socket.gethostname() if host in EVERYWHERE else f"[{host}]" if ":" in host else host
+    shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
 def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
-    """Return a server for a directory that ends its streams before it waits for them, and tells when it is ready."""
+    """Return a server for a directory; it calls ``ready`` once it accepts requests."""
     import uvicorn
 
     from windsock.server.http.app import make_app
@@ -83,6 +83,7 @@ def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: Non
             ready()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # uvicorn waits for open responses: end the event streams first.
             await app.state.hub.close()
             await super().shutdown(sockets)
 
@@ -93,17 +94,17 @@ def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: Non
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=LONGEST_REQUEST,
+        h11_max_incomplete_event_size=MAX_REQUEST_LINE,
     )
     return Server(config)
 
 
 def serve(dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None]) -> None:
-    """Serve a directory until interrupted; ``ready`` is told the address once requests are taken."""
+    """Serve a directory until interrupted; call ``ready`` with the address once requests are accepted."""
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise ServingError(f"the page needs {package}: pip install 'windsock[page]'")
-    with bound(host, port) as taken:
-        port = taken.getsockname()[1]
+    with bind_socket(host, port) as bound:
+        port = bound.getsockname()[1]
         guard = Guard(host, port, token_for(host, token))
-        make_server(dir, guard, lambda: ready(address(host, port, guard.token))).run([taken])
+        make_server(dir, guard, lambda: ready(address(host, port, guard.token))).run([bound])

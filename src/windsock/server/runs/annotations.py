@@ -1,7 +1,7 @@
-"""What people do on the page: pins, names, notes and hidden runs, in segments of their own beside the runs.
+"""Annotations that people make on the page: pins, names, notes and hidden runs.
 
-Every server appends to a segment of its own and reads all of them, so that several can serve one directory; of two
-changes to the same thing the newer counts.
+They are events in segments in ``.page/`` of the directory. Each server appends to its own segment and reads all of
+them, so that several can serve one directory; the newest change of a field wins.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from windsock.model import Writer
 from windsock.server.responses import RequestError
 
 FOLDER = ".page"
+EVENT = "mark"  # the event's name on disk, written since 0.1
 WRITER = Writer("page", 0, 1)
-PLAIN: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": ""}
+DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": ""}
 
 
-class Marks:
-    """The marks of all runs of a directory, by run and field."""
+class Annotations:
+    """The annotations of all runs of a directory, by run and field."""
 
     def __init__(self, dir: Path) -> None:
         self._folder = dir / FOLDER
@@ -34,43 +35,43 @@ class Marks:
         self._newest: dict[tuple[str, str], tuple[float, Any]] = {}
 
     def refresh(self) -> bool:
-        """Read what this and other servers wrote since; True where there was anything."""
+        """Read new changes of this and other servers; return whether there were any."""
         with self._lock:
             for segment in segments(self._folder):
                 self._readers.setdefault(segment.path, SegmentReader(segment.path))
-            return any(list(map(self._take, self._readers.values())))
+            return any(list(map(self._read, self._readers.values())))
 
-    def of(self, key: str) -> dict[str, Any]:
-        """Return the marks of a run."""
-        return {name: self._newest.get((key, name), (0.0, plain))[1] for name, plain in PLAIN.items()}
+    def get(self, key: str) -> dict[str, Any]:
+        """Return the annotations of a run, with defaults for the others."""
+        return {name: self._newest.get((key, name), (0.0, default))[1] for name, default in DEFAULTS.items()}
 
     def set(self, key: str, changes: dict[str, Any]) -> None:
-        """Keep changes, or say why they cannot be kept."""
+        """Write changes; a RequestError reports a directory that is not writable."""
         with self._lock:
             if self._writer is None:
                 self._writer = SegmentWriter(self._folder, WRITER, lambda: self._folder.mkdir(exist_ok=True))
-            record = {"event": "mark", "time": time.time(), "run": key, **changes}
+            record = {"event": EVENT, "time": time.time(), "run": key, **changes}
             self._writer.append(frame(record_payload(Kind.EVENT, record)))
             if self._writer.trouble:
                 trouble, self._writer = self._writer.trouble, None
-                raise RequestError(409, f"marks cannot be kept in {self._folder}: {trouble}")
+                raise RequestError(409, f"cannot write annotations into {self._folder}: {trouble}")
         self.refresh()
 
     def close(self) -> None:
-        """Bring what was written to the disk."""
+        """Close the segment of this server."""
         with self._lock:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
 
-    def _take(self, reader: SegmentReader) -> bool:
+    def _read(self, reader: SegmentReader) -> bool:
         if not reader.poll():
             return False
         for event in events(reader.records):
             at = float(event.get("time") or 0.0)
-            for name in PLAIN:
-                place = str(event.get("run")), name
-                if event.get("event") == "mark" and name in event and at >= self._newest.get(place, (0.0,))[0]:
-                    self._newest[place] = at, event[name]
+            for name in DEFAULTS:
+                field = str(event.get("run")), name
+                if event.get("event") == EVENT and name in event and at >= self._newest.get(field, (0.0,))[0]:
+                    self._newest[field] = at, event[name]
         reader.forget()
         return True

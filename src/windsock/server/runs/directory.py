@@ -1,24 +1,24 @@
-"""What all addresses share: the runs, the list of them, the marks that people make."""
+"""A served directory: its open runs, their list and their annotations."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from windsock.server.runs.annotations import Marks
+from windsock.server.runs.annotations import Annotations
 from windsock.server.runs.listing import Listing
-from windsock.server.runs.open_runs import Library
+from windsock.server.runs.open_runs import OpenRuns
 
 
-class Site:
-    """One directory as it is served."""
+class RunDirectory:
+    """A directory of runs, shared by all requests."""
 
     def __init__(self, dir: Path) -> None:
         self.dir = dir
-        self.library = Library(dir)
-        self.marks = Marks(dir)
-        self.listing = Listing(self.library, self.marks)
+        self.open_runs = OpenRuns(dir)
+        self.annotations = Annotations(dir)
+        self.listing = Listing(self.open_runs, self.annotations)
 
     def close(self) -> None:
-        """Let everything end that runs beside."""
+        """Stop the background thread and close the annotations' segment."""
         self.listing.close()
-        self.marks.close()
+        self.annotations.close()

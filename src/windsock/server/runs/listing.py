@@ -1,8 +1,7 @@
-"""The list of runs: cheap facts at once, the reward with its sparkline as soon as it has been read.
+"""The list of runs: cheap facts at once, rewards with their sparklines as soon as they are read.
 
-Facts are taken again only when a run's files have changed, or while it may still change its status. Rewards need the
-whole run, so a thread of their own reads them, newest runs first, and ends when there is nothing left to read; an index
-keeps them for the next server.
+Facts are read again when a run's files change, or while its status may still change. Rewards need the complete run, so
+a background thread reads them, newest runs first, and ends when none is left. An index keeps them for the next server.
 """
 
 from __future__ import annotations
@@ -23,54 +22,54 @@ from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
 from windsock.journal.glance import glance
 from windsock.readable import Readable
-from windsock.server.responses import RequestError, encode, said
-from windsock.server.runs.annotations import FOLDER, Marks
+from windsock.server.responses import RequestError, bilingual, encode
+from windsock.server.runs.annotations import FOLDER, Annotations
 from windsock.server.runs.list_index import ListIndex
-from windsock.server.runs.open_runs import Entry, Library, Signature, signature
+from windsock.server.runs.open_runs import OpenRuns, RunLocation, Signature, file_signature
 from windsock.summary import known_names, source_of
 from windsock.view import View
 
 SPARK_POINTS = 48
-STATUS_SECONDS = 2.0  # between looks at a run that has not ended
-REWARD_SECONDS = 5.0  # between readings of a run that goes on and is not held open
+STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
+REWARD_SECONDS = 5.0  # between readings of a running run that is not open
 
 
 @dataclass(slots=True)
-class _Known:
-    """What is known of a run, and of which state of its files."""
+class _ListedRun:
+    """A run of the list, and the state of its files when each part was read."""
 
-    entry: Entry
-    seen: Signature = field(default_factory=dict)
-    looked: float = -1e9
+    location: RunLocation
+    files: Signature = field(default_factory=dict)
+    checked_at: float = -1e9
     ended: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
-    marks: dict[str, Any] = field(default_factory=dict)
-    read: dict[str, Any] = field(default_factory=dict)  # facts that only reading tells
+    annotations: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)  # facts of event files that need reading
     reward: dict[str, Any] | None = None
-    reward_seen: Signature | None = None
-    reward_read: float = -1e9
+    reward_files: Signature | None = None
+    reward_read_at: float = -1e9
     changed: int = 0
 
     def record(self) -> dict[str, Any]:
-        """Return the run as it stands in the list."""
-        own = {**self.facts, **self.read, "reward": self.reward, **self.marks}
-        return {**own, "name": self.marks.get("name") or self.facts["logged_name"]}
+        """Return the run's record in the list."""
+        own = {**self.facts, **self.details, "reward": self.reward, **self.annotations}
+        return {**own, "name": self.annotations.get("name") or self.facts["logged_name"]}
 
 
 class Listing:
-    """All runs as a list that knows what changed since when."""
+    """All runs as a list with cursors: each change has a number."""
 
-    def __init__(self, library: Library, marks: Marks) -> None:
-        self._library = library
-        self._marks = marks
-        self._boot = secrets.token_hex(3)
+    def __init__(self, open_runs: OpenRuns, annotations: Annotations) -> None:
+        self._open_runs = open_runs
+        self._annotations = annotations
+        self._server_id = secrets.token_hex(3)
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._runs: dict[str, _ListedRun] = {}
         self._gone: dict[str, int] = {}
-        self._count = 0
-        self._reader: threading.Thread | None = None
+        self._changes = 0
+        self._reward_thread: threading.Thread | None = None
         self._closed = False
-        self._index = ListIndex(library.dir / FOLDER)
+        self._index = ListIndex(open_runs.dir / FOLDER)
         self._indexed = self._index.load()
 
     def view(self, since: str | None = None) -> dict[str, Any]:
@@ -78,140 +77,142 @@ class Listing:
         with self._lock:
             pending = self._update()
             count = self._since(since)
-            found = [known.record() for known in self._known.values() if known.changed > count]
+            found = [run.record() for run in self._runs.values() if run.changed > count]
             gone = [key for key, when in self._gone.items() if when > count] if count >= 0 else []
             return {"cursor": self._cursor(), "reset": count < 0, "gone": gone, "pending": pending, "runs": found}
 
     def cursor(self) -> str:
-        """Look at all runs and return the cursor of the list as it is now."""
+        """Update the list and return its cursor."""
         with self._lock:
             self._update()
             return self._cursor()
 
     def one(self, key: str) -> dict[str, Any]:
-        """Return one run as it stands in the list."""
-        entry = self._library.entry(key)
+        """Return one run's record."""
+        location = self._open_runs.location(key)
         with self._lock:
-            self._marks.refresh()
-            known = self._known.setdefault(key, _Known(entry))
-            self._look(known)
-            if not known.facts:
+            self._annotations.refresh()
+            run = self._runs.setdefault(key, _ListedRun(location))
+            self._update_run(run)
+            if not run.facts:
                 raise RequestError(404, f"run {key!r} cannot be read")
-            return known.record()
+            return run.record()
 
     def close(self) -> None:
-        """Let the reading of rewards end."""
+        """Stop the background thread after the run that it reads."""
         self._closed = True
 
     def _cursor(self) -> str:
-        return f"{self._boot}-{self._count}"
+        return f"{self._server_id}-{self._changes}"
 
     def _since(self, cursor: str | None) -> int:
-        boot, _, count = (cursor or "").partition("-")
-        return int(count) if boot == self._boot and count.isascii() and count.isdecimal() and len(count) < 16 else -1
+        """Return the number of a cursor's change; -1 for no cursor, or one of another server process."""
+        server, _, count = (cursor or "").partition("-")
+        valid = server == self._server_id and count.isascii() and count.isdecimal() and len(count) < 16
+        return int(count) if valid else -1
 
     def _update(self) -> int:
-        """Look at every run whose files or status may have changed; return how many rewards are still to be read."""
-        entries = self._library.entries()
-        self._marks.refresh()
-        for key in [key for key, known in self._known.items() if entries.get(key) != known.entry]:
-            del self._known[key]
-            self._count += 1
-            self._gone[key] = self._count
-        for key, entry in entries.items():
-            if key not in self._known:
-                self._known[key] = _Known(entry)
-            self._look(self._known[key])
-        for key in [key for key, known in self._known.items() if not known.facts]:
-            del self._known[key]
-        waiting = [known for known in self._known.values() if known.reward_seen is None]
-        if any(self._is_due(known) for known in self._known.values()):
+        """Update every run whose files or status may have changed; return the number of rewards not read yet."""
+        locations = self._open_runs.locations()
+        self._annotations.refresh()
+        for key in [key for key, run in self._runs.items() if locations.get(key) != run.location]:
+            del self._runs[key]
+            self._changes += 1
+            self._gone[key] = self._changes
+        for key, location in locations.items():
+            if key not in self._runs:
+                self._runs[key] = _ListedRun(location)
+            self._update_run(self._runs[key])
+        for key in [key for key, run in self._runs.items() if not run.facts]:
+            del self._runs[key]
+        unread = [run for run in self._runs.values() if run.reward_files is None]
+        if any(self._is_due(run) for run in self._runs.values()):
             self._start_reading()
-        return len(waiting)
+        return len(unread)
 
-    def _look(self, known: _Known) -> None:
-        seen, now = signature(known.entry.folder), time.monotonic()
-        if seen != known.seen or (not known.ended and now - known.looked > STATUS_SECONDS):
+    def _update_run(self, run: _ListedRun) -> None:
+        files, now = file_signature(run.location.folder), time.monotonic()
+        if files != run.files or (not run.ended and now - run.checked_at > STATUS_SECONDS):
             try:
-                facts = _facts(known.entry, self._library.dir)
-            except (JournalError, OSError):  # removed meanwhile, or of a newer format
+                facts = _facts(run.location, self._open_runs.dir)
+            except (JournalError, OSError):  # removed meanwhile, or a newer format
                 return
-            known.seen, known.looked, known.ended = seen, now, facts["status"] not in ("running", "stalled")
-            self._changed(known, known.facts != facts)
-            known.facts = facts
-            if known.reward_seen is None:
-                self._remember(known)
-        marks = self._marks.of(known.entry.key)
-        self._changed(known, known.marks != marks)
-        known.marks = marks
+            run.files, run.checked_at, run.ended = files, now, facts["status"] not in ("running", "stalled")
+            self._count_change(run, run.facts != facts)
+            run.facts = facts
+            if run.reward_files is None:
+                self._take_indexed(run)
+        annotations = self._annotations.get(run.location.key)
+        self._count_change(run, run.annotations != annotations)
+        run.annotations = annotations
 
-    def _remember(self, known: _Known) -> None:
-        """Take what an earlier server read, if the files are still the same."""
-        state, reading = self._indexed.pop(str(known.entry.folder), (None, None))
-        if state == _state(known.seen):
-            known.reward_seen = known.seen
-            known.reward, known.read = reading
+    def _take_indexed(self, run: _ListedRun) -> None:
+        """Use an earlier server's result if the files are the same."""
+        state, reading = self._indexed.pop(str(run.location.folder), (None, None))
+        if state == _json_state(run.files):
+            run.reward_files = run.files
+            run.reward, run.details = reading
 
-    def _changed(self, known: _Known, really: bool) -> None:
-        if really:
-            self._count += 1
-            known.changed = self._count
-            self._gone.pop(known.entry.key, None)
+    def _count_change(self, run: _ListedRun, changed: bool) -> None:
+        if changed:
+            self._changes += 1
+            run.changed = self._changes
+            self._gone.pop(run.location.key, None)
 
-    def _is_due(self, known: _Known) -> bool:
-        if known.reward_seen == known.seen:
+    def _is_due(self, run: _ListedRun) -> bool:
+        if run.reward_files == run.files:
             return False
-        held = self._library.held(known.entry.key) is not None
-        return held or known.reward_seen is None or time.monotonic() - known.reward_read > REWARD_SECONDS
+        is_open = self._open_runs.get_open(run.location.key) is not None
+        return is_open or run.reward_files is None or time.monotonic() - run.reward_read_at > REWARD_SECONDS
 
     def _start_reading(self) -> None:
-        if self._reader is None or not self._reader.is_alive():
-            self._reader = threading.Thread(target=self._read, name="windsock-rewards", daemon=True)
-            self._reader.start()
+        if self._reward_thread is None or not self._reward_thread.is_alive():
+            self._reward_thread = threading.Thread(target=self._read_rewards, name="windsock-rewards", daemon=True)
+            self._reward_thread.start()
 
-    def _read(self) -> None:
-        fresh: list[tuple[str, Any, Any]] = []
+    def _read_rewards(self) -> None:
+        readings: list[tuple[str, Any, Any]] = []
         while not self._closed:
             with self._lock:
-                due = [known for known in self._known.values() if self._is_due(known)]
-                due.sort(key=lambda known: (known.reward_seen is not None, -float(known.facts["began"])))
+                due = [run for run in self._runs.values() if self._is_due(run)]
+                due.sort(key=lambda run: (run.reward_files is not None, -float(run.facts["began"])))
             if not due:
                 break
             self._read_one(due[0])
-            if due[0].ended and due[0].reward_seen:
-                reading = due[0].reward, due[0].read
-                fresh.append((str(due[0].entry.folder), _state(due[0].reward_seen), reading))
-        if fresh:
-            self._index.save(fresh)
+            if due[0].ended and due[0].reward_files:
+                reading = due[0].reward, due[0].details
+                readings.append((str(due[0].location.folder), _json_state(due[0].reward_files), reading))
+        if readings:
+            self._index.save(readings)
 
-    def _read_one(self, known: _Known) -> None:
-        seen = known.seen
+    def _read_one(self, run: _ListedRun) -> None:
+        files = run.files
         try:
-            reward, read = self._reading(known.entry)
-        except (JournalError, OSError, LookupError, ValueError, RequestError):  # shown without
-            reward, read = None, {}
+            reward, details = self._read_run(run.location)
+        except (JournalError, OSError, LookupError, ValueError, RequestError):  # the run is listed without a reward
+            reward, details = None, {}
         with self._lock:
-            known.reward_seen, known.reward_read = seen, time.monotonic()
-            self._changed(known, encode((known.reward, known.read)) != encode((reward, read)))
-            known.reward, known.read = reward, read
+            run.reward_files, run.reward_read_at = files, time.monotonic()
+            self._count_change(run, encode((run.reward, run.details)) != encode((reward, details)))
+            run.reward, run.details = reward, details
 
-    def _reading(self, entry: Entry) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-        """Read a run, or look at it where it is held open: its reward, and facts that the list lacks."""
-        if self._library.held(entry.key) is not None:
-            with self._library.use(entry.key) as opened:
-                return reward_of(opened.view), _foreign_read(opened.view)
-        foreign = entry.kind == "tensorboard"
-        view = TensorBoardRun(entry.folder, self._library.dir) if foreign else View(entry.folder)
-        return reward_of(view), _foreign_read(view)
-
-
-def _state(seen: Signature) -> dict[str, list[int]]:
-    """Return the state of files as JSON gives it back."""
-    return {name: list(sizes) for name, sizes in seen.items()}
+    def _read_run(self, location: RunLocation) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+        """Return a run's reward, and facts that need reading; uses the open run where there is one."""
+        if self._open_runs.get_open(location.key) is not None:
+            with self._open_runs.use(location.key) as opened:
+                return reward_summary(opened.view), _event_file_details(opened.view)
+        foreign = location.kind == "tensorboard"
+        view = TensorBoardRun(location.folder, self._open_runs.dir) if foreign else View(location.folder)
+        return reward_summary(view), _event_file_details(view)
 
 
-def reward_of(view: Readable) -> dict[str, Any] | None:
-    """Return the reward of a run with its sparkline; None where it logs none."""
+def _json_state(files: Signature) -> dict[str, list[int]]:
+    """Return the state of files as JSON decodes it, for comparison with the index."""
+    return {name: list(sizes) for name, sizes in files.items()}
+
+
+def reward_summary(view: Readable) -> dict[str, Any] | None:
+    """Return the reward of a run with its sparkline, or None where it logs none."""
     names = view.names()
     sign = headline_values(known_names(names), source_of(view, names)).get("reward")
     if sign is None:
@@ -221,7 +222,7 @@ def reward_of(view: Readable) -> dict[str, Any] | None:
     return {
         "name": sign.name,
         "metric": sign.match.metric.id,
-        "title": said(sign.match.metric.title),
+        "title": bilingual(sign.match.metric.title),
         "first": float(series.values[0]),
         "last": series.last,
         "step": int(series.steps[-1]),
@@ -235,21 +236,21 @@ def reward_of(view: Readable) -> dict[str, Any] | None:
 
 
 def _rounded(values: NDArray[np.float64]) -> list[float | None]:
-    """Return values as exact as a small picture shows them, which halves the list."""
+    """Round values to five digits: a sparkline shows no more, and the list is half as large."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
-def _facts(entry: Entry, root: Path) -> dict[str, Any]:
-    if entry.kind == "tensorboard":
-        return _foreign_facts(entry, root)
-    seen = glance(entry.folder)
+def _facts(location: RunLocation, root: Path) -> dict[str, Any]:
+    if location.kind == "tensorboard":
+        return _event_file_facts(location, root)
+    seen = glance(location.folder)
     info = seen.info
     return {
-        "key": entry.key,
+        "key": location.key,
         "id": info.id,
         "logged_name": info.name,
         "project": info.project,
-        "kind": entry.kind,
+        "kind": location.kind,
         "status": seen.status.word,
         "reason": seen.status.reason,
         "vocabulary": info.vocabulary,
@@ -267,20 +268,20 @@ def _facts(entry: Entry, root: Path) -> dict[str, Any]:
     }
 
 
-def _foreign_facts(entry: Entry, root: Path) -> dict[str, Any]:
-    """Say of event files what names and dates tell; the rest comes with reading them."""
-    files = signature(entry.folder)
+def _event_file_facts(location: RunLocation, root: Path) -> dict[str, Any]:
+    """Return the facts in names and dates of event files; ``_event_file_details`` needs reading them."""
+    files = file_signature(location.folder)
     if not files:
-        raise FileNotFoundError(entry.folder)
-    project, name = place_of(entry.folder, root)
+        raise FileNotFoundError(location.folder)
+    project, name = place_of(location.folder, root)
     heard = max(time for _, time in files.values()) / 1e9
     status = status_at(heard)
     return {
-        "key": entry.key,
-        "id": entry.key,
+        "key": location.key,
+        "id": location.key,
         "logged_name": name,
         "project": project,
-        "kind": entry.kind,
+        "kind": location.kind,
         "status": status.word,
         "reason": status.reason,
         "vocabulary": "",
@@ -298,7 +299,7 @@ def _foreign_facts(entry: Entry, root: Path) -> dict[str, Any]:
     }
 
 
-def _foreign_read(view: Readable) -> dict[str, Any]:
+def _event_file_details(view: Readable) -> dict[str, Any]:
     if not isinstance(view, TensorBoardRun):
         return {}
     info, steps, (began, heard) = view.info, view.steps, view.span

@@ -1,7 +1,8 @@
-"""Live updates: one task per thing that is watched, however many pages watch it, and none when nobody does.
+"""Live updates as server-sent events: one polling task per watched run or list, shared by all pages that watch it.
 
-A task looks at sizes of files a few times a second, in a thread, and reads on where they have grown. Pages are told
-that there is something new, not what: they fetch what they show, from their cursors.
+A task compares file sizes a few times a second, in a worker thread, and refreshes the run when they change. Events
+report that something is new, without the data: pages fetch what they show, from their cursors. A task ends with its
+last page.
 """
 
 from __future__ import annotations
@@ -17,78 +18,79 @@ import anyio.to_thread
 from windsock import __version__
 from windsock.errors import WindsockError
 from windsock.server.responses import RequestError, encode
-from windsock.server.runs.directory import Site
-from windsock.server.runs.open_runs import Opened
+from windsock.server.runs.directory import RunDirectory
+from windsock.server.runs.open_runs import OpenRun
 
 RUN_SECONDS = 0.25
 LIST_SECONDS = 1.0
-BEAT_SECONDS = 15.0
-STATUS_LOOKS = 8  # looks at an unchanged run between two at its status
+KEEPALIVE_SECONDS = 15.0
+POLLS_PER_STATUS = 8  # an unchanged run's status is computed at every eighth poll
 THREADS = 4
-LIST = ""  # the topic that is no run's
+LIST = ""  # the list's topic; the other topics are keys of runs
 
 
 class Topic:
-    """Something that is watched: what is known of it, and how many watch."""
+    """A watched run or the list: its last known state and the number of pages that watch it."""
 
-    def __init__(self, look: Callable[[int, dict[str, Any]], dict[str, Any]], seconds: float) -> None:
-        self.look = look
+    def __init__(self, poll: Callable[[int, dict[str, Any]], dict[str, Any]], seconds: float) -> None:
+        self.poll = poll
         self.seconds = seconds
-        self.facts: dict[str, Any] = {}
+        self.state: dict[str, Any] = {}
         self.watchers = 0
         self.task: asyncio.Task[None] | None = None
 
 
 class Hub:
-    """Everything that is watched at the moment."""
+    """The topics that pages watch now."""
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
         self._topics: dict[str, Topic] = {}
-        self._news: asyncio.Condition | None = None
+        self._changed: asyncio.Condition | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._closed = False
 
     async def stream(self, run: str | None, listed: bool) -> AsyncIterator[bytes]:
-        """Yield events for one page until it goes, or the server ends."""
+        """Yield events for one page until it disconnects or the server stops."""
         keys = [*([run] if run is not None else []), *([LIST] if listed or run is None else [])]
         async with self._watching(keys) as topics:
-            seen = {key: topic.facts for key, topic in topics.items()}
+            seen = {key: topic.state for key, topic in topics.items()}
             yield _event("hello", _hello(seen, run))
             while not self._closed:
                 changed = await self._wait(topics, seen)
                 if not changed and not self._closed:
-                    yield b": still here\n\n"
+                    yield b": keep-alive\n\n"
                 for key in changed:
-                    before, seen[key] = seen[key], topics[key].facts
-                    for name, data in _news(key, before, seen[key]):
+                    before, seen[key] = seen[key], topics[key].state
+                    for name, data in _events(key, before, seen[key]):
                         yield _event(name, data)
             yield _event("bye", {})
 
     @property
     def watched(self) -> list[str]:
-        """What is watched at the moment: keys of runs, and the list as an empty one."""
+        """The watched topics: keys of runs, and an empty string for the list."""
         return list(self._topics)
 
     async def close(self) -> None:
-        """Say goodbye to all pages and stop watching."""
+        """End all streams with a ``bye`` event and stop polling."""
         self._closed = True
         for topic in self._topics.values():
             if topic.task is not None:
                 topic.task.cancel()
-        if self._news is not None:
-            async with self._news:
-                self._news.notify_all()
+        if self._changed is not None:
+            async with self._changed:
+                self._changed.notify_all()
 
     @asynccontextmanager
     async def _watching(self, keys: list[str]) -> AsyncIterator[dict[str, Topic]]:
+        # Count this page before the first await: another page that leaves meanwhile must not remove the topic.
         topics = {key: self._topics.setdefault(key, self._topic(key)) for key in keys}
         for topic in topics.values():
             topic.watchers += 1
         try:
             for topic in topics.values():
                 if topic.task is None:
-                    await self._look(topic, 0)
+                    await self._poll(topic, 0)
                     topic.task = topic.task or asyncio.create_task(self._watch(topic))
             yield topics
         finally:
@@ -101,49 +103,49 @@ class Hub:
 
     def _topic(self, key: str) -> Topic:
         if key == LIST:
-            return Topic(lambda turn, before: {"cursor": self._site.listing.cursor()}, LIST_SECONDS)
-        return Topic(lambda turn, before: self._run_facts(key, turn, before), RUN_SECONDS)
+            return Topic(lambda turn, before: {"cursor": self._directory.listing.cursor()}, LIST_SECONDS)
+        return Topic(lambda turn, before: self._run_state(key, turn, before), RUN_SECONDS)
 
     async def _watch(self, topic: Topic) -> None:
         turn = 0
         while True:
             await asyncio.sleep(topic.seconds)
             turn += 1
-            await self._look(topic, turn)
+            await self._poll(topic, turn)
 
-    async def _look(self, topic: Topic, turn: int) -> None:
-        if self._limiter is None or self._news is None:
-            self._limiter, self._news = anyio.CapacityLimiter(THREADS), asyncio.Condition()
+    async def _poll(self, topic: Topic, turn: int) -> None:
+        if self._limiter is None or self._changed is None:
+            self._limiter, self._changed = anyio.CapacityLimiter(THREADS), asyncio.Condition()
         try:
-            facts = await anyio.to_thread.run_sync(topic.look, turn, topic.facts, limiter=self._limiter)
-        except (RequestError, WindsockError, OSError):  # it vanished; it may come back
-            facts = {"gone": True}
-        if facts != topic.facts:
-            topic.facts = facts
-            async with self._news:
-                self._news.notify_all()
+            state = await anyio.to_thread.run_sync(topic.poll, turn, topic.state, limiter=self._limiter)
+        except (RequestError, WindsockError, OSError):  # the run was removed; it may appear again
+            state = {"gone": True}
+        if state != topic.state:
+            topic.state = state
+            async with self._changed:
+                self._changed.notify_all()
 
     async def _wait(self, topics: dict[str, Topic], seen: dict[str, dict[str, Any]]) -> list[str]:
-        """Wait until something is new; return what, or nothing when it is time for a sign of life."""
-        assert self._news is not None
+        """Wait for changes; return the changed topics, or nothing when a keep-alive comment is due."""
+        assert self._changed is not None
         with suppress(TimeoutError):
-            async with asyncio.timeout(BEAT_SECONDS), self._news:
+            async with asyncio.timeout(KEEPALIVE_SECONDS), self._changed:
                 while not self._closed:
-                    changed = [key for key, topic in topics.items() if topic.facts is not seen[key]]
+                    changed = [key for key, topic in topics.items() if topic.state is not seen[key]]
                     if changed:
                         return changed
-                    await self._news.wait()
+                    await self._changed.wait()
         return []
 
-    def _run_facts(self, key: str, turn: int, before: dict[str, Any]) -> dict[str, Any]:
-        """Look at a run; at its status, which the clock changes too, only now and then."""
-        with self._site.library.use(key) as opened:
-            if before.get("version") == opened.version and turn % STATUS_LOOKS:
+    def _run_state(self, key: str, turn: int, before: dict[str, Any]) -> dict[str, Any]:
+        """Return a run's state. Its status also depends on the clock, so it is computed again now and then."""
+        with self._directory.open_runs.use(key) as opened:
+            if before.get("version") == opened.version and turn % POLLS_PER_STATUS:
                 return before
-            return _of_run(opened)
+            return _run_state_record(opened)
 
 
-def _of_run(opened: Opened) -> dict[str, Any]:
+def _run_state_record(opened: OpenRun) -> dict[str, Any]:
     view = opened.view
     steps, status = view.steps, view.status
     return {
@@ -157,16 +159,16 @@ def _of_run(opened: Opened) -> dict[str, Any]:
 
 
 def _hello(seen: dict[str, dict[str, Any]], run: str | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"version": __version__}
+    data: dict[str, Any] = {"version": __version__}
     if run is not None:
-        told["run"] = {"key": run, **seen[run]}
-    return {**told, **seen.get(LIST, {})}
+        data["run"] = {"key": run, **seen[run]}
+    return {**data, **seen.get(LIST, {})}
 
 
-def _news(key: str, before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _events(key: str, before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     if key == LIST:
         return [("runs", now)]
-    if now.get("gone"):  # the list tells that
+    if now.get("gone"):  # the list's event reports it
         return []
     status = {name: now.get(name) for name in ("status", "reason")}
     data = {name: value for name, value in now.items() if name not in status}

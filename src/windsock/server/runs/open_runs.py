@@ -1,7 +1,7 @@
-"""The runs of a directory: which there are, and views of those that somebody looks at.
+"""The runs of a directory, and views of those that were requested lately.
 
-An opened run is read on from where it was whenever its files have grown, which a look at their sizes tells. Only so
-many bytes of runs are held open; the one that was not asked for the longest goes first.
+An open run is refreshed when the sizes of its files change, and reads only the new bytes. The total size of open runs
+is limited; the least recently used one is closed first.
 """
 
 from __future__ import annotations
@@ -26,146 +26,146 @@ from windsock.view import View
 
 T = TypeVar("T")
 Signature = dict[str, tuple[int, int]]
-HELD_BYTES = 1 << 30
-MOST_MADE = 256  # things remembered of one run
+MAX_OPEN_BYTES = 1 << 30
+MAX_CACHED = 256  # cached results per run
 SCAN_SECONDS = 0.5
-FOREIGN_SCAN_SECONDS = 5.0  # event files may lie anywhere, so the whole tree is walked
+EVENT_SCAN_SECONDS = 5.0  # event files may be anywhere, so the complete tree is walked
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A run that was found: by which key it is asked for, and where it lies."""
+class RunLocation:
+    """A run's key in URLs, its folder and its format."""
 
     key: str
     folder: Path
     kind: Literal["journal", "tensorboard"]
 
 
-def signature(folder: Path) -> Signature:
-    """Return sizes and times of the files that a run is read from."""
+def file_signature(folder: Path) -> Signature:
+    """Return size and modification time of each file that a run is read from."""
     try:
-        with os.scandir(folder) as entries:
-            files = [entry for entry in entries if entry.name.endswith(".seg") or MARK in entry.name]
-            return {entry.name: ((stat := entry.stat()).st_size, stat.st_mtime_ns) for entry in files}
+        with os.scandir(folder) as listed:
+            files = [file for file in listed if file.name.endswith(".seg") or MARK in file.name]
+            return {file.name: ((stat := file.stat()).st_size, stat.st_mtime_ns) for file in files}
     except OSError:
         return {}
 
 
-class Opened:
-    """One run held open. ``lock`` is held by whoever reads it: a view is for one reader at a time."""
+class OpenRun:
+    """An open run. Readers hold ``lock``: a view is not thread-safe."""
 
-    def __init__(self, entry: Entry, root: Path) -> None:
-        self.entry = entry
+    def __init__(self, location: RunLocation, root: Path) -> None:
+        self.location = location
         self.lock = threading.RLock()
         self.version = 0
         self._root = root
         self._seen: Signature = {}
-        self._made: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
         self.view = self._open()
 
     @property
     def bytes(self) -> int:
-        """How large the files are that are held."""
+        """The size of the run's files."""
         return sum(size for size, _ in self._seen.values())
 
     def refresh(self) -> None:
-        """Read on where files have grown; begin anew where they were replaced."""
-        now = signature(self.entry.folder)
+        """Read what was appended to the files; open the run anew where they were replaced."""
+        now = file_signature(self.location.folder)
         if now == self._seen:
             return
         if any(name not in now or now[name][0] < size for name, (size, _) in self._seen.items()):
-            self._made.clear()
+            self._cache.clear()
             self.view = self._open()
             return
         self._seen = now
         self.view.refresh()
         self.version += 1
 
-    def once(self, what: Any, make: Callable[[], T], seconds: float = 0.0) -> T:
-        """Return what was made of the run as it stands, or up to ``seconds`` ago; else make it."""
-        known = self._made.get(what)
-        if known and (known[0] == self.version or time.monotonic() - known[1] < seconds):
+    def cached(self, key: Any, compute: Callable[[], T], max_age: float = 0.0) -> T:
+        """Return the result cached for this version of the run, or within ``max_age`` seconds; else compute it."""
+        known = self._cache.get(key)
+        if known and (known[0] == self.version or time.monotonic() - known[1] < max_age):
             found: T = known[2]
             return found
-        made = make()
-        self._made[what] = self.version, time.monotonic(), made
-        self._made.move_to_end(what)
-        if len(self._made) > MOST_MADE:
-            self._made.popitem(last=False)
-        return made
+        result = compute()
+        self._cache[key] = self.version, time.monotonic(), result
+        self._cache.move_to_end(key)
+        if len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
+        return result
 
     def _open(self) -> Readable:
-        self._seen = signature(self.entry.folder)
+        self._seen = file_signature(self.location.folder)
         self.version += 1
         try:
-            if self.entry.kind == "tensorboard":
-                return TensorBoardRun(self.entry.folder, self._root)
-            return View(self.entry.folder)
+            if self.location.kind == "tensorboard":
+                return TensorBoardRun(self.location.folder, self._root)
+            return View(self.location.folder)
         except (JournalError, OSError) as problem:
-            raise RequestError(404, f"run {self.entry.key} cannot be read: {problem}") from problem
+            raise RequestError(404, f"run {self.location.key} cannot be read: {problem}") from problem
 
 
-class Library:
-    """The runs below a directory."""
+class OpenRuns:
+    """The runs below a directory, opened on demand."""
 
-    def __init__(self, dir: Path, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, dir: Path, max_bytes: int = MAX_OPEN_BYTES) -> None:
         self.dir = dir
-        self._held_bytes = held_bytes
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._opened: OrderedDict[str, Opened] = OrderedDict()
+        self._opened: OrderedDict[str, OpenRun] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
-        self._entries: dict[str, Entry] = {}
+        self._locations: dict[str, RunLocation] = {}
         self._keys: dict[Path, str] = {}
-        self._scanned = self._walked = -1e9
-        self._foreign: list[Path] = []
+        self._scanned_at = self._walked_at = -1e9
+        self._event_folders: list[Path] = []
 
-    def entries(self) -> dict[str, Entry]:
-        """Return the runs that are there now, by key."""
+    def locations(self) -> dict[str, RunLocation]:
+        """Return the runs that exist now, by key."""
         with self._lock:
-            if time.monotonic() - self._scanned >= SCAN_SECONDS:
-                self._entries = {entry.key: entry for entry in self._scan()}
-                self._scanned = time.monotonic()
-            return self._entries
+            if time.monotonic() - self._scanned_at >= SCAN_SECONDS:
+                self._locations = {location.key: location for location in self._scan()}
+                self._scanned_at = time.monotonic()
+            return self._locations
 
-    def entry(self, key: str) -> Entry:
-        """Return the run with this key."""
-        found = self.entries().get(key)
+    def location(self, key: str) -> RunLocation:
+        """Return the run with this key; a RequestError reports an unknown one."""
+        found = self.locations().get(key)
         if found is None:
             raise RequestError(404, f"no run {key!r}; /api/runs lists them")
         return found
 
     @contextmanager
-    def use(self, key: str) -> Iterator[Opened]:
-        """Give a run, opened, up to date, and for this reader alone."""
-        entry = self.entry(key)
+    def use(self, key: str) -> Iterator[OpenRun]:
+        """Yield an open run, refreshed and locked for the caller."""
+        location = self.location(key)
         with self._lock:
             opening = self._opening.setdefault(key, threading.Lock())
-        with opening:  # two that ask for a run at once read it once
-            opened = self.held(key)
-            if opened is None or opened.entry != entry:
-                opened = self._admit(Opened(entry, self.dir))
+        with opening:  # two requests for one run open it once
+            opened = self.get_open(key)
+            if opened is None or opened.location != location:
+                opened = self._add(OpenRun(location, self.dir))
         with opened.lock:
             opened.refresh()
             yield opened
 
-    def held(self, key: str) -> Opened | None:
-        """Return a run if it is held open already."""
+    def get_open(self, key: str) -> OpenRun | None:
+        """Return a run if it is already open."""
         with self._lock:
             if key in self._opened:
                 self._opened.move_to_end(key)
             return self._opened.get(key)
 
-    def _admit(self, opened: Opened) -> Opened:
-        """Hold a run open, and let go of the oldest beyond the limit."""
+    def _add(self, opened: OpenRun) -> OpenRun:
+        """Keep a run open, and close the least recently used ones beyond the limit."""
         with self._lock:
-            self._opened[opened.entry.key] = opened
+            self._opened[opened.location.key] = opened
             total = sum(one.bytes for one in self._opened.values())
             for oldest in list(self._opened)[:-1]:
-                if total > self._held_bytes:
+                if total > self._max_bytes:
                     total -= self._opened.pop(oldest).bytes
         return opened
 
-    def _scan(self) -> Iterator[Entry]:
+    def _scan(self) -> Iterator[RunLocation]:
         folders = list(run_folders(self.dir))
         taken: set[str] = set()
         for folder in folders:
@@ -173,12 +173,12 @@ class Library:
             if key in taken:
                 key = f"{key}~{_hash(folder, self.dir)}"
             taken.add(key)
-            yield Entry(key, folder, "journal")
-        if time.monotonic() - self._walked >= FOREIGN_SCAN_SECONDS:
-            self._foreign = list(event_folders(self.dir, skip=folders)) if self.dir not in folders else []
-            self._walked = time.monotonic()
-        for folder in self._foreign:
-            yield Entry(f"tb-{_hash(folder, self.dir)}", folder, "tensorboard")
+            yield RunLocation(key, folder, "journal")
+        if time.monotonic() - self._walked_at >= EVENT_SCAN_SECONDS:
+            self._event_folders = list(event_folders(self.dir, skip=folders)) if self.dir not in folders else []
+            self._walked_at = time.monotonic()
+        for folder in self._event_folders:
+            yield RunLocation(f"tb-{_hash(folder, self.dir)}", folder, "tensorboard")
 
     def _key(self, folder: Path) -> str:
         if folder not in self._keys:

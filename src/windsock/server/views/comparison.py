@@ -1,4 +1,4 @@
-"""Several runs side by side: names that mean the same across vocabularies, refusals with their reasons, differences."""
+"""Comparison of runs: names that mean the same across vocabularies, untranslatable names, and differences."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationError, translate
 from windsock.formatting import family
-from windsock.server.responses import said, strict
-from windsock.server.runs.open_runs import Opened
-from windsock.server.views.charts import charts, match_of, metric_records, source
+from windsock.server.responses import bilingual, to_strict_json
+from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.charts import group_into_charts, match_name, metric_records, name_source
 from windsock.server.views.curves import Window
-from windsock.server.views.phases import shares
+from windsock.server.views.phases import phase_seconds
 from windsock.summary import flat
 
 ABSENT = {"absent": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One of the runs that are compared: all that is needed once it is let go of again."""
+class ComparedRun:
+    """The data of one compared run, so that the run need not stay locked."""
 
     key: str
     name: str
@@ -32,79 +32,81 @@ class Side:
     phases: dict[str, tuple[float, float | None]] = field(default_factory=dict)
 
 
-def side_of(opened: Opened) -> Side:
-    """Take what a comparison needs of a run."""
-    found = shares(opened, Window(1))
+def compared_run(opened: OpenRun) -> ComparedRun:
+    """Return the data of a run that a comparison needs."""
+    found = phase_seconds(opened, Window(1))
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
     view = opened.view
-    return Side(opened.entry.key, view.info.name, source(opened), view.names(), dict(flat(view.config)), phases)
+    return ComparedRun(
+        opened.location.key, view.info.name, name_source(opened), view.names(), dict(flat(view.config)), phases
+    )
 
 
-def comparison(sides: Sequence[Side]) -> dict[str, Any]:
-    """Compare runs; the first one's vocabulary is the common tongue."""
-    lines, refused = _lines(sides)
-    order = [chart.main for chart in charts(list(lines), sides[0].source)]
-    found = [_chart(name, lines[name], sides[0].source) for name in dict.fromkeys([*order, *lines])]
+def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+    """Compare runs; names are translated into the first one's vocabulary."""
+    lines, refused = _lines(runs)
+    order = [chart.main for chart in group_into_charts(list(lines), runs[0].source)]
+    found = [_chart(name, lines[name], runs[0].source) for name in dict.fromkeys([*order, *lines])]
     found.sort(key=lambda chart: -min(2, len({line["run"] for line in chart["lines"]})))
     return {
-        "runs": [{"key": side.key, "name": side.name, "source": side.source} for side in sides],
+        "runs": [{"key": run.key, "name": run.name, "source": run.source} for run in runs],
         "charts": found,
         "refused": refused,
         "metrics": metric_records(one["metric"] for one in [*found, *refused]),
-        "config": list(_config(sides)),
-        "phases": list(_phases(sides)),
+        "config": list(_config(runs)),
+        "phases": list(_phases(runs)),
     }
 
 
-def _lines(sides: Sequence[Side]) -> tuple[dict[str, list[dict[str, Any]]], list[dict[str, Any]]]:
-    """Return the lines of every chart, by the name that the first run has or would have, and what is refused."""
+def _lines(runs: Sequence[ComparedRun]) -> tuple[dict[str, list[dict[str, Any]]], list[dict[str, Any]]]:
+    """Return the lines of every chart by their name in the first run's vocabulary, and the untranslatable names."""
     lines: dict[str, list[dict[str, Any]]] = {}
     refused = []
-    for side in sides:
-        for name in side.names:
+    for run in runs:
+        for name in run.names:
             try:
-                target, factor, same, note = _in_tongue(name, side.source, sides[0].source)
+                target, factor, same, note = _translated(name, run.source, runs[0].source)
             except TranslationError as refusal:
-                metric = match_of(name, side.source)
-                reason = {"metric": metric.metric.id if metric else None, "reason": said(refusal.reason)}
-                refused.append({"run": side.key, "name": name, **reason})
+                metric = match_name(name, run.source)
+                reason = {"metric": metric.metric.id if metric else None, "reason": bilingual(refusal.reason)}
+                refused.append({"run": run.key, "name": name, **reason})
                 continue
-            line = {"run": side.key, "name": name, "factor": factor, "same": same, "note": said(note)}
+            line = {"run": run.key, "name": name, "factor": factor, "same": same, "note": bilingual(note)}
             lines.setdefault(target, []).append(line)
     return lines, refused
 
 
-def _in_tongue(name: str, source: str | None, to: str | None) -> tuple[str, float, bool, Text | None]:
-    """Return a name in the common tongue, what to multiply with, whether it is the same, and what must be said."""
+def _translated(name: str, source: str | None, to: str | None) -> tuple[str, float, bool, Text | None]:
+    """Return a name in the target vocabulary, its factor, whether both mean the same, and a note on differences."""
     if source == to or source is None or to is None or not recognise(name, source).matches:
         return name, 1.0, True, None
     translation = translate(name, to, source)
     if translation.factor is None:
-        raise TranslationError(translation.note or Text("No arithmetic bridges the difference.", "无法换算。"))
+        raise TranslationError(translation.note or Text("The values cannot be converted.", "数值无法换算。"))
     return translation.name, translation.factor, translation.same, translation.note
 
 
 def _chart(name: str, lines: list[dict[str, Any]], source: str | None) -> dict[str, Any]:
-    match = match_of(name, source)
+    match = match_name(name, source)
     return {
         "key": name,
         "family": match.metric.family if match else f"other:{family(name)}",
         "metric": match.metric.id if match else None,
-        "title": said(match.metric.title) if match else None,
+        "title": bilingual(match.metric.title) if match else None,
         "lines": lines,
     }
 
 
-def _config(sides: Sequence[Side]) -> Iterator[dict[str, Any]]:
-    """Yield the entries of the configs that are not the same in all."""
-    for key in dict.fromkeys(key for side in sides for key in side.config):
-        values = [strict(side.config[key]) if key in side.config else ABSENT for side in sides]
+def _config(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
+    """Yield the config keys whose values differ."""
+    for key in dict.fromkeys(key for run in runs for key in run.config):
+        values = [to_strict_json(run.config[key]) if key in run.config else ABSENT for run in runs]
         if any(value != values[0] or type(value) is not type(values[0]) for value in values[1:]):
             yield {"key": key, "values": values}
 
 
-def _phases(sides: Sequence[Side]) -> Iterator[dict[str, Any]]:
+def _phases(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     nothing = None, None
-    for name in dict.fromkeys(name for side in sides for name in side.phases):
-        pairs = [side.phases.get(name, nothing) for side in sides]
+    for name in dict.fromkeys(name for run in runs for name in run.phases):
+        pairs = [run.phases.get(name, nothing) for run in runs]
         yield {"name": name, "seconds": [pair[0] for pair in pairs], "share": [pair[1] for pair in pairs]}

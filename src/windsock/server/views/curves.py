@@ -1,4 +1,4 @@
-"""Series as pictures: buckets with their true extremes, on any x axis, and cursors so that nothing is sent twice."""
+"""Curves: series reduced to buckets with their true extremes, on any x axis, with cursors to follow them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from windsock.catalogue.names import recognise
 from windsock.errors import RunNotFoundError
 from windsock.journal.series import Buckets, Series
 from windsock.readable import Readable
-from windsock.server.responses import Binary, RequestError, encode
-from windsock.server.runs.open_runs import Opened
+from windsock.server.responses import BinaryBody, RequestError, encode
+from windsock.server.runs.open_runs import OpenRun
 
 Array = NDArray[Any]
 AXES = ("step", "time", "relative", "tokens", "samples")
-COUNTED = {"tokens": ("system/tokens_total", "system/tokens"), "samples": ("system/samples",)}
-PER_STEP = ("system/tokens",)  # what is logged for each step alone, and adds up to an axis
+COUNTED_AXES = {"tokens": ("system/tokens_total", "system/tokens"), "samples": ("system/samples",)}
+COUNTED_PER_STEP = ("system/tokens",)  # logged per step: the axis is their running total
 MEDIA_TYPE = "application/vnd.windsock.series"
 MAGIC = b"WSS1"
-MOST_SERIES = 4000
-MOST_POINTS = 4_000_000
-EXACT = ("x", "last")
-BUCKETED = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
+MAX_SERIES = 4000
+MAX_POINTS = 4_000_000
+EXACT_COLUMNS = ("x", "last")
+BUCKET_COLUMNS = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the series is to be drawn, by its ends on an axis, in how many buckets; 0: every point."""
+    """A range of an x axis and the maximum number of buckets in it; 0 buckets: every point."""
 
     points: int = 600
     lo: float | None = None
@@ -42,8 +42,8 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One series that is asked for."""
+class SeriesRequest:
+    """One requested series; ``since`` is the cursor of an earlier curve."""
 
     run: str
     name: str
@@ -56,84 +56,84 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A series drawn: what is to be said of it, and its columns."""
+    """A reduced series: its facts and its columns."""
 
     head: dict[str, Any]
     columns: dict[str, Array] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {**self.head, **{name: _listed(name, column) for name, column in self.columns.items()}}
+        """Return the curve as a JSON record."""
+        return {**self.head, **{name: _json_column(name, column) for name, column in self.columns.items()}}
 
 
-def curves(opened: Opened, wanted: Iterable[Wanted], window: Window) -> Iterator[Curve]:
-    """Draw series of one run; a name that it does not have does not cost the others.
+def make_curves(opened: OpenRun, wanted: Iterable[SeriesRequest], window: Window) -> Iterator[Curve]:
+    """Yield the curves of one run's series; an unknown name gives a curve that is not found.
 
-    Older attempts come with a whole series, not with what is new of one: they do not grow.
+    Superseded attempts follow a complete curve, never an increment: they do not grow, so a page already has them.
     """
     for one in wanted:
-        curve = draw(opened, one, window)
+        curve = make_curve(opened, one, window)
         yield curve
         if window.branches and one.attempt is None and not curve.head.get("keep"):
             yield from _branches(opened, one, window)
 
 
-def draw(opened: Opened, wanted: Wanted, window: Window) -> Curve:
-    """Draw one series."""
+def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
+    """Reduce one series to the window; with a valid cursor only the buckets after it."""
     try:
-        series = series_of(opened, wanted)
+        series = read_series(opened, wanted)
     except RunNotFoundError:
-        return unknown(wanted)
+        return missing_curve(wanted)
     began = opened.view.span[0]
-    start, stop = _extent(opened, series, window, began)
+    start, stop = _index_range(opened, series, window, began)
     size = _bucket_size(stop - start, window.points)
     cursor = _Cursor.parse(wanted.since)
     if cursor and cursor.start == start and cursor.size >= size and window.hi is None and window.points:
         size = cursor.size
     else:
         cursor = None
-    buckets = _grouped(series, start, stop, size)
-    keep = max(cursor.count - 1, 0) if cursor and cursor.mark == _mark(buckets, cursor.count - 1) else 0
+    buckets = _buckets(series, start, stop, size)
+    keep = max(cursor.count - 1, 0) if cursor and cursor.checksum == _checksum(buckets, cursor.count - 1) else 0
     columns = _columns(opened, series, buckets, start, window.x, began, wanted.factor)
-    made = _Cursor(start, len(buckets), size, _mark(buckets, len(buckets) - 1))
+    made = _Cursor(start, len(buckets), size, _checksum(buckets, len(buckets) - 1))
     facts = {"found": True, "points": stop - start, "exact": size == 1, "cursor": str(made), "keep": keep}
-    head = unknown(wanted).head | facts
-    return Curve(head, {name: columns[name][keep:] for name in (EXACT if size == 1 else BUCKETED)})
+    head = missing_curve(wanted).head | facts
+    return Curve(head, {name: columns[name][keep:] for name in (EXACT_COLUMNS if size == 1 else BUCKET_COLUMNS)})
 
 
-def unknown(wanted: Wanted) -> Curve:
-    """Return what is said of a series that cannot be drawn."""
+def missing_curve(wanted: SeriesRequest) -> Curve:
+    """Return the curve of a series that the run does not have."""
     return Curve({"run": wanted.run, "name": wanted.name, "attempt": wanted.attempt, "branch": False, "found": False})
 
 
-def series_of(opened: Opened, wanted: Wanted) -> Series:
-    """Return a series of the run as it stands; what was asked for lately is kept, with its pyramid."""
+def read_series(opened: OpenRun, wanted: SeriesRequest) -> Series:
+    """Return a series of the run; recent ones are cached together with their pyramids."""
     place = (wanted.name, wanted.role, wanted.rank, wanted.attempt)
-    return opened.once(("series", *place), lambda: opened.view.series(*place))
+    return opened.cached(("series", *place), lambda: opened.view.series(*place))
 
 
-def _branches(opened: Opened, wanted: Wanted, window: Window) -> Iterator[Curve]:
-    """Draw the older attempts of the writer whose series it is."""
+def _branches(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Iterator[Curve]:
+    """Yield the curves of the writer's superseded attempts, each to its end."""
     try:
-        writer = series_of(opened, wanted).writer
+        writer = read_series(opened, wanted).writer
     except RunNotFoundError:
         return
     if writer is None:
         return
     same = [other for other in opened.view.writers() if (other.role, other.rank) == (writer.role, writer.rank)]
     for older in same[:-1]:
-        branch = Wanted(wanted.run, wanted.name, older.role, older.rank, older.attempt, None, wanted.factor)
-        curve = draw(opened, branch, window)
+        branch = SeriesRequest(wanted.run, wanted.name, older.role, older.rank, older.attempt, None, wanted.factor)
+        curve = make_curve(opened, branch, window)
         if curve.head["found"]:
             yield Curve({**curve.head, "branch": True}, curve.columns)
 
 
-def _extent(opened: Opened, series: Series, window: Window, began: float) -> tuple[int, int]:
-    """Return the places of the first point in a window and of that behind the last."""
+def _index_range(opened: OpenRun, series: Series, window: Window, began: float) -> tuple[int, int]:
+    """Return the indices of the first point in a window and of the one after the last."""
     along: Array = series.steps
     lo, hi = window.lo, window.hi
-    if window.x in COUNTED:
-        lo, hi = _steps_between(_counted(opened, window.x), lo, hi)
+    if window.x in COUNTED_AXES:
+        lo, hi = _steps_between(_axis_series(opened, window.x), lo, hi)
     elif window.x != "step":
         along, shift = series.times, began if window.x == "relative" else 0.0
         lo, hi = (None if end is None else end + shift for end in (lo, hi))
@@ -143,11 +143,11 @@ def _extent(opened: Opened, series: Series, window: Window, began: float) -> tup
 
 
 def _steps_between(counted: Series, lo: float | None, hi: float | None) -> tuple[float | None, float | None]:
-    """Return the ends in steps of a part of a running total: a step lies where the total stood last."""
+    """Return the range in steps of a range of a running total: a step is at the total of its last count."""
     if lo is not None:
         first = int(np.searchsorted(counted.values, lo, "left"))
         later = float(counted.steps[first]) if first < len(counted) else np.inf
-        lo = later if lo > 0 else None  # nothing is counted before the first count
+        lo = later if lo > 0 else None  # steps before the first count are at 0
     if hi is not None:
         behind = int(np.searchsorted(counted.values, hi, "right"))
         hi = counted.steps[behind] - 0.5 if behind < len(counted) else None
@@ -155,11 +155,11 @@ def _steps_between(counted: Series, lo: float | None, hi: float | None) -> tuple
 
 
 def _bucket_size(points: int, most: int) -> int:
-    """Return how many points a bucket takes: a power of two."""
+    """Return the points per bucket: a power of two, so that buckets stay aligned while a series grows."""
     return 1 if not most or points <= most else 1 << (-(-points // most) - 1).bit_length()
 
 
-def _grouped(series: Series, start: int, stop: int, size: int) -> Buckets:
+def _buckets(series: Series, start: int, stop: int, size: int) -> Buckets:
     if stop == start:
         return series.zoom(1, 0)
     if size > 1:
@@ -171,39 +171,39 @@ def _grouped(series: Series, start: int, stop: int, size: int) -> Buckets:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """Up to where somebody has a series: the first point, how many buckets of which size, and a mark of all but one."""
+    """How much of a series a page has: first point, number and size of buckets, checksum of all but the last."""
 
     start: int
     count: int
     size: int
-    mark: int
+    checksum: int
 
     def __str__(self) -> str:
-        return f"{self.start}.{self.count}.{self.size}.{self.mark:x}"
+        return f"{self.start}.{self.count}.{self.size}.{self.checksum:x}"
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor | None:
         try:
-            start, count, size, mark = (text or "").split(".")
-            found = cls(int(start), int(count), int(size), int(mark, 16))
+            start, count, size, checksum = (text or "").split(".")
+            found = cls(int(start), int(count), int(size), int(checksum, 16))
         except ValueError:
             return None
         return found if 0 < found.count < 1 << 31 and 0 < found.size < 1 << 40 else None
 
 
-def _mark(buckets: Buckets, count: int) -> int:
-    """Return a checksum of the first buckets: it tells whether what was sent still holds."""
+def _checksum(buckets: Buckets, count: int) -> int:
+    """Return a checksum of the first buckets: where it differs, older points have changed."""
     if not 0 <= count <= len(buckets):
         return -1
     parts = (buckets.first, buckets.min, buckets.max, buckets.last)
-    mark = 0
+    checksum = 0
     for part in parts:
-        mark = crc32(np.ascontiguousarray(part[:count]).tobytes(), mark)
-    return mark
+        checksum = crc32(np.ascontiguousarray(part[:count]).tobytes(), checksum)
+    return checksum
 
 
 def _columns(
-    opened: Opened, series: Series, buckets: Buckets, start: int, x: str, began: float, factor: float
+    opened: OpenRun, series: Series, buckets: Buckets, start: int, x: str, began: float, factor: float
 ) -> dict[str, Array]:
     ends = start + np.cumsum(buckets.count)
     firsts = ends - buckets.count
@@ -219,52 +219,52 @@ def _columns(
     }
 
 
-def _axis(opened: Opened, series: Series, places: Array, steps: Array, x: str, began: float) -> Array:
-    """Return where points lie on an axis."""
+def _axis(opened: OpenRun, series: Series, places: Array, steps: Array, x: str, began: float) -> Array:
+    """Return the positions of points on an axis."""
     if x == "step":
         return steps.astype(np.float64)
     if x in ("time", "relative"):
         return np.asarray(series.times[places] - (began if x == "relative" else 0.0), np.float64)
-    counted = _counted(opened, x)
+    counted = _axis_series(opened, x)
     at = np.searchsorted(counted.steps, steps, "right") - 1
     return np.where(at >= 0, counted.values[np.maximum(at, 0)], 0.0)
 
 
-def _counted(opened: Opened, x: str) -> Series:
-    counted = _total(opened, x)
+def _axis_series(opened: OpenRun, x: str) -> Series:
+    counted = _cached_total(opened, x)
     if counted is None:
         raise RequestError(400, f"x={x}: the run does not count {x}; /names lists its axes")
     return counted
 
 
-def _total(opened: Opened, x: str) -> Series | None:
-    return opened.once(("axis", x), lambda: counted_axis(opened.view, x))
+def _cached_total(opened: OpenRun, x: str) -> Series | None:
+    return opened.cached(("axis", x), lambda: axis_total(opened.view, x))
 
 
-def has_axis(opened: Opened, x: str) -> bool:
-    """Tell whether a run can be drawn on an axis."""
-    return x not in COUNTED or _total(opened, x) is not None
+def has_axis(opened: OpenRun, x: str) -> bool:
+    """Return whether a run has an axis."""
+    return x not in COUNTED_AXES or _cached_total(opened, x) is not None
 
 
-def counted_axis(view: Readable, x: str) -> Series | None:
-    """Return the running total that an axis is made of; None where the run has none."""
+def axis_total(view: Readable, x: str) -> Series | None:
+    """Return the running total of a counted axis, or None where the run does not count it."""
     names = view.names()
-    for id in (x, *COUNTED[x]):
+    for id in (x, *COUNTED_AXES[x]):
         for name in names:
             if name == id or any(match.metric.id == id for match in recognise(name).matches):
                 series = view.series(name)
-                total = np.nancumsum(series.values) if id in PER_STEP else series.values
+                total = np.nancumsum(series.values) if id in COUNTED_PER_STEP else series.values
                 return Series(x, series.steps, total, series.times, series.writer) if len(series) else None
     return None
 
 
-def axes(view: Readable) -> list[str]:
-    """Return the axes that a run can be drawn on."""
-    return [x for x in AXES if x not in COUNTED or counted_axis(view, x) is not None]
+def available_axes(view: Readable) -> list[str]:
+    """Return the x axes of a run."""
+    return [x for x in AXES if x not in COUNTED_AXES or axis_total(view, x) is not None]
 
 
-def _listed(name: str, column: Array) -> list[Any]:
-    """Return a column as JSON; a bucket without a finite value has no extremes."""
+def _json_column(name: str, column: Array) -> list[Any]:
+    """Return a column for JSON; the extremes of a bucket without a finite value are null."""
     if column.dtype.kind != "f":
         return list(column.tolist())
     finite = np.isfinite(column)
@@ -272,17 +272,17 @@ def _listed(name: str, column: Array) -> list[Any]:
         whole = name.startswith("x") and bool((column == np.floor(column)).all()) and abs(column).max(initial=0) < 2**53
         return list((column.astype(np.int64) if whole else column).tolist())
     if name in ("last",):
-        return list(column.tolist())  # the encoder has words for what is not finite
+        return list(column.tolist())  # the encoder writes NaN and infinities as strings
     return [value if fine else None for value, fine in zip(column.tolist(), finite.tolist(), strict=True)]
 
 
-def as_json(curves: Sequence[Curve], facts: dict[str, Any]) -> dict[str, Any]:
-    """Return curves as one JSON answer."""
-    return {**facts, "series": [curve.record() for curve in curves]}
+def as_json(curves: Sequence[Curve], header: dict[str, Any]) -> dict[str, Any]:
+    """Return curves as one JSON record."""
+    return {**header, "series": [curve.record() for curve in curves]}
 
 
-def as_binary(curves: Sequence[Curve], facts: dict[str, Any]) -> Binary:
-    """Return curves as one binary answer: a header and arrays, each of which is there once."""
+def as_binary(curves: Sequence[Curve], header: dict[str, Any]) -> BinaryBody:
+    """Encode curves as one binary body: a header and arrays; equal arrays, such as a shared x axis, once."""
     known: dict[tuple[str, bytes], int] = {}
     described: list[tuple[str, int]] = []
     series = []
@@ -296,15 +296,15 @@ def as_binary(curves: Sequence[Curve], facts: dict[str, Any]) -> Binary:
                 described.append((kind, len(column)))
             head[name] = known[kind, data]
         series.append(head)
-    header = encode({**facts, "arrays": described, "series": series})
-    header += b" " * (-len(header) % 8)
+    encoded = encode({**header, "arrays": described, "series": series})
+    encoded += b" " * (-len(encoded) % 8)  # typed arrays need an aligned offset
     arrays = [data + b"\0" * (-len(data) % 8) for _, data in known]
-    return Binary(b"".join((MAGIC, struct.pack("<I", len(header)), header, *arrays)), MEDIA_TYPE)
+    return BinaryBody(b"".join((MAGIC, struct.pack("<I", len(encoded)), encoded, *arrays)), MEDIA_TYPE)
 
 
-def check_amount(wanted: int, points: int) -> None:
-    """Refuse an answer that would be too large for a page and for the server."""
-    if wanted > MOST_SERIES:
-        raise RequestError(413, f"{wanted} series at once; at most {MOST_SERIES}")
-    if points > MOST_POINTS:
-        raise RequestError(413, f"{points:,} points at once; at most {MOST_POINTS:,}: ask for fewer points or series")
+def check_size(wanted: int, points: int) -> None:
+    """Reject a response that is too large for the page and the server."""
+    if wanted > MAX_SERIES:
+        raise RequestError(413, f"{wanted} series requested; at most {MAX_SERIES}")
+    if points > MAX_POINTS:
+        raise RequestError(413, f"{points:,} points requested; at most {MAX_POINTS:,}: request fewer points or series")

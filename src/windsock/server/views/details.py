@@ -1,4 +1,4 @@
-"""Everything else about a run: config, surroundings, writers, relay, events, texts, histograms and samples."""
+"""Config, environment, writers, relay, events, texts, histograms and samples of a run."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from windsock.relay.delivery_state import read_desks
 from windsock.samples.query import Query
 from windsock.server.responses import RequestError
-from windsock.server.runs.open_runs import Opened
-from windsock.server.views.charts import writers_of
+from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.charts import writer_triples
 from windsock.server.views.overview import writer_records
 from windsock.summary import flat, missing, notices
 from windsock.view import View
 
-RELAYED = (
+RELAY_FIELDS = (
     "tracker", "state", "since", "delivered", "lag", "dropped", "skipped", "errors", "error", "restarts", "url", "time",
 )  # fmt: skip
 
 
-def details_view(opened: Opened) -> dict[str, Any]:
-    """Return who a run is, what it was asked to be, and what went wrong."""
+def details_view(opened: OpenRun) -> dict[str, Any]:
+    """Return a run's info, config, environment, writers, relay and notices."""
     view = opened.view
     config = view.config
     return {
@@ -35,7 +35,7 @@ def details_view(opened: Opened) -> dict[str, Any]:
         "config_flat": [list(pair) for pair in flat(config)],
         "environment": view.environment,
         "writers": writer_records(view),
-        "attempts": writers_of(view),
+        "attempts": writer_triples(view),
         "notices": notices(view),
         "damage": view.damage(),
         "skipped": [
@@ -47,16 +47,16 @@ def details_view(opened: Opened) -> dict[str, Any]:
 
 
 def relay_state(folder: Path) -> list[dict[str, Any]]:
-    """Return how each tracker is doing; how far it was fed in which segment is the relay's own matter."""
+    """Return the delivery state of each tracker, without the relay's positions in segments."""
     try:
         desks = read_desks(folder)
-    except (OSError, ValueError):  # being replaced, or of a newer windsock
+    except (OSError, ValueError):  # being replaced, or written by a newer windsock
         return []
-    return [{name: getattr(desk, name) for name in RELAYED} for desk in desks]
+    return [{name: getattr(desk, name) for name in RELAY_FIELDS} for desk in desks]
 
 
-def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:
-    """Return what happened from the event number ``since`` on; that a writer lives is no event to tell."""
+def events_view(opened: OpenRun, since: int, limit: int) -> dict[str, Any]:
+    """Return the events from number ``since`` on, without heartbeats."""
     events = [event for event in opened.view.events() if event.get("event") != "heartbeat"]
     first = _first(since, len(events))
     chosen = events[first : first + limit]
@@ -64,12 +64,12 @@ def events_view(opened: Opened, since: int, limit: int) -> dict[str, Any]:
 
 
 def _first(since: int, total: int) -> int:
-    """Return the number of the first one that is asked for; a negative one counts from the end."""
+    """Return the index of the first requested item; a negative one counts from the end."""
     return since if since >= 0 else max(0, total + since)
 
 
-def texts_view(opened: Opened, name: str | None, since: int, limit: int) -> dict[str, Any]:
-    """Return what was logged as text, from the text number ``since`` on."""
+def texts_view(opened: OpenRun, name: str | None, since: int, limit: int) -> dict[str, Any]:
+    """Return the logged texts from number ``since`` on."""
     texts = opened.view.texts()
     wanted = [text for text in texts if name in (None, text.name)]
     first = _first(since, len(wanted))
@@ -82,11 +82,11 @@ def texts_view(opened: Opened, name: str | None, since: int, limit: int) -> dict
     }
 
 
-def histograms_view(opened: Opened, name: str, points: int) -> dict[str, Any]:
-    """Return the histograms of a name by step; of many, so many evenly chosen, the last among them."""
+def histograms_view(opened: OpenRun, name: str, points: int) -> dict[str, Any]:
+    """Return at most ``points`` histograms of a name, evenly spaced over steps, always with the last one."""
     found = sorted(opened.view.histograms(name), key=lambda pair: math.inf if pair[0] is None else pair[0])
     if not found:
-        raise RequestError(404, f"no histograms are logged under {name!r}; /names lists them")
+        raise RequestError(404, f"the run has no histograms named {name!r}; /names lists its histograms")
     places = np.unique(np.linspace(len(found) - 1, 0, min(points, len(found))).round().astype(int)).tolist()
     return {
         "name": name,
@@ -95,8 +95,8 @@ def histograms_view(opened: Opened, name: str, points: int) -> dict[str, Any]:
     }
 
 
-def samples_view(opened: Opened, query: Query, offset: int, limit: int) -> dict[str, Any]:
-    """Return the samples that match, from number ``offset`` on, and what samples there are."""
+def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict[str, Any]:
+    """Return the matching samples from number ``offset`` on, and a census of all samples."""
     view = opened.view
     if not isinstance(view, View):
         return {"samples": [], "matched": 0, "offset": offset, "more": False, "census": None}

@@ -1,24 +1,24 @@
-"""Evaluation on task sets, parsed through the catalogue: statistics over k and steps, and coverage."""
+"""Evaluation on task sets: statistics over k and steps, and coverage; the catalogue parses the names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from windsock.catalogue.names import Match
-from windsock.server.responses import said
-from windsock.server.runs.open_runs import Opened
-from windsock.server.views.charts import STATISTICS, match_of, metric_records, source
-from windsock.server.views.curves import Wanted, Window, draw, series_of
+from windsock.server.responses import bilingual
+from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.charts import STATISTICS, match_name, metric_records, name_source
+from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 
 COVERAGE = "/coverage/"
 OF_METRIC = "/{taskset}/{metric}/"
-MAIN = (None, "mean")  # the part of a statistic that stands for it
+MAIN_PARTS = (None, "mean")  # the part of a statistic that is its value
 
 
-def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
+def evaluation_view(opened: OpenRun, points: int) -> dict[str, Any]:
     """Return the task sets of a run with their statistics."""
-    whose = source(opened)
-    matches = {name: match for name in opened.view.names() if (match := match_of(name, whose)) is not None}
+    source = name_source(opened)
+    matches = {name: match for name in opened.view.names() if (match := match_name(name, source)) is not None}
     sets: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     coverage: dict[tuple[str, str], dict[str, Any]] = {}
     validation: dict[tuple[str, str | None], dict[str, Any]] = {}
@@ -26,18 +26,18 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
         id, filled = match.metric.id, dict(match.filled)
         suite, taskset = id.partition("/")[0], filled.get("taskset") or filled.get("dataset") or ""
         if COVERAGE in id and match.metric.family in ("eval", "validation"):
-            coverage.setdefault((suite, taskset), {})[id.rpartition("/")[2]] = _last(opened, name)
+            coverage.setdefault((suite, taskset), {})[id.rpartition("/")[2]] = _last_value(opened, name)
         elif OF_METRIC in id and match.metric.family == "eval":
-            statistic = {**_statistic(match), **_drawn(opened, name, match, points)}
+            statistic = {**_statistic(match), **_statistic_record(opened, name, match, points)}
             sets.setdefault((suite, taskset, filled.get("metric", "")), []).append(statistic)
         elif match.metric.family == "validation":
             value, _, what = id.rpartition("/")
             whole = value if what in STATISTICS else id
             one = validation.setdefault((whole, filled.get("tag")), {"tag": filled.get("tag"), "curves": {}})
-            drawn = _drawn(opened, name, match, points)
-            one["curves"][what if whole == value else "line"] = drawn.pop("curve")
+            record = _statistic_record(opened, name, match, points)
+            one["curves"][what if whole == value else "line"] = record.pop("curve")
             if what in ("mean", "line") or "name" not in one:
-                one |= drawn
+                one |= record
     return {
         "version": opened.version,
         "sets": [
@@ -55,7 +55,7 @@ def evaluation_view(opened: Opened, points: int) -> dict[str, Any]:
 
 
 def _statistic(match: Match) -> dict[str, Any]:
-    """Tell what a name of an evaluation says: ``best@4/max`` is the statistic best, its part max, and a k of 4."""
+    """Split a name: ``best@4/max`` is the statistic ``best`` with k 4 and the part ``max``."""
     tail, filled = match.metric.id.partition(OF_METRIC)[2], dict(match.filled)
     statistic, _, part = tail.replace("@{k}", "").replace("{k}", "").partition("/")
     return {
@@ -65,27 +65,27 @@ def _statistic(match: Match) -> dict[str, Any]:
     }
 
 
-def _drawn(opened: Opened, name: str, match: Match, points: int) -> dict[str, Any]:
+def _statistic_record(opened: OpenRun, name: str, match: Match, points: int) -> dict[str, Any]:
     difference = match.name.difference
     return {
         "name": name,
         "id": match.metric.id,
-        **_last(opened, name),
-        "note": said(difference.note) if difference else None,
-        "curve": draw(opened, Wanted(opened.entry.key, name), Window(points)).record(),
+        **_last_value(opened, name),
+        "note": bilingual(difference.note) if difference else None,
+        "curve": make_curve(opened, SeriesRequest(opened.location.key, name), Window(points)).record(),
     }
 
 
-def _last(opened: Opened, name: str) -> dict[str, Any]:
-    series = series_of(opened, Wanted("", name))
+def _last_value(opened: OpenRun, name: str) -> dict[str, Any]:
+    series = read_series(opened, SeriesRequest("", name))
     return {"name": name, "last": series.last, "first": float(series.values[0]), "step": int(series.steps[-1])}
 
 
 def _by_k(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return, of each statistic, its first and last value over k."""
+    """Return each statistic's first and last values over k."""
     by: dict[str, list[dict[str, Any]]] = {}
     for one in found:
-        if one["k"] is not None and one["part"] in MAIN:
+        if one["k"] is not None and one["part"] in MAIN_PARTS:
             by.setdefault(one["statistic"], []).append(one)
     return {
         statistic: {

@@ -1,4 +1,4 @@
-"""The first picture of a run: how it is doing, in words, curves and shares of time."""
+"""The overview of a run: verdicts, vital signs with curves, and time by phase."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
-from windsock.server.responses import said
-from windsock.server.runs.open_runs import Opened
-from windsock.server.views.charts import charts, metric_records, source
-from windsock.server.views.curves import Wanted, Window, draw, series_of
-from windsock.server.views.phases import shares
+from windsock.server.responses import bilingual
+from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.charts import group_into_charts, metric_records, name_source
+from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
+from windsock.server.views.phases import phase_seconds
 from windsock.summary import known_names, missing, notices, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")
 TIME_POINTS = 100
 
 
-def overview(opened: Opened, points: int) -> dict[str, Any]:
-    """Return all that the first picture needs."""
-    view, whose = opened.view, source(opened)
+def overview(opened: OpenRun, points: int) -> dict[str, Any]:
+    """Return everything that the overview shows."""
+    view, source = opened.view, name_source(opened)
     names = view.names()
     known = known_names(names)
-    signs = headline_values(known, whose)
-    judged = verdicts(view, whose, known)
-    triples = {chart.main: chart.lines for chart in charts(_siblings(known, signs), whose)}
-    absent = [_absent(vital, view) for vital in headlines() if vital.key not in signs]
+    signs = headline_values(known, source)
+    judged = verdicts(view, source, known)
+    triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(known, signs), source)}
+    absent = [_absent(headline, view) for headline in headlines() if headline.key not in signs]
     ids = [verdict.metric for verdict in judged] + [sign.match.metric.id for sign in signs.values()]
     return {
         "steps": view.steps,
         "span": view.span,
         "version": opened.version,
         "names": len(names),
-        "source": whose,
+        "source": source,
         "health": health(judged),
         "crucial": [verdict_record(verdict) for verdict in judged],
         "vital": [_vital(opened, sign, triples.get(sign.name, {}), points) for sign in signs.values()],
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
-        "time": shares(opened, Window(TIME_POINTS)),
+        "time": phase_seconds(opened, Window(TIME_POINTS)),
         "notices": notices(view),
         "writers": writer_records(view),
     }
 
 
 def writer_records(view: Readable) -> list[dict[str, Any]]:
-    """Return how the newest attempt of every role and rank is doing."""
+    """Return the status of the newest attempt of every role and rank."""
     return [
         {
             "role": writer.role,
@@ -62,52 +62,54 @@ def writer_records(view: Readable) -> list[dict[str, Any]]:
 
 
 def health(judged: list[Verdict]) -> dict[str, Any]:
-    """Return the worst word among the verdicts, and how often each word was said."""
+    """Return the worst verdict, and the number of verdicts of each kind."""
     counts = {word: sum(verdict.word == word for verdict in judged) for word in WORDS}
     worst = next((word for word in SEVERITY if counts.get(word)), "unknown")
-    return {"word": worst, "verdict": said(WORDS[worst]), "counts": counts}
+    return {"word": worst, "verdict": bilingual(WORDS[worst]), "counts": counts}
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as JSON."""
+    """Return a verdict as a JSON record."""
     return {
         "key": verdict.key,
-        "title": said(verdict.title),
+        "title": bilingual(verdict.title),
         "name": verdict.name,
         "metric": verdict.metric,
         "word": verdict.word,
-        "verdict": said(WORDS[verdict.word]),
-        "text": said(verdict.text),
-        "note": said(verdict.note),
+        "verdict": bilingual(WORDS[verdict.word]),
+        "text": bilingual(verdict.text),
+        "note": bilingual(verdict.note),
     }
 
 
 def _siblings(names: list[str], signs: dict[str, HeadlineValue]) -> list[str]:
-    """Return the names among which those of a sign's band are: whoever wrote them, they begin or end alike."""
+    """Return the names that share a stem with a vital sign: its maximum and minimum are among them."""
     wanted = {sign.name for sign in signs.values()}
     stems = {name.rpartition("/")[0] for name in wanted}
     return [name for name in names if name in wanted or name.rpartition("/")[0] in stems]
 
 
-def _vital(opened: Opened, sign: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
-    series = series_of(opened, Wanted("", sign.name))
+def _vital(opened: OpenRun, sign: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
+    series = read_series(opened, SeriesRequest("", sign.name))
     names = lines if len(lines) > 1 else {"line": sign.name}
     difference = sign.match.name.difference
-    key = opened.entry.key
+    key = opened.location.key
     return {
         "key": sign.headline.key,
-        "title": said(sign.headline.title),
+        "title": bilingual(sign.headline.title),
         "name": sign.name,
         "names": names,
         "metric": sign.match.metric.id,
         "here": dict(sign.match.filled),
-        "note": said(difference.note) if difference else None,
+        "note": bilingual(difference.note) if difference else None,
         "first": float(series.values[0]),
         "last": series.last,
         "step": int(series.steps[-1]),
         "points": len(series),
         "others": list(sign.others[:50]),
-        "curves": {what: draw(opened, Wanted(key, name), Window(points)).record() for what, name in names.items()},
+        "curves": {
+            what: make_curve(opened, SeriesRequest(key, name), Window(points)).record() for what, name in names.items()
+        },
     }
 
 
@@ -125,9 +127,9 @@ def _absent(vital: Headline, view: Readable) -> dict[str, Any]:
         reason = Text("This run does not log it.", "该实验没有记录。")
     return {
         "key": vital.key,
-        "title": said(vital.title),
+        "title": bilingual(vital.title),
         "metrics": list(vital.metrics),
-        "reason": said(reason),
+        "reason": bilingual(reason),
         "needs": list(needs),
     }
 

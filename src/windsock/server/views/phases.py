@@ -1,6 +1,6 @@
-"""Where the time goes: seconds of every phase over steps, and one step laid out over time.
+"""Time: seconds of every phase over steps, and the timeline of one step.
 
-Phases come from recorded spans; a run that has none may still log times, which the catalogue knows.
+Phases come from recorded spans, else from time metrics that the catalogue knows, as other frameworks log them.
 """
 
 from __future__ import annotations
@@ -16,42 +16,46 @@ from numpy.typing import NDArray
 from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import TimelineRow, summaries, timeline
 from windsock.server.responses import RequestError
-from windsock.server.runs.open_runs import Opened
-from windsock.server.views.charts import match_of, source
-from windsock.server.views.curves import Wanted, Window, series_of
+from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.charts import match_name, name_source
+from windsock.server.views.curves import SeriesRequest, Window, read_series
 
 Floats = NDArray[np.float64]
-SPANS_SECONDS = 2.0  # for which spans of a run that goes on are not read again
-WHOLE = "time/step"
-OUTERMOST = frozenset((
+SPANS_SECONDS = 2.0  # spans of a running run are read again after this
+STEP_TIME = "time/step"
+PHASE_METRICS = frozenset((
     "time/rollout", "time/ref_log_probs_values_reward", "time/old_log_probs_values", "time/adv", "time/ref",
     "time/old_log_prob", "time/update_actor", "time/sync_weight", "time/eval", "time/wait_explore_step",
     "time/wait_for_batch", "time/{phase}/total", "time/{operation}", "time/scoring",
     "time/experience_pipeline/{operator}",
 ))  # fmt: skip
-"""Times of whole phases: those of their parts would count twice."""
-ANY = "time/{operation}"  # whatever somebody timed: a phase of its own, or a part of another
-FITS = 1.02  # of the step: clocks differ a little
+"""Times of complete phases: times of operations inside them would count twice."""
+ANY_OPERATION = "time/{operation}"  # a timer of any name: a phase, or nested in one
+STEP_TOLERANCE = 1.02  # the phases may exceed the step by this factor: clocks differ
 
 
 @dataclass(slots=True)
-class Table:
-    """Seconds by phase and step; NaN where a step did not go through a phase."""
+class PhaseTable:
+    """Seconds by phase and step; NaN where a step has no such phase."""
 
     steps: list[int]
-    whole: Floats
+    step_seconds: Floats
     seconds: dict[str, Floats] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
 
-    def parts(self) -> set[str]:
-        """Return the timers that must lie inside others: with them the phases would take longer than the step."""
-        whole = float(np.nansum(self.whole))
-        if not self.metrics or whole <= 0:
+    def nested(self) -> set[str]:
+        """Return the timers that must be nested in others: with them the phases exceed the step."""
+        step_seconds = float(np.nansum(self.step_seconds))
+        if not self.metrics or step_seconds <= 0:
             return set()
         sums = {name: float(np.nansum(values)) for name, values in self.seconds.items()}
-        room = FITS * whole - sum(seconds for name, seconds in sums.items() if self.metrics[name] != ANY)
+        room = STEP_TOLERANCE * step_seconds - sum(
+            seconds for name, seconds in sums.items() if self.metrics[name] != ANY_OPERATION
+        )
         found = set()
-        for name in sorted((name for name in sums if self.metrics[name] == ANY), key=lambda name: -sums[name]):
+        for name in sorted(
+            (name for name in sums if self.metrics[name] == ANY_OPERATION), key=lambda name: -sums[name]
+        ):
             if sums[name] > room:
                 found.add(name)
             else:
@@ -59,67 +63,75 @@ class Table:
         return found
 
 
-def phases_view(opened: Opened, window: Window) -> dict[str, Any]:
-    """Return the seconds of phases over steps, summaries, and the writers by how long a step takes them."""
-    found = shares(opened, window) or {"from": None, "steps": [], "steps_end": [], "step_seconds": [], "phases": []}
+def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
+    """Return the seconds of phases over steps, summaries, and the time per step of each writer."""
+    found = phase_seconds(opened, window) or {
+        "from": None,
+        "steps": [],
+        "steps_end": [],
+        "step_seconds": [],
+        "phases": [],
+    }
     spans = [span for span in _spans(opened) if _inside(span.step, window)]
     return {
         "version": opened.version,
         **found,
         "summaries": [_summary(one) for one in summaries(spans, _windows(opened))],
-        "ranks": _ranks(spans),
+        "ranks": _writer_times(spans),
         "last_step": opened.view.steps[1] if opened.view.steps else None,
     }
 
 
-def shares(opened: Opened, window: Window) -> dict[str, Any] | None:
-    """Return the mean seconds per step of the outermost phases, in buckets of steps; None where nothing is known."""
+def phase_seconds(opened: OpenRun, window: Window) -> dict[str, Any] | None:
+    """Return the mean seconds per step of the outermost phases, in buckets of steps; None without times."""
     key = ("phase table", window.lo, window.hi)
-    table = opened.once(key, lambda: _of_spans(opened, window) or _of_metrics(opened, window), SPANS_SECONDS)
+    table = opened.cached(
+        key, lambda: _table_from_spans(opened, window) or _table_from_metrics(opened, window), SPANS_SECONDS
+    )
     if table is None or not table.steps:
         return None
     size = -(-len(table.steps) // max(1, window.points or len(table.steps)))
     starts = np.arange(0, len(table.steps), size)
     ends = [*(starts[1:] - 1).tolist(), len(table.steps) - 1]
     known = {name: _means(values, starts) for name, values in table.seconds.items()}
-    whole = _means(table.whole, starts)
-    parts = table.parts()
-    outer = [values for name, values in known.items() if name not in parts]
+    step_seconds = _means(table.step_seconds, starts)
+    nested = table.nested()
+    outer = [values for name, values in known.items() if name not in nested]
     total = np.nansum(outer, axis=0) if outer else np.zeros(len(starts))
     return {
         "from": "metrics" if table.metrics else "spans",
         "steps": [table.steps[place] for place in starts.tolist()],
         "steps_end": [table.steps[place] for place in ends],
-        "step_seconds": _given(whole),
+        "step_seconds": _json_values(step_seconds),
         "phases": [
             {
                 "name": name,
-                "seconds": _given(values),
-                "share": _share(values, whole),
-                "part": name in parts,
+                "seconds": _json_values(values),
+                "share": _share(values, step_seconds),
+                "part": name in nested,
                 "metric": table.metrics.get(name),
             }
             for name, values in known.items()
         ],
-        "unaccounted": _given(np.maximum(whole - total, 0.0)),
+        "unaccounted": _json_values(np.maximum(step_seconds - total, 0.0)),
         "unit": "s",
     }
 
 
 def _means(values: Floats, starts: NDArray[np.int64]) -> Floats:
-    """Return the mean over the steps of each bucket; a step that did not go through a phase spent no time in it."""
+    """Return the mean over the steps of each bucket; a step without the phase counts as 0 seconds."""
     counts = np.diff(np.append(starts, len(values)))
     present = np.add.reduceat((~np.isnan(values)).astype(np.int64), starts)
     sums = np.add.reduceat(np.nan_to_num(values, nan=0.0), starts)
     return np.where(present > 0, sums / counts, np.nan)
 
 
-def _given(values: Floats) -> list[float | None]:
+def _json_values(values: Floats) -> list[float | None]:
     return [value if fine else None for value, fine in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)]
 
 
-def _share(values: Floats, whole: Floats) -> float | None:
-    total = float(np.nansum(np.where(np.isnan(whole), 0.0, whole)))
+def _share(values: Floats, step_seconds: Floats) -> float | None:
+    total = float(np.nansum(np.where(np.isnan(step_seconds), 0.0, step_seconds)))
     return min(1.0, float(np.nansum(values)) / total) if total > 0 else None
 
 
@@ -127,15 +139,15 @@ def _inside(step: int, window: Window) -> bool:
     return (window.lo is None or step >= window.lo) and (window.hi is None or step <= window.hi)
 
 
-def _spans(opened: Opened) -> list[PhaseSpan]:
-    return opened.once("spans", lambda: opened.view.phases(), SPANS_SECONDS)
+def _spans(opened: OpenRun) -> list[PhaseSpan]:
+    return opened.cached("spans", lambda: opened.view.phases(), SPANS_SECONDS)
 
 
-def _windows(opened: Opened) -> dict[Writer, dict[int, tuple[float, float]]]:
-    return opened.once("windows", lambda: opened.view.step_windows(), SPANS_SECONDS)
+def _windows(opened: OpenRun) -> dict[Writer, dict[int, tuple[float, float]]]:
+    return opened.cached("windows", lambda: opened.view.step_windows(), SPANS_SECONDS)
 
 
-def _of_spans(opened: Opened, window: Window) -> Table | None:
+def _table_from_spans(opened: OpenRun, window: Window) -> PhaseTable | None:
     spans = [span for span in _spans(opened) if span.end is not None and _inside(span.step, window)]
     if not spans:
         return None
@@ -149,7 +161,7 @@ def _of_spans(opened: Opened, window: Window) -> Table | None:
     }
     steps = sorted({span.step for span in outermost})
     places = {step: place for place, step in enumerate(steps)}
-    table = Table(steps, np.array([lengths.get(step, np.nan) for step in steps]))
+    table = PhaseTable(steps, np.array([lengths.get(step, np.nan) for step in steps]))
     for span in outermost:
         column = table.seconds.setdefault(span.name, np.full(len(steps), np.nan))
         place = places[span.step]
@@ -157,14 +169,16 @@ def _of_spans(opened: Opened, window: Window) -> Table | None:
     return table
 
 
-def _of_metrics(opened: Opened, window: Window) -> Table | None:
-    whose = source(opened)
-    matches = {name: match for name in opened.view.names() if (match := match_of(name, whose)) is not None}
-    timed = {name: match for name, match in matches.items() if match.metric.id in OUTERMOST}
-    whole = next((name for name, match in matches.items() if match.metric.id == WHOLE), None)
+def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
+    source = name_source(opened)
+    matches = {name: match for name in opened.view.names() if (match := match_name(name, source)) is not None}
+    timed = {name: match for name, match in matches.items() if match.metric.id in PHASE_METRICS}
+    step_time = next((name for name, match in matches.items() if match.metric.id == STEP_TIME), None)
     if not timed:
         return None
-    series = {name: series_of(opened, Wanted("", name)) for name in [*timed, *([whole] if whole else [])]}
+    series = {
+        name: read_series(opened, SeriesRequest("", name)) for name in [*timed, *([step_time] if step_time else [])]
+    }
     steps = np.unique(np.concatenate([one.steps for one in series.values()]))
     steps = steps[[_inside(step, window) for step in steps.tolist()]] if len(steps) else steps
     columns = {}
@@ -174,17 +188,17 @@ def _of_metrics(opened: Opened, window: Window) -> Table | None:
         fits = (places < len(steps)) & (steps[np.minimum(places, len(steps) - 1)] == one.steps) if len(steps) else []
         factor = matches[name].name.factor or 1.0
         column[places[fits]] = one.values[fits] * factor
-    total = columns.pop(whole) if whole else np.full(len(steps), np.nan)
+    total = columns.pop(step_time) if step_time else np.full(len(steps), np.nan)
     ids = {name: match.metric.id for name, match in timed.items()}
-    return Table(steps.tolist(), total, columns, ids)
+    return PhaseTable(steps.tolist(), total, columns, ids)
 
 
 def _summary(one: Any) -> dict[str, Any]:
     return {**asdict(one), "slowest": str(one.slowest)}
 
 
-def _ranks(spans: Sequence[PhaseSpan]) -> list[dict[str, Any]]:
-    """Return what a step takes each writer, on average, the slowest first."""
+def _writer_times(spans: Sequence[PhaseSpan]) -> list[dict[str, Any]]:
+    """Return each writer's mean time per step, slowest first."""
     sums: dict[tuple[str, int], dict[str, float]] = {}
     steps: dict[tuple[str, int], set[int]] = {}
     for span in spans:
@@ -206,8 +220,8 @@ def _ranks(spans: Sequence[PhaseSpan]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: -float(one["seconds"]))
 
 
-def timeline_view(opened: Opened, step: int | None) -> dict[str, Any]:
-    """Return one step as spans by role, rank and lane; without a step the last one that is complete."""
+def timeline_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
+    """Return the spans of one step by role, rank and lane; by default of the last complete step."""
     spans, windows = _spans(opened), _windows(opened)
     steps = sorted({span.step for span in spans})
     if not steps:
@@ -217,7 +231,7 @@ def timeline_view(opened: Opened, step: int | None) -> dict[str, Any]:
         step = max(done, default=steps[-1])
     laid = timeline(spans, windows, step, _now(opened))
     if laid is None:
-        raise RequestError(404, f"step {step} has no phases; there are some from step {steps[0]} to {steps[-1]}")
+        raise RequestError(404, f"step {step} has no phases; steps {steps[0]} to {steps[-1]} have some")
     return {
         "step": step,
         "steps": [steps[0], steps[-1]],
@@ -237,8 +251,8 @@ def timeline_view(opened: Opened, step: int | None) -> dict[str, Any]:
     }
 
 
-def _now(opened: Opened) -> float:
-    """Return where open spans end: now while the run goes on, else when it was last heard of."""
+def _now(opened: OpenRun) -> float:
+    """Return the end of open spans: now while the run is running, else its last sign of life."""
     return opened.view.span[1] if opened.view.status.ended else time.time()
 
 

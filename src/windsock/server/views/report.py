@@ -1,4 +1,4 @@
-"""A run in one JSON: all that a file to send to a colleague needs."""
+"""All data of a run in one record, for a report file."""
 
 from __future__ import annotations
 
@@ -8,41 +8,42 @@ from typing import Any
 
 from windsock import __version__
 from windsock.samples.query import Query
-from windsock.server.responses import RequestError, strict
-from windsock.server.runs.open_runs import Entry, Opened
+from windsock.server.responses import RequestError, to_strict_json
+from windsock.server.runs.open_runs import OpenRun, RunLocation
 from windsock.server.views.charts import names_view
-from windsock.server.views.curves import MOST_SERIES, Wanted, Window, curves
+from windsock.server.views.curves import MAX_SERIES, SeriesRequest, Window, make_curves
 from windsock.server.views.details import details_view, histograms_view, samples_view, texts_view
 from windsock.server.views.evaluation import evaluation_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
 
-MOST_POINTS = 2_000_000  # of all series together: a file of that size still opens
-HISTOGRAMS = 20
+MAX_POINTS = 2_000_000  # over all series: browsers still open a file of that size
+MAX_HISTOGRAMS = 20
 
 
 def report_data(folder: Path, points: int = 400, samples: int = 50) -> dict[str, Any]:
-    """Gather everything of a run that lies in a folder, as strict JSON can carry it."""
-    kind = "journal" if any(folder.glob("*.seg")) or (folder / "run.json").exists() else "tensorboard"
-    opened = Opened(Entry(folder.name, folder, "journal" if kind == "journal" else "tensorboard"), folder.parent)
-    found: dict[str, Any] = strict(report_of(opened, points, samples))
-    return found
+    """Return all data of the run in a folder, ready for strict JSON."""
+    is_journal = any(folder.glob("*.seg")) or (folder / "run.json").exists()
+    location = RunLocation(folder.name, folder, "journal" if is_journal else "tensorboard")
+    report: dict[str, Any] = to_strict_json(collect_report(OpenRun(location, folder.parent), points, samples))
+    return report
 
 
-def report_of(opened: Opened, points: int, samples: int) -> dict[str, Any]:
-    """Gather everything of an opened run; with very many metrics the curves are coarser."""
+def collect_report(opened: OpenRun, points: int, samples: int) -> dict[str, Any]:
+    """Return all data of an open run; with very many metrics the curves have fewer points."""
     view = opened.view
-    names = view.names()[:MOST_SERIES]
-    window = Window(max(16, min(points, MOST_POINTS // max(1, len(names)))), branches=True)
+    names = view.names()[:MAX_SERIES]
+    window = Window(max(16, min(points, MAX_POINTS // max(1, len(names)))), branches=True)
+    wanted = [SeriesRequest(opened.location.key, name) for name in names]
     return {
         "windsock": __version__,
         "made": time.time(),
         "status": {"word": view.status.word, "reason": view.status.reason},
         "overview": overview(opened, points),
         "names": names_view(opened),
-        "series": [curve.record() for curve in curves(opened, (Wanted(opened.entry.key, n) for n in names), window)],
-        "histograms": [histograms_view(opened, name, HISTOGRAMS) for name in view.histogram_names()],
+        "series": [curve.record() for curve in make_curves(opened, wanted, window)],
+        "histograms": [histograms_view(opened, name, MAX_HISTOGRAMS) for name in view.histogram_names()],
         "phases": phases_view(opened, Window(200)),
         "timeline": _timeline(opened),
         "memory": memory_view(opened, None),
@@ -53,7 +54,7 @@ def report_of(opened: Opened, points: int, samples: int) -> dict[str, Any]:
     }
 
 
-def _timeline(opened: Opened) -> dict[str, Any] | None:
+def _timeline(opened: OpenRun) -> dict[str, Any] | None:
     try:
         return timeline_view(opened, None)
     except RequestError:
