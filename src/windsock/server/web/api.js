@@ -49,7 +49,10 @@ export async function change(key, fields) {
 
 // Many series in one answer. Each wanted is {run, name, factor?, since?}.
 export async function askSeries(wanted, options) {
-  if (report) return wanted.flatMap(({ run, name }) => report.series.filter((one) => one.name === name).map((one) => ({ ...fromJSON(one), run, cursor: null, keep: 0 })));
+  if (report)
+    return wanted.flatMap(({ run, name }) =>
+      report.series.filter((one) => one.name === name).map((one) => ({ ...fromJSON(one), run, cursor: null, keep: 0 })),
+    );
   const answer = await fetch("/api/series", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -120,17 +123,30 @@ function fromReport(path, parameters) {
 function reportRun() {
   const info = report.details.info;
   const status = report.status.word;
-  return { key: "report", name: info.name, project: info.project, status, tags: info.tags ?? [], note: "",
-    last_step: report.overview.steps?.[1] ?? null, began: report.overview.span?.[0] ?? 0, reward: null };
+  return {
+    key: "report",
+    name: info.name,
+    project: info.project,
+    status,
+    tags: info.tags ?? [],
+    note: "",
+    last_step: report.overview.steps?.[1] ?? null,
+    began: report.overview.span?.[0] ?? 0,
+    reward: null,
+  };
 }
 
 function samplesInReport(p) {
   const found = report.samples ?? { samples: [], census: null };
   const text = (p.grep ?? "").toLowerCase();
-  const fits = (s) => (!text || `${s.prompt} ${s.completion}`.toLowerCase().includes(text)) &&
-    ((p.step ?? "") === "" || s.step === Number(p.step)) && (!p.group || s.group === p.group) && (!p.task || s.task === p.task) &&
+  const fits = (s) =>
+    (!text || `${s.prompt} ${s.completion}`.toLowerCase().includes(text)) &&
+    ((p.step ?? "") === "" || s.step === Number(p.step)) &&
+    (!p.group || s.group === p.group) &&
+    (!p.task || s.task === p.task) &&
     (!p.finish_reason || s.finish_reason === p.finish_reason) &&
-    (!p.min_reward || s.reward >= Number(p.min_reward)) && (!p.max_reward || s.reward <= Number(p.max_reward));
+    (!p.min_reward || s.reward >= Number(p.min_reward)) &&
+    (!p.max_reward || s.reward <= Number(p.max_reward));
   const samples = found.samples.filter(fits);
   const key = (p.sort ?? "-step").replace("-", "");
   const sign = (p.sort ?? "-step").startsWith("-") ? -1 : 1;

@@ -103,11 +103,18 @@ export class Store {
     const found = await askSeries(asked, { ...options, branches: true });
     const now = this.window();
     if (["x", "from", "to"].some((name) => now[name] !== options[name])) return; // zoomed meanwhile
-    for (const series of found) { // the answer has its own order: run by run
+    for (const series of found) {
+      // the answer has its own order: run by run
       const key = `${series.run}\n${series.name}`;
       const held = this.held.get(key);
       if (series.branch) held?.older.push(series);
-      else if (!series.keep || held?.sign === sign) this.held.set(key, { sign, ended: ended.has(key), series: joined(held?.series, series), older: series.keep ? held.older : [] });
+      else if (!series.keep || held?.sign === sign)
+        this.held.set(key, {
+          sign,
+          ended: ended.has(key),
+          series: joined(held?.series, series),
+          older: series.keep ? held.older : [],
+        });
     }
   }
 
@@ -141,12 +148,16 @@ export class ChartCard {
     this.unit = el("span", { class: "quiet unit", text: unit });
     this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
-    const tool = (path, label, work) => el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
-    const tools = el("div", { class: "tools" },
+    const tool = (path, label, work) =>
+      el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
+    const tools = el(
+      "div",
+      { class: "tools" },
       this.facts.pinnable ? tool(ICONS.pin, t("pin"), () => this.pin()) : null,
       tool(ICONS.grow, `${t("maximise")} (f)`, () => enlarge(this.plot)),
       tool(ICONS.save, t("png"), async () => download(`${this.facts.key}.png`, await this.plot.picture(title))),
-      tool(ICONS.table, t("csv"), () => download(`${this.facts.key}.csv`, this.plot.table())));
+      tool(ICONS.table, t("csv"), () => download(`${this.facts.key}.csv`, this.plot.table())),
+    );
     this.node.append(el("header", {}, el("div", { class: "names" }, heading, this.unit), this.sub), this.area, tools);
   }
 
@@ -157,14 +168,23 @@ export class ChartCard {
   }
 
   wanted() {
-    return this.facts.lines.flatMap((line) => ["mean", "max", "min"].filter((what) => line[what]).map((what) => ({ run: line.run, name: line[what], factor: line.factor ?? 1 })));
+    return this.facts.lines.flatMap((line) =>
+      ["mean", "max", "min"]
+        .filter((what) => line[what])
+        .map((what) => ({ run: line.run, name: line[what], factor: line.factor ?? 1 })),
+    );
   }
 
   enter() {
     this.seen = true;
     this.build();
     if (!this.plot) {
-      this.plot = new Plot(this.area, { x: get("x"), band: this.facts.metric?.band, onzoom: setZoom, onpoint: (at) => this.point(at) });
+      this.plot = new Plot(this.area, {
+        x: get("x"),
+        band: this.facts.metric?.band,
+        onzoom: setZoom,
+        onpoint: (at) => this.point(at),
+      });
       this.plot.card = this;
     }
     this.store.want(this);
@@ -178,11 +198,17 @@ export class ChartCard {
   }
 
   drawn() {
-    return this.facts.lines.map((line) => ({
-      run: line.run, label: runs.get(line.run)?.name ?? line.run, colour: colourOf(line.run),
-      main: this.store.of(line.run, line.mean), max: line.max ? this.store.of(line.run, line.max) : null,
-      min: line.min ? this.store.of(line.run, line.min) : null, older: this.store.older(line.run, line.mean),
-    })).filter((line) => line.main);
+    return this.facts.lines
+      .map((line) => ({
+        run: line.run,
+        label: runs.get(line.run)?.name ?? line.run,
+        colour: colourOf(line.run),
+        main: this.store.of(line.run, line.mean),
+        max: line.max ? this.store.of(line.run, line.max) : null,
+        min: line.min ? this.store.of(line.run, line.min) : null,
+        older: this.store.older(line.run, line.mean),
+      }))
+      .filter((line) => line.main);
   }
 
   draw() {
@@ -226,15 +252,18 @@ function value(line, text, many) {
 // What only flies past is not drawn: after the first look, a chart has to stay for a moment.
 function watcher(cards) {
   let wait = 0;
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const { chart } = entry.target;
-      chart.near = entry.isIntersecting;
-      if (chart.near) setTimeout(() => chart.near && soon(() => chart.near && chart.enter()), wait);
-      else chart.leave();
-    }
-    wait = 70;
-  }, { rootMargin: "150px 0px" });
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        const { chart } = entry.target;
+        chart.near = entry.isIntersecting;
+        if (chart.near) setTimeout(() => chart.near && soon(() => chart.near && chart.enter()), wait);
+        else chart.leave();
+      }
+      wait = 70;
+    },
+    { rootMargin: "150px 0px" },
+  );
   for (const card of cards) seen.observe(card.node);
   return seen;
 }
@@ -269,14 +298,30 @@ export function closeLarge() {
 }
 
 export function axisBar(axes, extra = []) {
-  const axis = select(t("x_axis"), axes.map((one) => [one, t(`x_${one}`)]), get("x"), (x) => set({ x, from: "", to: "" }));
+  const axis = select(
+    t("x_axis"),
+    axes.map((one) => [one, t(`x_${one}`)]),
+    get("x"),
+    (x) => set({ x, from: "", to: "" }),
+  );
   const amount = el("output", { text: get("smooth") });
-  const slide = el("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: get("smooth"), "aria-label": t("smoothing") });
+  const slide = el("input", {
+    type: "range",
+    min: 0,
+    max: 0.99,
+    step: 0.01,
+    value: get("smooth"),
+    "aria-label": t("smoothing"),
+  });
   slide.addEventListener("input", () => {
     amount.textContent = slide.value;
     set({ smooth: slide.value }, true);
   });
-  const log = el("button", { text: t("log"), "aria-pressed": get("log") === "1", onclick: () => set({ log: get("log") === "1" ? "" : "1" }) });
+  const log = el("button", {
+    text: t("log"),
+    "aria-pressed": get("log") === "1",
+    onclick: () => set({ log: get("log") === "1" ? "" : "1" }),
+  });
   const reset = el("button", { text: `${t("reset_zoom")} (r)`, onclick: () => setZoom(null) });
   const sync = () => {
     reset.hidden = !zoomed();
@@ -286,7 +331,16 @@ export function axisBar(axes, extra = []) {
     axis.querySelector("select").value = get("x");
   };
   sync();
-  return { nodes: [...extra, axis, el("label", { class: "field" }, el("span", { text: t("smoothing") }), slide, amount), log, reset], sync };
+  return {
+    nodes: [
+      ...extra,
+      axis,
+      el("label", { class: "field" }, el("span", { text: t("smoothing") }), slide, amount),
+      log,
+      reset,
+    ],
+    sync,
+  };
 }
 
 export function chartsView(host, context) {
@@ -301,7 +355,9 @@ export function chartsView(host, context) {
   function build() {
     const fits = expression(filter);
     const pins = list("pins");
-    const shown = data.charts.filter((chart) => Object.values(chart.lines).some(fits) || fits(say(data.metrics[chart.metric]?.title)));
+    const shown = data.charts.filter(
+      (chart) => Object.values(chart.lines).some(fits) || fits(say(data.metrics[chart.metric]?.title)),
+    );
     const card = (chart) => new ChartCard(store, facts(chart, data));
     const sections = [];
     const cards = [];
@@ -311,14 +367,44 @@ export function chartsView(host, context) {
       cards.push(...made);
       const rows = Math.ceil(made.length / Math.max(1, Math.floor((host.clientWidth + 12) / 342)));
       const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` }; // as tall as it will be once it is in view
-      const part = el("section", { class: "family", style }, el("h2", { text: title }), intro ? el("p", { class: "quiet", text: intro }) : null, el("div", { class: "charts-grid" }, made.map((one) => one.node)));
+      const part = el(
+        "section",
+        { class: "family", style },
+        el("h2", { text: title }),
+        intro ? el("p", { class: "quiet", text: intro }) : null,
+        el(
+          "div",
+          { class: "charts-grid" },
+          made.map((one) => one.node),
+        ),
+      );
       sections.push([key, title, part]);
     };
     section("pins", t("pinned"), "", pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean));
-    for (const family of ordered(data.families)) section(family.key, say(family.title), say(family.intro), shown.filter((chart) => chart.family === family.key && !pins.includes(chart.key)));
-    if (data.histograms.length && !get("filter")) sections.push(["histograms", t("histograms"), histogramSection(data.histograms, context)]);
-    families.replaceChildren(...sections.map(([, title, part]) => el("a", { href: "#", text: title, onclick: (event) => (event.preventDefault(), part.scrollIntoView()) })));
-    body.replaceChildren(...(sections.length ? sections.map(([, , part]) => part) : [empty(data.charts.length ? t("nothing_found") : t("no_metrics"), data.charts.length ? "" : t("no_metrics_do"))]));
+    for (const family of ordered(data.families))
+      section(
+        family.key,
+        say(family.title),
+        say(family.intro),
+        shown.filter((chart) => chart.family === family.key && !pins.includes(chart.key)),
+      );
+    if (data.histograms.length && !get("filter"))
+      sections.push(["histograms", t("histograms"), histogramSection(data.histograms, context)]);
+    families.replaceChildren(
+      ...sections.map(([, title, part]) =>
+        el("a", { href: "#", text: title, onclick: (event) => (event.preventDefault(), part.scrollIntoView()) }),
+      ),
+    );
+    body.replaceChildren(
+      ...(sections.length
+        ? sections.map(([, , part]) => part)
+        : [
+            empty(
+              data.charts.length ? t("nothing_found") : t("no_metrics"),
+              data.charts.length ? "" : t("no_metrics_do"),
+            ),
+          ]),
+    );
     counted.textContent = t("shown", { n: shown.length, m: data.charts.length });
     store.show(cards);
   }
@@ -332,7 +418,14 @@ export function chartsView(host, context) {
     if (!host.isConnected) return;
     if (!bar) {
       bar = axisBar(data.axes, [filter]);
-      const legend = context.chosen.length > 1 ? el("div", { class: "legend" }, context.chosen.map((key) => swatch(hue(colourOf(key)), runs.get(key).name))) : null;
+      const legend =
+        context.chosen.length > 1
+          ? el(
+              "div",
+              { class: "legend" },
+              context.chosen.map((key) => swatch(hue(colourOf(key)), runs.get(key).name)),
+            )
+          : null;
       host.append(el("div", { class: "bar" }, bar.nodes, counted), legend ?? "", families, body);
     }
     build();
@@ -370,8 +463,22 @@ function facts(chart, data) {
   const triple = chart.lines.max && chart.lines.min;
   const title = metric ? [say(metric.title), here].filter(Boolean).join(" · ") : chart.key;
   const unit = [metric?.sign, triple ? "min–max" : ""].filter(Boolean).join(" · ");
-  const line = (run) => ({ run, mean: chart.main, max: triple ? chart.lines.max : null, min: triple ? chart.lines.min : null });
-  return { key: chart.key, title, unit, metric, note: chart.note, pinnable: true, names: Object.values(chart.lines), lines: chosenRuns().map(line) };
+  const line = (run) => ({
+    run,
+    mean: chart.main,
+    max: triple ? chart.lines.max : null,
+    min: triple ? chart.lines.min : null,
+  });
+  return {
+    key: chart.key,
+    title,
+    unit,
+    metric,
+    note: chart.note,
+    pinnable: true,
+    names: Object.values(chart.lines),
+    lines: chosenRuns().map(line),
+  };
 }
 
 function histogramSection(names, context) {
@@ -379,7 +486,12 @@ function histogramSection(names, context) {
   for (const name of names) {
     const area = el("canvas", { class: "histogram" });
     const told = el("span", { class: "quiet unit" });
-    const card = el("article", { class: "card chart", "data-name": name }, el("header", { class: "names" }, el("h3", { text: name }), told), area);
+    const card = el(
+      "article",
+      { class: "card chart", "data-name": name },
+      el("header", { class: "names" }, el("h3", { text: name }), told),
+      area,
+    );
     grid.append(card);
     new IntersectionObserver(async (entries, self) => {
       if (!entries[0].isIntersecting) return;
@@ -409,7 +521,12 @@ function drawHistograms(canvas, all) {
     const most = Math.max(...one.counts.map((count, j) => count / (one.edges[j + 1] - one.edges[j] || 1)));
     one.counts.forEach((count, j) => {
       ctx.globalAlpha = Math.min(1, count / (one.edges[j + 1] - one.edges[j] || 1) / (most || 1));
-      ctx.fillRect(i * wide, y(one.edges[j + 1]), Math.max(1, wide - 0.5), Math.max(1, y(one.edges[j]) - y(one.edges[j + 1])));
+      ctx.fillRect(
+        i * wide,
+        y(one.edges[j + 1]),
+        Math.max(1, wide - 0.5),
+        Math.max(1, y(one.edges[j]) - y(one.edges[j + 1])),
+      );
     });
   });
 }

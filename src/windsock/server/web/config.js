@@ -13,8 +13,14 @@ export function configView(host, context) {
 
   function drawConfig() {
     const wanted = get("filter").toLowerCase();
-    const rows = data.config_flat.map(([key, value]) => [key, plain(value)]).filter(([key, value]) => `${key} ${value}`.toLowerCase().includes(wanted));
-    config.replaceChildren(rows.length ? table([t("key"), t("value")], rows, "kv") : el("p", { class: "quiet", text: data.config_flat.length ? t("nothing_found") : t("no_config") }));
+    const rows = data.config_flat
+      .map(([key, value]) => [key, plain(value)])
+      .filter(([key, value]) => `${key} ${value}`.toLowerCase().includes(wanted));
+    config.replaceChildren(
+      rows.length
+        ? table([t("key"), t("value")], rows, "kv")
+        : el("p", { class: "quiet", text: data.config_flat.length ? t("nothing_found") : t("no_config") }),
+    );
   }
 
   async function read() {
@@ -27,10 +33,24 @@ export function configView(host, context) {
     const events = await ask(runPath(context.run, "events"), { since: -200 });
     if (!host.isConnected) return;
     drawConfig();
-    host.replaceChildren(el("div", { class: "pair" },
-      panel(t("config"), filter, config),
-      el("div", {}, panel(t("about_run"), "", aboutRun(context.run, data)), system(data), writers(data), relay(data), troubles(data))),
-      textPanel(texts) ?? "", eventPanel(events) ?? "");
+    host.replaceChildren(
+      el(
+        "div",
+        { class: "pair" },
+        panel(t("config"), filter, config),
+        el(
+          "div",
+          {},
+          panel(t("about_run"), "", aboutRun(context.run, data)),
+          system(data),
+          writers(data),
+          relay(data),
+          troubles(data),
+        ),
+      ),
+      textPanel(texts) ?? "",
+      eventPanel(events) ?? "",
+    );
   }
 
   const redraw = once(120, drawConfig);
@@ -40,16 +60,32 @@ export function configView(host, context) {
 
 function aboutRun(key, data) {
   const run = runs.get(key) ?? {};
-  const rows = [[t("name"), data.info.name], ["id", data.info.id], [t("project"), run.project], [t("status"), `${t(run.status ?? "unknown")} ${run.reason ?? ""}`], [t("vocabulary"), run.vocabulary],
-    [t("since"), run.began ? new Date(run.began * 1000).toLocaleString() : "–"], [t("took"), seconds(run.seconds)], [t("size"), bytes(run.bytes)], [t("tags"), (run.tags ?? []).join(", ")], [t("note"), run.note || run.notes || ""]];
-  return table(["", ""], rows.filter(([, value]) => value), "kv bare");
+  const rows = [
+    [t("name"), data.info.name],
+    ["id", data.info.id],
+    [t("project"), run.project],
+    [t("status"), `${t(run.status ?? "unknown")} ${run.reason ?? ""}`],
+    [t("vocabulary"), run.vocabulary],
+    [t("since"), run.began ? new Date(run.began * 1000).toLocaleString() : "–"],
+    [t("took"), seconds(run.seconds)],
+    [t("size"), bytes(run.bytes)],
+    [t("tags"), (run.tags ?? []).join(", ")],
+    [t("note"), run.note || run.notes || ""],
+  ];
+  return table(
+    ["", ""],
+    rows.filter(([, value]) => value),
+    "kv bare",
+  );
 }
 
 function system(data) {
   const flat = [];
   const walk = (value, path) => {
-    if (value && typeof value === "object" && !Array.isArray(value)) Object.entries(value).forEach(([name, one]) => walk(one, path ? `${path}.${name}` : name));
-    else if (value !== null && value !== undefined && String(value) !== "") flat.push([path, Array.isArray(value) ? value.map(plain).join(" ") : plain(value)]);
+    if (value && typeof value === "object" && !Array.isArray(value))
+      Object.entries(value).forEach(([name, one]) => walk(one, path ? `${path}.${name}` : name));
+    else if (value !== null && value !== undefined && String(value) !== "")
+      flat.push([path, Array.isArray(value) ? value.map(plain).join(" ") : plain(value)]);
   };
   walk(data.environment ?? {}, "");
   return flat.length ? panel(t("system"), "", table(["", ""], flat, "kv bare")) : "";
@@ -62,21 +98,49 @@ function writers(data) {
 
 function relay(data) {
   const rows = data.relay.map((one) => [one.tracker, one.state, one.delivered, one.lag, one.dropped, one.error ?? ""]);
-  return panel(t("relay"), "", rows.length ? table([t("tracker"), t("state"), t("delivered"), t("lag"), t("dropped"), t("error")], rows) : el("p", { class: "quiet", text: t("no_relay") }));
+  return panel(
+    t("relay"),
+    "",
+    rows.length
+      ? table([t("tracker"), t("state"), t("delivered"), t("lag"), t("dropped"), t("error")], rows)
+      : el("p", { class: "quiet", text: t("no_relay") }),
+  );
 }
 
 function troubles(data) {
   const parts = [];
-  const lines = (title, all) => all.length && parts.push(panel(title, String(all.length), el("ul", { class: "notices" }, all.map((text) => el("li", { text })))));
+  const lines = (title, all) =>
+    all.length &&
+    parts.push(
+      panel(
+        title,
+        String(all.length),
+        el(
+          "ul",
+          { class: "notices" },
+          all.map((text) => el("li", { text })),
+        ),
+      ),
+    );
   lines(t("notices"), data.notices.map(plain));
   lines(t("damage"), data.damage.map(plain));
-  lines(t("skipped"), data.skipped.map((one) => `${one.name}: ${one.reason} × ${one.count}`));
+  lines(
+    t("skipped"),
+    data.skipped.map((one) => `${one.name}: ${one.reason} × ${one.count}`),
+  );
   return parts;
 }
 
 function textPanel(texts) {
   if (!texts.texts.length) return null;
-  const rows = texts.texts.map((one) => el("div", {}, el("p", { class: "facts" }, el("b", { text: one.name }), el("span", { text: `${t("step")} ${one.step ?? "–"}` })), el("pre", { text: one.text })));
+  const rows = texts.texts.map((one) =>
+    el(
+      "div",
+      {},
+      el("p", { class: "facts" }, el("b", { text: one.name }), el("span", { text: `${t("step")} ${one.step ?? "–"}` })),
+      el("pre", { text: one.text }),
+    ),
+  );
   return panel(t("texts"), String(texts.total), rows);
 }
 
@@ -84,7 +148,11 @@ function eventPanel(events) {
   if (!events.events.length) return null;
   const rows = events.events.reverse().map((one) => {
     const { time, event, ...rest } = one;
-    return [time ? new Date(time * 1000).toLocaleString() : "–", event ?? "", el("code", { text: JSON.stringify(rest) })];
+    return [
+      time ? new Date(time * 1000).toLocaleString() : "–",
+      event ?? "",
+      el("code", { text: JSON.stringify(rest) }),
+    ];
   });
   return panel(t("events"), String(events.total), table(["", "", ""], rows));
 }

@@ -156,10 +156,13 @@ export function paced(wait, work) {
   let timer = null;
   return () => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      last = Date.now();
-      work();
-    }, Math.max(0, last + wait - Date.now()));
+    timer = setTimeout(
+      () => {
+        last = Date.now();
+        work();
+      },
+      Math.max(0, last + wait - Date.now()),
+    );
   };
 }
 

@@ -56,18 +56,36 @@ export function overviewView(host, context) {
       if (!stack) {
         const legend = el("div", { class: "legend" });
         const area = el("div", { class: "stack-host" });
-        stack = { legend, made: new Stack(area, (step) => set({ tab: "time", step })), panel: panel(t("where_step"), t("stacked"), area, legend) };
+        stack = {
+          legend,
+          made: new Stack(area, (step) => set({ tab: "time", step })),
+          panel: panel(t("where_step"), t("stacked"), area, legend),
+        };
       }
       drawPhases(stack.made, data.time, false, stack.legend);
       parts.push(stack.panel);
     }
     if (data.absent.length) parts.push(absentPanel(data));
-    if (data.notices.length) parts.push(panel(t("notices"), String(data.notices.length), el("ul", { class: "notices" }, data.notices.map((text) => el("li", { text })))));
+    if (data.notices.length)
+      parts.push(
+        panel(
+          t("notices"),
+          String(data.notices.length),
+          el(
+            "ul",
+            { class: "notices" },
+            data.notices.map((text) => el("li", { text })),
+          ),
+        ),
+      );
     lower.replaceChildren(...parts);
   }
 
   read();
-  return { update: read, destroy: () => (stack?.made.destroy(), [...cards.values()].forEach((one) => one.plot.destroy())) };
+  return {
+    update: read,
+    destroy: () => (stack?.made.destroy(), [...cards.values()].forEach((one) => one.plot.destroy())),
+  };
 }
 
 function banner(data) {
@@ -76,9 +94,12 @@ function banner(data) {
     const item = el("li", {}, dotOf(one.word), el("b", { text: say(one.title) }), el("span", { text: say(one.text) }));
     return explainable(item, () => aboutMetric(data.metrics[one.metric], one.name ? [one.name] : [], one.note));
   });
-  return el("section", { class: `banner card ${word}` },
+  return el(
+    "section",
+    { class: `banner card ${word}` },
     el("span", { class: "verdict", "aria-hidden": "true", text: MARKS[word] }),
-    el("div", {}, el("h1", { text: t(`health_${word}`) }), el("ul", { class: "crucial" }, crucial)));
+    el("div", {}, el("h1", { text: t(`health_${word}`) }), el("ul", { class: "crucial" }, crucial)),
+  );
 }
 
 function vitalCard(sign, data, context) {
@@ -91,21 +112,46 @@ function vitalCard(sign, data, context) {
   const ends = el("div", { class: "ends quiet" });
   const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
   explainable(title, () => aboutMetric(metric, [sign.name, ...(sign.others ?? [])], sign.note));
-  const head = el("header", {}, title, point, el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }));
-  const card = el("article", { class: "card vital", "data-key": sign.key, "data-name": sign.name }, head, el("div", { class: "now" }, value, change), area, ends);
+  const head = el(
+    "header",
+    {},
+    title,
+    point,
+    el("span", { class: "quiet unit", text: unit, title: say(metric?.unit) }),
+  );
+  const card = el(
+    "article",
+    { class: "card vital", "data-key": sign.key, "data-name": sign.name },
+    head,
+    el("div", { class: "now" }, value, change),
+    area,
+    ends,
+  );
   const onpoint = (at) => {
     point.textContent = at ? `${t("step")} ${Math.round(at.x)}: ${valueText(at.values)[0]?.text ?? ""}` : "";
     card.classList.toggle("pointed", Boolean(at));
   };
-  const plot = new Plot(area, { small: true, band: metric?.band, onpoint, onzoom: (range) => range && set({ tab: "charts", x: "", from: range[0], to: range[1] }) });
+  const plot = new Plot(area, {
+    small: true,
+    band: metric?.band,
+    onpoint,
+    onzoom: (range) => range && set({ tab: "charts", x: "", from: range[0], to: range[1] }),
+  });
   function update(now) {
     const curve = (name) => (now.curves[name] ? fromJSON(now.curves[name]) : null);
     const main = curve("mean") ?? curve("line") ?? fromJSON(Object.values(now.curves)[0]);
-    const line = { run: context.run, label: context.name, colour: context.colour, main, max: curve("max"), min: curve("min") };
+    const line = {
+      run: context.run,
+      label: context.name,
+      colour: context.colour,
+      main,
+      max: curve("max"),
+      min: curve("min"),
+    };
     value.textContent = brief(now.last);
     value.classList.toggle("bad", !Number.isFinite(number(now.last)));
     const bad = main.nonfinite.reduce((sum, n) => sum + n, 0);
-    const low = metric?.band && (outside(now.last, metric.band));
+    const low = metric?.band && outside(now.last, metric.band);
     value.classList.toggle("watch", Boolean(low));
     const was = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
     change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : was);
@@ -139,11 +185,21 @@ export function drawPhases(stack, time, share, legend) {
   const whole = time.steps.map((_, i) => time.step_seconds[i] ?? sumOf(time, i));
   const scaled = (values) => (share ? values.map((v, i) => (whole[i] ? (v ?? 0) / whole[i] : 0)) : values);
   const shown = time.phases.filter((phase) => !phase.part);
-  const parts = shown.map((phase, i) => ({ name: phase.name, fill: hue(i), values: scaled(phase.seconds), share: phase.share }));
+  const parts = shown.map((phase, i) => ({
+    name: phase.name,
+    fill: hue(i),
+    values: scaled(phase.seconds),
+    share: phase.share,
+  }));
   parts.push({ name: t("unaccounted"), fill: css("--hair-strong"), values: scaled(time.unaccounted ?? []) });
   const unit = share ? (v) => `${(100 * v).toFixed(0)}%` : seconds;
-  stack.set(time.steps, time.steps_end, parts, share ? [] : whole, unit, { quiet: css("--quiet"), font: css("--font") });
-  legend.replaceChildren(...parts.map((part) => swatch(part.fill, `${part.name}${part.share ? ` ${(100 * part.share).toFixed(0)}%` : ""}`)));
+  stack.set(time.steps, time.steps_end, parts, share ? [] : whole, unit, {
+    quiet: css("--quiet"),
+    font: css("--font"),
+  });
+  legend.replaceChildren(
+    ...parts.map((part) => swatch(part.fill, `${part.name}${part.share ? ` ${(100 * part.share).toFixed(0)}%` : ""}`)),
+  );
 }
 
 function sumOf(time, i) {

@@ -17,8 +17,14 @@ import { closeTip } from "./tip.js";
 import { language, t } from "./words.js";
 
 const VIEWS = {
-  overview: overviewView, charts: chartsView, time: timeView, memory: memoryView, evaluation: evaluationView,
-  samples: samplesView, compare: compareView, config: configView,
+  overview: overviewView,
+  charts: chartsView,
+  time: timeView,
+  memory: memoryView,
+  evaluation: evaluationView,
+  samples: samplesView,
+  compare: compareView,
+  config: configView,
 };
 const TABS = Object.keys(VIEWS).filter((tab) => !report || tab !== "compare");
 const REMADE = ["tab", "run", "lang", "with"]; // changes after which a view is made anew
@@ -58,27 +64,56 @@ function frame() {
   document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
   sidebar = makeSidebar();
   heading = el("div", { class: "heading" });
-  const open = el("button", { class: "ghost list-button", "aria-label": t("list"), onclick: () => document.body.classList.toggle("list-open") }, icon(ICONS.list));
-  const bar = el("header", { class: "top" }, open, logo(), el("span", { class: "brand", text: "windsock" }), heading,
+  const open = el(
+    "button",
+    { class: "ghost list-button", "aria-label": t("list"), onclick: () => document.body.classList.toggle("list-open") },
+    icon(ICONS.list),
+  );
+  const bar = el(
+    "header",
+    { class: "top" },
+    open,
+    logo(),
+    el("span", { class: "brand", text: "windsock" }),
+    heading,
     el("span", { class: "grow" }),
     el("button", { class: "ghost", id: "language", text: t("language"), onclick: turnLanguage }),
-    el("button", { class: "ghost", id: "theme", title: t("theme"), "aria-label": t("theme"), onclick: turnTheme }, icon(isDark() ? ICONS.sun : ICONS.moon)),
-    el("button", { class: "ghost", id: "help", text: "?", "aria-label": t("keys"), onclick: help }));
-  const body = el("div", { class: "body" }, report ? null : sidebar.side, el("div", { class: "content" }, tabs(), stage));
+    el(
+      "button",
+      { class: "ghost", id: "theme", title: t("theme"), "aria-label": t("theme"), onclick: turnTheme },
+      icon(isDark() ? ICONS.sun : ICONS.moon),
+    ),
+    el("button", { class: "ghost", id: "help", text: "?", "aria-label": t("keys"), onclick: help }),
+  );
+  const body = el(
+    "div",
+    { class: "body" },
+    report ? null : sidebar.side,
+    el("div", { class: "content" }, tabs(), stage),
+  );
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
   document.body.classList.toggle("alone", Boolean(report));
   document.body.replaceChildren(skip, bar, body);
 }
 
 function logo() {
-  return svg("svg", { viewBox: "0 0 32 32", class: "logo", "aria-hidden": "true" },
-    svg("path", { d: "M5 3v27", class: "pole" }), svg("path", { d: "M6 6l22 4v7L6 20z", class: "sock" }),
-    svg("path", { d: "M12 7.1l5 .9v10.400l-5 .8zM22 8.900l3 .55v7.900l-3 .5z", class: "stripe" }));
+  return svg(
+    "svg",
+    { viewBox: "0 0 32 32", class: "logo", "aria-hidden": "true" },
+    svg("path", { d: "M5 3v27", class: "pole" }),
+    svg("path", { d: "M6 6l22 4v7L6 20z", class: "sock" }),
+    svg("path", { d: "M12 7.1l5 .9v10.400l-5 .8zM22 8.900l3 .55v7.900l-3 .5z", class: "stripe" }),
+  );
 }
 
 function tabs() {
   const links = TABS.map((tab, i) => {
-    const link = el("a", { href: `?tab=${tab}`, text: t(tab), title: `${t(tab)} (${i + 1})`, "aria-current": tab === get("tab") ? "page" : null });
+    const link = el("a", {
+      href: `?tab=${tab}`,
+      text: t(tab),
+      title: `${t(tab)} (${i + 1})`,
+      "aria-current": tab === get("tab") ? "page" : null,
+    });
     link.addEventListener("click", (event) => {
       if (event.metaKey || event.ctrlKey) return;
       event.preventDefault();
@@ -94,8 +129,12 @@ function drawHeading() {
   document.title = run ? `${run.name} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();
   const said = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
-  heading.replaceChildren(el("span", { class: "quiet", text: run.project ? `${run.project} / ` : "" }), el("span", { class: "run-heading", text: run.name }),
-    el("span", { class: `chip ${run.status}`, title: run.reason || null }, dotOf(run.status), ...statusText(run)), el("span", { class: "quiet", text: said }));
+  heading.replaceChildren(
+    el("span", { class: "quiet", text: run.project ? `${run.project} / ` : "" }),
+    el("span", { class: "run-heading", text: run.name }),
+    el("span", { class: `chip ${run.status}`, title: run.reason || null }, dotOf(run.status), ...statusText(run)),
+    el("span", { class: "quiet", text: said }),
+  );
 }
 
 function drawAll() {
@@ -165,7 +204,10 @@ const refresh = once(60, async () => {
 let besides = "";
 
 function followOthers() {
-  const now = chosenRuns().slice(1).map((key) => `${key} ${runs.get(key).last_step}`).join();
+  const now = chosenRuns()
+    .slice(1)
+    .map((key) => `${key} ${runs.get(key).last_step}`)
+    .join();
   if (now !== besides && besides && ["charts", "compare"].includes(get("tab"))) view.update?.({});
   besides = now;
 }
@@ -173,15 +215,34 @@ function followOthers() {
 // Without a run in the address the newest one is shown.
 function settle() {
   if (runs.has(get("run"))) return;
-  const newest = [...runs.values()].filter((run) => !run.hidden).sort((a, b) => b.began - a.began)[0] ?? [...runs.values()][0];
+  const newest =
+    [...runs.values()].filter((run) => !run.hidden).sort((a, b) => b.began - a.began)[0] ?? [...runs.values()][0];
   if (newest) set({ run: newest.key }, true);
 }
 
 function help() {
-  const rows = [["/", "k_filter"], ["j  k", "k_next"], [`1–${TABS.length}`, "k_tabs"], ["f", "k_full"], ["r", "k_reset"], ["?", "k_help"], ["Esc", "k_esc"], [t("drag"), "k_drag"], [t("double"), "k_reset"]];
-  const lines = rows.map(([keys, what]) => el("tr", {}, el("td", {}, el("kbd", { text: keys })), el("td", { text: t(what) })));
+  const rows = [
+    ["/", "k_filter"],
+    ["j  k", "k_next"],
+    [`1–${TABS.length}`, "k_tabs"],
+    ["f", "k_full"],
+    ["r", "k_reset"],
+    ["?", "k_help"],
+    ["Esc", "k_esc"],
+    [t("drag"), "k_drag"],
+    [t("double"), "k_reset"],
+  ];
+  const lines = rows.map(([keys, what]) =>
+    el("tr", {}, el("td", {}, el("kbd", { text: keys })), el("td", { text: t(what) })),
+  );
   const close = el("form", { method: "dialog" }, el("button", { text: t("close") }));
-  const box = el("dialog", { class: "help" }, el("h2", { text: t("keys") }), el("table", {}, el("tbody", {}, lines)), close);
+  const box = el(
+    "dialog",
+    { class: "help" },
+    el("h2", { text: t("keys") }),
+    el("table", {}, el("tbody", {}, lines)),
+    close,
+  );
   box.addEventListener("close", () => box.remove());
   document.body.append(box);
   box.showModal();
@@ -191,7 +252,14 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") return escape();
   if (event.target.closest?.("input, select, textarea, dialog")) return;
-  const act = { j: () => nextRun(1), k: () => nextRun(-1), r: () => set({ from: "", to: "" }), "?": help, f: () => underPointer() && enlarge(underPointer()), "/": seek }[event.key];
+  const act = {
+    j: () => nextRun(1),
+    k: () => nextRun(-1),
+    r: () => set({ from: "", to: "" }),
+    "?": help,
+    f: () => underPointer() && enlarge(underPointer()),
+    "/": seek,
+  }[event.key];
   const tab = /^[1-9]$/.test(event.key) ? TABS[Number(event.key) - 1] : null;
   if (!act && !tab) return;
   event.preventDefault();

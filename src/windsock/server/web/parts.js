@@ -8,13 +8,28 @@ export function empty(why, what) {
 }
 
 export function table(heads, rows, name = "") {
-  const head = el("tr", {}, heads.map((one) => el("th", { text: one, scope: "col" })));
-  const body = rows.map((row) => el("tr", {}, row.map((one) => (one instanceof Node ? el("td", {}, one) : el("td", { text: one ?? "–" })))));
+  const head = el(
+    "tr",
+    {},
+    heads.map((one) => el("th", { text: one, scope: "col" })),
+  );
+  const body = rows.map((row) =>
+    el(
+      "tr",
+      {},
+      row.map((one) => (one instanceof Node ? el("td", {}, one) : el("td", { text: one ?? "–" }))),
+    ),
+  );
   return el("div", { class: "scroll" }, el("table", { class: name }, el("thead", {}, head), el("tbody", {}, body)));
 }
 
 export function panel(title, aside, ...content) {
-  const head = el("header", {}, el("h2", { text: title }), aside instanceof Node ? aside : el("span", { class: "quiet", text: aside ?? "" }));
+  const head = el(
+    "header",
+    {},
+    el("h2", { text: title }),
+    aside instanceof Node ? aside : el("span", { class: "quiet", text: aside ?? "" }),
+  );
   return el("section", { class: "panel card" }, head, content);
 }
 
@@ -54,7 +69,11 @@ export function statusText(run) {
 }
 
 export function select(label, choices, chosen, onchange) {
-  const box = el("select", { "aria-label": label, onchange: () => onchange(box.value) }, choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
+  const box = el(
+    "select",
+    { "aria-label": label, onchange: () => onchange(box.value) },
+    choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })),
+  );
   return el("label", { class: "field" }, el("span", { text: label }), box);
 }
 
@@ -79,7 +98,14 @@ export function expression(box) {
 }
 
 export function stepBox([first, last], step) {
-  const box = el("input", { type: "number", min: first, max: last, value: step, "aria-label": t("step"), onchange: () => set({ step: box.value }) });
+  const box = el("input", {
+    type: "number",
+    min: first,
+    max: last,
+    value: step,
+    "aria-label": t("step"),
+    onchange: () => set({ step: box.value }),
+  });
   return box;
 }
 
@@ -159,6 +185,9 @@ const LEFT = 56;
 export function valueText(values) {
   return values.map(({ line, value, low, high, bad }) => {
     const wide = Number.isFinite(low) && low !== high ? ` (${show(low)}–${show(high)})` : "";
-    return { line, text: `${value === null ? "–" : show(value)}${wide}${bad ? ` · ${t("nonfinite", { n: bad })}` : ""}` };
+    return {
+      line,
+      text: `${value === null ? "–" : show(value)}${wide}${bad ? ` · ${t("nonfinite", { n: bad })}` : ""}`,
+    };
   });
 }

@@ -10,7 +10,13 @@ const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.t
 // lines: [{run, label, colour, main, max, min, older}], each series with x, x_end, min, max, last, nonfinite.
 export class Plot {
   constructor(host, options = {}) {
-    Object.assign(this, { host, options: { x: "step", smooth: 0, log: false, ...options }, lines: [], range: null, size: {} });
+    Object.assign(this, {
+      host,
+      options: { x: "step", smooth: 0, log: false, ...options },
+      lines: [],
+      range: null,
+      size: {},
+    });
     host.plot = this;
     sizes.observe(host);
     alive.add(this);
@@ -32,7 +38,8 @@ export class Plot {
   fit({ width, height }) {
     this.size = { width: Math.floor(width), height: Math.floor(height) };
     if (!this.chart) this.draw();
-    else if (width && (this.size.width !== this.chart.width || this.size.height !== this.chart.height)) this.chart.setSize(this.size);
+    else if (width && (this.size.width !== this.chart.width || this.size.height !== this.chart.height))
+      this.chart.setSize(this.size);
   }
 
   draw() {
@@ -58,7 +65,9 @@ export class Plot {
   }
 
   every() {
-    return this.lines.flatMap((line) => [...(line.older ?? []), line.main, line.max, line.min].filter((one) => one?.x?.length));
+    return this.lines.flatMap((line) =>
+      [...(line.older ?? []), line.main, line.max, line.min].filter((one) => one?.x?.length),
+    );
   }
 
   spanOfX() {
@@ -99,20 +108,38 @@ export class Plot {
     const font = `${small ? 10 : 11}px ${css("--font")}`;
     const ends = (u, axis) => (axis === 0 ? this.xs : this.ends);
     const base = { stroke: quiet, font, grid, ticks: { show: false } };
-    const xAxis = { ...base, size: small ? 18 : 24, gap: 4, values: (u, at) => at.map((v) => this.saidX(v)), space: 64 };
+    const xAxis = {
+      ...base,
+      size: small ? 18 : 24,
+      gap: 4,
+      values: (u, at) => at.map((v) => this.saidX(v)),
+      space: 64,
+    };
     const yAxis = { ...base, size: small ? 42 : 50, gap: 4, values: (u, at) => marks(at) };
     if (this.options.x === "relative") xAxis.incrs = CLOCK;
     if (small) Object.assign(xAxis, { splits: ends, align: null, values: () => ["", ""] });
     if (small) Object.assign(yAxis, { splits: ends });
     else if (log) Object.assign(yAxis, { splits: () => decades(this.ys), filter: (u, at) => at });
     return {
-      width, height, legend: { show: false }, padding: [8, small ? 8 : 12, 0, 0],
+      width,
+      height,
+      legend: { show: false },
+      padding: [8, small ? 8 : 12, 0, 0],
       cursor: {
-        y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
+        y: false,
+        points: { show: false },
+        drag: { x: true, y: false, setScale: false },
         bind: { dblclick: () => () => this.options.onzoom?.(null) },
-        sync: { key: `windsock-${this.options.x}`, scales: ["x", null], filters: { pub: (type) => type.startsWith("mousem") || type === "mouseleave" } },
+        sync: {
+          key: `windsock-${this.options.x}`,
+          scales: ["x", null],
+          filters: { pub: (type) => type.startsWith("mousem") || type === "mouseleave" },
+        },
       },
-      scales: { x: { time: this.options.x === "time", range: () => this.xs }, y: { range: () => this.ys, distr: log ? 3 : 1 } },
+      scales: {
+        x: { time: this.options.x === "time", range: () => this.xs },
+        y: { range: () => this.ys, distr: log ? 3 : 1 },
+      },
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: [xAxis, yAxis],
       hooks: {
@@ -126,7 +153,8 @@ export class Plot {
 
   saidX(value) {
     if (this.options.x === "relative") return seconds(value);
-    if (this.options.x === "time") return new Date(value * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    if (this.options.x === "time")
+      return new Date(value * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     return Number.isInteger(value) ? (Math.abs(value) >= 1e6 ? show(value) : String(value)) : "";
   }
 
@@ -148,7 +176,15 @@ export class Plot {
       const place = line.main?.x ? at(line.main.x, x) : -1;
       if (place < 0) return { line, value: null };
       const main = line.main;
-      return { line, place, x: main.x_end[place], value: main.last[place], low: main.min[place], high: main.max[place], bad: main.nonfinite[place] };
+      return {
+        line,
+        place,
+        x: main.x_end[place],
+        value: main.last[place],
+        low: main.min[place],
+        high: main.max[place],
+        bad: main.nonfinite[place],
+      };
     });
     return { x, values };
   }
@@ -187,21 +223,33 @@ export class Plot {
     const scaled = log ? (v) => (v > 0 ? Math.log10(v) : NaN) : (v) => v;
     const y0 = scaled(this.ys[0]);
     const y1 = scaled(this.ys[1]);
-    return { x: (v) => left + ((v - x0) / (x1 - x0)) * width, y: (v) => top + height - ((scaled(v) - y0) / (y1 - y0)) * height };
+    return {
+      x: (v) => left + ((v - x0) / (x1 - x0)) * width,
+      y: (v) => top + height - ((scaled(v) - y0) / (y1 - y0)) * height,
+    };
   }
 
   drawLine(ctx, line, place) {
     const colour = hue(line.colour);
     const thin = devicePixelRatio;
     if (line.max?.x?.length && line.min?.x?.length) area(ctx, line.min, line.max, place, colour, 0.13);
-    for (const older of line.older ?? []) if (older.x?.length) path(ctx, older.x_end, older.last, place, colour, 0.3, thin);
+    for (const older of line.older ?? [])
+      if (older.x?.length) path(ctx, older.x_end, older.last, place, colour, 0.3, thin);
     if (!line.main?.x?.length) return;
     const smooth = Number(this.options.smooth);
     if (!line.main.exact) {
       area(ctx, line.main, line.main, place, colour, smooth ? 0.14 : 0.3);
       if (!smooth) edges(ctx, line.main, place, colour, thin);
     }
-    path(ctx, line.main.x_end, line.main.last, place, colour, smooth ? 0.28 : line.faint ? 0.4 : 1, (smooth ? 1 : 1.6) * thin);
+    path(
+      ctx,
+      line.main.x_end,
+      line.main.last,
+      place,
+      colour,
+      smooth ? 0.28 : line.faint ? 0.4 : 1,
+      (smooth ? 1 : 1.6) * thin,
+    );
     if (smooth) path(ctx, line.main.x_end, smoothed(line.main.last, smooth), place, colour, 1, 1.8 * thin);
     if (!this.range) dot(ctx, line.main, place, colour, smooth ? smoothed(line.main.last, smooth) : line.main.last);
   }
@@ -247,7 +295,17 @@ export class Plot {
     for (const line of this.lines) {
       for (const one of [line.main, line.max, line.min]) {
         for (let i = 0; i < (one?.x?.length ?? 0); i++) {
-          const cells = [line.label, one.name, one.x[i], one.x_end[i], one.min[i], one.max[i], one.last[i], one.count[i], one.nonfinite[i]];
+          const cells = [
+            line.label,
+            one.name,
+            one.x[i],
+            one.x_end[i],
+            one.min[i],
+            one.max[i],
+            one.last[i],
+            one.count[i],
+            one.nonfinite[i],
+          ];
           rows.push(cells.map(cell).join(","));
         }
       }

@@ -43,7 +43,8 @@ function rewardOf(run) {
 
 function listed() {
   const words = get("q").toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (run) => `${run.name} ${run.project} ${run.status} ${run.vocabulary} ${run.tags.join(" ")} ${run.note}`.toLowerCase();
+  const text = (run) =>
+    `${run.name} ${run.project} ${run.status} ${run.vocabulary} ${run.tags.join(" ")} ${run.note}`.toLowerCase();
   return [...runs.values()]
     .filter((run) => (revealed || !run.hidden) && words.every((word) => text(run).includes(word)))
     .sort((a, b) => Number(b.pinned ?? 0) - Number(a.pinned ?? 0) || (SORTS[get("sort")] ?? SORTS.began)(a, b));
@@ -67,12 +68,29 @@ function overlayRun(key) {
 }
 
 export function makeSidebar() {
-  const search = el("input", { type: "search", id: "run-filter", placeholder: t("filter_runs"), "aria-label": t("filter_runs"), value: get("q") });
+  const search = el("input", {
+    type: "search",
+    id: "run-filter",
+    placeholder: t("filter_runs"),
+    "aria-label": t("filter_runs"),
+    value: get("q"),
+  });
   search.addEventListener("input", () => set({ q: search.value }, true));
   const sorts = Object.keys(SORTS).map((key) => [key, t(`by_${key}`)]);
   const rows = el("ul", { class: "runs" });
   const foot = el("div", { class: "runs-foot" });
-  const side = el("nav", { class: "side", "aria-label": t("list") }, search, el("div", { class: "runs-head" }, select(t("sort"), sorts, get("sort"), (sort) => set({ sort }))), rows, foot);
+  const side = el(
+    "nav",
+    { class: "side", "aria-label": t("list") },
+    search,
+    el(
+      "div",
+      { class: "runs-head" },
+      select(t("sort"), sorts, get("sort"), (sort) => set({ sort })),
+    ),
+    rows,
+    foot,
+  );
   return { side, draw: () => drawList(rows, foot) };
 }
 
@@ -82,7 +100,11 @@ function drawList(rows, foot) {
   if (!runs.size) rows.replaceChildren(el("li", { class: "quiet pad", text: t("no_runs") }));
   else if (!shown.length) rows.replaceChildren(el("li", { class: "quiet pad", text: t("no_match") }));
   else rows.replaceChildren(...shown.map(row));
-  if (focused) [...rows.children].find((one) => one.dataset.key === focused)?.querySelector(".run-name")?.focus();
+  if (focused)
+    [...rows.children]
+      .find((one) => one.dataset.key === focused)
+      ?.querySelector(".run-name")
+      ?.focus();
   const hidden = [...runs.values()].filter((run) => run.hidden).length;
   foot.replaceChildren(el("span", { class: "quiet", text: `${shown.length} ${t("runs")}` }));
   if (hidden) {
@@ -90,7 +112,13 @@ function drawList(rows, foot) {
       revealed = !revealed;
       drawList(rows, foot);
     };
-    foot.append(el("button", { class: "link", text: revealed ? t("hide_again") : t("hidden_runs", { n: hidden }), onclick: turn }));
+    foot.append(
+      el("button", {
+        class: "link",
+        text: revealed ? t("hide_again") : t("hidden_runs", { n: hidden }),
+        onclick: turn,
+      }),
+    );
   }
 }
 
@@ -98,34 +126,79 @@ function row(run) {
   const here = run.key === get("run");
   const beside = list("with").includes(run.key);
   const box = el("button", {
-    class: "box", "aria-pressed": here || beside, title: t("overlay"), "aria-label": `${t("overlay")}: ${run.name}`,
-    style: { "--c": hue(colourOf(run.key)) }, onclick: () => overlayRun(run.key),
+    class: "box",
+    "aria-pressed": here || beside,
+    title: t("overlay"),
+    "aria-label": `${t("overlay")}: ${run.name}`,
+    style: { "--c": hue(colourOf(run.key)) },
+    onclick: () => overlayRun(run.key),
   });
-  const facts = [run.status === "finished" ? null : t(run.status), run.last_step === null ? null : `${t("step")} ${run.last_step}`, run.seconds ? seconds(run.seconds) : null, run.project].filter(Boolean).join(" · ");
-  const name = el("a", { class: "run-name", href: `?run=${encodeURIComponent(run.key)}`, "aria-current": here ? "true" : null },
+  const facts = [
+    run.status === "finished" ? null : t(run.status),
+    run.last_step === null ? null : `${t("step")} ${run.last_step}`,
+    run.seconds ? seconds(run.seconds) : null,
+    run.project,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+  const name = el(
+    "a",
+    { class: "run-name", href: `?run=${encodeURIComponent(run.key)}`, "aria-current": here ? "true" : null },
     el("span", { class: "run-title" }, run.pinned ? icon(ICONS.pin) : null, run.name),
-    el("span", { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts} · ${run.vocabulary}` }, dotOf(run.status), facts || t(run.status)),
+    el(
+      "span",
+      { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts} · ${run.vocabulary}` },
+      dotOf(run.status),
+      facts || t(run.status),
+    ),
     run.tags.length ? el("span", { class: "quiet run-note", text: run.tags.map((tag) => `#${tag}`).join(" ") }) : null,
-    run.note ? el("span", { class: "quiet run-note", text: run.note }) : null);
+    run.note ? el("span", { class: "quiet run-note", text: run.note }) : null,
+  );
   name.addEventListener("click", (event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey) return;
     event.preventDefault();
     document.body.classList.remove("list-open");
     chooseRun(run.key);
   });
-  const reward = el("span", { class: "run-reward" }, spark(run.reward, colourOf(run.key)), el("span", { class: "quiet", text: run.reward ? show(run.reward.last) : "" }));
-  const more = report ? null : el("button", { class: "ghost more", "aria-label": `${t("menu")}: ${run.name}`, "aria-haspopup": "menu", onclick: (event) => openMenu(event.currentTarget, run) }, icon(ICONS.more));
-  return el("li", { class: `run${here ? " here" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key }, box, name, reward, more);
+  const reward = el(
+    "span",
+    { class: "run-reward" },
+    spark(run.reward, colourOf(run.key)),
+    el("span", { class: "quiet", text: run.reward ? show(run.reward.last) : "" }),
+  );
+  const more = report
+    ? null
+    : el(
+        "button",
+        {
+          class: "ghost more",
+          "aria-label": `${t("menu")}: ${run.name}`,
+          "aria-haspopup": "menu",
+          onclick: (event) => openMenu(event.currentTarget, run),
+        },
+        icon(ICONS.more),
+      );
+  return el(
+    "li",
+    { class: `run${here ? " here" : ""}${run.hidden ? " hidden-run" : ""}`, "data-key": run.key },
+    box,
+    name,
+    reward,
+    more,
+  );
 }
 
 function openMenu(button, run) {
   document.querySelector(".menu")?.remove();
   const item = (label, work) => el("button", { role: "menuitem", text: label, onclick: () => (menu.remove(), work()) });
-  const menu = el("div", { class: "menu", role: "menu" },
+  const menu = el(
+    "div",
+    { class: "menu", role: "menu" },
     item(run.pinned ? t("unpin") : t("pin"), () => mark(run, { pinned: !run.pinned })),
     item(t("rename"), () => askText(t("new_name"), run.name, (name) => mark(run, { name: name || null }))),
     item(t("note"), () => askText(t("new_note"), run.note, (note) => mark(run, { note }))),
-    item(run.hidden ? t("unhide") : t("hide"), () => mark(run, { hidden: !run.hidden })));
+    item(run.hidden ? t("unhide") : t("hide"), () => mark(run, { hidden: !run.hidden })),
+  );
   document.body.append(menu);
   const box = button.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(box.left, innerWidth - menu.offsetWidth - 8))}px`;
@@ -136,7 +209,9 @@ function openMenu(button, run) {
     if (step) document.activeElement[step]?.focus();
     if (event.key === "Escape") button.focus();
   });
-  setTimeout(() => addEventListener("pointerdown", (event) => menu.contains(event.target) || menu.remove(), { once: true }));
+  setTimeout(() =>
+    addEventListener("pointerdown", (event) => menu.contains(event.target) || menu.remove(), { once: true }),
+  );
 }
 
 async function mark(run, fields) {
@@ -156,7 +231,12 @@ export function tell(text) {
 
 function askText(label, value, done) {
   const field = el("input", { type: "text", value, "aria-label": label });
-  const form = el("form", { method: "dialog" }, el("label", {}, el("span", { text: label }), field), el("button", { text: "OK" }));
+  const form = el(
+    "form",
+    { method: "dialog" },
+    el("label", {}, el("span", { text: label }), field),
+    el("button", { text: "OK" }),
+  );
   const box = el("dialog", { class: "ask" }, form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();

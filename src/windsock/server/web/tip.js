@@ -56,6 +56,11 @@ export function aboutMetric(metric, names, note) {
 function copyable(name) {
   const said = el("span", { class: "quiet" });
   const copy = () => navigator.clipboard?.writeText(name).then(() => (said.textContent = t("copied")));
-  return el("div", { class: "logged" }, el("code", { text: name }),
-    el("button", { class: "ghost", title: t("copy"), "aria-label": t("copy"), onclick: copy }, icon(ICONS.copy)), said);
+  return el(
+    "div",
+    { class: "logged" },
+    el("code", { text: name }),
+    el("button", { class: "ghost", title: t("copy"), "aria-label": t("copy"), onclick: copy }, icon(ICONS.copy)),
+    said,
+  );
 }
