@@ -36,7 +36,7 @@ LONG_TASKS = (
 BUSY = "() => setTimeout(() => { const end = performance.now() + 80; while (performance.now() < end); })"
 LAST = (
     "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)"
-    "?.chart.plot?.lines[0]?.main.last.at(-1)"
+    "?.card.plot?.lines[0]?.main.last.at(-1)"
 )
 
 

@@ -9,7 +9,7 @@ READY = {
     "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
 }  # fmt: skip
 CURVE = (
-    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.chart.plot?.lines[0]?.main"
+    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines[0]?.main"
 )
 """A function of the browser: the first line of a chart, by the name of its metric."""
 Open = Callable[..., Any]

@@ -397,7 +397,7 @@ def test_the_page_says_ahead_what_it_will_ask_for(serve: Serve):
     """Every module and the list are named in a header, so that the browser fetches them side by side."""
     client = serve()
     links = [part.split(">")[0].lstrip("<") for part in client.get("/").headers["link"].split(", ")]
-    assert {"/api/runs", "/page.js", "/charts.js"} <= set(links)
+    assert {"/api/runs", "/page.js", "/charts/plot.js"} <= set(links)
     assert all(client.get(link).status_code == 200 for link in links)
 
 

@@ -177,7 +177,7 @@ def test_an_older_attempt_stays_behind_the_newer_one(serve: Serve, visit: Open):
         run.finish()
     page = visit(f"{serve().base_url}/?run=again&tab=charts")
     assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
-    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    older = page.evaluate("document.querySelector('.chart').card.plot.lines[0].older.map(one => [...one.last])")
     assert len(older) == 1
     assert set(older[0]) == {6}
 
@@ -246,7 +246,7 @@ def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, 
     drawn(page, "critic/score")
     page.click(".run[data-key=other] .box")
     page.wait_for_function(
-        "() => document.querySelector('.chart[data-name=\"critic/score\"]')?.chart.plot?.lines.length === 2"
+        "() => document.querySelector('.chart[data-name=\"critic/score\"]')?.card.plot?.lines.length === 2"
     )
     page.hover(".run[data-key=other]")
     page.click(".run[data-key=other] .more")
@@ -339,7 +339,7 @@ def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):
 
 def test_a_restart_while_the_page_follows_leaves_the_older_attempt(serve: Serve, visit: Open):
     """The steps that the second attempt supersedes become the older line, also in a chart that is already drawn."""
-    older = "document.querySelector('.chart').chart.plot?.lines[0]?.older.map(one => [...one.last])"
+    older = "document.querySelector('.chart').card.plot?.lines[0]?.older.map(one => [...one.last])"
     run = windsock.init(project="p", name="restarted", id="again")
     for step in range(6):
         run.log({"loss": 6.0}, step=step)
@@ -368,7 +368,7 @@ def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: 
     assert main(["report", "again", "-o", str(file)]) == 0
     page = visit(f"{file.as_uri()}#tab=charts")
     assert drawn(page, "loss")["last"] == [6, 6, 6, 2, 2]
-    older = page.evaluate("document.querySelector('.chart').chart.plot.lines[0].older.map(one => [...one.last])")
+    older = page.evaluate("document.querySelector('.chart').card.plot.lines[0].older.map(one => [...one.last])")
     assert older == [[6] * 6]
 
 

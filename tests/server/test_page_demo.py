@@ -16,8 +16,8 @@ demo: {tasks: 24, hidden: 64, maps: 128, validation_maps: 16, validate_every: 4,
 """
 READY = USUAL | {"memory": ".chart canvas"}  # a training on a CPU has the host's memory alone
 SAID = {
-    "en": {"config_diff": "Config: what differs", "coverage": "Coverage", "group": "The group of this prompt"},
-    "zh": {"config_diff": "配置差异", "coverage": "覆盖", "group": "该提示在第"},
+    "en": {"config_diff": "Config differences", "coverage": "Coverage", "group": "The group of this prompt"},
+    "zh": {"config_diff": "配置差异", "coverage": "覆盖", "group": "该 prompt 在第"},
 }
 Picture = Callable[[Any, str], None]
 

@@ -25,6 +25,7 @@ TYPES = {
 }
 TEXT_TYPES = ("text/", "application/json", "application/manifest", "image/svg")
 MIN_GZIP_BYTES = 400
+NOT_MODULES = ("/vendor/", "/bundle/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,16 @@ class StaticFiles:
 
         Without it, the browser discovers imports level by level and waits one round trip for each.
         """
-        modules = ", ".join(f"</{file.name}>; rel=modulepreload" for file in sorted(self._folder.glob("*.js")))
-        return f"</api/runs>; rel=preload; as=fetch; crossorigin, {modules}"
+        modules = [path for path in sorted(self._paths()) if path.endswith(".js") and not path.startswith(NOT_MODULES)]
+        links = ", ".join(f"<{path}>; rel=modulepreload" for path in modules)
+        return f"</api/runs>; rel=preload; as=fetch; crossorigin, {links}"
+
+    def _paths(self) -> dict[str, Path]:
+        return {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}
 
     def get(self, path: str) -> StaticFile | None:
         """Return the file at a path, or None. Paths are looked up in a listing, so ``..`` finds nothing."""
-        listed = {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}
-        file = listed.get("/index.html" if path == "/" else path)
+        file = self._paths().get("/index.html" if path == "/" else path)
         if file is None or not file.is_file():
             return None
         stat = file.stat()

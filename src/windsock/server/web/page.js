@@ -1,66 +1,39 @@
-// The frame: top bar, list of runs, tabs, keys; which view stands in it follows from the address.
-import { foresee, listen, report, runPath } from "./api.js";
-import { chartsView, closeLarge, enlarge } from "./charts.js";
-import { compareView } from "./compare.js";
-import { configView } from "./config.js";
-import { el, forgetColours, icon, ICONS, once, svg } from "./dom.js";
-import { evaluationView } from "./evaluation.js";
-import { memoryView } from "./memory.js";
-import { overviewView } from "./overview.js";
-import { dotOf, empty, statusText } from "./parts.js";
-import { restyleAll, underPointer } from "./plot.js";
-import { chosenRuns, colourOf, makeSidebar, nextRun, readRuns, runs, tell } from "./runs.js";
-import { samplesView } from "./samples.js";
-import { get, keep, kept, set, watch } from "./state.js";
-import { timeView } from "./time.js";
-import { closeTip } from "./tip.js";
-import { language, t } from "./words.js";
+// The entry of the page: frame, tabs and heading; the URL decides which view is shown.
+import { restyleAll } from "./charts/plot.js";
+import { openEventStream, prefetch, runPath } from "./data/api.js";
+import { savePreference } from "./data/preferences.js";
+import { report } from "./data/report.js";
+import { colourOf, refreshRuns, runs, selectedRuns } from "./data/runs.js";
+import { getState, setState, watchState } from "./data/url_state.js";
+import { handleKey, showHelp } from "./keyboard.js";
+import { makeSidebar } from "./run_list.js";
+import { language, t } from "./text/language.js";
+import { applyTheme, isDark, toggleTheme } from "./theme.js";
+import { el, ICONS, icon, svg } from "./ui/dom.js";
+import { debounce } from "./ui/scheduling.js";
+import { showMessage } from "./ui/toast.js";
+import { closeTooltip } from "./ui/tooltip.js";
+import { emptyState, statusDot, statusText } from "./ui/widgets.js";
+import { TABS, VIEWS } from "./views/index.js";
+import { overviewView } from "./views/overview.js";
 
-const VIEWS = {
-  overview: overviewView,
-  charts: chartsView,
-  time: timeView,
-  memory: memoryView,
-  evaluation: evaluationView,
-  samples: samplesView,
-  compare: compareView,
-  config: configView,
-};
-const TABS = Object.keys(VIEWS).filter((tab) => !report || tab !== "compare");
-const REMADE = ["tab", "run", "lang", "with"]; // changes after which a view is made anew
+const NEW_VIEW = ["tab", "run", "lang", "with"]; // states whose change makes a new view
 const stage = el("main", { id: "stage", tabindex: "-1" });
+
 let sidebar = null;
 let view = null;
 let stream = null;
-let streamed = null;
+let streamedRun = null;
 let heading = null;
+let overlaidSteps = "";
 
-function theme() {
-  return get("theme") || kept("theme") || "";
-}
-
-function applyTheme() {
-  forgetColours();
-  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
-}
-
-function isDark() {
-  return theme() ? theme() === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-function turnTheme() {
-  const next = isDark() ? "light" : "dark";
-  keep("theme", next);
-  set({ theme: next }, true);
-}
-
-function turnLanguage() {
+function toggleLanguage() {
   const next = language() === "zh" ? "en" : "zh";
-  keep("lang", next);
-  set({ lang: next }, true);
+  savePreference("lang", next);
+  setState({ lang: next }, true);
 }
 
-function frame() {
+function renderFrame() {
   document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
   sidebar = makeSidebar();
   heading = el("div", { class: "heading" });
@@ -77,19 +50,19 @@ function frame() {
     el("span", { class: "brand", text: "windsock" }),
     heading,
     el("span", { class: "grow" }),
-    el("button", { class: "ghost", id: "language", text: t("language"), onclick: turnLanguage }),
+    el("button", { class: "ghost", id: "language", text: t("language"), onclick: toggleLanguage }),
     el(
       "button",
-      { class: "ghost", id: "theme", title: t("theme"), "aria-label": t("theme"), onclick: turnTheme },
+      { class: "ghost", id: "theme", title: t("theme"), "aria-label": t("theme"), onclick: toggleTheme },
       icon(isDark() ? ICONS.sun : ICONS.moon),
     ),
-    el("button", { class: "ghost", id: "help", text: "?", "aria-label": t("keys"), onclick: help }),
+    el("button", { class: "ghost", id: "help", text: "?", "aria-label": t("keys"), onclick: showHelp }),
   );
   const body = el(
     "div",
     { class: "body" },
     report ? null : sidebar.side,
-    el("div", { class: "content" }, tabs(), stage),
+    el("div", { class: "content" }, tabBar(), stage),
   );
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
   document.body.classList.toggle("alone", Boolean(report));
@@ -102,211 +75,156 @@ function logo() {
     { viewBox: "0 0 32 32", class: "logo", "aria-hidden": "true" },
     svg("path", { d: "M5 3v27", class: "pole" }),
     svg("path", { d: "M6 6l22 4v7L6 20z", class: "sock" }),
-    svg("path", { d: "M12 7.1l5 .9v10.400l-5 .8zM22 8.900l3 .55v7.900l-3 .5z", class: "stripe" }),
+    svg("path", { d: "M12 7.1l5 .9v10.4l-5 .8zM22 8.9l3 .55v7.9l-3 .5z", class: "stripe" }),
   );
 }
 
-function tabs() {
+function tabBar() {
   const links = TABS.map((tab, i) => {
     const link = el("a", {
       href: `?tab=${tab}`,
       text: t(tab),
       title: `${t(tab)} (${i + 1})`,
-      "aria-current": tab === get("tab") ? "page" : null,
+      "aria-current": tab === getState("tab") ? "page" : null,
     });
     link.addEventListener("click", (event) => {
       if (event.metaKey || event.ctrlKey) return;
       event.preventDefault();
-      set({ tab });
+      setState({ tab });
     });
     return link;
   });
   return el("nav", { class: "tabs", "aria-label": t("menu") }, links);
 }
 
-function drawHeading() {
-  const run = runs.get(get("run"));
+function renderHeading() {
+  const run = runs.get(getState("run"));
   document.title = run ? `${run.name} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();
-  const said = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
+  const madeAt = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
   heading.replaceChildren(
     el("span", { class: "quiet", text: run.project ? `${run.project} / ` : "" }),
     el("span", { class: "run-heading", text: run.name }),
-    el("span", { class: `chip ${run.status}`, title: run.reason || null }, dotOf(run.status), ...statusText(run)),
-    el("span", { class: "quiet", text: said }),
+    el("span", { class: `chip ${run.status}`, title: run.reason || null }, statusDot(run.status), ...statusText(run)),
+    el("span", { class: "quiet", text: madeAt }),
   );
 }
 
-function drawAll() {
-  closeTip();
+function render() {
+  closeTooltip();
   view?.destroy?.();
   view = null;
-  document.querySelector("nav.tabs")?.replaceWith(tabs());
+  document.querySelector("nav.tabs")?.replaceWith(tabBar());
   sidebar.draw();
-  drawHeading();
+  renderHeading();
   stage.replaceChildren();
-  const key = get("run");
-  follow(key);
-  if (!runs.size) return stage.replaceChildren(empty(t("no_runs"), t("no_runs_do")));
+  const key = getState("run");
+  followRun(key);
+  if (!runs.size) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
-  const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: chosenRuns(), fail };
-  const make = VIEWS[get("tab")] ?? overviewView;
-  const host = el("div", { class: `view ${get("tab")}` });
+  const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: selectedRuns(), fail: showError };
+  const make = VIEWS[getState("tab")] ?? overviewView;
+  const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(host);
   view = make(host, context);
 }
 
-function fail(problem) {
-  if (problem instanceof TypeError && !navigator.onLine) return tell(t("lost"));
-  tell(problem.message);
+function showError(problem) {
+  if (problem instanceof TypeError && !navigator.onLine) return showMessage(t("lost"));
+  showMessage(problem.message);
 }
 
-function follow(key) {
-  if (streamed === key && stream) return;
+function followRun(key) {
+  if (streamedRun === key && stream) return;
   stream?.close();
-  streamed = key;
+  streamedRun = key;
   const status = (news) => {
     const run = runs.get(news.run);
     if (run) runs.set(news.run, { ...run, status: news.status, reason: news.reason });
-    drawHeading();
+    renderHeading();
     sidebar.draw();
   };
   const data = (news) => {
     const run = runs.get(news.run);
     if (run) runs.set(news.run, { ...run, last_step: news.last_step });
-    drawHeading();
+    renderHeading();
     view?.update?.(news);
   };
-  let greeted = false;
+  let connected = false;
   const hello = (news) => {
     refresh();
-    if (greeted) view?.update?.(news.run ?? {}); // the stream was lost, and with it what came meanwhile
-    greeted = true;
+    if (connected) view?.update?.(news.run ?? {}); // the stream was interrupted: fetch what was missed
+    connected = true;
   };
-  stream = listen(key, { runs: refresh, hello, status, data });
+  stream = openEventStream(key, { runs: refresh, hello, status, data });
 }
 
-const refresh = once(60, async () => {
+const refresh = debounce(60, async () => {
   try {
-    await readRuns();
+    await refreshRuns();
   } catch {
     return;
   }
-  const before = get("run");
-  settle();
+  const before = getState("run");
+  selectDefaultRun();
   sidebar.draw();
-  if (before !== get("run") || !view) return drawAll();
-  drawHeading();
-  followOthers();
+  if (before !== getState("run") || !view) return render();
+  renderHeading();
+  updateOverlaid();
 });
 
-// The stream tells of the run that is looked at; of those beside it the list tells.
-let besides = "";
-
-function followOthers() {
-  const now = chosenRuns()
+// The stream reports on the run in view; changes of the overlaid runs show in the list.
+function updateOverlaid() {
+  const now = selectedRuns()
     .slice(1)
     .map((key) => `${key} ${runs.get(key).last_step}`)
     .join();
-  if (now !== besides && besides && ["charts", "compare"].includes(get("tab"))) view.update?.({});
-  besides = now;
+  if (now !== overlaidSteps && overlaidSteps && ["charts", "compare"].includes(getState("tab"))) view.update?.({});
+  overlaidSteps = now;
 }
 
-// Without a run in the address the newest one is shown.
-function settle() {
-  if (runs.has(get("run"))) return;
+// Without a run in the URL, select the newest one.
+function selectDefaultRun() {
+  if (runs.has(getState("run"))) return;
   const newest =
     [...runs.values()].filter((run) => !run.hidden).sort((a, b) => b.began - a.began)[0] ?? [...runs.values()][0];
-  if (newest) set({ run: newest.key }, true);
+  if (newest) setState({ run: newest.key }, true);
 }
 
-function help() {
-  const rows = [
-    ["/", "k_filter"],
-    ["j  k", "k_next"],
-    [`1–${TABS.length}`, "k_tabs"],
-    ["f", "k_full"],
-    ["r", "k_reset"],
-    ["?", "k_help"],
-    ["Esc", "k_esc"],
-    [t("drag"), "k_drag"],
-    [t("double"), "k_reset"],
-  ];
-  const lines = rows.map(([keys, what]) =>
-    el("tr", {}, el("td", {}, el("kbd", { text: keys })), el("td", { text: t(what) })),
-  );
-  const close = el("form", { method: "dialog" }, el("button", { text: t("close") }));
-  const box = el(
-    "dialog",
-    { class: "help" },
-    el("h2", { text: t("keys") }),
-    el("table", {}, el("tbody", {}, lines)),
-    close,
-  );
-  box.addEventListener("close", () => box.remove());
-  document.body.append(box);
-  box.showModal();
-}
-
-function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "Escape") return escape();
-  if (event.target.closest?.("input, select, textarea, dialog")) return;
-  const act = {
-    j: () => nextRun(1),
-    k: () => nextRun(-1),
-    r: () => set({ from: "", to: "" }),
-    "?": help,
-    f: () => underPointer() && enlarge(underPointer()),
-    "/": seek,
-  }[event.key];
-  const tab = /^[1-9]$/.test(event.key) ? TABS[Number(event.key) - 1] : null;
-  if (!act && !tab) return;
-  event.preventDefault();
-  if (tab) set({ tab });
-  else act();
-}
-
-function escape() {
-  document.querySelector(".menu")?.remove();
-  document.body.classList.remove("list-open");
-  closeTip();
-  closeLarge();
-  document.activeElement?.blur?.();
-}
-
-function seek() {
-  (stage.querySelector("input[type=search]") ?? document.getElementById("run-filter"))?.focus();
-}
-
-watch((changed) => {
+watchState((changed) => {
   if (changed.includes("theme")) {
     applyTheme();
-    frame();
-  } else if (changed.includes("lang")) frame();
-  if (changed.includes("run")) settle();
-  if (changed.some((name) => REMADE.includes(name)) || changed.includes("theme")) drawAll();
+    renderFrame();
+  } else if (changed.includes("lang")) renderFrame();
+  if (changed.includes("run")) selectDefaultRun();
+  if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
   else {
     if (changed.includes("q") || changed.includes("sort")) sidebar.draw();
     view?.changed?.(changed);
   }
 });
 
-async function begin() {
+async function start() {
   applyTheme();
-  frame();
-  if (get("run") && get("tab") === "overview") foresee(runPath(get("run"), "overview"));
+  renderFrame();
+  if (getState("run") && getState("tab") === "overview") prefetch(runPath(getState("run"), "overview"));
   try {
-    await readRuns();
-    settle();
-    if (!view) drawAll();
+    await refreshRuns();
+    selectDefaultRun();
+    if (!view) render();
   } catch (problem) {
-    stage.replaceChildren(empty(problem.message));
-    follow("");
+    stage.replaceChildren(emptyState(problem.message));
+    followRun("");
   }
-  addEventListener("runs", () => (sidebar.draw(), drawHeading()));
-  addEventListener("keydown", pressed);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (applyTheme(), restyleAll()));
+  addEventListener("runs", () => {
+    sidebar.draw();
+    renderHeading();
+  });
+  addEventListener("keydown", handleKey);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    applyTheme();
+    restyleAll();
+  });
 }
 
-begin();
+start();

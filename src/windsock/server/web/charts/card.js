@@ -1,0 +1,135 @@
+// A chart in its card. It has a plot only while it is in view.
+import { colourOf, runs } from "../data/runs.js";
+import { getList, getState, packList, setState } from "../data/url_state.js";
+import { t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
+import { download, el, ICONS, icon } from "../ui/dom.js";
+import { addTooltip, metricTooltip } from "../ui/tooltip.js";
+import { linesCsv } from "./csv.js";
+import { enlarge } from "./enlarged.js";
+import { Plot } from "./plot.js";
+import { pointCountText, valueTexts } from "./values.js";
+import { setZoom, zoomRange } from "./zoom.js";
+
+export class ChartCard {
+  // `chart` is {key, title, unit, metric, note, names, lines}; each of its lines is {run, mean, max, min, factor}.
+  constructor(store, chart) {
+    this.store = store;
+    this.chart = chart;
+    this.visible = false;
+    this.plot = null;
+    this.points = 0; // more than a card's where the chart is enlarged
+    this.node = el("article", { class: "card chart", "data-name": chart.key });
+    this.node.card = this;
+  }
+
+  build() {
+    if (this.built) return;
+    this.built = true;
+    const { title, unit, names, metric, note } = this.chart;
+    const heading = addTooltip(el("h3", { text: title }), () => metricTooltip(metric, names, note));
+    this.sub = el("div", { class: "sub" });
+    this.area = el("div", { class: "plot" });
+    const nameRow = el("div", { class: "names" }, heading, el("span", { class: "quiet unit", text: unit }));
+    this.node.append(el("header", {}, nameRow, this.sub), this.area, this.tools());
+  }
+
+  tools() {
+    const { key, title, pinnable } = this.chart;
+    const tool = (path, label, work) =>
+      el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
+    const csv = () => new Blob([linesCsv(this.plot.lines)], { type: "text/csv" });
+    return el(
+      "div",
+      { class: "tools" },
+      pinnable ? tool(ICONS.pin, t("pin"), () => this.togglePin()) : null,
+      tool(ICONS.grow, `${t("maximise")} (f)`, () => enlarge(this.plot)),
+      tool(ICONS.save, t("png"), async () => download(`${key}.png`, await this.plot.toPng(title))),
+      tool(ICONS.table, t("csv"), () => download(`${key}.csv`, csv())),
+    );
+  }
+
+  togglePin() {
+    const pins = getList("pins");
+    const { key } = this.chart;
+    setState({ pins: packList(pins.includes(key) ? pins.filter((one) => one !== key) : [...pins, key]) });
+  }
+
+  // The series that the card needs.
+  requests() {
+    return this.chart.lines.flatMap(({ run, mean, max, min, factor }) =>
+      [mean, max, min].filter(Boolean).map((name) => ({ run, name, factor: factor ?? 1 })),
+    );
+  }
+
+  enter() {
+    this.visible = true;
+    this.build();
+    if (!this.plot) {
+      this.plot = new Plot(this.area, {
+        x: getState("x"),
+        band: this.chart.metric?.band,
+        onzoom: setZoom,
+        oncursor: (cursor) => this.showCursor(cursor),
+      });
+      this.plot.card = this;
+    }
+    this.store.request(this);
+    this.draw();
+  }
+
+  leave() {
+    this.visible = this.near = false;
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  // The lines of the plot, as far as their series are known.
+  lines() {
+    const series = (run, name) => (name ? this.store.series(run, name) : null);
+    const lines = this.chart.lines.map(({ run, mean, max, min }) => ({
+      run,
+      label: runs.get(run)?.name ?? run,
+      colour: colourOf(run),
+      main: series(run, mean),
+      max: series(run, max),
+      min: series(run, min),
+      older: this.store.older(run, mean),
+    }));
+    return lines.filter((line) => line.main);
+  }
+
+  draw() {
+    if (!this.plot) return;
+    const lines = this.lines();
+    if (!lines.length) return;
+    this.plot.range = zoomRange();
+    this.plot.setLines(lines, { smooth: getState("smooth"), log: getState("log") === "1", x: getState("x") });
+    if (!this.hasCursor) this.showLast(lines);
+  }
+
+  // Without a cursor, show the last value of each line, and the key of the chart.
+  showLast(lines) {
+    const cut = getState("log") === "1" && lines.some((line) => line.main.min.some((v) => v <= 0));
+    const last = lines.map((line) => ({ line, value: line.main.x.length ? line.main.last.at(-1) : null }));
+    const key = el("code", { text: cut ? t("log_cut") : this.chart.key });
+    this.sub.replaceChildren(...valueNodes(last), key);
+    this.area.title = lines.length ? pointCountText(lines[0]) : "";
+  }
+
+  showCursor(cursor) {
+    this.hasCursor = Boolean(cursor);
+    if (!cursor) return this.showLast(this.plot.lines);
+    const x = cursor.values.find((one) => one.x !== undefined)?.x ?? cursor.x;
+    const position = el("span", { text: getState("x") === "step" ? `${t("step")} ${x}` : this.plot.formatX(x) });
+    this.sub.replaceChildren(position, ...valueNodes(cursor.values));
+  }
+}
+
+// Values in the colours of their lines; several lines name themselves in a title.
+function valueNodes(values) {
+  return valueTexts(values).map(({ line, text }) => {
+    const style = { "--c": seriesColour(line.colour) };
+    return el("span", { class: "val", text, style, title: values.length > 1 ? line.label : null });
+  });
+}

@@ -1,0 +1,279 @@
+// A plot: uPlot does axes, cursor and zoom; the curves are drawn here, from buckets with their true extremes.
+import { formatNumber, formatSeconds } from "../text/format.js";
+import { cssVariable, seriesColour } from "../ui/colours.js";
+import { clamp, indexAt, smoothed } from "./curve_math.js";
+import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
+import { xRange, yRange } from "./ranges.js";
+import { logTicks, tickLabels } from "./ticks.js";
+
+const DURATIONS = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
+const plots = new Set();
+const plotOf = new WeakMap();
+
+// The observer reports sizes; reading them from elements would force a layout per chart.
+const resizes = new ResizeObserver((entries) => {
+  for (const entry of entries) plotOf.get(entry.target)?.resize(entry.contentRect);
+});
+
+/**
+ * @typedef {object} PlotOptions
+ * @property {string} [x] the x axis
+ * @property {number | string} [smooth] weight of exponential smoothing
+ * @property {boolean} [log] a logarithmic y axis
+ * @property {boolean} [small] only the extremes are labelled
+ * @property {boolean} [zero] the y axis starts at 0
+ * @property {{low: number | null, high: number | null}} [band] the healthy range
+ * @property {(range: number[] | null) => void} [onzoom]
+ * @property {(cursor: {x: number, values: object[]} | null) => void} [oncursor]
+ */
+
+// Lines are {run, label, colour, main, max, min, older}; their series have x, x_end, min, max, last and nonfinite.
+export class Plot {
+  /**
+   * @param {HTMLElement} host
+   * @param {PlotOptions} options
+   */
+  constructor(host, options = {}) {
+    this.host = host;
+    /** @type {PlotOptions} */
+    this.options = { x: "step", smooth: 0, log: false, ...options };
+    this.card = null;
+    this.lines = [];
+    this.range = null; // the zoomed part of the x axis
+    this.size = {};
+    plotOf.set(host, this);
+    resizes.observe(host);
+    plots.add(this);
+  }
+
+  setLines(lines, changes = {}) {
+    const rebuild = ["log", "x"].some((name) => name in changes && changes[name] !== this.options[name]);
+    Object.assign(this.options, changes);
+    this.lines = lines;
+    if (rebuild) this.drop();
+    this.draw();
+  }
+
+  restyle() {
+    this.drop();
+    this.draw();
+  }
+
+  resize({ width, height }) {
+    this.size = { width: Math.floor(width), height: Math.floor(height) };
+    if (!this.chart) return this.draw();
+    const changed = this.size.width !== this.chart.width || this.size.height !== this.chart.height;
+    if (width && changed) this.chart.setSize(this.size);
+  }
+
+  draw() {
+    const { width, height } = this.size;
+    if (!width || !height) return;
+    const all = this.allSeries();
+    this.xs = this.range ?? xRange(all);
+    const { range, labels } = yRange(all, this.xs, this.options);
+    this.ys = range;
+    this.labels = labels;
+    const data = [this.xs, [null, null]]; // uPlot only needs the ends of the axes
+    if (this.chart) this.chart.setData(data);
+    else this.chart = new globalThis.uPlot(this.uplotOptions(width, height), data, this.host);
+  }
+
+  drop() {
+    this.chart?.destroy();
+    this.chart = null;
+  }
+
+  destroy() {
+    this.drop();
+    resizes.unobserve(this.host);
+    plots.delete(this);
+    plotOf.delete(this.host);
+  }
+
+  allSeries() {
+    const all = this.lines.flatMap((line) => [...(line.older ?? []), line.main, line.max, line.min]);
+    return all.filter((series) => series?.x?.length);
+  }
+
+  uplotOptions(width, height) {
+    const { small, log, x } = this.options;
+    return {
+      width,
+      height,
+      legend: { show: false },
+      padding: [8, small ? 8 : 12, 0, 0],
+      cursor: {
+        y: false,
+        points: { show: false },
+        drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => this.options.onzoom?.(null) },
+        sync: {
+          key: `windsock-${x}`,
+          scales: ["x", null],
+          filters: { pub: (type) => type.startsWith("mousem") || type === "mouseleave" },
+        },
+      },
+      scales: {
+        x: { time: x === "time", range: () => this.xs },
+        y: { range: () => this.ys, distr: log ? 3 : 1 },
+      },
+      series: [{}, { paths: () => null, points: { show: false } }],
+      axes: this.axes(),
+      hooks: {
+        drawClear: [(u) => this.drawBand(u)],
+        draw: [(u) => this.drawLines(u)],
+        setCursor: [(u) => this.reportCursor(u)],
+        setSelect: [(u) => this.reportSelection(u)],
+      },
+    };
+  }
+
+  axes() {
+    const { small, log, x } = this.options;
+    const base = {
+      stroke: cssVariable("--quiet"),
+      font: `${small ? 10 : 11}px ${cssVariable("--font")}`,
+      grid: { stroke: cssVariable("--hair"), width: 1, show: !small },
+      ticks: { show: false },
+      gap: 4,
+    };
+    const xAxis = {
+      ...base,
+      size: small ? 18 : 24,
+      values: (_, ticks) => ticks.map((v) => this.formatX(v)),
+      space: 64,
+      ...(x === "relative" ? { incrs: DURATIONS } : {}),
+    };
+    const yAxis = { ...base, size: small ? 42 : 50, values: (_, ticks) => tickLabels(ticks) };
+    if (small) {
+      const ends = { splits: () => this.xs, align: null, values: () => ["", ""] };
+      return [
+        { ...xAxis, ...ends },
+        { ...yAxis, splits: () => this.labels },
+      ];
+    }
+    return [xAxis, log ? { ...yAxis, splits: () => logTicks(this.ys), filter: (_, ticks) => ticks } : yAxis];
+  }
+
+  formatX(value) {
+    if (this.options.x === "relative") return formatSeconds(value);
+    if (this.options.x === "time")
+      return new Date(value * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    return Number.isInteger(value) ? (Math.abs(value) >= 1e6 ? formatNumber(value) : String(value)) : "";
+  }
+
+  reportSelection(u) {
+    if (u.select.width < 4) return; // a click
+    const range = [u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")];
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    this.options.onzoom?.(range);
+  }
+
+  reportCursor(u) {
+    const outside = u.cursor.left === undefined || u.cursor.left < 0;
+    this.options.oncursor?.(outside ? null : this.valuesAt(u.posToVal(u.cursor.left, "x")));
+  }
+
+  // The values of the buckets that contain x, else of the nearest ones before it.
+  valuesAt(x) {
+    const values = this.lines.map((line) => {
+      const i = line.main?.x ? indexAt(line.main.x, x) : -1;
+      if (i < 0) return { line, value: null };
+      const { x_end, last, min, max, nonfinite } = line.main;
+      return { line, x: x_end[i], value: last[i], low: min[i], high: max[i], nonfinite: nonfinite[i] };
+    });
+    return { x, values };
+  }
+
+  // The healthy band of the metric, behind the curves.
+  drawBand(u) {
+    const band = this.options.band;
+    if (!band) return;
+    const { left, top, width, height } = u.bbox;
+    const low = band.low === null ? top + height : clamp(u.valToPos(band.low, "y", true), top, top + height);
+    const high = band.high === null ? top : clamp(u.valToPos(band.high, "y", true), top, top + height);
+    if (!(low > high)) return;
+    u.ctx.save(); // uPlot caches the context's styles, so they must be restored
+    u.ctx.fillStyle = cssVariable("--band");
+    u.ctx.fillRect(left, high, width, low - high);
+    u.ctx.restore();
+  }
+
+  drawLines(u) {
+    const { ctx } = u;
+    const { left, top, width, height } = u.bbox;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left, top - 4, width + 6 * devicePixelRatio, height + 8);
+    ctx.clip();
+    ctx.lineJoin = "round";
+    const scale = this.scale(u);
+    for (const line of this.lines) this.drawLine(ctx, line, scale);
+    for (const { main } of this.lines.filter((line) => line.main?.x?.length)) {
+      drawNonFinite(ctx, main, scale, top + height, cssVariable("--bad"));
+    }
+    ctx.restore();
+  }
+
+  // From values to pixels of the canvas.
+  scale(u) {
+    const { left, top, width, height } = u.bbox;
+    const [x0, x1] = this.xs;
+    const scaled = this.options.log ? (v) => (v > 0 ? Math.log10(v) : NaN) : (v) => v;
+    const [y0, y1] = this.ys.map(scaled);
+    return {
+      x: (v) => left + ((v - x0) / (x1 - x0)) * width,
+      y: (v) => top + height - ((scaled(v) - y0) / (y1 - y0)) * height,
+    };
+  }
+
+  // Behind a line are its band from minimum to maximum and its superseded attempts.
+  drawLine(ctx, line, scale) {
+    const colour = seriesColour(line.colour);
+    if (line.max?.x?.length && line.min?.x?.length) fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
+    for (const { x_end, last } of (line.older ?? []).filter((series) => series.x?.length)) {
+      drawPath(ctx, x_end, last, scale, { colour, alpha: 0.3, width: devicePixelRatio });
+    }
+    if (line.main?.x?.length) this.drawMain(ctx, line, scale, colour);
+  }
+
+  drawMain(ctx, { main, faint }, scale, colour) {
+    const weight = Number(this.options.smooth);
+    if (!main.exact) {
+      fillBand(ctx, main, main, scale, { colour, alpha: weight ? 0.14 : 0.3 });
+      if (!weight) drawExtremes(ctx, main, scale, { colour, width: devicePixelRatio });
+    }
+    const alpha = weight ? 0.28 : faint ? 0.4 : 1;
+    drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (weight ? 1 : 1.6) * devicePixelRatio });
+    const values = weight ? smoothed(main.last, weight) : main.last;
+    if (weight) drawPath(ctx, main.x_end, values, scale, { colour, width: 1.8 * devicePixelRatio });
+    if (!this.range) drawLastPoint(ctx, main.x_end, values, scale, colour);
+  }
+
+  // The plot below its title as a PNG.
+  async toPng(title) {
+    const source = this.chart.ctx.canvas;
+    const titleHeight = 26 * devicePixelRatio;
+    const canvas = document.createElement("canvas");
+    canvas.width = source.width;
+    canvas.height = source.height + titleHeight;
+    const ctx = canvas.getContext("2d");
+    ctx.fillStyle = cssVariable("--card");
+    ctx.fillRect(0, 0, canvas.width, canvas.height);
+    ctx.fillStyle = cssVariable("--ink");
+    ctx.font = `600 ${13 * devicePixelRatio}px ${cssVariable("--font")}`;
+    ctx.fillText(title, 8 * devicePixelRatio, 17 * devicePixelRatio);
+    ctx.drawImage(source, 0, titleHeight);
+    return new Promise((resolve) => canvas.toBlob(resolve));
+  }
+}
+
+// Draw all plots again, in the colours of a new theme.
+export function restyleAll() {
+  for (const plot of plots) plot.restyle();
+}
+
+export function plotUnderPointer() {
+  return [...plots].find((plot) => plot.host.matches(":hover") || plot.host.closest(".card")?.matches(":hover"));
+}

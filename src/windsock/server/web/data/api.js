@@ -1,0 +1,68 @@
+// Requests to the server; in a report, lookups in its data.
+import { report, reportResponse } from "./report.js";
+import { decodeSeries, seriesFromJson } from "./series.js";
+
+const JSON_BODY = { "content-type": "application/json" };
+const prefetched = new Map();
+
+// Request a path that `fetchJson` will need, so that the overview does not wait for the list of runs.
+export function prefetch(path) {
+  if (!report) prefetched.set(path, fetch(path));
+}
+
+export async function fetchJson(path, parameters = {}) {
+  if (report) return reportResponse(path, parameters);
+  const url = withQuery(path, parameters);
+  const response = await (prefetched.get(url) ?? fetch(url));
+  prefetched.delete(url);
+  return bodyOf(response);
+}
+
+// The decoded body, or an error with the server's message.
+async function bodyOf(response) {
+  const body = await response.json();
+  if (!response.ok) throw new Error(body.error ?? response.statusText);
+  return body;
+}
+
+function withQuery(path, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      if (one !== null && one !== undefined && one !== "") query.append(name, one);
+    }
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+export function runPath(key, view = "") {
+  return `/api/runs/${encodeURIComponent(key)}${view && `/${view}`}`;
+}
+
+export async function patchRun(key, fields) {
+  return bodyOf(await fetch(runPath(key), { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) }));
+}
+
+// Fetch many series in one request. Each of `wanted` is {run, name, factor?, since?}.
+export async function fetchSeries(wanted, options) {
+  if (report) return wanted.flatMap(({ run, name }) => seriesInReport(run, name));
+  const body = JSON.stringify({ series: wanted, ...options, format: "binary" });
+  const response = await fetch("/api/series", { method: "POST", headers: JSON_BODY, body });
+  return response.ok ? decodeSeries(await response.arrayBuffer()) : bodyOf(response);
+}
+
+function seriesInReport(run, name) {
+  const found = report.series.filter((one) => one.name === name);
+  return found.map((one) => ({ ...seriesFromJson(one), run, cursor: null, keep: 0 }));
+}
+
+// One event stream for the list and the run in view.
+export function openEventStream(run, handlers) {
+  if (report) return { close() {} };
+  const stream = new EventSource(withQuery("/api/live", { run, list: 1 }));
+  for (const [name, handler] of Object.entries(handlers)) {
+    stream.addEventListener(name, (event) => handler(JSON.parse(event.data || "{}")));
+  }
+  return stream;
+}

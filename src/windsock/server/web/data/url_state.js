@@ -1,0 +1,56 @@
+// The state of the page in its URL: a link restores it, and Back undoes a change. A report file uses the hash.
+
+const DEFAULTS = { tab: "overview", x: "step", smooth: "0", log: "0", sort: "began", stat: "seconds" };
+const inHash = location.protocol === "file:";
+const watchers = new Set();
+const state = readUrl();
+
+function readUrl() {
+  return Object.fromEntries(new URLSearchParams(inHash ? location.hash.slice(1) : location.search));
+}
+
+export function getState(name) {
+  return state[name] ?? DEFAULTS[name] ?? "";
+}
+
+export function getList(name) {
+  return getState(name) ? getState(name).split(",").map(decodeURIComponent) : [];
+}
+
+// The values of a list as one state: `getList` reads them back, also values that contain commas.
+export function packList(values) {
+  return values.map(encodeURIComponent).join(",");
+}
+
+// Change states and add a history entry; `replace` is for typing and sliding, which change one entry many times.
+export function setState(changes, replace = false) {
+  const before = { ...state };
+  for (const [name, value] of Object.entries(changes)) {
+    const text = value === null || value === undefined ? "" : String(value);
+    if (text === "" || text === DEFAULTS[name]) delete state[name];
+    else state[name] = text;
+  }
+  const changed = Object.keys(changes).filter((name) => (before[name] ?? "") !== (state[name] ?? ""));
+  if (!changed.length) return;
+  const query = new URLSearchParams(state).toString();
+  const url = inHash ? `#${query}` : query ? `?${query}` : location.pathname;
+  history[replace ? "replaceState" : "pushState"](null, "", url);
+  for (const watcher of watchers) watcher(changed);
+}
+
+// Call a function with the names of changed states.
+export function watchState(watcher) {
+  watchers.add(watcher);
+}
+
+function restoreFromUrl() {
+  const now = readUrl();
+  const names = new Set([...Object.keys(now), ...Object.keys(state)]);
+  const changed = [...names].filter((name) => now[name] !== state[name]);
+  for (const name of names) delete state[name];
+  Object.assign(state, now);
+  if (changed.length) for (const watcher of watchers) watcher(changed);
+}
+
+addEventListener("popstate", restoreFromUrl);
+if (inHash) addEventListener("hashchange", restoreFromUrl);

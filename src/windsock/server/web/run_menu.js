@@ -1,0 +1,65 @@
+// The menu of a run in the list: pin, rename, hide, and write a note.
+import { patchRun } from "./data/api.js";
+import { runs } from "./data/runs.js";
+import { t } from "./text/language.js";
+import { el } from "./ui/dom.js";
+import { showMessage } from "./ui/toast.js";
+
+export function openMenu(button, run) {
+  document.querySelector(".menu")?.remove();
+  const choose = (work) => {
+    menu.remove();
+    work();
+  };
+  const item = (label, work) => el("button", { role: "menuitem", text: label, onclick: () => choose(work) });
+  const menu = el(
+    "div",
+    { class: "menu", role: "menu" },
+    item(run.pinned ? t("unpin") : t("pin"), () => annotateRun(run, { pinned: !run.pinned })),
+    item(t("rename"), () => promptForText(t("new_name"), run.name, (name) => annotateRun(run, { name: name || null }))),
+    item(t("note"), () => promptForText(t("new_note"), run.note, (note) => annotateRun(run, { note }))),
+    item(run.hidden ? t("unhide") : t("hide"), () => annotateRun(run, { hidden: !run.hidden })),
+  );
+  document.body.append(menu);
+  const box = button.getBoundingClientRect();
+  menu.style.left = `${Math.max(8, Math.min(box.left, innerWidth - menu.offsetWidth - 8))}px`;
+  menu.style.top = `${Math.min(box.bottom + 4, innerHeight - menu.offsetHeight - 8)}px`;
+  menu.firstChild.focus();
+  menu.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: "nextSibling", ArrowUp: "previousSibling" }[event.key];
+    if (step) document.activeElement[step]?.focus();
+    if (event.key === "Escape") button.focus();
+  });
+  setTimeout(() =>
+    addEventListener("pointerdown", (event) => menu.contains(event.target) || menu.remove(), { once: true }),
+  );
+}
+
+async function annotateRun(run, fields) {
+  try {
+    runs.set(run.key, { ...run, ...(await patchRun(run.key, fields)) });
+  } catch (problem) {
+    showMessage(problem.message);
+  }
+  dispatchEvent(new CustomEvent("runs"));
+}
+
+function promptForText(label, value, done) {
+  const field = el("input", { type: "text", value, "aria-label": label });
+  const form = el(
+    "form",
+    { method: "dialog" },
+    el("label", {}, el("span", { text: label }), field),
+    el("button", { text: "OK" }),
+  );
+  const box = el("dialog", { class: "ask" }, form);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    box.close();
+    done(field.value.trim());
+  });
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+  field.select();
+}

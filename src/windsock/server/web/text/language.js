@@ -1,0 +1,23 @@
+// The selected language, and texts in it.
+import { readPreference } from "../data/preferences.js";
+import { getState } from "../data/url_state.js";
+import { WORDS } from "./words.js";
+
+const LANGUAGES = ["en", "zh"];
+
+export function language() {
+  const selected = getState("lang") || readPreference("lang") || (navigator.language?.startsWith("zh") ? "zh" : "en");
+  return LANGUAGES.includes(selected) ? selected : "en";
+}
+
+// A text of the page with its {placeholders} filled. An unknown key, such as a state of the relay, is shown as it is.
+export function t(key, values = {}) {
+  const text = WORDS[key]?.[language() === "zh" ? 1 : 0] ?? key.replaceAll("_", " ");
+  return text.replace(/\{(\w)\}/g, (_, name) => values[name] ?? "");
+}
+
+// A text of the server, {en, zh}, in the selected language.
+export function localized(text) {
+  if (text === null || text === undefined) return "";
+  return typeof text === "string" ? text : (text[language()] ?? text.en ?? "");
+}

@@ -1,0 +1,104 @@
+// Widgets that several views use: panels, tables, fields, status dots.
+import { getState, setState } from "../data/url_state.js";
+import { t } from "../text/language.js";
+import { el } from "./dom.js";
+
+export function emptyState(reason, advice) {
+  return el(
+    "div",
+    { class: "empty" },
+    el("p", { text: reason }),
+    advice ? el("p", { class: "quiet", text: advice }) : null,
+  );
+}
+
+export function table(heads, rows, name = "") {
+  const head = el(
+    "tr",
+    {},
+    heads.map((one) => el("th", { text: one, scope: "col" })),
+  );
+  const body = rows.map((row) =>
+    el(
+      "tr",
+      {},
+      row.map((one) => (one instanceof Node ? el("td", {}, one) : el("td", { text: one ?? "–" }))),
+    ),
+  );
+  return el("div", { class: "scroll" }, el("table", { class: name }, el("thead", {}, head), el("tbody", {}, body)));
+}
+
+export function panel(title, aside, ...content) {
+  const head = el(
+    "header",
+    {},
+    el("h2", { text: title }),
+    aside instanceof Node ? aside : el("span", { class: "quiet", text: aside ?? "" }),
+  );
+  return el("section", { class: "panel card" }, head, content);
+}
+
+// A panel with a list of texts, and their number.
+export function listPanel(title, texts) {
+  const items = texts.map((text) => el("li", { text }));
+  return panel(title, String(texts.length), el("ul", { class: "notices" }, items));
+}
+
+export function swatch(colour, label) {
+  return el("span", { class: "swatch" }, el("i", { style: { background: colour } }), label);
+}
+
+export function statusDot(status) {
+  return el("i", { class: `dot ${status}`, "aria-hidden": "true" });
+}
+
+export function statusText(run) {
+  const known = run.last_step !== null && run.last_step !== undefined;
+  return [t(run.status), known ? el("span", { class: "chip-step", text: ` · ${t("step")} ${run.last_step}` }) : null];
+}
+
+export function selectField(label, choices, chosen, onchange) {
+  const box = el(
+    "select",
+    { "aria-label": label, onchange: () => onchange(box.value) },
+    choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })),
+  );
+  return el("label", { class: "field" }, el("span", { text: label }), box);
+}
+
+// A search field whose text is the filter in the URL.
+export function filterField(label) {
+  const box = el("input", { type: "search", placeholder: label, "aria-label": label, value: getState("filter") });
+  box.addEventListener("input", () => setState({ filter: box.value }, true));
+  return box;
+}
+
+// A function that tests a text against the filter, a regular expression. An invalid one matches everything.
+export function filterPredicate(box) {
+  let pattern = null;
+  try {
+    pattern = new RegExp(getState("filter"), "i");
+  } catch {
+    // The field shows it, below.
+  }
+  box.classList.toggle("invalid", !pattern);
+  box.title = pattern ? "" : t("bad_regex");
+  return (text) => !pattern || pattern.test(text);
+}
+
+export function stepField([first, last], step) {
+  const box = el("input", {
+    type: "number",
+    min: first,
+    max: last,
+    value: step,
+    "aria-label": t("step"),
+    onchange: () => setState({ step: box.value }),
+  });
+  return box;
+}
+
+// While a step is being typed, an update must not replace the field.
+export function isEditingStep() {
+  return document.activeElement?.getAttribute("type") === "number";
+}

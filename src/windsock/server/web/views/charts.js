@@ -1,0 +1,145 @@
+// The Charts view: all metrics, grouped by family.
+import { axisBar } from "../charts/axis_bar.js";
+import { ChartCard } from "../charts/card.js";
+import { sortByFamily } from "../charts/families.js";
+import { histogramSection } from "../charts/histograms.js";
+import { SeriesStore } from "../charts/store.js";
+import { fetchJson, runPath } from "../data/api.js";
+import { colourOf, runs, selectedRuns } from "../data/runs.js";
+import { getList, getState } from "../data/url_state.js";
+import { localized, t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
+import { el } from "../ui/dom.js";
+import { debounce } from "../ui/scheduling.js";
+import { emptyState, filterField, filterPredicate, swatch } from "../ui/widgets.js";
+
+export function chartsView(host, context) {
+  const store = new SeriesStore();
+  const families = el("nav", { class: "families", "aria-label": t("families") });
+  const body = el("div");
+  const count = el("span", { class: "quiet" });
+  const filter = filterField(t("filter"));
+  let bar = null;
+  let data = null;
+
+  function build() {
+    const matches = filterPredicate(filter);
+    const pins = getList("pins");
+    const shown = data.charts.filter(
+      (chart) => Object.values(chart.lines).some(matches) || matches(localized(data.metrics[chart.metric]?.title)),
+    );
+    const pinned = pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean);
+    const groups = sortByFamily(data.families).map(({ key, title, intro }) => ({
+      title: localized(title),
+      intro: localized(intro),
+      charts: shown.filter((chart) => chart.family === key && !pins.includes(chart.key)),
+    }));
+    const cards = [];
+    const sections = [{ title: t("pinned"), intro: "", charts: pinned }, ...groups]
+      .filter((group) => group.charts.length)
+      .map((group) => {
+        const added = group.charts.map((chart) => new ChartCard(store, chartOf(chart, data)));
+        cards.push(...added);
+        return { title: group.title, node: familySection(group, added, host.clientWidth) };
+      });
+    if (data.histograms.length && !getState("filter")) {
+      sections.push({ title: t("histograms"), node: histogramSection(data.histograms, context) });
+    }
+    families.replaceChildren(...sections.map(sectionLink));
+    body.replaceChildren(...(sections.length ? sections.map(({ node }) => node) : [noCharts(data)]));
+    count.textContent = t("shown", { n: shown.length, m: data.charts.length });
+    store.setCards(cards);
+  }
+
+  async function read() {
+    try {
+      data = await fetchJson(runPath(context.run, "names"));
+    } catch (problem) {
+      return context.fail(problem);
+    }
+    if (!host.isConnected) return;
+    if (!bar) {
+      bar = axisBar(data.axes, [filter]);
+      const legend =
+        context.chosen.length > 1
+          ? el(
+              "div",
+              { class: "legend" },
+              context.chosen.map((key) => swatch(seriesColour(colourOf(key)), runs.get(key).name)),
+            )
+          : null;
+      host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body);
+    }
+    build();
+  }
+
+  const rebuild = debounce(150, build);
+  read();
+  return {
+    update(news) {
+      if (data && news.names !== undefined && news.names !== data.names) read();
+      else store.refresh();
+    },
+    changed(names) {
+      if (!data) return;
+      bar.sync();
+      if (filter.value !== getState("filter")) filter.value = getState("filter");
+      if (names.includes("filter")) rebuild();
+      else if (names.includes("pins")) build();
+      else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
+      else for (const card of store.cards) card.draw();
+    },
+    destroy: () => store.setCards([]),
+  };
+}
+
+function familySection({ title, intro }, cards, width) {
+  const rows = Math.ceil(cards.length / Math.max(1, Math.floor((width + 12) / 342)));
+  // The height that the section will have: without it the scroll bar jumps while sections come into view.
+  const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` };
+  const nodes = cards.map((card) => card.node);
+  return el(
+    "section",
+    { class: "family", style },
+    el("h2", { text: title }),
+    intro ? el("p", { class: "quiet", text: intro }) : null,
+    el("div", { class: "charts-grid" }, nodes),
+  );
+}
+
+function sectionLink({ title, node }) {
+  const onclick = (event) => {
+    event.preventDefault();
+    node.scrollIntoView();
+  };
+  return el("a", { href: "#", text: title, onclick });
+}
+
+function noCharts(data) {
+  return data.charts.length ? emptyState(t("nothing_found")) : emptyState(t("no_metrics"), t("no_metrics_do"));
+}
+
+// A chart of the response as the chart of a card, with a line for each selected run.
+function chartOf(chart, data) {
+  const metric = data.metrics[chart.metric];
+  const here = Object.values(chart.here ?? {}).join(" · ");
+  const triple = chart.lines.max && chart.lines.min;
+  const title = metric ? [localized(metric.title), here].filter(Boolean).join(" · ") : chart.key;
+  const unit = [metric?.sign, triple ? "min–max" : ""].filter(Boolean).join(" · ");
+  const line = (run) => ({
+    run,
+    mean: chart.main,
+    max: triple ? chart.lines.max : null,
+    min: triple ? chart.lines.min : null,
+  });
+  return {
+    key: chart.key,
+    title,
+    unit,
+    metric,
+    note: chart.note,
+    pinnable: true,
+    names: Object.values(chart.lines),
+    lines: selectedRuns().map(line),
+  };
+}

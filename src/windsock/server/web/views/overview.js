@@ -1,0 +1,189 @@
+// The Overview: verdicts, vital signs as cards, and time by phase.
+
+import { drawPhases } from "../charts/phase_bars.js";
+import { Plot } from "../charts/plot.js";
+import { StackedBars } from "../charts/stacked_bars.js";
+import { valueTexts } from "../charts/values.js";
+import { fetchJson, runPath } from "../data/api.js";
+import { seriesFromJson } from "../data/series.js";
+import { setState } from "../data/url_state.js";
+import { formatNumber, formatShort, toNumber } from "../text/format.js";
+import { localized, t } from "../text/language.js";
+import { el } from "../ui/dom.js";
+import { addTooltip, metricTooltip } from "../ui/tooltip.js";
+import { emptyState, listPanel, panel, statusDot } from "../ui/widgets.js";
+
+const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "…" };
+
+export function overviewView(host, context) {
+  const cards = new Map();
+  const top = el("div");
+  const grid = el("div", { class: "vitals" });
+  const lower = el("div", { class: "lower" });
+  let phaseBars = null;
+  let busy = false;
+  let again = false;
+  host.append(top, grid, lower);
+
+  async function read() {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    try {
+      draw(await fetchJson(runPath(context.run, "overview")));
+    } catch (problem) {
+      context.fail(problem);
+    }
+    busy = false;
+    if (again) {
+      again = false;
+      setTimeout(read, 400);
+    }
+  }
+
+  function draw(data) {
+    if (!host.isConnected) return;
+    top.replaceChildren(banner(data));
+    const keys = [!data.names, ...data.vital.map((sign) => sign.key)].join();
+    if (grid.dataset.keys !== keys) {
+      for (const one of cards.values()) one.plot.destroy();
+      cards.clear();
+      for (const sign of data.vital) cards.set(sign.key, vitalCard(sign, data, context));
+      grid.replaceChildren(...[...cards.values()].map((one) => one.card));
+      grid.dataset.keys = keys;
+    }
+    for (const sign of data.vital) cards.get(sign.key).update(sign);
+    if (!data.vital.length && !data.names) grid.replaceChildren(emptyState(t("no_metrics"), t("no_metrics_do")));
+    drawLower(data);
+  }
+
+  function drawLower(data) {
+    const panels = [];
+    if (data.time?.phases.length) {
+      phaseBars ??= makePhaseBars();
+      drawPhases(phaseBars.bars, data.time, false, phaseBars.legend);
+      panels.push(phaseBars.panel);
+    }
+    if (data.absent.length) panels.push(absentPanel(data));
+    if (data.notices.length) panels.push(listPanel(t("notices"), data.notices));
+    lower.replaceChildren(...panels);
+  }
+
+  read();
+  return {
+    update: read,
+    destroy() {
+      phaseBars?.bars.destroy();
+      for (const one of cards.values()) one.plot.destroy();
+    },
+  };
+}
+
+function makePhaseBars() {
+  const legend = el("div", { class: "legend" });
+  const area = el("div", { class: "stack-host" });
+  const bars = new StackedBars(area, (step) => setState({ tab: "time", step }));
+  return { bars, legend, panel: panel(t("where_step"), t("stacked"), area, legend) };
+}
+
+// The worst verdict, and the verdict on each crucial value.
+function banner(data) {
+  const { word } = data.health;
+  const crucial = data.crucial.map((one) => {
+    const item = el(
+      "li",
+      {},
+      statusDot(one.word),
+      el("b", { text: localized(one.title) }),
+      el("span", { text: localized(one.text) }),
+    );
+    return addTooltip(item, () => metricTooltip(data.metrics[one.metric], one.name ? [one.name] : [], one.note));
+  });
+  return el(
+    "section",
+    { class: `banner card ${word}` },
+    el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
+    el("div", {}, el("h1", { text: t(`health_${word}`) }), el("ul", { class: "crucial" }, crucial)),
+  );
+}
+
+// The card of a vital sign: its last value and its curve.
+function vitalCard(sign, data, context) {
+  const metric = data.metrics[sign.metric];
+  const title = el("h3", { text: localized(sign.title) });
+  const value = el("span", { class: "large" });
+  const change = el("span", { class: "quiet" });
+  const point = el("span", { class: "point" });
+  const area = el("div", { class: "vital-plot" });
+  const ends = el("div", { class: "ends quiet" });
+  const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
+  addTooltip(title, () => metricTooltip(metric, [sign.name, ...(sign.others ?? [])], sign.note));
+  const head = el(
+    "header",
+    {},
+    title,
+    point,
+    el("span", { class: "quiet unit", text: unit, title: localized(metric?.unit) }),
+  );
+  const card = el(
+    "article",
+    { class: "card vital", "data-key": sign.key, "data-name": sign.name },
+    head,
+    el("div", { class: "now" }, value, change),
+    area,
+    ends,
+  );
+  const oncursor = (cursor) => {
+    const text = cursor && `${t("step")} ${Math.round(cursor.x)}: ${valueTexts(cursor.values)[0]?.text ?? ""}`;
+    point.textContent = text ?? "";
+    card.classList.toggle("pointed", Boolean(cursor));
+  };
+  const plot = new Plot(area, {
+    small: true,
+    band: metric?.band,
+    oncursor,
+    onzoom: (range) => range && setState({ tab: "charts", x: "", from: range[0], to: range[1] }),
+  });
+  function update(now) {
+    const curve = (name) => (now.curves[name] ? seriesFromJson(now.curves[name]) : null);
+    const main = curve("mean") ?? curve("line") ?? seriesFromJson(Object.values(now.curves)[0]);
+    const line = {
+      run: context.run,
+      label: context.name,
+      colour: context.colour,
+      main,
+      max: curve("max"),
+      min: curve("min"),
+    };
+    value.textContent = brief(now.last);
+    value.classList.toggle("bad", !Number.isFinite(toNumber(now.last)));
+    const bad = main.nonfinite.reduce((sum, n) => sum + n, 0);
+    value.classList.toggle("watch", Boolean(metric?.band && isOutside(now.last, metric.band)));
+    const first = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
+    change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : first);
+    const steps = main.x.length ? [main.x[0], main.x_end.at(-1)] : ["", ""];
+    ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: `${t("step")} ${steps[1]}` }));
+    plot.setLines([line]);
+  }
+  return { card, plot, update };
+}
+
+function brief(value) {
+  return Math.abs(value) >= 1e4 ? formatShort(value) : formatNumber(value);
+}
+
+function isOutside(value, band) {
+  const v = toNumber(value);
+  return (band.low !== null && v < band.low) || (band.high !== null && v > band.high);
+}
+
+function absentPanel(data) {
+  const rows = data.absent.map((one) => {
+    const name = el("b", { text: localized(one.title) });
+    addTooltip(name, () => metricTooltip(data.metrics[one.metrics[0]], []));
+    return el("li", {}, name, el("span", { class: "quiet", text: localized(one.reason) }));
+  });
+  return panel(t("not_logged"), "", el("ul", { class: "absent" }, rows));
+}

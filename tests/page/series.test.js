@@ -1,0 +1,71 @@
+// Series of the API: the binary format, JSON, and following by cursors.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { linesCsv } from "../../src/windsock/server/web/charts/csv.js";
+import { appendSeries, decodeSeries, seriesFromJson } from "../../src/windsock/server/web/data/series.js";
+
+// A body as docs/api.md describes it.
+function encoded(series, arrays) {
+  const header = { series, arrays: arrays.map(([type, values]) => [type, values.length]) };
+  const text = JSON.stringify(header);
+  const bytes = new TextEncoder().encode(text.padEnd(Math.ceil(text.length / 8) * 8));
+  const parts = arrays.map(
+    ([type, values]) => new Uint8Array((type === "f8" ? Float64Array : Uint32Array).from(values).buffer),
+  );
+  const size = parts.reduce((sum, part) => sum + Math.ceil(part.length / 8) * 8, 8 + bytes.length);
+  const body = new Uint8Array(size);
+  body.set(new TextEncoder().encode("WSS1"));
+  new DataView(body.buffer).setUint32(4, bytes.length, true);
+  body.set(bytes, 8);
+  let at = 8 + bytes.length;
+  for (const part of parts) {
+    body.set(part, at);
+    at += Math.ceil(part.length / 8) * 8;
+  }
+  return body.buffer;
+}
+
+test("binary series share arrays and keep an odd number of u32 aligned", () => {
+  const columns = { x: 0, x_end: 0, min: 1, max: 1, last: 1, count: 2, nonfinite: 2 };
+  const series = [
+    { name: "a", found: true, ...columns },
+    { name: "none", found: false },
+  ];
+  const arrays = [
+    ["u4", [1, 2, 3]],
+    ["f8", [0.5, NaN, 2]],
+    ["u4", [1, 1, 1]],
+  ];
+  const [a, none] = decodeSeries(encoded(series, arrays));
+  assert.deepEqual([...a.x], [1, 2, 3]);
+  assert.deepEqual([...a.last], [0.5, NaN, 2]);
+  assert.deepEqual([...a.count], [1, 1, 1]);
+  assert.deepEqual(none, { name: "none", found: false });
+});
+
+test("an exact series gets the columns of buckets of one point", () => {
+  const series = seriesFromJson({ found: true, exact: true, x: [0, 1, 2], last: [1, "NaN", "-Infinity"] });
+  assert.deepEqual([...series.last], [1, NaN, -Infinity]);
+  assert.deepEqual([...series.max], [1, NaN, NaN]);
+  assert.deepEqual([...series.nonfinite], [0, 1, 1]);
+  assert.deepEqual([...series.count], [1, 1, 1]);
+  assert.equal(series.x_end, series.x);
+});
+
+test("a response is appended after the buckets to keep; keep 0 and an unknown series replace", () => {
+  const series = (x, keep) => seriesFromJson({ found: true, exact: true, keep, x, last: x });
+  const joined = appendSeries(series([0, 1, 2], 0), series([20, 30], 2));
+  assert.deepEqual([...joined.x], [0, 1, 20, 30]);
+  assert.deepEqual([...joined.nonfinite], [0, 0, 0, 0]);
+  const fresh = series([7], 0);
+  assert.equal(appendSeries(joined, fresh), fresh);
+  assert.equal(appendSeries(undefined, fresh), fresh);
+});
+
+test("a CSV has a row per bucket of each line and of its extremes, with quoted names", () => {
+  const main = { name: 'a,"b"', ...seriesFromJson({ found: true, x: [1, 2], last: [0.5, "NaN"] }) };
+  const rows = linesCsv([{ label: "run", main, max: main, min: null }]).split("\n");
+  assert.equal(rows.length, 6); // a header, twice two rows, and the end of the last line
+  assert.equal(rows[1], 'run,"a,""b""",1,1,0.5,0.5,0.5,1,0');
+  assert.equal(rows[2], 'run,"a,""b""",2,2,NaN,NaN,NaN,1,1');
+});

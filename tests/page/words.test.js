@@ -1,0 +1,42 @@
+// The page's texts in both languages.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+import { WORDS } from "../../src/windsock/server/web/text/words.js";
+
+const WEB = new URL("../../src/windsock/server/web/", import.meta.url);
+const SAME = ["p95", "prompt", "rank", "tracker"]; // the same word in both languages
+const FROM_DATA =
+  /^(by|x|health|k|s|tasks|runs)_|^(running|finished|crashed|stalled|unknown|killed|late|seconds|share)$/;
+
+function sources(folder = WEB) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.isDirectory()) {
+      return ["vendor", "bundle"].includes(entry.name) ? [] : sources(new URL(`${entry.name}/`, folder));
+    }
+    return entry.name.endsWith(".js") ? [readFileSync(new URL(entry.name, folder), "utf8")] : [];
+  });
+}
+
+test("every text is in English and in Chinese, with the same placeholders", () => {
+  const placeholders = (text) => [...text.matchAll(/\{\w\}/g)].map(String).sort();
+  for (const [key, texts] of Object.entries(WORDS)) {
+    assert.equal(texts.length, 2, key);
+    const [en, zh] = texts;
+    assert.ok(en && zh, key);
+    assert.deepEqual(placeholders(en), placeholders(zh), key);
+    assert.equal(en === zh, SAME.includes(key), key);
+  }
+});
+
+test("every text that the page uses exists, and every text is used", () => {
+  const code = sources().join("\n");
+  const used = new Set([...code.matchAll(/\bt\(\s*"([^"]+)"/g)].map((match) => match[1]));
+  assert.ok(used.size > 100);
+  for (const key of used) assert.ok(key in WORDS, key);
+  const views = [...code.matchAll(/(\w+): \w+View\b/g)].map((match) => match[1]);
+  assert.equal(views.length, 8);
+  for (const key of Object.keys(WORDS)) {
+    assert.ok(used.has(key) || views.includes(key) || FROM_DATA.test(key), `${key} is not used`);
+  }
+});
