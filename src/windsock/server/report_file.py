@@ -1,7 +1,7 @@
 """A run as one HTML file: the page's script and styles with the run's data inside, to send to a colleague.
 
-A file that is opened from disk cannot import other files, so the script is the page's modules bundled into one.
-esbuild makes the bundle in development (``npm run bundle``) and it is committed: windsock itself never needs Node.
+The script is the bundle of the page's modules that is served too: a file on disk cannot import other files. esbuild
+makes it in development (``npm run bundle``) and it is committed, so that windsock itself never needs Node.
 """
 
 from __future__ import annotations

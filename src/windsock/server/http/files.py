@@ -25,7 +25,6 @@ TYPES = {
 }
 TEXT_TYPES = ("text/", "application/json", "application/manifest", "image/svg")
 MIN_GZIP_BYTES = 400
-NOT_MODULES = ("/vendor/", "/bundle/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +44,10 @@ class StaticFiles:
         self._folder = folder
         self._loaded: dict[str, tuple[tuple[float, int], StaticFile]] = {}
 
-    def preload_header(self) -> str:
-        """Return the page's Link header: the browser requests all modules and the list at once.
-
-        Without it, the browser discovers imports level by level and waits one round trip for each.
-        """
-        modules = [path for path in sorted(self._paths()) if path.endswith(".js") and not path.startswith(NOT_MODULES)]
-        links = ", ".join(f"<{path}>; rel=modulepreload" for path in modules)
-        return f"</api/runs>; rel=preload; as=fetch; crossorigin, {links}"
-
-    def _paths(self) -> dict[str, Path]:
-        return {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}
-
     def get(self, path: str) -> StaticFile | None:
         """Return the file at a path, or None. Paths are looked up in a listing, so ``..`` finds nothing."""
-        file = self._paths().get("/index.html" if path == "/" else path)
+        listed = {f"/{file.relative_to(self._folder).as_posix()}": file for file in self._folder.rglob("*")}
+        file = listed.get("/index.html" if path == "/" else path)
         if file is None or not file.is_file():
             return None
         stat = file.stat()
