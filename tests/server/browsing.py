@@ -8,9 +8,7 @@ READY = {
     "overview": ".vital canvas", "charts": ".chart canvas", "time": ".gantt", "memory": ".gantt",
     "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
 }  # fmt: skip
-CURVE = (
-    "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines[0]?.main"
-)
+CURVE = "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines[0]?.main"
 """A function of the browser: the first line of a chart, by the name of its metric."""
 Open = Callable[..., Any]
 """Opens an address in a new page, of a width and a height if they are given."""

@@ -194,6 +194,43 @@ def test_older_attempts_come_as_branches(serve: Serve):
     ]
 
 
+def test_each_of_three_attempts_is_a_branch_to_its_end(serve: Serve):
+    """The series has the newest value of each step up to the last attempt's end; both older attempts are complete."""
+    for attempt, steps in ((1, range(10)), (2, range(5, 13)), (3, range(3, 7))):
+        run = windsock.init(id="thrice")
+        for step in steps:
+            run.log(
+                {"a": attempt + step / 100, "only_first": 0.0} if attempt == 1 else {"a": attempt + step / 100},
+                step=step,
+            )
+        run.finish()
+    client = serve()
+    response = ask(client, "/api/runs/thrice/series", name=["a", "only_first"], branches=1, format="json")
+    curves = {(one["name"], one["attempt"]): one for one in response["series"]}
+    assert list(curves) == [("a", None), ("a", 1), ("a", 2), ("only_first", None), ("only_first", 1)]
+    assert curves["a", None]["last"] == [1.0, 1.01, 1.02, 3.03, 3.04, 3.05, 3.06]
+    assert curves["a", 1]["last"] == [1 + step / 100 for step in range(10)]
+    assert (curves["a", 2]["x"], curves["a", 2]["last"][-1]) == (list(range(5, 13)), 2.12)
+    assert [one["branch"] for one in curves.values()] == [False, True, True, False, True]
+    assert curves["only_first", None]["x"] == [0, 1, 2]
+    [single] = ask(client, "/api/runs/thrice/series", name="a", attempt=2, branches=1, format="json")["series"]
+    assert (single["attempt"], single["branch"], single["x"]) == (2, False, list(range(5, 13)))
+
+
+def test_branches_are_attempts_of_the_same_writer(serve: Serve):
+    """Another rank's attempts are no branches of the series."""
+    for rank, steps in ((0, range(4)), (1, range(6)), (0, range(2, 4))):
+        run = windsock.init(id="ranks", rank=rank)
+        for step in steps:
+            run.log({"a": 1.0, f"of_{rank}": 2.0}, step=step)
+        run.finish()
+    response = ask(serve(), "/api/runs/ranks/series", name="of_0", branches=1, format="json")
+    assert [(one["attempt"], one["branch"], one["points"]) for one in response["series"]] == [
+        (None, False, 4),
+        (1, True, 4),
+    ]
+
+
 def test_series_of_several_runs_come_in_one_answer(serve: Serve, demo: windsock.Run):
     """Posted, with factors, in the order in which the runs were named."""
     other = windsock.init(id="other")

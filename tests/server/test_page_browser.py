@@ -182,6 +182,21 @@ def test_an_older_attempt_stays_behind_the_newer_one(serve: Serve, visit: Open):
     assert set(older[0]) == {6}
 
 
+def test_each_of_three_attempts_is_drawn_to_its_end(serve: Serve, visit: Open):
+    """Both superseded attempts are lines of their own, and the x axis reaches the longest one's last step."""
+    for attempt, steps in ((1, range(10)), (2, range(5, 13)), (3, range(3, 7))):
+        run = windsock.init(project="p", name="thrice", id="thrice")
+        for step in steps:
+            run.log({"loss": float(attempt)}, step=step)
+        run.finish()
+    page = visit(f"{serve().base_url}/?run=thrice&tab=charts")
+    assert drawn(page, "loss")["last"] == [1, 1, 1, 3, 3, 3, 3]
+    plot = "document.querySelector('.chart').card.plot"
+    assert page.evaluate(f"{plot}.lines[0].older.map(one => [...one.last])") == [[1] * 10, [2] * 8]
+    assert page.evaluate(f"{plot}.lines[0].older.map(one => one.x.at(-1))") == [9, 12]
+    assert page.evaluate(f"{plot}.xs") == [0, 12]
+
+
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
     """Tab, filter, axis, smoothing, scale, language and theme live in the address."""
     base = str(serve().base_url)
