@@ -1,4 +1,4 @@
-"""The page's views, and what a chart on it holds."""
+"""The page's tabs, and the curves that its charts draw."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +9,13 @@ READY = {
     "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
 }  # fmt: skip
 CURVE = "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines[0]?.main"
-"""A function of the browser: the first line of a chart, by the name of its metric."""
+"""JavaScript: the first line of the chart of a metric."""
 Open = Callable[..., Any]
-"""Opens an address in a new page, of a width and a height if they are given."""
+"""Opens an address in a new page, with an optional width and height."""
 
 
 def drawn(page: Any, name: str) -> dict[str, list[float]]:
-    """Return the columns of a chart as they are drawn, once it is."""
+    """Wait until a chart is drawn and return the columns of its curve."""
     page.wait_for_function(f"name => ({CURVE})(name)?.x.length", arg=name)
     found: dict[str, list[float]] = page.evaluate(
         f"name => {{ const one = ({CURVE})(name); const fields = ['x', 'x_end', 'min', 'max', 'last', 'nonfinite'];"

@@ -1,4 +1,4 @@
-"""Fixtures of the server's tests: a server to ask, and a run with something of everything to show."""
+"""Fixtures of the server's tests: a server, a browser, and a run with all kinds of data."""
 
 import shutil
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ import windsock
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Return what starts a server for the directory of the test's runs, or another."""
+    """Return a function that starts a server for the directory of the test's runs, or another."""
     with ExitStack() as stack:
 
         def start(dir: Path | None = None, **options: Any) -> httpx.Client:
@@ -70,14 +70,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def troubles() -> list[str]:
-    """Return what the console of the browser said."""
+def console_errors() -> list[str]:
+    """Return the list of errors in the browser's console."""
     return []
 
 
 @pytest.fixture
-def visit(browser: Any, troubles: list[str]) -> Iterator[Open]:
-    """Return what opens an address; a test that left an error in the console fails at its end."""
+def visit(browser: Any, console_errors: list[str]) -> Iterator[Open]:
+    """Return a function that opens an address; an error in the console fails the test at its end."""
     contexts = []
 
     def open(address: str, width: int = 1440, height: int = 900) -> Any:
@@ -85,12 +85,12 @@ def visit(browser: Any, troubles: list[str]) -> Iterator[Open]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15000)
-        page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda problem: troubles.append(str(problem)))
+        page.on("console", lambda message: console_errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda problem: console_errors.append(str(problem)))
         page.goto(address)
         return page
 
     yield open
     for context in contexts:
         context.close()
-    assert troubles == []
+    assert console_errors == []

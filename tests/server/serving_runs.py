@@ -1,4 +1,4 @@
-"""A server that really serves, and what its tests share."""
+"""A real server in a thread, and helpers of its tests."""
 
 import json
 import math
@@ -23,10 +23,10 @@ Serve = Callable[..., httpx.Client]
 @contextmanager
 def serving(dir: Path, token: str | None = None, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
     """Serve a directory from a thread of this process."""
-    taken = bind_socket("127.0.0.1", 0)
-    port = taken.getsockname()[1]
+    bound = bind_socket("127.0.0.1", 0)
+    port = bound.getsockname()[1]
     server = make_server(dir, Guard(host, port, token))
-    thread = threading.Thread(target=server.run, args=([taken],))
+    thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:
         while not server.started:
@@ -36,7 +36,7 @@ def serving(dir: Path, token: str | None = None, host: str = "127.0.0.1") -> Ite
     finally:
         server.should_exit = True
         thread.join(20)
-        taken.close()
+        bound.close()
         assert not thread.is_alive()
 
 
@@ -64,27 +64,27 @@ def step_values(step: int) -> dict[str, float]:
     }
 
 
-def decoded(answer: bytes) -> dict[str, Any]:
-    """Decode the binary form of series, as docs/api.md describes it."""
-    assert answer[:4] == b"WSS1"
-    (size,) = struct.unpack_from("<I", answer, 4)
-    header = json.loads(answer[8 : 8 + size])
+def decoded(body: bytes) -> dict[str, Any]:
+    """Decode series from the binary format of docs/api.md."""
+    assert body[:4] == b"WSS1"
+    (size,) = struct.unpack_from("<I", body, 4)
+    header = json.loads(body[8 : 8 + size])
     place, arrays = 8 + size, []
     for kind, length in header["arrays"]:
         assert place % 8 == 0
-        arrays.append(np.frombuffer(answer, f"<{kind}", length, place))
+        arrays.append(np.frombuffer(body, f"<{kind}", length, place))
         place += -(-arrays[-1].nbytes // 8) * 8
-    assert place == len(answer)
+    assert place == len(body)
     columns = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
     header["series"] = [{k: arrays[v] if k in columns else v for k, v in one.items()} for one in header["series"]]
     return dict(header)
 
 
-def eventually(look: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Return the first thing that is true, or fail after a while."""
+def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Return the first true result of a condition, or fail after ``seconds``."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        if found := look():
+        if found := condition():
             return found
         time.sleep(0.05)
-    raise AssertionError("it never happened")
+    raise AssertionError(f"the condition was not true within {seconds:g} seconds")

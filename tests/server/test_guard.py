@@ -1,4 +1,4 @@
-"""Who is refused: foreign hosts, foreign origins, no token, paths that climb."""
+"""Rejected requests: foreign hosts and origins, missing tokens, paths outside the directory."""
 
 import re
 import socket
@@ -15,23 +15,23 @@ from windsock.server.http.serving import address, token_for
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1@evil.example", "[::1", "a b", "127.0.0.1/x"]
 )
-def test_a_foreign_host_header_is_refused(host: str, serve: Serve):
-    """A name that somebody rebinds to this machine gets nothing, not even the page."""
+def test_a_foreign_host_header_is_rejected(host: str, serve: Serve):
+    """DNS rebinding gets neither the page nor the API."""
     client = serve()
     for path in ("/", "/api/runs"):
-        answer = client.get(path, headers={"host": host})
-        assert answer.status_code in (400, 421)
-        assert b"runs" not in answer.content
+        response = client.get(path, headers={"host": host})
+        assert response.status_code in (400, 421)
+        assert b"runs" not in response.content
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:80", "LOCALHOST"])
 def test_loopback_by_any_name_is_served(host: str, serve: Serve):
-    """Tunnels and forwarded ports bring their own numbers."""
+    """With any port, because tunnels and forwarded ports change it."""
     assert serve().get("/api/about", headers={"host": host}).status_code == 200
 
 
-def test_everything_needs_the_token_where_there_is_one(serve: Serve, demo: windsock.Run):
-    """By header, by address once, then by cookie; a wrong one is refused."""
+def test_every_request_needs_the_token(serve: Serve, demo: windsock.Run):
+    """In a header, once in the address, then in a cookie; a wrong one is rejected."""
     client = serve(token="secret-token")
     assert client.get("/").status_code == 401
     assert client.get("/api/runs").status_code == 401
@@ -43,11 +43,11 @@ def test_everything_needs_the_token_where_there_is_one(serve: Serve, demo: winds
     cookie = entered.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert client.get("/api/runs").status_code == 200  # the cookie was kept
+    assert client.get("/api/runs").status_code == 200  # with the cookie
 
 
-def test_only_loopback_goes_without_a_token():
-    """Another host gets one that is made for it, and the address says so."""
+def test_only_loopback_needs_no_token():
+    """Another host gets a random one, which is in the address."""
     assert token_for("127.0.0.1", None) is None
     assert token_for("::1", None) is None
     made = token_for("0.0.0.0", None)
@@ -57,8 +57,8 @@ def test_only_loopback_goes_without_a_token():
     assert address("192.168.0.7", 80, "t&k") == "http://192.168.0.7:80/?token=t%26k"
 
 
-def test_a_server_for_everywhere_knows_its_own_names_only():
-    """Any address of the machine and its own name; a foreign name is rebound."""
+def test_a_server_on_all_addresses_accepts_only_its_own_names():
+    """Any IP address and the machine's name; another name may be DNS rebinding."""
     guard = Guard("0.0.0.0", 8790, "t")
     own = {"authorization": "Bearer t"}
     for host, kind in (("10.0.0.3:8790", Allowed), (socket.gethostname(), Allowed), ("evil.example", Rejection)):
@@ -75,8 +75,8 @@ def test_a_server_for_everywhere_knows_its_own_names_only():
         {"content-type": "text/plain"},
     ],
 )
-def test_another_site_changes_nothing(headers: dict[str, str], serve: Serve, demo: windsock.Run):
-    """What a browser can be made to send from elsewhere is refused, and nothing is kept."""
+def test_requests_of_another_site_change_nothing(headers: dict[str, str], serve: Serve, demo: windsock.Run):
+    """A request that another site's page can make a browser send is rejected."""
     client = serve()
     sent = {"content-type": "application/json", **headers}
     assert client.patch("/api/runs/demo", content=b'{"pinned": true}', headers=sent).status_code == 403
@@ -85,8 +85,8 @@ def test_another_site_changes_nothing(headers: dict[str, str], serve: Serve, dem
     assert client.patch("/api/runs/demo", content=b'{"pinned": true}', headers=own).status_code == 200
 
 
-def test_no_path_leads_out_of_the_directory(serve: Serve, demo: windsock.Run, tmp_path: Path):
-    """Keys are looked up, files are listed; dots climb nowhere, however they are written."""
+def test_no_path_leaves_the_directory(serve: Serve, demo: windsock.Run, tmp_path: Path):
+    """Keys and files are looked up in lists, so that ``..`` finds nothing, however it is encoded."""
     (tmp_path / "secret.txt").write_text("treasure")
     port = serve().base_url.port
     for path in (
@@ -100,28 +100,28 @@ def test_no_path_leads_out_of_the_directory(serve: Serve, demo: windsock.Run, tm
         "/web/../../app.py",
         "/%00",
     ):
-        with socket.create_connection(("127.0.0.1", port)) as raw:  # clients tidy paths up; an attacker does not
+        with socket.create_connection(("127.0.0.1", port)) as raw:  # HTTP clients normalise paths, an attacker does not
             raw.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-            answer = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))  # type: ignore[misc]
-        assert re.match(rb"HTTP/1\.1 (404|400|405)", answer), (path, answer[:80])
-        assert b"treasure" not in answer
+            response = b"".join(iter(lambda raw=raw: raw.recv(65536), b""))  # type: ignore[misc]
+        assert re.match(rb"HTTP/1\.1 (404|400|405)", response), (path, response[:80])
+        assert b"treasure" not in response
 
 
-def test_answers_carry_a_strict_policy(serve: Serve):
-    """Only our own scripts run, nothing frames the page, types are not guessed; refusals carry it too."""
+def test_responses_have_a_strict_content_policy(serve: Serve):
+    """Rejections too: only the page's own scripts run, nothing frames the page, types are not guessed."""
     client = serve()
-    for answer in (client.get("/"), client.get("/api/about"), client.get("/", headers={"host": "evil.example"})):
-        policy = answer.headers["content-security-policy"]
+    for response in (client.get("/"), client.get("/api/about"), client.get("/", headers={"host": "evil.example"})):
+        policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "script-src 'self'" in policy
         assert "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["referrer-policy"] == "no-referrer"
 
 
-def test_a_body_that_is_too_large_or_no_json_is_refused(serve: Serve, demo: windsock.Run):
-    """Before it is read to its end."""
+def test_a_body_that_is_too_large_or_not_json_is_rejected(serve: Serve, demo: windsock.Run):
+    """With a status that says which; so are unknown fields and runs."""
     client = serve()
     json_type = {"content-type": "application/json"}
     assert client.patch("/api/runs/demo", content=b"x" * (2 << 20), headers=json_type).status_code == 413

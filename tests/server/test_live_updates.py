@@ -1,4 +1,4 @@
-"""Pages are told what is new while a real process writes."""
+"""Server-sent events while a real process writes."""
 
 import asyncio
 import json
@@ -31,24 +31,24 @@ run.finish()
 
 
 class Process:
-    """A training that takes a step whenever it is told to."""
+    """A training process that logs one step per call."""
 
     def __init__(self, dir: Path) -> None:
         command = [sys.executable, "-c", WRITER, str(dir)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.step()
 
-    def step(self, word: str = "") -> int:
-        """Go on, unless it is the first; return the step that was logged."""
+    def step(self, command: str = "") -> int:
+        """Log the next step, unless it is the first; return the logged step."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if word:
-            self._process.stdin.write(f"{word}\n")
+        if command:
+            self._process.stdin.write(f"{command}\n")
             self._process.stdin.flush()
         return int(self._process.stdout.readline() or -1)
 
     def end(self) -> None:
-        """Let it finish and wait for that."""
+        """Finish the run and wait for the process."""
         self._process.communicate("end\n")
 
 
@@ -67,8 +67,8 @@ def first(stream: Iterator[tuple[str, Any]], name: str) -> Any:
     return next(data for event, data in stream if event == name)
 
 
-def test_a_step_is_told_of_while_a_process_writes(serve: Serve, tmp_path: Path):
-    """Data with its number, the list, and in the end the status; every page gets its own stream."""
+def test_a_new_step_is_an_event_while_a_process_writes(serve: Serve, tmp_path: Path):
+    """Then the status when the run ends, and the list; every page has its own stream."""
     client = serve()
     training = Process(tmp_path / "runs")
     with (
@@ -88,8 +88,8 @@ def test_a_step_is_told_of_while_a_process_writes(serve: Serve, tmp_path: Path):
         assert first(first_page, "runs")["cursor"]
 
 
-def test_nothing_is_watched_when_the_pages_are_gone(tmp_path: Path):
-    """Two pages share one look at a run; when the last one goes, however it goes, nothing looks any more."""
+def test_polling_stops_with_the_last_page(tmp_path: Path):
+    """Two pages share one task per run; none is left when the last page disconnects."""
     run = windsock.init(id="idle")
     run.log({"a": 1.0}, step=0)
     directory = RunDirectory(tmp_path / "runs")
@@ -111,13 +111,13 @@ def test_nothing_is_watched_when_the_pages_are_gone(tmp_path: Path):
     run.finish()
 
 
-def test_a_run_that_is_not_there_cannot_be_watched(serve: Serve):
-    """It is told at once."""
+def test_an_unknown_run_cannot_be_watched(serve: Serve):
+    """The request fails with 404."""
     assert serve().get("/api/live?run=nobody").status_code == 404
 
 
-def test_a_server_that_ends_says_goodbye(tmp_path: Path):
-    """A page that listens does not hold the server up."""
+def test_a_server_ends_its_streams_before_it_stops(tmp_path: Path):
+    """With a ``bye`` event; a connected page does not delay the end."""
     run = windsock.init(id="idle")
     run.log({"a": 1.0}, step=0)
     seen: list[str] = []
@@ -138,8 +138,8 @@ def test_a_server_that_ends_says_goodbye(tmp_path: Path):
     run.finish()
 
 
-def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path: Path, monkeypatch: Any):
-    """The list that another page watches goes on being watched."""
+def test_a_page_that_disconnects_while_its_run_opens_does_not_affect_others(tmp_path: Path, monkeypatch: Any):
+    """The list is still polled for the other page."""
     run = windsock.init(id="slow")
     run.log({"a": 1.0}, step=0)
     directory = RunDirectory(tmp_path / "runs")
@@ -169,18 +169,18 @@ def test_a_page_that_leaves_while_its_run_opens_leaves_the_others_alone(tmp_path
     run.finish()
 
 
-def test_a_run_that_is_removed_tells_no_status(serve: Serve, tmp_path: Path):
-    """Its page hears of it from the list; there is no status to show."""
+def test_a_removed_run_has_no_status_event(serve: Serve, tmp_path: Path):
+    """The event of the list reports it."""
     run = windsock.init(id="short")
     run.log({"a": 1.0}, step=0)
     run.finish()
     with serve().stream("GET", "/api/live?run=short&list=1") as stream:
-        told = events(stream.iter_lines())
-        assert first(told, "hello")["run"]["status"] == "finished"
+        received = events(stream.iter_lines())
+        assert first(received, "hello")["run"]["status"] == "finished"
         shutil.rmtree(run.path)
-        heard = []
-        for name, data in told:
-            heard.append((name, data.get("status", "")))
+        statuses = []
+        for name, data in received:
+            statuses.append((name, data.get("status", "")))
             if name == "runs":
                 break
-        assert not any(status is None for _, status in heard)
+        assert not any(status is None for _, status in statuses)

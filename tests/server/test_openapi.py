@@ -1,4 +1,4 @@
-"""Whatever a request says, the server answers without an error of its own."""
+"""Generated requests never cause an error of the server."""
 
 import httpx
 import pytest
@@ -12,12 +12,12 @@ import windsock
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.http.openapi import description
 
-ADDRESSES = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
+OPERATIONS = [(endpoint.method, endpoint.path) for endpoint in ENDPOINTS]
 
 
-@pytest.mark.parametrize(("method", "path"), ADDRESSES)
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_no_request_makes_the_server_fail(method: str, path: str, serve: Serve, demo: windsock.Run):
-    """Requests that fit the description, and such that do not, in numbers."""
+    """Neither valid nor invalid ones; every status is a documented one."""
     client = serve()
     schema = schemathesis.openapi.from_dict(description(ENDPOINTS))
     operation = schema[path][method]
@@ -34,28 +34,28 @@ def test_no_request_makes_the_server_fail(method: str, path: str, serve: Serve, 
     def check(case: schemathesis.Case) -> None:
         if "run" in case.path_parameters:
             case.path_parameters["run"] = "demo"
-        answer = case.call(base_url=str(client.base_url).rstrip("/"))
-        case.validate_response(answer, checks=[not_a_server_error, status_code_conformance, content_type_conformance])
+        response = case.call(base_url=str(client.base_url).rstrip("/"))
+        case.validate_response(response, checks=[not_a_server_error, status_code_conformance, content_type_conformance])
 
     check()
 
 
 def schemathesis_given(operation):  # type: ignore[no-untyped-def]
-    """Return hypothesis' given for the requests of an address."""
+    """Return hypothesis' ``given`` for the requests of an endpoint."""
     from hypothesis import given
 
     return given(case=operation.as_strategy())
 
 
 def test_the_description_is_served(serve: Serve):
-    """And lists every address."""
-    told = serve().get("/api/openapi.json").json()
-    assert {(m.upper(), p) for p, methods in told["paths"].items() for m in methods} == {
-        *ADDRESSES,
+    """It lists every endpoint."""
+    described = serve().get("/api/openapi.json").json()
+    assert {(m.upper(), p) for p, methods in described["paths"].items() for m in methods} == {
+        *OPERATIONS,
         ("GET", "/api/live"),
     }
 
 
-def test_unknown_methods_are_refused(serve: Serve):
-    """A DELETE deletes nothing."""
+def test_unknown_methods_are_rejected(serve: Serve):
+    """DELETE is not allowed."""
     assert httpx.delete(f"{serve().base_url}/api/runs").status_code == 405

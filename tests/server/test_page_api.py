@@ -1,4 +1,4 @@
-"""Every address of the page, on real runs."""
+"""Every endpoint of the API, on real runs."""
 
 import json
 from pathlib import Path
@@ -17,114 +17,114 @@ from windsock.server.views.report import report_data
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
 
 
-def ask(client: Any, address: str, **query: Any) -> Any:
-    answer = client.get(address, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+def fetch(client: Any, path: str, **query: Any) -> Any:
+    response = client.get(path, params=query)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
-def test_the_list_tells_of_every_run_and_then_only_what_changed(serve: Serve, demo: windsock.Run):
-    """Facts at once, the reward with its sparkline as soon as it was read, cursors for the rest."""
+def test_the_list_has_every_run_then_only_changes(serve: Serve, demo: windsock.Run):
+    """Facts at once, the reward and its sparkline as soon as it is read; a cursor gets only changed runs."""
     client = serve()
-    eventually(lambda: ask(client, "/api/runs")["pending"] == 0)
-    first = ask(client, "/api/runs")
+    eventually(lambda: fetch(client, "/api/runs")["pending"] == 0)
+    first = fetch(client, "/api/runs")
     [run] = first["runs"]
     assert (run["key"], run["name"], run["status"], run["last_step"]) == ("demo", f"frozen {HTML}", "finished", 39)
     assert (run["project"], run["vocabulary"], run["tags"]) == ("agentic", "roll", ["t"])
     assert (run["reward"]["name"], run["reward"]["points"]) == ("critic/score/mean", 40)
     assert max(run["reward"]["spark"]["max"]) == pytest.approx(run["reward"]["last"], rel=1e-4)
-    assert ask(client, "/api/runs", since=first["cursor"])["runs"] == []
+    assert fetch(client, "/api/runs", since=first["cursor"])["runs"] == []
     other = windsock.init(project="agentic", name="second", id="second")
     other.log({"a": 1.0}, step=0)
     other.finish()
-    news = eventually(lambda: ask(client, "/api/runs", since=first["cursor"])["runs"])
+    news = eventually(lambda: fetch(client, "/api/runs", since=first["cursor"])["runs"])
     assert [one["key"] for one in news] == ["second"]
-    assert ask(client, "/api/runs", since="nonsense-1")["reset"]
+    assert fetch(client, "/api/runs", since="nonsense-1")["reset"]
 
 
-def test_a_run_that_is_removed_is_gone_from_the_list(serve: Serve, demo: windsock.Run):
-    """The page learns it from its cursor."""
+def test_a_removed_run_is_reported_as_gone(serve: Serve, demo: windsock.Run):
+    """By the list since a cursor; its views are not found."""
     import shutil
 
     client = serve()
-    cursor = ask(client, "/api/runs")["cursor"]
+    cursor = fetch(client, "/api/runs")["cursor"]
     shutil.rmtree(demo.path)
-    assert eventually(lambda: ask(client, "/api/runs", since=cursor)["gone"]) == ["demo"]
+    assert eventually(lambda: fetch(client, "/api/runs", since=cursor)["gone"]) == ["demo"]
     assert client.get("/api/runs/demo/overview").status_code == 404
 
 
-def test_pins_names_notes_and_hiding_are_kept_and_shared_by_two_servers(serve: Serve, demo: windsock.Run):
-    """In segments of their own beside the runs, the newest change counting."""
+def test_annotations_are_stored_and_shared_by_two_servers(serve: Serve, demo: windsock.Run):
+    """Pins, names, notes and hiding are not in the run's folder; the newest change wins."""
     one, two = serve(), serve()
     changed = one.patch("/api/runs/demo", json={"pinned": True, "name": "Best", "note": f"look {HTML}"}).json()
     assert (changed["pinned"], changed["name"], changed["note"]) == (True, "Best", f"look {HTML}")
-    seen = eventually(lambda: [r for r in ask(two, "/api/runs")["runs"] if r["pinned"]])[0]
+    seen = eventually(lambda: [r for r in fetch(two, "/api/runs")["runs"] if r["pinned"]])[0]
     assert (seen["name"], seen["logged_name"], seen["hidden"]) == ("Best", f"frozen {HTML}", False)
     two.patch("/api/runs/demo", json={"name": None, "hidden": True})
-    [later] = ask(serve(), "/api/runs")["runs"]
+    [later] = fetch(serve(), "/api/runs")["runs"]
     assert (later["name"], later["hidden"], later["pinned"]) == (f"frozen {HTML}", True, True)
     assert windsock.open("demo").status.word == "finished"
     assert len(windsock.open("demo").writers()) == 1
 
 
-def test_the_overview_is_one_answer_with_verdicts_in_both_languages(serve: Serve, demo: windsock.Run):
-    """Crucial values, vital signs with their curves and bands, and where the time goes."""
-    told = ask(serve(), "/api/runs/demo/overview")
-    reward = told["crucial"][0]
+def test_the_overview_has_verdicts_in_both_languages(serve: Serve, demo: windsock.Run):
+    """And headline values with curves and bands, and the time of phases."""
+    found = fetch(serve(), "/api/runs/demo/overview")
+    reward = found["crucial"][0]
     assert (reward["key"], reward["word"], reward["verdict"]) == ("reward", "good", {"en": "good", "zh": "正常"})
     assert reward["text"]["en"].startswith("rising")
     assert reward["text"]["zh"].startswith("在上升")
-    assert told["health"]["word"] == "bad"  # a NaN in the approximate KL
-    vital = {one["key"]: one for one in told["vital"]}
+    assert found["health"]["word"] == "bad"  # a NaN in the approximate KL
+    vital = {one["key"]: one for one in found["vital"]}
     assert vital["reward"]["names"] == {what: f"critic/score/{what}" for what in ("mean", "max", "min")}
     assert vital["reward"]["curves"]["mean"]["last"][-1] == vital["reward"]["last"]
     assert vital["kl_now"]["curves"]["line"]["last"][13] == "NaN"
     assert (
-        told["metrics"]["policy/ratio/mean"]["band"]["low"] < 1 < told["metrics"]["policy/ratio/mean"]["band"]["high"]
+        found["metrics"]["policy/ratio/mean"]["band"]["low"] < 1 < found["metrics"]["policy/ratio/mean"]["band"]["high"]
     )
-    assert {one["name"] for one in told["time"]["phases"]} == {"actor_infer/generate", "actor_train/train_step"}
-    assert told["run"]["key"] == "demo"
-    assert told["steps"] == [0, 39]
+    assert {one["name"] for one in found["time"]["phases"]} == {"actor_infer/generate", "actor_train/train_step"}
+    assert found["run"]["key"] == "demo"
+    assert found["steps"] == [0, 39]
 
 
-def test_what_is_absent_says_why(serve: Serve):
-    """By the reason that measuring gave, else by what the metric needs."""
+def test_a_missing_value_has_a_reason(serve: Serve):
+    """The one that ``measure`` recorded, else the inputs that the metric needs."""
     run = windsock.init(id="lacking")
     ones = np.ones((2, 3))
     run.measure(windsock.Batch(response_mask=ones > 0, log_probs=ones, old_log_probs=ones, scores=ones[:, 0]))
     run.commit(0)
     run.finish()
-    absent = {one["key"]: one for one in ask(serve(), "/api/runs/lacking/overview")["absent"]}
+    absent = {one["key"]: one for one in fetch(serve(), "/api/runs/lacking/overview")["absent"]}
     assert absent["kl"]["reason"]["en"] == "Not measured: the batch has no ref_log_probs."
     assert "ref_log_probs" in absent["kl"]["reason"]["zh"]
     assert absent["value_loss"]["reason"]["en"].startswith("This run does not log it.")
 
 
 def test_names_are_charts_with_families_and_explanations(serve: Serve, demo: windsock.Run):
-    """Mean, maximum and minimum are one chart; unknown names follow by prefix, in natural order, as they are."""
-    told = ask(serve(), "/api/runs/demo/names")
-    charts = {chart["key"]: chart for chart in told["charts"]}
+    """Mean, maximum and minimum share a chart; unknown names follow by prefix, in natural order."""
+    found = fetch(serve(), "/api/runs/demo/names")
+    charts = {chart["key"]: chart for chart in found["charts"]}
     assert charts["critic/score"]["lines"]["min"] == "critic/score/min"
     assert charts["mine/thing"]["lines"] == {"mean": "mine/thing/mean", "max": "mine/thing/max"}
     assert charts[HTML]["lines"] == {"line": HTML}
     assert charts[HTML]["metric"] is None
-    families = [family["key"] for family in told["families"]]
+    families = [family["key"] for family in found["families"]]
     assert families.index("reward") < families.index("memory") < families.index("other:")
     assert families.index("other:layer2") < families.index("other:layer10")
-    metric = told["metrics"][charts["critic/score"]["metric"]]
+    metric = found["metrics"][charts["critic/score"]["metric"]]
     assert metric["about"]["en"]
     assert metric["look"]["zh"]
-    assert told["histograms"] == ["actor/advantages"]
-    assert told["axes"] == ["step", "time", "relative", "tokens", "samples"]
+    assert found["histograms"] == ["actor/advantages"]
+    assert found["axes"] == ["step", "time", "relative", "tokens", "samples"]
 
 
-def test_many_series_come_in_one_binary_answer_and_as_json(serve: Serve, demo: windsock.Run):
-    """Both say what the run's own series says, and an unknown name costs nothing."""
+def test_series_are_the_same_in_binary_and_in_json(serve: Serve, demo: windsock.Run):
+    """Both equal the run's own series; an unknown name does not affect the others."""
     client, names = serve(), ["critic/score/mean", "nowhere", HTML, "actor/approxkl"]
-    answer = client.get("/api/runs/demo/series", params={"name": names})
-    assert answer.headers["content-type"] == "application/vnd.windsock.series"
-    binary = decoded(answer.content)["series"]
-    twin = ask(client, "/api/runs/demo/series", name=names, format="json")["series"]
+    response = client.get("/api/runs/demo/series", params={"name": names})
+    assert response.headers["content-type"] == "application/vnd.windsock.series"
+    binary = decoded(response.content)["series"]
+    twin = fetch(client, "/api/runs/demo/series", name=names, format="json")["series"]
     assert [one["name"] for one in binary] == names
     assert [one["found"] for one in binary] == [True, False, True, True]
     for one, other in zip(binary, twin, strict=True):
@@ -138,24 +138,24 @@ def test_many_series_come_in_one_binary_answer_and_as_json(serve: Serve, demo: w
 
 
 @pytest.mark.parametrize(("x", "expected"), [("tokens", 40000.0), ("samples", 320.0), ("step", 39.0)])
-def test_series_lie_on_any_axis(x: str, expected: float, serve: Serve, demo: windsock.Run):
-    """By step, by time, and by what was counted until then."""
+def test_series_can_be_on_any_axis(x: str, expected: float, serve: Serve, demo: windsock.Run):
+    """Steps, times, and running totals of tokens and samples."""
     client = serve()
-    [one] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x=x, format="json")["series"]
+    [one] = fetch(client, "/api/runs/demo/series", name="critic/score/mean", x=x, format="json")["series"]
     assert one["x"][-1] == expected
-    [relative] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x="relative", format="json")["series"]
-    [wall] = ask(client, "/api/runs/demo/series", name="critic/score/mean", x="time", format="json")["series"]
+    [relative] = fetch(client, "/api/runs/demo/series", name="critic/score/mean", x="relative", format="json")["series"]
+    [wall] = fetch(client, "/api/runs/demo/series", name="critic/score/mean", x="time", format="json")["series"]
     assert 0 <= relative["x"][-1] < 600 < wall["x"][-1]
 
 
-def test_a_range_of_steps_can_be_asked_for(serve: Serve, demo: windsock.Run):
+def test_a_range_of_steps_can_be_requested(serve: Serve, demo: windsock.Run):
     """Both ends are included."""
-    [one] = ask(serve(), "/api/runs/demo/series", name=HTML, format="json", **{"from": 5, "to": 8})["series"]
+    [one] = fetch(serve(), "/api/runs/demo/series", name=HTML, format="json", **{"from": 5, "to": 8})["series"]
     assert one["last"] == [5, 6, 7, 8]
 
 
-def test_a_cursor_gets_what_is_new_and_nothing_twice(serve: Serve):
-    """Buckets of the same size go on; only the one that was filling comes again, and the pieces make the whole."""
+def test_a_cursor_gets_only_new_buckets(serve: Serve):
+    """Only the last, incomplete bucket is sent again; the increments add up to the complete series."""
     client, run = serve(), windsock.init(id="live")
     values = np.random.default_rng(0).normal(size=1000)
     held: dict[str, list[Any]] = {}
@@ -165,13 +165,15 @@ def test_a_cursor_gets_what_is_new_and_nothing_twice(serve: Serve):
             run.log({"v": values[step]})
             run.commit(step)
         query = {"name": "v", "points": 100, "format": "json", **({"since": since} if since else {})}
-        [one] = eventually(lambda q=query: (s := ask(client, "/api/runs/live/series", **q)["series"])[0]["found"] and s)
+        [one] = eventually(
+            lambda q=query: (s := fetch(client, "/api/runs/live/series", **q)["series"])[0]["found"] and s
+        )
         for column in ("x", "x_end", "min", "max", "last", "count"):
             known = held.get(column, [])[: one["keep"]]
             held[column] = known + (one[column] if column in one else one[{"x_end": "x"}.get(column, "last")])
         sent.append((one["keep"], len(one["x"])))
         since = one["cursor"]
-    [whole] = ask(client, "/api/runs/live/series", name="v", points=100, format="json")["series"]
+    [whole] = fetch(client, "/api/runs/live/series", name="v", points=100, format="json")["series"]
     assert {name: held[name] for name in ("x", "x_end", "min", "max", "last", "count")} == {
         name: whole[name] for name in ("x", "x_end", "min", "max", "last", "count")
     }
@@ -180,15 +182,15 @@ def test_a_cursor_gets_what_is_new_and_nothing_twice(serve: Serve):
     run.finish()
 
 
-def test_older_attempts_come_as_branches(serve: Serve):
-    """A restart supersedes what it writes again; the older branch can still be drawn."""
+def test_superseded_attempts_are_branches(serve: Serve):
+    """A restart supersedes the steps that it logs again; the older attempt is still available."""
     for attempt, steps in ((1, range(10)), (2, range(5, 8))):
         run = windsock.init(id="twice")
         for step in steps:
             run.log({"a": float(attempt)}, step=step)
         run.finish()
-    told = ask(serve(), "/api/runs/twice/series", name="a", branches=1, format="json")["series"]
-    assert [(one["attempt"], one["branch"], one["last"]) for one in told] == [
+    found = fetch(serve(), "/api/runs/twice/series", name="a", branches=1, format="json")["series"]
+    assert [(one["attempt"], one["branch"], one["last"]) for one in found] == [
         (None, False, [1, 1, 1, 1, 1, 2, 2, 2]),
         (1, True, [1] * 10),
     ]
@@ -205,7 +207,7 @@ def test_each_of_three_attempts_is_a_branch_to_its_end(serve: Serve):
             )
         run.finish()
     client = serve()
-    response = ask(client, "/api/runs/thrice/series", name=["a", "only_first"], branches=1, format="json")
+    response = fetch(client, "/api/runs/thrice/series", name=["a", "only_first"], branches=1, format="json")
     curves = {(one["name"], one["attempt"]): one for one in response["series"]}
     assert list(curves) == [("a", None), ("a", 1), ("a", 2), ("only_first", None), ("only_first", 1)]
     assert curves["a", None]["last"] == [1.0, 1.01, 1.02, 3.03, 3.04, 3.05, 3.06]
@@ -213,7 +215,7 @@ def test_each_of_three_attempts_is_a_branch_to_its_end(serve: Serve):
     assert (curves["a", 2]["x"], curves["a", 2]["last"][-1]) == (list(range(5, 13)), 2.12)
     assert [one["branch"] for one in curves.values()] == [False, True, True, False, True]
     assert curves["only_first", None]["x"] == [0, 1, 2]
-    [single] = ask(client, "/api/runs/thrice/series", name="a", attempt=2, branches=1, format="json")["series"]
+    [single] = fetch(client, "/api/runs/thrice/series", name="a", attempt=2, branches=1, format="json")["series"]
     assert (single["attempt"], single["branch"], single["x"]) == (2, False, list(range(5, 13)))
 
 
@@ -224,35 +226,35 @@ def test_branches_are_attempts_of_the_same_writer(serve: Serve):
         for step in steps:
             run.log({"a": 1.0, f"of_{rank}": 2.0}, step=step)
         run.finish()
-    response = ask(serve(), "/api/runs/ranks/series", name="of_0", branches=1, format="json")
+    response = fetch(serve(), "/api/runs/ranks/series", name="of_0", branches=1, format="json")
     assert [(one["attempt"], one["branch"], one["points"]) for one in response["series"]] == [
         (None, False, 4),
         (1, True, 4),
     ]
 
 
-def test_series_of_several_runs_come_in_one_answer(serve: Serve, demo: windsock.Run):
-    """Posted, with factors, in the order in which the runs were named."""
+def test_series_of_several_runs_are_in_one_response(serve: Serve, demo: windsock.Run):
+    """With factors, in the order of the request."""
     other = windsock.init(id="other")
     other.log({"b": 2.0}, step=0)
     other.finish()
     wanted = [{"run": "other", "name": "b", "factor": -3}, {"run": "demo", "name": "critic/score/max"}]
-    answer = serve().post("/api/series", json={"series": wanted, "points": 50})
-    told = decoded(answer.content)["series"]
-    assert [(one["run"], float(one["last"][0])) for one in told] == [("other", -6.0), ("demo", 1.0)]
+    response = serve().post("/api/series", json={"series": wanted, "points": 50})
+    found = decoded(response.content)["series"]
+    assert [(one["run"], float(one["last"][0])) for one in found] == [("other", -6.0), ("demo", 1.0)]
 
 
 def test_histograms_phases_timeline_and_memory(serve: Serve, demo: windsock.Run):
-    """What was recorded beside numbers has an address each."""
+    """Each has an endpoint."""
     client = serve()
-    histograms = ask(client, "/api/runs/demo/histograms", name="actor/advantages")
+    histograms = fetch(client, "/api/runs/demo/histograms", name="actor/advantages")
     assert (histograms["total"], histograms["histograms"][0]["count"]) == (4, 50)
-    phases = ask(client, "/api/runs/demo/phases")
+    phases = fetch(client, "/api/runs/demo/phases")
     assert phases["from"] == "spans"
     assert {one["name"] for one in phases["summaries"]} >= {"actor_infer/generate", "inner"}
     assert phases["ranks"][0]["writer"] == "trainer/0"
     assert len(phases["steps"]) == 40
-    timeline = ask(client, "/api/runs/demo/timeline", step=3)
+    timeline = fetch(client, "/api/runs/demo/timeline", step=3)
     rows = [row for group in timeline["groups"] for row in group["rows"]]
     assert [(row["name"], row["depth"]) for row in rows] == [
         ("actor_infer/generate", 0),
@@ -261,7 +263,7 @@ def test_histograms_phases_timeline_and_memory(serve: Serve, demo: windsock.Run)
     ]
     assert rows[2]["spans"][0]["onload"] is not None
     assert client.get("/api/runs/demo/timeline?step=99").status_code == 404
-    memory = ask(client, "/api/runs/demo/memory", step=4)
+    memory = fetch(client, "/api/runs/demo/memory", step=4)
     stairs = [s for s in memory["stairs"] if s["phase"] == "actor_infer/generate" and s["device"] == "0"]
     assert [(s["moment"], s["allocated"]) for s in stairs] == [("start/offload", 1.0), ("end/onload", 3.0)]
     assert memory["capacity"]["0"] == pytest.approx(80.0)
@@ -269,68 +271,68 @@ def test_histograms_phases_timeline_and_memory(serve: Serve, demo: windsock.Run)
 
 def test_evaluation_is_parsed_through_the_catalogue(serve: Serve, demo: windsock.Run):
     """Task sets with their statistics over k and steps, coverage, and validation."""
-    told = ask(serve(), "/api/runs/demo/evaluation")
-    [found] = [one for one in told["sets"] if one["metric"] == "accuracy"]
+    evaluation = fetch(serve(), "/api/runs/demo/evaluation")
+    [found] = [one for one in evaluation["sets"] if one["metric"] == "accuracy"]
     assert (found["suite"], found["taskset"]) == ("eval", "gsm8k")
     by = {(one["statistic"], one["k"]): one for one in found["statistics"]}
     assert by["mean", 2]["curve"]["x"] == [0, 10, 20, 30]
     assert by["mean", 2]["last"] == 1.0
     assert found["by_k"]["best"]["k"][-1] == 2
-    assert told["coverage"][0]["counts"]["tasks_observed"]["last"] == 2
-    assert [one["name"] for one in told["validation"]] == ["val/score/mean"]
+    assert evaluation["coverage"][0]["counts"]["tasks_observed"]["last"] == 2
+    assert [one["name"] for one in evaluation["validation"]] == ["val/score/mean"]
 
 
 def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Run):
-    """By step, reward, length, task and text; markup stays text."""
+    """By step, reward, length, task and text; HTML in a prompt is data."""
     client = serve()
-    told = ask(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3)
-    assert [sample["step"] for sample in told["samples"]] == [37, 33, 29]
-    assert (told["matched"], told["more"], told["census"]["kept"]) == (5, True, 40)
-    rest = ask(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3, offset=3)
+    found = fetch(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3)
+    assert [sample["step"] for sample in found["samples"]] == [37, 33, 29]
+    assert (found["matched"], found["more"], found["census"]["kept"]) == (5, True, 40)
+    rest = fetch(client, "/api/runs/demo/samples", min_reward=0.5, task="q1", sort="-reward", limit=3, offset=3)
     assert [sample["step"] for sample in rest["samples"]] == [25, 21]
-    assert ask(client, "/api/runs/demo/samples", grep="PROMPT 7 ")["samples"][0]["prompt"] == f"prompt 7 {HTML}"
-    assert ask(client, "/api/runs/demo/samples", min_length=39, max_length=39)["samples"][0]["step"] == 38
+    assert fetch(client, "/api/runs/demo/samples", grep="PROMPT 7 ")["samples"][0]["prompt"] == f"prompt 7 {HTML}"
+    assert fetch(client, "/api/runs/demo/samples", min_length=39, max_length=39)["samples"][0]["step"] == 38
 
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     """Config, environment, writers, events by number; HTML in a config is data."""
     write_desk(Path(demo.path), DeliveryState("wandb").said("healthy", delivered=7, mark={"inner": 1}))
     client = serve()
-    told = ask(client, "/api/runs/demo/details")
-    assert ["actor.note", HTML] in told["config_flat"]
-    assert told["writers"][0]["status"] == "finished"
-    [desk] = told["relay"]
+    found = fetch(client, "/api/runs/demo/details")
+    assert ["actor.note", HTML] in found["config_flat"]
+    assert found["writers"][0]["status"] == "finished"
+    [desk] = found["relay"]
     assert (desk["tracker"], desk["state"], desk["delivered"], "mark" in desk) == ("wandb", "healthy", 7, False)
-    events = ask(client, "/api/runs/demo/events", limit=1)
+    events = fetch(client, "/api/runs/demo/events", limit=1)
     assert (events["events"][0]["event"], events["cursor"]) == ("start", 1)
-    assert ask(client, "/api/runs/demo/events", since=events["total"])["events"] == []
-    texts = ask(client, "/api/runs/demo/texts")
+    assert fetch(client, "/api/runs/demo/events", since=events["total"])["events"] == []
+    texts = fetch(client, "/api/runs/demo/texts")
     assert [(text["name"], text["step"], text["text"]) for text in texts["texts"]] == [("prompt", 3, f"Answer. {HTML}")]
-    assert ask(client, "/api/runs/demo/texts", name="other")["texts"] == []
+    assert fetch(client, "/api/runs/demo/texts", name="other")["texts"] == []
 
 
 def test_runs_are_compared_across_vocabularies(serve: Serve):
-    """What means the same shares a chart, and configs are set side by side."""
+    """Names that mean the same share a chart, and config differences are listed."""
     ours = windsock.init(id="ours", config={"lr": 1e-6, "same": 1})
     ours.log({"critic/score/mean": 0.5, "actor/pg_clipfrac": 0.1, "critic/entropy/mean": 1.0}, step=0)
     ours.finish()
     theirs = windsock.init(id="theirs", vocabulary="trl", config={"lr": 2e-6, "same": 1, "more": [1]})
     theirs.log({"objective/scores": 0.6, "policy/clipfrac_avg": 0.2, "objective/entropy": 90.0}, step=0)
     theirs.finish()
-    told = ask(serve(), "/api/compare", run=["ours", "theirs"])
-    charts = {chart["key"]: chart for chart in told["charts"]}
+    found = fetch(serve(), "/api/compare", run=["ours", "theirs"])
+    charts = {chart["key"]: chart for chart in found["charts"]}
     assert [(line["run"], line["name"]) for line in charts["critic/score/mean"]["lines"]] == [
         ("ours", "critic/score/mean"),
         ("theirs", "objective/scores"),
     ]
-    assert told["charts"][0]["key"] == "critic/score/mean"
-    assert told["config"] == [
+    assert found["charts"][0]["key"] == "critic/score/mean"
+    assert found["config"] == [
         {"key": "lr", "values": [1e-6, 2e-6]},
         {"key": "more", "values": [{"absent": True}, [1]]},
     ]
 
 
-def test_what_no_arithmetic_bridges_is_refused_with_the_reason():
+def test_names_that_cannot_be_translated_have_a_reason():
     """In both languages."""
     ours, theirs = ComparedRun("o", "o", "windsock:roll", [], {}), ComparedRun("t", "t", "verl", ["actor/kl_loss"], {})
     [one] = comparison([ours, theirs])["refused"]
@@ -340,28 +342,28 @@ def test_what_no_arithmetic_bridges_is_refused_with_the_reason():
 
 
 def test_names_are_explained(serve: Serve):
-    """In both languages, and an unknown one with its neighbours."""
+    """In both languages; an unknown name has the nearest known ones."""
     client = serve()
-    told = ask(client, "/api/explain", name="actor/ppo_kl", source="verl")
-    assert told["known"]
-    assert told["en"]["title"] != told["zh"]["title"]
-    assert ask(client, "/api/explain", name="actor/pp_kl")["nearest"]
+    found = fetch(client, "/api/explain", name="actor/ppo_kl", source="verl")
+    assert found["known"]
+    assert found["en"]["title"] != found["zh"]["title"]
+    assert fetch(client, "/api/explain", name="actor/pp_kl")["nearest"]
     assert client.get("/api/explain?name=a&source=nobody").status_code == 400
 
 
-def test_a_report_holds_everything_in_one_json(serve: Serve, demo: windsock.Run):
-    """Over HTTP and as a function; it is strict JSON."""
-    told = ask(serve(), "/api/runs/demo/report", samples=5)
-    assert {one["name"] for one in told["series"]} >= {"critic/score/mean", HTML}
-    assert len(told["samples"]["samples"]) == 5
-    assert told["overview"]["vital"]
+def test_a_report_is_one_strict_json(serve: Serve, demo: windsock.Run):
+    """Over HTTP and as a function, with all data of the run."""
+    found = fetch(serve(), "/api/runs/demo/report", samples=5)
+    assert {one["name"] for one in found["series"]} >= {"critic/score/mean", HTML}
+    assert len(found["samples"]["samples"]) == 5
+    assert found["overview"]["vital"]
     own = report_data(Path(demo.path), samples=5)
     json.dumps(own, allow_nan=False)
-    assert own["details"]["config"] == told["details"]["config"]
+    assert own["details"]["config"] == found["details"]["config"]
 
 
-def test_an_unchanged_answer_is_not_sent_again(serve: Serve, demo: windsock.Run):
-    """The ETag of the first answer gets a 304 without a body; so do the page's own files."""
+def test_an_unchanged_response_is_not_sent_again(serve: Serve, demo: windsock.Run):
+    """With the first response's ETag, the API and the page's files response 304 without a body."""
     client = serve()
     for address in ("/api/runs/demo/names", "/api/runs/demo/series?name=critic/score/mean", "/", "/page.js"):
         etag = client.get(address).headers["etag"]
@@ -369,8 +371,8 @@ def test_an_unchanged_answer_is_not_sent_again(serve: Serve, demo: windsock.Run)
         assert (again.status_code, again.content) == (304, b"")
 
 
-def test_the_page_comes_with_right_types_and_packed(serve: Serve):
-    """Scripts are scripts, unknown paths are not there."""
+def test_files_have_their_media_type_and_are_compressed(serve: Serve):
+    """An unknown path is not found."""
     client = serve()
     assert client.get("/").headers["content-type"] == "text/html; charset=utf-8"
     script = client.get("/page.js")
@@ -390,24 +392,24 @@ def test_the_page_comes_with_right_types_and_packed(serve: Serve):
         "/api/compare",
     ],
 )
-def test_a_wrong_parameter_is_told_of(address: str, serve: Serve, demo: windsock.Run):
-    """With what was expected, in JSON."""
-    answer = serve().get(address)
-    assert answer.status_code == 400
-    assert answer.json()["error"]
+def test_a_wrong_parameter_is_an_error(address: str, serve: Serve, demo: windsock.Run):
+    """With status 400 and a message in JSON."""
+    response = serve().get(address)
+    assert response.status_code == 400
+    assert response.json()["error"]
 
 
-def test_every_address_is_documented():
-    """The page for people names what the table for machines has."""
-    told = DOCS.read_text()
+def test_every_endpoint_is_documented():
+    """docs/api.md names every endpoint and parameter."""
+    found = DOCS.read_text()
     for endpoint in ENDPOINTS:
-        assert f"`{endpoint.method} {endpoint.path}" in told, endpoint.path
+        assert f"`{endpoint.method} {endpoint.path}" in found, endpoint.path
         for parameter in (*endpoint.parameters, *endpoint.body):
-            assert parameter.name in told, (endpoint.path, parameter.name)
+            assert parameter.name in found, (endpoint.path, parameter.name)
 
 
-def test_a_directory_of_event_files_opens_too(serve: Serve, tmp_path: Path):
-    """As runs with a key of their own, through the same addresses."""
+def test_event_files_are_runs_too(serve: Serve, tmp_path: Path):
+    """With a key of their own, and through the same endpoints."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -419,15 +421,15 @@ def test_a_directory_of_event_files_opens_too(serve: Serve, tmp_path: Path):
         writer.add_event(Event(wall_time=1e9 + step, step=step, summary=Summary(value=values)))
     writer.close()
     client = serve()
-    [run] = eventually(lambda: (t := ask(client, "/api/runs"))["pending"] == 0 and t["runs"])
+    [run] = eventually(lambda: (t := fetch(client, "/api/runs"))["pending"] == 0 and t["runs"])
     assert (run["kind"], run["name"], run["project"], run["last_step"]) == ("tensorboard", "grpo", "lab", 29)
     assert run["reward"]["name"] == "critic/score/mean"
-    told = ask(client, f"/api/runs/{run['key']}/overview")
-    assert told["crucial"][0]["word"] == "good"
-    [one] = ask(client, f"/api/runs/{run['key']}/series", name="actor/ppo_kl", format="json")["series"]
+    found = fetch(client, f"/api/runs/{run['key']}/overview")
+    assert found["crucial"][0]["word"] == "good"
+    [one] = fetch(client, f"/api/runs/{run['key']}/series", name="actor/ppo_kl", format="json")["series"]
     assert one["points"] == 30
     for part in ("names", "phases", "timeline", "memory", "evaluation", "samples", "details", "events", "texts"):
-        ask(client, f"/api/runs/{run['key']}/{part}")
+        fetch(client, f"/api/runs/{run['key']}/{part}")
 
 
 def test_the_page_preloads_the_list(serve: Serve):
@@ -438,22 +440,22 @@ def test_the_page_preloads_the_list(serve: Serve):
     assert client.get(link).status_code == 200
 
 
-def test_older_attempts_come_with_a_whole_series_alone(serve: Serve):
-    """What is only new of a series brings none: those that the page has still hold."""
+def test_superseded_attempts_follow_a_complete_series_only(serve: Serve):
+    """An increment brings none, because the page already has them."""
     for steps in (range(10), range(5, 8)):
         run = windsock.init(id="twice")
         for step in steps:
             run.log({"a": 1.0}, step=step)
         run.finish()
     client, query = serve(), {"name": "a", "branches": 1, "format": "json"}
-    whole, older = ask(client, "/api/runs/twice/series", **query)["series"]
+    whole, older = fetch(client, "/api/runs/twice/series", **query)["series"]
     assert (whole["branch"], older["branch"]) == (False, True)
-    [new] = ask(client, "/api/runs/twice/series", **query, since=whole["cursor"])["series"]
+    [new] = fetch(client, "/api/runs/twice/series", **query, since=whole["cursor"])["series"]
     assert new["keep"] == 7
 
 
-def test_what_came_before_the_first_count_lies_at_its_zero(serve: Serve):
-    """A count that begins late, or misses a step, leaves no point without a place."""
+def test_steps_before_the_first_count_are_at_zero(serve: Serve):
+    """Also where the count is NaN at a step: every point has a position."""
     run = windsock.init(id="late")
     for step in range(8):
         run.log({"a": float(step)})
@@ -462,14 +464,14 @@ def test_what_came_before_the_first_count_lies_at_its_zero(serve: Serve):
         run.commit(step)
     run.finish()
     client, query = serve(), {"name": "a", "x": "tokens", "format": "json"}
-    [one] = ask(client, "/api/runs/late/series", **query)["series"]
+    [one] = fetch(client, "/api/runs/late/series", **query)["series"]
     assert one["x"] == [0, 0, 0, 10, 20, 20, 30, 40]
-    [part] = ask(client, "/api/runs/late/series", **query, **{"from": 0, "to": 10})["series"]
+    [part] = fetch(client, "/api/runs/late/series", **query, **{"from": 0, "to": 10})["series"]
     assert part["last"] == [0, 1, 2, 3]
 
 
-def test_a_run_without_an_axis_does_not_cost_the_others(serve: Serve, demo: windsock.Run):
-    """Of several runs those are drawn that count it; where none does, that is said."""
+def test_a_run_without_an_axis_does_not_affect_the_others(serve: Serve, demo: windsock.Run):
+    """Its series are not found; where no run has the axis, that is an error."""
     for id in ("bare", "bare2"):
         run = windsock.init(id=id)
         run.log({"b": 2.0}, step=0)
@@ -485,40 +487,40 @@ def test_a_run_without_an_axis_does_not_cost_the_others(serve: Serve, demo: wind
     assert drawn("bare", "bare2").status_code == 400
 
 
-def test_memory_is_that_of_the_last_step_that_has_any(serve: Serve):
-    """A last step that logged none, an evaluation say, does not hide what there is."""
+def test_memory_is_of_the_last_step_that_has_any(serve: Serve):
+    """A later step without memory, such as an evaluation, does not hide it."""
     run = windsock.init(id="last")
     run.log({"memory/actor_train/train/end/onload/allocated/0": 2.0}, step=3)
     run.log({"val/score/mean": 1.0}, step=4)
     run.finish()
     client = serve()
-    told = ask(client, "/api/runs/last/memory")
-    assert (told["step"], [stair["allocated"] for stair in told["stairs"]]) == (3, [2.0])
-    assert ask(client, "/api/runs/last/memory", step=4)["stairs"] == []
+    found = fetch(client, "/api/runs/last/memory")
+    assert (found["step"], [stair["allocated"] for stair in found["stairs"]]) == (3, [2.0])
+    assert fetch(client, "/api/runs/last/memory", step=4)["stairs"] == []
 
 
-def test_the_last_events_and_texts_can_be_asked_for(serve: Serve):
-    """By counting from the end; that the run was alive in between is not told."""
+def test_the_last_events_and_texts_can_be_requested(serve: Serve):
+    """By counting from the end; heartbeats are left out."""
     run = windsock.init(id="long")
     for step in range(4):
         run.text("note", f"text {step}", step=step)
         run._recording.journal.event("heartbeat", dropped=0)
     run.finish()
     client = serve()
-    every = [event["event"] for event in ask(client, "/api/runs/long/events")["events"]]
+    every = [event["event"] for event in fetch(client, "/api/runs/long/events")["events"]]
     assert "heartbeat" not in every
-    told = ask(client, "/api/runs/long/events", since=-1)
-    assert ([event["event"] for event in told["events"]], told["cursor"]) == (["finish"], told["total"])
-    texts = ask(client, "/api/runs/long/texts", since=-3, limit=2)
+    found = fetch(client, "/api/runs/long/events", since=-1)
+    assert ([event["event"] for event in found["events"]], found["cursor"]) == (["finish"], found["total"])
+    texts = fetch(client, "/api/runs/long/texts", since=-3, limit=2)
     assert ([text["text"] for text in texts["texts"]], texts["cursor"]) == (["text 1", "text 2"], 3)
-    assert len(ask(client, "/api/runs/long/texts", since=-99)["texts"]) == 4
+    assert len(fetch(client, "/api/runs/long/texts", since=-99)["texts"]) == 4
 
 
 def test_one_histogram_of_many_is_the_last(serve: Serve):
-    """However few are asked for."""
+    """Where only one is requested."""
     run = windsock.init(id="wide")
     for step in range(5):
         run.log({"h": windsock.histogram(np.arange(9.0))}, step=step)
     run.finish()
-    found = ask(serve(), "/api/runs/wide/histograms", name="h", points=1)
+    found = fetch(serve(), "/api/runs/wide/histograms", name="h", points=1)
     assert [one["step"] for one in found["histograms"]] == [4]

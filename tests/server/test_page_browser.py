@@ -1,4 +1,4 @@
-"""The page in a real browser: every view, both languages, with what people do to it."""
+"""The page in a real browser: every view in both languages, and its interactions."""
 
 import math
 from pathlib import Path
@@ -27,8 +27,8 @@ def test_every_view_opens_in_both_languages(serve: Serve, demo: windsock.Run, vi
         assert page.get_attribute("html", "lang") == {"en": "en", "zh": "zh-CN"}[language]
 
 
-def test_a_sick_run_is_said_to_be_sick(serve: Serve, visit: Open):
-    """A falling reward and a growing KL are told in words, in both languages, and every view still opens."""
+def test_an_unhealthy_run_is_reported(serve: Serve, visit: Open):
+    """A falling reward and a growing KL give a bad verdict in both languages, and every view opens."""
     run = windsock.init(project="p", name="sick", id="sick")
     for step in range(60):
         kl = math.inf if step == 59 else 0.01 * math.exp(step / 10)
@@ -45,8 +45,8 @@ def test_a_sick_run_is_said_to_be_sick(serve: Serve, visit: Open):
     assert "crashed" in (page.get_attribute(".heading .chip", "class") or "")
 
 
-def test_what_was_logged_shows_as_text(serve: Serve, demo: windsock.Run, visit: Open):
-    """Names, samples and configs full of HTML and scripts are letters on the page, nothing else."""
+def test_logged_text_is_never_markup(serve: Serve, demo: windsock.Run, visit: Open):
+    """HTML in names, samples and configs is shown as text."""
     base = str(serve().base_url)
     page = visit(f"{base}/?run=demo&theme=dark")
     for tab in TABS:
@@ -63,7 +63,7 @@ def test_what_was_logged_shows_as_text(serve: Serve, demo: windsock.Run, visit: 
 
 
 def test_a_spike_and_a_nan_are_drawn_at_every_zoom(serve: Serve, visit: Open):
-    """One high point and one NaN among 50,000 are in what a chart draws, however far out or in."""
+    """One high point and one NaN among 50,000 are in the drawn curve."""
     run = windsock.init(project="p", name="long", id="long")
     values = np.sin(np.arange(50_000) / 500)
     values[31_234], values[12_345] = 900.0, math.nan
@@ -79,11 +79,11 @@ def test_a_spike_and_a_nan_are_drawn_at_every_zoom(serve: Serve, visit: Open):
         assert sum(found["nonfinite"]) == (low is None or low <= 12_345 <= high)
         assert len(found["x"]) <= 1000
     page.goto(f"{base}/?run=long&tab=overview")
-    page.wait_for_selector(".overview .absent li")  # a loss alone is none of the vital signs
+    page.wait_for_selector(".overview .absent li")  # a loss alone is no headline value
 
 
 def test_one_value_of_twenty_five_million_is_drawn_at_every_zoom(serve: Serve, visit: Open):
-    """5,000 steps of 5,000 metrics, one value of which is high and one not a number."""
+    """One high value and one NaN among 5,000 steps of 5,000 metrics."""
     count, at, bad_at = 5000, 3210, 2109
     run = windsock.init(project="p", name="large", id="large")
     names = [f"layer_{n:04d}/norm" for n in range(count)]
@@ -103,8 +103,8 @@ def test_one_value_of_twenty_five_million_is_drawn_at_every_zoom(serve: Serve, v
         assert max(drawn(page, names[4320])["max"]) < 1.0
 
 
-def test_zooming_holds_on_every_axis(serve: Serve, demo: windsock.Run, visit: Open):
-    """A range of tokens or of seconds shows the points that lie in it."""
+def test_zooming_works_on_every_axis(serve: Serve, demo: windsock.Run, visit: Open):
+    """A range of tokens, samples or seconds shows the points inside it."""
     base = f"{serve().base_url}/?run=demo&tab=charts&filter=approxkl"
     page = visit(base)
     for x in ("tokens", "relative", "time", "samples"):
@@ -115,7 +115,7 @@ def test_zooming_holds_on_every_axis(serve: Serve, demo: windsock.Run, visit: Op
 
 
 def test_dragging_zooms_all_charts_and_a_double_click_resets(serve: Serve, demo: windsock.Run, visit: Open):
-    """The zoom is in the address, holds for every chart, and Back undoes it."""
+    """The zoom is in the URL, applies to every chart, and Back undoes it."""
     page = visit(f"{serve().base_url}/?run=demo&tab=charts&filter=score")
     drawn(page, "critic/score")
     box = page.locator(".chart .u-over").first.bounding_box()
@@ -134,23 +134,23 @@ def test_dragging_zooms_all_charts_and_a_double_click_resets(serve: Serve, demo:
     page.wait_for_function("() => !new URLSearchParams(location.search).has('from')")
 
 
-def test_the_crosshair_tells_values_beside_titles_in_every_chart(serve: Serve, demo: windsock.Run, visit: Open):
-    """Pointing at one chart shows the same step in the others."""
+def test_the_cursor_shows_values_in_every_chart(serve: Serve, demo: windsock.Run, visit: Open):
+    """The cursor of one chart shows the same step in the others."""
     page = visit(f"{serve().base_url}/?run=demo&tab=charts")
     drawn(page, "critic/score")
     page.locator(".chart .u-over").first.hover()
     page.wait_for_function(
         "() => [...document.querySelectorAll('.chart .sub')].filter(s => /^step \\d+/.test(s.textContent)).length > 2"
     )
-    told = page.evaluate(
+    steps = page.evaluate(
         "[...document.querySelectorAll('.chart .sub')].map(s => s.firstChild.textContent.match(/^step (\\d+)$/)?.[1])"
         ".filter(Boolean)"
     )
-    assert len(set(told)) == 1
+    assert len(set(steps)) == 1
 
 
 def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
-    """What is logged while the page is open is appended to its charts; a new run comes into the list."""
+    """New values are appended to open charts, and a new run appears in the list."""
     run = windsock.init(project="p", name="going on", id="live")
     for step in range(5):
         run.log({"critic/score/mean": float(step)}, step=step)
@@ -168,8 +168,8 @@ def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
     page.wait_for_selector(".heading .chip.finished")
 
 
-def test_an_older_attempt_stays_behind_the_newer_one(serve: Serve, visit: Open):
-    """After a restart the superseded steps are still drawn, dimmed, and do not mix with the newer ones."""
+def test_a_superseded_attempt_is_drawn_behind_the_newer_one(serve: Serve, visit: Open):
+    """After a restart the superseded steps are a line of their own."""
     for steps in (range(6), range(3, 5)):
         run = windsock.init(project="p", name="restarted", id="again")
         for step in steps:
@@ -198,7 +198,7 @@ def test_each_of_three_attempts_is_drawn_to_its_end(serve: Serve, visit: Open):
 
 
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
-    """Tab, filter, axis, smoothing, scale, language and theme live in the address."""
+    """Tab, filter, axis, smoothing, scale, language and theme are in the URL."""
     base = str(serve().base_url)
     page = visit(f"{base}/?run=demo&tab=charts&filter=clipfrac&x=relative&smooth=0.6&log=1&lang=zh&theme=dark")
     drawn(page, "actor/pg_clipfrac")
@@ -219,8 +219,8 @@ def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsoc
     assert "theme=light" in page.url
 
 
-def test_the_keyboard_reaches_everything(serve: Serve, demo: windsock.Run, visit: Open):
-    """Digits choose tabs, slash the filter, j and k the run, f a large chart, r the whole range, ? the help."""
+def test_keyboard_shortcuts(serve: Serve, demo: windsock.Run, visit: Open):
+    """Digits select tabs, / the filter, j and k the run; f enlarges a chart, r resets the zoom, ? shows the help."""
     other = windsock.init(project="p", name="another", id="other")
     other.log({"critic/score/mean": 1.0}, step=0)
     other.finish()
@@ -251,7 +251,7 @@ def test_the_keyboard_reaches_everything(serve: Serve, demo: windsock.Run, visit
 
 
 def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, visit: Open):
-    """What people do in the list is kept by the server; squares overlay runs."""
+    """The server stores pins and names; the squares of the list overlay runs."""
     other = windsock.init(project="p", name="another", id="other")
     for step in range(3):
         other.log({"critic/score/mean": 1.0}, step=step)
@@ -284,8 +284,8 @@ def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, 
         page.wait_for_selector(".compare .chart canvas")
 
 
-def test_charts_are_saved_as_picture_and_table(serve: Serve, demo: windsock.Run, visit: Open, tmp_path: Path):
-    """The table holds every value that the chart draws."""
+def test_charts_are_downloaded_as_png_and_csv(serve: Serve, demo: windsock.Run, visit: Open, tmp_path: Path):
+    """The CSV has every value of the chart."""
     page = visit(f"{serve().base_url}/?run=demo&tab=charts&filter=approxkl")
     drawn(page, "actor/approxkl")
     page.locator(".chart").first.hover()
@@ -302,7 +302,7 @@ def test_charts_are_saved_as_picture_and_table(serve: Serve, demo: windsock.Run,
 
 
 def test_a_report_opens_from_disk(demo: windsock.Run, visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """One file, no server, no network: every view but the comparison is there, and HTML in it is text."""
+    """Without a server or network, it has every view but the comparison, and HTML in it is text."""
     file = tmp_path / "run.html"
     assert main(["report", "demo", "-o", str(file)]) == 0
     page = visit(file.as_uri())
@@ -340,7 +340,7 @@ def test_vendored_files_have_their_version_and_licence():
 
 
 def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):
-    """A run that ends with its last step is asked once more, although it is known to have ended by then."""
+    """Also where the run is known to have ended before its last step is fetched."""
     run = windsock.init(project="p", name="ending", id="ending")
     for step in range(5):
         run.log({"critic/score/mean": float(step)}, step=step)
@@ -352,8 +352,8 @@ def test_the_last_step_of_a_run_is_drawn(serve: Serve, visit: Open):
     page.wait_for_function(f"name => ({CURVE})(name)?.last.at(-1) === 77", arg="critic/score/mean")
 
 
-def test_a_restart_while_the_page_follows_leaves_the_older_attempt(serve: Serve, visit: Open):
-    """The steps that the second attempt supersedes become the older line, also in a chart that is already drawn."""
+def test_a_restart_while_the_page_is_open_keeps_the_older_attempt(serve: Serve, visit: Open):
+    """In a chart that is already drawn, the superseded steps become a line of their own."""
     older = "document.querySelector('.chart').card.plot?.lines[0]?.older.map(one => [...one.last])"
     run = windsock.init(project="p", name="restarted", id="again")
     for step in range(6):
@@ -372,8 +372,8 @@ def test_a_restart_while_the_page_follows_leaves_the_older_attempt(serve: Serve,
     assert page.evaluate(older) == [[6] * 6]
 
 
-def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """It carries them, and its charts show them as the page does."""
+def test_a_report_draws_superseded_attempts(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """As the page does."""
     for steps in (range(6), range(3, 5)):
         run = windsock.init(project="p", name="restarted", id="again")
         for step in steps:
@@ -387,8 +387,8 @@ def test_a_report_draws_the_older_attempts(visit: Open, tmp_path: Path, capsys: 
     assert older == [[6] * 6]
 
 
-def test_an_empty_directory_goes_live(serve: Serve, visit: Open):
-    """The first run appears by itself, and is shown."""
+def test_the_first_run_of_a_directory_appears(serve: Serve, visit: Open):
+    """By itself, and it is selected."""
     page = visit(str(serve().base_url))
     page.wait_for_selector("main .empty")
     run = windsock.init(project="p", name="the first", id="first")
@@ -398,8 +398,8 @@ def test_an_empty_directory_goes_live(serve: Serve, visit: Open):
     run.finish()
 
 
-def test_samples_that_come_one_after_the_other_are_all_shown(serve: Serve, visit: Open):
-    """Into a view that had none, and the last one too, although the view is read anew only now and then."""
+def test_new_samples_appear(serve: Serve, visit: Open):
+    """In a view that had none; also the last one, although updates are throttled."""
     run = windsock.init(project="p", name="speaking", id="speaking")
     run.log({"critic/score/mean": 0.0}, step=0)
     page = visit(f"{serve().base_url}/?run=speaking&tab=samples")
@@ -412,8 +412,8 @@ def test_samples_that_come_one_after_the_other_are_all_shown(serve: Serve, visit
     page.wait_for_selector(".sample-list >> text=completion 2")
 
 
-def test_a_reward_that_is_no_number_sorts_last(serve: Serve, visit: Open):
-    """And leaves the others in their order."""
+def test_a_nan_reward_sorts_last(serve: Serve, visit: Open):
+    """The other runs keep their order."""
     for name, reward in (("low", 0.1), ("lost", math.nan), ("high", 0.9), ("mid", 0.5)):
         run = windsock.init(project="p", name=name, id=name)
         run.log({"critic/score/mean": reward}, step=0)
@@ -424,7 +424,7 @@ def test_a_reward_that_is_no_number_sorts_last(serve: Serve, visit: Open):
 
 
 def test_the_first_step_has_its_own_group_in_a_report(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Step 0 is a step: samples of the same group at later ones do not stand beside it."""
+    """Step 0 is no missing step: samples of the same group at later steps are not shown with it."""
     run = windsock.init(project="p", name="groups", id="groups")
     for step in (0, 1):
         for number in range(2):
@@ -438,8 +438,8 @@ def test_the_first_step_has_its_own_group_in_a_report(visit: Open, tmp_path: Pat
     assert page.locator(".side-by-side pre").all_inner_texts() == ["step 0 number 1", "step 0 number 0"]
 
 
-def test_a_page_that_was_away_catches_up(serve: Serve, visit: Open):
-    """When the stream is there again, the view asks for what it missed, although nothing new comes."""
+def test_a_reconnected_page_catches_up(serve: Serve, visit: Open):
+    """After the stream's ``hello`` the view fetches what it missed."""
     run = windsock.init(project="p", name="going on", id="live")
     run.log({"critic/score/mean": 1.0}, step=0)
     page = visit(str(serve().base_url))

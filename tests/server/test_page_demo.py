@@ -1,4 +1,4 @@
-"""Every view of the page on trainings of the demo, one healthy and one sick, in both languages, in a real browser."""
+"""Every view on two trainings of the demo, one healthy and one sick, in both languages, in a real browser."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +14,12 @@ from windsock.cli import main
 RECIPE = """
 demo: {tasks: 24, hidden: 64, maps: 128, validation_maps: 16, validate_every: 4, actor_lr: 1.0e-3, critic_lr: 2.0e-3}
 """
-READY = USUAL | {"memory": ".chart canvas"}  # a training on a CPU has the host's memory alone
-SAID = {
+READY = USUAL | {"memory": ".chart canvas"}  # a training on a CPU has only host memory
+TEXTS = {
     "en": {"config_diff": "Config differences", "coverage": "Coverage", "group": "The group of this prompt"},
     "zh": {"config_diff": "配置差异", "coverage": "覆盖", "group": "该 prompt 在第"},
 }
-Picture = Callable[[Any, str], None]
+Screenshot = Callable[[Any, str], None]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def trainings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def picture(request: pytest.FixtureRequest) -> Picture:
-    """Return what takes a picture of a page, where pytest was told to keep them."""
+def screenshot(request: pytest.FixtureRequest) -> Screenshot:
+    """Return a function that saves a screenshot where pytest has ``--screenshots``."""
     folder = request.config.getoption("--screenshots")
 
     def take(page: Any, name: str) -> None:
@@ -53,9 +53,9 @@ def keys_of(client: Any) -> dict[str, str]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", ["healthy", "sick"])
 def test_every_view_of_a_training(
-    serve: Serve, trainings: Path, visit: Open, picture: Picture, name: str, language: str
+    serve: Serve, trainings: Path, visit: Open, screenshot: Screenshot, name: str, language: str
 ):
-    """Each view is opened by its tab and used for what it is there for."""
+    """Each view opens by its key and does its work."""
     client = serve(trainings)
     keys = keys_of(client)
     page = visit(f"{client.base_url}/?run={keys[name]}&with={keys['healthy']}&lang={language}")
@@ -64,7 +64,7 @@ def test_every_view_of_a_training(
         page.keyboard.press(str(number))
         page.wait_for_selector(READY[tab] if (tab, name) != ("compare", "sick") else ".compare .chart canvas")
         USES[tab](page, name, language)
-        picture(page, f"{name}-{tab}-{language}")
+        screenshot(page, f"{name}-{tab}-{language}")
 
 
 def use_overview(page: Any, name: str, language: str) -> None:
@@ -77,7 +77,7 @@ def use_overview(page: Any, name: str, language: str) -> None:
 
 
 def use_charts(page: Any, name: str, language: str) -> None:
-    """Scroll to the end; every chart that comes into view is drawn."""
+    """Scroll to the end: charts that come into view are drawn."""
     count = page.locator(".chart").count()
     assert count > 60
     page.locator(".families a").last.click()
@@ -94,10 +94,10 @@ def use_charts(page: Any, name: str, language: str) -> None:
 
 
 def use_time(page: Any, name: str, language: str) -> None:
-    """The step before is laid out, and both roles are in it."""
-    said = page.text_content(".gantt")
+    """Show the timeline of the step before, with both roles."""
+    text = page.text_content(".gantt")
     for row in ("trainer", "explorer", "actor_train/train_step"):
-        assert row in said
+        assert row in text
     page.click("text=‹")
     page.wait_for_function("() => new URLSearchParams(location.search).get('step') === '11'")
     page.wait_for_selector(".gantt")
@@ -112,20 +112,20 @@ def use_memory(page: Any, name: str, language: str) -> None:
 
 
 def use_evaluation(page: Any, name: str, language: str) -> None:
-    said = page.inner_text("main")
+    text = page.inner_text("main")
     for taskset in ("held_out", "seen", "classic"):
-        assert taskset in said
-    assert SAID[language]["coverage"] in said
-    assert "_observed" not in said
+        assert taskset in text
+    assert TEXTS[language]["coverage"] in text
+    assert "_observed" not in text
     legends = page.locator(".mid-plot + .legend")
     assert legends.count() >= 6
-    assert all("@" in legend for legend in legends.all_inner_texts())  # one with detailed statistics is drawn as well
+    assert all("@" in legend for legend in legends.all_inner_texts())  # also sets with detailed statistics
     page.locator("details").first.click()
 
 
 def use_samples(page: Any, name: str, language: str) -> None:
-    """Search, choose one, see its group."""
-    page.wait_for_function(f"() => document.body.textContent.includes({SAID[language]['group']!r})")
+    """Select a sample, see its group, search."""
+    page.wait_for_function(f"() => document.body.textContent.includes({TEXTS[language]['group']!r})")
     page.locator(".sample-row").nth(2).click()
     page.wait_for_function("() => new URLSearchParams(location.search).has('sample')")
     page.fill(".bar input[type=search]", "certainly in no sample")
@@ -135,12 +135,12 @@ def use_samples(page: Any, name: str, language: str) -> None:
 
 
 def use_compare(page: Any, name: str, language: str) -> None:
-    if name == "healthy":  # with itself it is one run
+    if name == "healthy":  # a run is not compared with itself
         assert page.locator(".empty").count() == 1
         return
-    said = page.inner_text("main")
-    assert SAID[language]["config_diff"] in said
-    assert "demo.fault" in said
+    text = page.inner_text("main")
+    assert TEXTS[language]["config_diff"] in text
+    assert "demo.fault" in text
 
 
 def use_config(page: Any, name: str, language: str) -> None:

@@ -7,8 +7,8 @@ from windsock.server.http.files import WEB
 from windsock.server.report_file import BUNDLE
 
 
-def test_the_bundle_is_made_of_todays_modules():
-    """Its first line has the digest of the modules, so that this needs no Node; ``npm run bundle`` makes it anew."""
+def test_the_bundle_is_current():
+    """Its first line has the digest of the modules it was made of; ``npm run bundle`` updates it."""
     head = (WEB / BUNDLE).read_text(encoding="utf-8").split("\n", 1)[0]
     digest = hashlib.sha256()
     for file in sorted(file.relative_to(WEB).as_posix() for file in WEB.rglob("*.js")):

@@ -1,4 +1,4 @@
-"""No picture hides a spike or a NaN, at any zoom."""
+"""Curves keep spikes and NaN at every zoom."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def long_run() -> windsock.Run:
     return run
 
 
-def test_a_spike_and_a_nan_among_fifty_thousand_are_in_the_data_at_every_zoom(long_run: windsock.Run, serve: Serve):
-    """From one bucket to every point, and for ranges that end right beside them."""
+def test_a_spike_and_a_nan_among_fifty_thousand_points_are_kept(long_run: windsock.Run, serve: Serve):
+    """From one bucket to every point, and for ranges that end right next to them."""
     client = serve()
     for points in (1, 2, 7, 100, 600, 5000, 49_999, 0):
         for lo, hi in ((None, None), (SPIKE_AT, SPIKE_AT), (NAN_AT - 3, SPIKE_AT), (17, POINTS)):
@@ -54,8 +54,8 @@ class Direct(OpenRun):
         return self._series
 
 
-def test_one_spike_among_twenty_five_million_is_there():
-    """At every zoom, through the pyramid."""
+def test_one_spike_among_twenty_five_million_points_is_kept():
+    """For any number of buckets, through the pyramid."""
     run = windsock.init(id="tiny")
     run.log({"a": 1.0}, step=0)
     run.finish()
@@ -74,12 +74,12 @@ def test_one_spike_among_twenty_five_million_is_there():
 
 
 @pytest.mark.parametrize("x", ["step", "time", "relative", "tokens", "samples"])
-def test_a_window_on_any_axis_holds_what_lies_in_it(serve: Serve, x: str):
-    """Both ends included, for exact points and for buckets; beyond both ends there is nothing."""
+def test_a_window_on_any_axis_has_the_points_inside_it(serve: Serve, x: str):
+    """With both ends, for exact points and for buckets; a window beyond the series is empty."""
     run = windsock.init(id="counted")
     for step in range(400):
         run.log({"v": 9.0 if step == 250 else 0.0})
-        run.count(tokens=step % 3 * 10, samples=4)  # a third of the steps counts no token
+        run.count(tokens=step % 3 * 10, samples=4)  # a third of the steps has no tokens
         run.commit(step)
     run.finish()
     client = serve()

@@ -1,4 +1,4 @@
-"""``windsock up``, as a person types it."""
+"""The command ``windsock up``."""
 
 import re
 import signal
@@ -15,7 +15,7 @@ from windsock.cli import main
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """Start the command; return its process and what it says first."""
+    """Start the command; return its process and its first line."""
     command = [sys.executable, "-m", "windsock", "up", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -23,9 +23,9 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
 
 
 def test_it_serves_prints_its_address_and_ends_with_ctrl_c(demo: windsock.Run, tmp_path: Path):
-    """Also while a page listens."""
-    process, said = start(str(tmp_path / "runs"), "--port", "0")
-    address = re.search(r"http://127\.0\.0\.1:\d+/", said)[0]  # type: ignore[index]
+    """Also while a page is connected."""
+    process, line = start(str(tmp_path / "runs"), "--port", "0")
+    address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]  # type: ignore[index]
     assert httpx.get(f"{address}api/runs").json()["runs"][0]["key"] == "demo"
     with httpx.stream("GET", f"{address}api/live") as stream:
         next(stream.iter_lines())
@@ -35,10 +35,10 @@ def test_it_serves_prints_its_address_and_ends_with_ctrl_c(demo: windsock.Run, t
 
 
 def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
-    """Which is needed."""
-    process, said = start(str(tmp_path), "--port", "0", "--host", "0.0.0.0")
+    """Requests without it are rejected."""
+    process, line = start(str(tmp_path), "--port", "0", "--host", "0.0.0.0")
     try:
-        port, token = re.search(r":(\d+)/\?token=(\S+)", said).groups()  # type: ignore[union-attr]
+        port, token = re.search(r":(\d+)/\?token=(\S+)", line).groups()  # type: ignore[union-attr]
         assert httpx.get(f"http://127.0.0.1:{port}/api/runs").status_code == 401
         assert httpx.get(f"http://127.0.0.1:{port}/api/runs?token={token}").status_code == 200
     finally:
@@ -46,8 +46,8 @@ def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
         process.communicate(timeout=20)
 
 
-def test_a_busy_port_is_told_of_with_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """So is a directory that is none."""
+def test_a_port_in_use_is_reported_with_a_free_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A path that is not a directory is reported too."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -214,15 +214,15 @@ def _json_state(files: Signature) -> dict[str, list[int]]:
 def reward_summary(view: Readable) -> dict[str, Any] | None:
     """Return the reward of a run with its sparkline, or None where it logs none."""
     names = view.names()
-    sign = headline_values(known_names(names), source_of(view, names)).get("reward")
-    if sign is None:
+    value = headline_values(known_names(names), source_of(view, names)).get("reward")
+    if value is None:
         return None
-    series = view.series(sign.name)
+    series = view.series(value.name)
     buckets = series.zoom(max_points=SPARK_POINTS)
     return {
-        "name": sign.name,
-        "metric": sign.match.metric.id,
-        "title": bilingual(sign.match.metric.title),
+        "name": value.name,
+        "metric": value.match.metric.id,
+        "title": bilingual(value.match.metric.title),
         "first": float(series.values[0]),
         "last": series.last,
         "step": int(series.steps[-1]),

@@ -1,4 +1,4 @@
-"""The overview of a run: verdicts, vital signs with curves, and time by phase."""
+"""The overview of a run: verdicts, headline values with curves, and time by phase."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     view, source = opened.view, name_source(opened)
     names = view.names()
     known = known_names(names)
-    signs = headline_values(known, source)
+    values = headline_values(known, source)
     judged = verdicts(view, source, known)
-    triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(known, signs), source)}
-    absent = [_absent(headline, view) for headline in headlines() if headline.key not in signs]
-    ids = [verdict.metric for verdict in judged] + [sign.match.metric.id for sign in signs.values()]
+    triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(known, values), source)}
+    absent = [_absent(headline, view) for headline in headlines() if headline.key not in values]
+    ids = [verdict.metric for verdict in judged] + [value.match.metric.id for value in values.values()]
     return {
         "steps": view.steps,
         "span": view.span,
@@ -38,7 +38,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "source": source,
         "health": health(judged),
         "crucial": [verdict_record(verdict) for verdict in judged],
-        "vital": [_vital(opened, sign, triples.get(sign.name, {}), points) for sign in signs.values()],
+        "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
         "time": phase_seconds(opened, Window(TIME_POINTS)),
@@ -82,42 +82,42 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _siblings(names: list[str], signs: dict[str, HeadlineValue]) -> list[str]:
-    """Return the names that share a stem with a vital sign: its maximum and minimum are among them."""
-    wanted = {sign.name for sign in signs.values()}
+def _siblings(names: list[str], values: dict[str, HeadlineValue]) -> list[str]:
+    """Return the names that share a stem with a headline value: its maximum and minimum are among them."""
+    wanted = {value.name for value in values.values()}
     stems = {name.rpartition("/")[0] for name in wanted}
     return [name for name in names if name in wanted or name.rpartition("/")[0] in stems]
 
 
-def _vital(opened: OpenRun, sign: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
-    series = read_series(opened, SeriesRequest("", sign.name))
-    names = lines if len(lines) > 1 else {"line": sign.name}
-    difference = sign.match.name.difference
+def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str], points: int) -> dict[str, Any]:
+    series = read_series(opened, SeriesRequest("", value.name))
+    names = lines if len(lines) > 1 else {"line": value.name}
+    difference = value.match.name.difference
     key = opened.location.key
     return {
-        "key": sign.headline.key,
-        "title": bilingual(sign.headline.title),
-        "name": sign.name,
+        "key": value.headline.key,
+        "title": bilingual(value.headline.title),
+        "name": value.name,
         "names": names,
-        "metric": sign.match.metric.id,
-        "here": dict(sign.match.filled),
+        "metric": value.match.metric.id,
+        "here": dict(value.match.filled),
         "note": bilingual(difference.note) if difference else None,
         "first": float(series.values[0]),
         "last": series.last,
         "step": int(series.steps[-1]),
         "points": len(series),
-        "others": list(sign.others[:50]),
+        "others": list(value.others[:50]),
         "curves": {
             what: make_curve(opened, SeriesRequest(key, name), Window(points)).record() for what, name in names.items()
         },
     }
 
 
-def _absent(vital: Headline, view: Readable) -> dict[str, Any]:
+def _absent(headline: Headline, view: Readable) -> dict[str, Any]:
     reasons, known = missing(view), None
-    for id in vital.metrics:
+    for id in headline.metrics:
         known = known or reasons.get(id) or reasons.get(_written(id, view.info.vocabulary))
-    needs = REGISTRY.metric(vital.metrics[0]).needs
+    needs = REGISTRY.metric(headline.metrics[0]).needs
     listed = ", ".join(need.replace("|", " or ") for need in needs if not need.endswith("?"))
     if known:
         reason = Text(f"Not measured: {known}.", f"未测得：{known}。")
@@ -126,9 +126,9 @@ def _absent(vital: Headline, view: Readable) -> dict[str, Any]:
     else:
         reason = Text("This run does not log it.", "该实验没有记录。")
     return {
-        "key": vital.key,
-        "title": bilingual(vital.title),
-        "metrics": list(vital.metrics),
+        "key": headline.key,
+        "title": bilingual(headline.title),
+        "metrics": list(headline.metrics),
         "reason": bilingual(reason),
         "needs": list(needs),
     }

@@ -1,4 +1,4 @@
-// The Overview: verdicts, vital signs as cards, and time by phase.
+// The Overview: verdicts, headline values as cards, and time by phase.
 
 import { drawPhases } from "../charts/phase_bars.js";
 import { Plot } from "../charts/plot.js";
@@ -46,15 +46,15 @@ export function overviewView(host, context) {
   function draw(data) {
     if (!host.isConnected) return;
     top.replaceChildren(banner(data));
-    const keys = [!data.names, ...data.vital.map((sign) => sign.key)].join();
+    const keys = [!data.names, ...data.vital.map((headline) => headline.key)].join();
     if (grid.dataset.keys !== keys) {
       for (const one of cards.values()) one.plot.destroy();
       cards.clear();
-      for (const sign of data.vital) cards.set(sign.key, vitalCard(sign, data, context));
+      for (const headline of data.vital) cards.set(headline.key, headlineCard(headline, data, context));
       grid.replaceChildren(...[...cards.values()].map((one) => one.card));
       grid.dataset.keys = keys;
     }
-    for (const sign of data.vital) cards.get(sign.key).update(sign);
+    for (const headline of data.vital) cards.get(headline.key).update(headline);
     if (!data.vital.length && !data.names) grid.replaceChildren(emptyState(t("no_metrics"), t("no_metrics_do")));
     drawLower(data);
   }
@@ -109,17 +109,17 @@ function banner(data) {
   );
 }
 
-// The card of a vital sign: its last value and its curve.
-function vitalCard(sign, data, context) {
-  const metric = data.metrics[sign.metric];
-  const title = el("h3", { text: localized(sign.title) });
+// The card of a headline value: its last value and its curve.
+function headlineCard(headline, data, context) {
+  const metric = data.metrics[headline.metric];
+  const title = el("h3", { text: localized(headline.title) });
   const value = el("span", { class: "large" });
   const change = el("span", { class: "quiet" });
   const point = el("span", { class: "point" });
   const area = el("div", { class: "vital-plot" });
   const ends = el("div", { class: "ends quiet" });
-  const unit = [metric?.sign, metric?.estimator, sign.curves.max && "min–max"].filter(Boolean).join(" · ");
-  addTooltip(title, () => metricTooltip(metric, [sign.name, ...(sign.others ?? [])], sign.note));
+  const unit = [metric?.sign, metric?.estimator, headline.curves.max && "min–max"].filter(Boolean).join(" · ");
+  addTooltip(title, () => metricTooltip(metric, [headline.name, ...(headline.others ?? [])], headline.note));
   const head = el(
     "header",
     {},
@@ -129,7 +129,7 @@ function vitalCard(sign, data, context) {
   );
   const card = el(
     "article",
-    { class: "card vital", "data-key": sign.key, "data-name": sign.name },
+    { class: "card vital", "data-key": headline.key, "data-name": headline.name },
     head,
     el("div", { class: "now" }, value, change),
     area,
