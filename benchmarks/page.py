@@ -1,4 +1,4 @@
-"""How long the page's server takes to answer, cold and warm, beside TensorBoard on the same data.
+"""Response times of the page's server, cold and warm, compared with TensorBoard on the same data.
 
 *Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by windsock and,
 value by value the same, as TensorBoard event files; *list* is 200 runs of 1,000 steps of 150 metrics. Cold is from the
@@ -29,9 +29,9 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-COLD = 3  # starts of which the median counts
-WARM = 7  # answers of which the median counts
-PATIENCE = 300.0
+COLD = 3  # starts; the median counts
+WARM = 7  # responses; the median counts
+TIMEOUT_SECONDS = 300.0
 CHARTS = 24
 SPIKE = 1e6
 SAMPLED = 1000  # points that TensorBoard keeps of a series
@@ -80,14 +80,14 @@ def make_events(dir: Path, steps: int, count: int) -> None:
 
 
 def once(folder: Path, make: Callable[[], None]) -> None:
-    """Make data unless it lies there whole from an earlier time."""
-    mark = folder.with_name(f"{folder.name}.made")
-    if not mark.exists():
+    """Make data unless it is complete from an earlier time."""
+    stamp = folder.with_name(f"{folder.name}.made")
+    if not stamp.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         print(f"  making {folder.name} …", file=sys.stderr, flush=True)
         make()
-        mark.touch()
+        stamp.touch()
 
 
 def free_port() -> int:
@@ -98,7 +98,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: list[str]) -> Iterator[float]:
-    """Run a server; give when its process was started."""
+    """Run a server; yield the time at which its process was started."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -109,20 +109,20 @@ def serving(command: list[str]) -> Iterator[float]:
 
 
 def fetch(address: str) -> bytes:
-    with urlopen(address, timeout=PATIENCE) as answer:
+    with urlopen(address, timeout=TIMEOUT_SECONDS) as answer:
         return bytes(answer.read())
 
 
 def until(address: str, enough: Callable[[bytes], bool] = lambda body: True) -> bytes:
-    """Ask until there is an answer that is enough."""
-    deadline = time.monotonic() + PATIENCE
+    """Request until a response is enough."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         with suppress(URLError, ConnectionError, TimeoutError):
             body = fetch(address)
             if enough(body):
                 return body
         time.sleep(0.02)
-    raise SystemExit(f"page: no answer from {address}")
+    raise SystemExit(f"page: no response from {address}")
 
 
 def median(address: str) -> float:
@@ -135,7 +135,7 @@ def median(address: str) -> float:
 
 
 def windsock_times(dir: Path, key: str, count: int) -> dict[str, float]:
-    """Time the first picture, 24 charts and the list of a directory."""
+    """Measure the overview, 24 charts and the list of a directory."""
     port = free_port()
     base = f"http://127.0.0.1:{port}/api"
     charts = urlencode([("name", name) for name in names(count)[:CHARTS]])
@@ -225,8 +225,8 @@ def report(options: argparse.Namespace) -> bool:
 def verdict(listed: dict[str, float], both: dict[str, dict[str, float]]) -> bool:
     found = both["windsock"]
     checks: list[tuple[bool, str]] = [
-        (found["overview cold"] < BARS["cold"], f"first picture cold under {BARS['cold']:g} s"),
-        (found["overview warm"] < BARS["warm"], f"first picture warm under {BARS['warm']:g} s"),
+        (found["overview cold"] < BARS["cold"], f"overview cold under {BARS['cold']:g} s"),
+        (found["overview warm"] < BARS["warm"], f"overview warm under {BARS['warm']:g} s"),
         (listed["first list"] < BARS["list"], f"200 runs under {BARS['list']:g} s"),
         (found["spikes kept of 23"] == CHARTS - 1, "no spike is lost"),
     ]

@@ -1,10 +1,9 @@
-"""What a person waits for, in a real browser: the first picture, scrolling, a new step, the list of runs.
+"""Waiting times in a real browser: the first view, scrolling, a new step, the list of runs.
 
-*Large* is the run of ``benchmarks/page.py``: 5,000 steps of 5,000 metrics. A picture counts from the call to the
-address until the first chart has its curve. Scrolling goes with the mouse's wheel, fast through all charts of the run,
-and at a reader's pace, so that every chart is drawn, through many; the browser notes every task that holds its main
-thread for 50 ms or more. A new step counts from the return of ``log`` until the chart holds its value. The list is
-there when all 200 runs are in the page.
+*Large* is the run of ``benchmarks/page.py``: 5,000 steps of 5,000 metrics. A view is timed from the request until the
+first chart has its curve. Scrolling uses the mouse wheel: fast through all charts of the run, and slowly through many,
+so that each of them is drawn; the browser records every task that blocks its main thread for 50 ms or more. A new step is
+timed from the return of ``log`` until the chart has its value, the list until all 200 runs are in the page.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from page import free_port, make_run, once, serving, until
 from playwright.sync_api import sync_playwright
 
 ROUNDS = 5
-STEPS = 20  # that are logged while somebody looks
+STEPS = 20  # logged while the page is open
 BARS = {"cold": 3.0, "warm": 1.0, "task": 0.100, "live": 1.0, "list": 0.5}
 DRAWN = "() => [...document.querySelectorAll('.vital, .chart')].some(card => card.querySelector('canvas'))"
 LONG_TASKS = (
@@ -49,8 +48,8 @@ def served(dir: Path) -> Iterator[str]:
         yield base
 
 
-def picture(browser: Any, address: str, ready: str = DRAWN) -> float:
-    """Return the seconds from the call to an address until what is waited for is on the page."""
+def view_seconds(browser: Any, address: str, ready: str = DRAWN) -> float:
+    """Return the seconds from the request until a condition is true on the page."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     began = time.perf_counter()
     page.goto(address, wait_until="commit")
@@ -61,7 +60,7 @@ def picture(browser: Any, address: str, ready: str = DRAWN) -> float:
 
 
 def scroll(browser: Any, address: str, far: int, turns: int = 10_000) -> float:
-    """Turn the wheel, so far each time, up to the last chart; tell of the main thread, return its longest task."""
+    """Scroll to the last chart, ``far`` pixels at a time; print and return the longest task of the main thread."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.add_init_script(LONG_TASKS)
     page.goto(address)
@@ -78,7 +77,7 @@ def scroll(browser: Any, address: str, far: int, turns: int = 10_000) -> float:
     page.wait_for_timeout(500)
     moved, tasks = page.evaluate("scrollY"), page.evaluate("tasks")
     if not moved:
-        raise SystemExit(f"{address}: nothing scrolled, so that nothing was measured; are there too few charts?")
+        raise SystemExit(f"{address}: nothing scrolled, so nothing was measured: use a larger --scale")
     charts, alive = page.locator(".chart").count(), page.locator(".chart canvas").count()
     print(
         f"scrolled {moved:,.0f} pixels at {moved / took:,.0f} a second: {len(tasks)} tasks of 50 ms or more; "
@@ -89,15 +88,15 @@ def scroll(browser: Any, address: str, far: int, turns: int = 10_000) -> float:
 
 
 def prove_observed(page: Any) -> None:
-    """Hold the main thread for 80 ms and wait until that is noted, then forget all that was."""
+    """Block the main thread for 80 ms, wait until the observer reports it, then clear its records."""
     page.evaluate("tasks.splice(0)")
-    page.evaluate(BUSY)  # by a timer: what is evaluated from outside is no task of the page's
+    page.evaluate(BUSY)  # in a timer: an evaluated script is no task of the page
     page.wait_for_function("() => tasks.length")
     page.evaluate("tasks.splice(0)")
 
 
 def live(browser: Any, base: str, dir: Path) -> list[float]:
-    """Log while the page is open; return how long each step took to be on it."""
+    """Log while the page is open; return the seconds until each step is on it."""
     import windsock
 
     run = windsock.init(project="page", name="live", id="live", dir=str(dir))
@@ -107,7 +106,7 @@ def live(browser: Any, base: str, dir: Path) -> list[float]:
     page.wait_for_function(f"() => ({LAST})('loss') === -1")
     found = []
     for step in range(1, STEPS + 1):
-        time.sleep(0.37)  # no multiple of anybody's interval
+        time.sleep(0.37)  # no multiple of a polling interval
         run.log({"loss": float(step)}, step=step)
         began = time.perf_counter()
         page.wait_for_function(f"step => ({LAST})('loss') === step", arg=step, polling=5)
@@ -128,19 +127,19 @@ def report(options: argparse.Namespace) -> bool:
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Chromium {chromium.version}\n")
         with served(large) as base:
             address = f"{base}/?run=large"
-            cold = picture(chromium, address)
-            warm = statistics.median(picture(chromium, address) for _ in range(ROUNDS))
-            charts = statistics.median(picture(chromium, f"{address}&tab=charts") for _ in range(ROUNDS))
+            cold = view_seconds(chromium, address)
+            warm = statistics.median(view_seconds(chromium, address) for _ in range(ROUNDS))
+            charts = statistics.median(view_seconds(chromium, f"{address}&tab=charts") for _ in range(ROUNDS))
             fast = scroll(chromium, f"{address}&tab=charts", 1500)
             slow = scroll(chromium, f"{address}&tab=charts", 300, 200)
         with served(many) as base:
-            listed = picture(chromium, base, "() => document.querySelectorAll('.run').length === 200")
+            listed = view_seconds(chromium, base, "() => document.querySelectorAll('.run').length === 200")
             later = live(chromium, base, many)
         shutil.rmtree(many / "page" / "live", ignore_errors=True)
         chromium.close()
     rows = {
-        "first picture, server just started": (cold, BARS["cold"]),
-        "first picture, server warm": (warm, BARS["warm"]),
+        "first view, server just started": (cold, BARS["cold"]),
+        "first view, server warm": (warm, BARS["warm"]),
         "first charts, server warm": (charts, BARS["warm"]),
         "list of 200 runs, server just started": (listed, BARS["list"]),
         "a new step, median": (statistics.median(later), BARS["live"]),
