@@ -2,8 +2,8 @@
 
 *Large* is the run of ``benchmarks/page.py``: 5,000 steps of 5,000 metrics. A view is timed from the request until the
 first chart has its curve. Scrolling uses the mouse wheel: fast through all charts of the run, and slowly through many,
-so that each of them is drawn; the browser records every task that blocks its main thread for 50 ms or more. A new step is
-timed from the return of ``log`` until the chart has its value, the list until all 200 runs are in the page.
+so that each of them is drawn; the browser records every task that blocks its main thread for 50 ms or more. A new step
+is timed from the return of ``log`` until the chart has its value, the list until all 200 runs are in the page.
 """
 
 from __future__ import annotations
