@@ -69,7 +69,7 @@ class OpenRun:
         return sum(size for size, _ in self._seen.values())
 
     def refresh(self) -> None:
-        """Read what was appended to the files; open the run anew where they were replaced."""
+        """Read what was appended to the files; open the run again where they were replaced."""
         now = file_signature(self.location.folder)
         if now == self._seen:
             return

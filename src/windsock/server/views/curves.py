@@ -89,7 +89,7 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
     size = _bucket_size(stop - start, window.points)
     cursor = _Cursor.parse(wanted.since)
     if cursor and cursor.start == start and cursor.size >= size and window.hi is None and window.points:
-        size = cursor.size
+        size = cursor.size  # larger buckets than needed, so that the page can keep those it has
     else:
         cursor = None
     buckets = _buckets(series, start, stop, size)
@@ -269,8 +269,10 @@ def _json_column(name: str, column: Array) -> list[Any]:
         return list(column.tolist())
     finite = np.isfinite(column)
     if finite.all():
-        whole = name.startswith("x") and bool((column == np.floor(column)).all()) and abs(column).max(initial=0) < 2**53
-        return list((column.astype(np.int64) if whole else column).tolist())
+        integral = (
+            name.startswith("x") and bool((column == np.floor(column)).all()) and abs(column).max(initial=0) < 2**53
+        )
+        return list((column.astype(np.int64) if integral else column).tolist())
     if name in ("last",):
         return list(column.tolist())  # the encoder writes NaN and infinities as strings
     return [value if fine else None for value, fine in zip(column.tolist(), finite.tolist(), strict=True)]

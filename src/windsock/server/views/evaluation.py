@@ -31,13 +31,7 @@ def evaluation_view(opened: OpenRun, points: int) -> dict[str, Any]:
             statistic = {**_statistic(match), **_statistic_record(opened, name, match, points)}
             sets.setdefault((suite, taskset, filled.get("metric", "")), []).append(statistic)
         elif match.metric.family == "validation":
-            value, _, what = id.rpartition("/")
-            whole = value if what in STATISTICS else id
-            one = validation.setdefault((whole, filled.get("tag")), {"tag": filled.get("tag"), "curves": {}})
-            record = _statistic_record(opened, name, match, points)
-            one["curves"][what if whole == value else "line"] = record.pop("curve")
-            if what in ("mean", "line") or "name" not in one:
-                one |= record
+            _add_validation(validation, match, _statistic_record(opened, name, match, points))
     return {
         "version": opened.version,
         "sets": [
@@ -52,6 +46,16 @@ def evaluation_view(opened: OpenRun, points: int) -> dict[str, Any]:
             match.metric.id for match in matches.values() if match.metric.family in ("eval", "validation")
         ),
     }
+
+
+def _add_validation(found: dict[tuple[str, str | None], dict[str, Any]], match: Match, record: dict[str, Any]) -> None:
+    """Add a name of the validation; mean, maximum and minimum of one value share a chart."""
+    stem, _, statistic = match.metric.id.rpartition("/")
+    is_triple, tag = statistic in STATISTICS, dict(match.filled).get("tag")
+    chart = found.setdefault((stem if is_triple else match.metric.id, tag), {"tag": tag, "curves": {}})
+    chart["curves"][statistic if is_triple else "line"] = record.pop("curve")
+    if statistic in ("mean", "line") or "name" not in chart:
+        chart |= record
 
 
 def _statistic(match: Match) -> dict[str, Any]:

@@ -14,7 +14,7 @@ export class StackedBars {
     this.colours = {};
     this.defaultCaption = "";
     this.canvas = el("canvas", { class: "stack" });
-    this.caption = el("div", { class: "stack-tell quiet" });
+    this.caption = el("div", { class: "stack-caption quiet" });
     host.append(this.canvas, this.caption);
     this.resizes = new ResizeObserver(() => this.draw());
     this.resizes.observe(host);
