@@ -111,7 +111,7 @@ def test_on_a_terminal_the_demo_draws_a_picture_that_changes(config: Path, tmp_p
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as demo:
         os.close(theirs)
         drawn = read_all(ours)
-        assert demo.wait() == 0
+        assert demo.wait(timeout=60) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
     assert "step 4 of 4" in text
     for name in ("val/score/mean", "critic/entropy/mean", "actor_train/train_step", "▁", "█", "look at it with"):

@@ -89,7 +89,7 @@ def test_real_processes_show_their_straggler(tmp_path: Path):
     for rank in range(4):
         environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path), "RANK": str(rank), "WORLD_SIZE": "4"}
         processes.append(subprocess.Popen([sys.executable, "-c", textwrap.dedent(RANK)], env=environment))
-    assert [process.wait() for process in processes] == [0] * 4
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
     view = windsock.open("job", dir=tmp_path)
     assert view.series("time/train/total/ranks/slowest").values.tolist() == [2.0, 2.0]
     assert len(view.phases(step=1)) == 4

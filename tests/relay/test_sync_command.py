@@ -125,7 +125,7 @@ def test_tensorboard_shows_a_run_that_was_not_tracked_with_it():
         tags = wait_for(f"http://127.0.0.1:{port}/data/plugin/scalars/tags")
     finally:
         process.terminate()
-        process.communicate()
+        process.communicate(timeout=60)
     assert "critic/score/mean" in next(iter(tags.values()))
 
 
