@@ -42,9 +42,9 @@ StartClients = Callable[[Recording], Iterable["Link"]]
 
 def _unrecorded_phase(run: Run, name: Any = "", onload: Any = None, offload: Any = None, *_: Any, **__: Any) -> Phase:
     """Return a phase that records nothing; the caller's onload and offload are still called."""
-    from windsock.probe.phases import Phase, Unrecorded
+    from windsock.probe.phases import NullRecorder, Phase
 
-    return Phase(Unrecorded(), name if isinstance(name, str) else "", onload=onload, offload=offload)
+    return Phase(NullRecorder(), name if isinstance(name, str) else "", onload=onload, offload=offload)
 
 
 def _unrecorded_timer(run: Run, name: Any = "", *_: Any, **__: Any) -> Phase:

@@ -6,7 +6,7 @@ from typing import Any
 
 import windsock
 from windsock.probe.clocks import HostClock
-from windsock.probe.devices import Accelerators, Reading
+from windsock.probe.devices import Accelerators, AllocatorStats
 from windsock.probe.memory import HostReading
 from windsock.probe.probe import Probe
 
@@ -44,18 +44,18 @@ class KnownDevice:
         self.held = size
         self.peak = max(self.peak, size)
 
-    def read(self) -> Reading:
+    def read(self) -> AllocatorStats:
         self.calls.append("read")
         if not self.peaks:
-            return Reading(self.held, 2 * self.held)
-        return Reading(self.held, 2 * self.held, self.peak, 2 * self.peak)
+            return AllocatorStats(self.held, 2 * self.held)
+        return AllocatorStats(self.held, 2 * self.held, self.peak, 2 * self.peak)
 
     def reset_peaks(self) -> None:
         self.calls.append("reset")
         self.peak = self.held
 
 
-class KnownMark:
+class KnownEvent:
     """A mark in a queue that the device reaches when the test says so."""
 
     def __init__(self, queue: "KnownQueue") -> None:
@@ -68,7 +68,7 @@ class KnownMark:
     def wait(self) -> None:
         self.queue.waited += 1
 
-    def seconds_since(self, earlier: "KnownMark") -> float:
+    def seconds_since(self, earlier: "KnownEvent") -> float:
         return self.at - earlier.at
 
 
@@ -89,11 +89,11 @@ class KnownAccelerators(Accelerators):
         self._devices = list(devices)
         self._queue = queue
 
-    def look(self) -> Sequence[Any]:
+    def refresh(self) -> Sequence[Any]:
         return self._devices
 
-    def mark(self) -> Any:
-        return None if self._queue is None else KnownMark(self._queue)
+    def record_event(self) -> Any:
+        return None if self._queue is None else KnownEvent(self._queue)
 
 
 def known_run(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from windsock.probe import devices
-from windsock.probe.devices import Accelerators, MpsDevice, Reading, TorchDevice
+from windsock.probe.devices import Accelerators, AllocatorStats, MpsDevice, TorchDevice
 
 
 class Backend:
@@ -44,7 +44,7 @@ def test_a_reading_is_one_call_for_the_statistics(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     backend = Backend()
     device = TorchDevice("cuda", backend, 1)
-    assert device.read() == Reading(500, 5000, 1000, 10_000)
+    assert device.read() == AllocatorStats(500, 5000, 1000, 10_000)
     device.reset_peaks()
     assert backend.reset == [1]
     assert (device.index, device.name, device.uuid, device.total) == (7, "NVIDIA H200", "uuid-1", 10_000)
@@ -59,7 +59,7 @@ def test_only_devices_in_use_are_read(monkeypatch: pytest.MonkeyPatch):
     assert [device.index for device in accelerators.devices()] == [1]
     backend.held[0] = 5
     assert [device.index for device in accelerators.devices()] == [1]
-    assert [device.index for device in accelerators.look()] == [0, 1]
+    assert [device.index for device in accelerators.refresh()] == [0, 1]
     monkeypatch.setattr(devices, "_backend", lambda: ("", None))
     accelerators.after_fork_in_child()
     assert list(accelerators.devices()) == []
@@ -69,7 +69,7 @@ def test_an_allocator_that_has_not_begun_holds_nothing():
     """The statistics of an allocator that nobody used are empty."""
     backend = Backend()
     backend.memory.memory_stats_as_nested_dict = lambda device: {}
-    assert TorchDevice("cuda", backend, 0).read() == Reading(0, 0, 0, 0)
+    assert TorchDevice("cuda", backend, 0).read() == AllocatorStats(0, 0, 0, 0)
 
 
 def test_the_back_end_that_the_training_uses_is_found(monkeypatch: pytest.MonkeyPatch):
@@ -85,6 +85,6 @@ def test_apples_device_has_no_peaks():
     """What its allocator does not say is not made up."""
     torch = SimpleNamespace(mps=SimpleNamespace(current_allocated_memory=lambda: 7, driver_allocated_memory=lambda: 9))
     device = MpsDevice(torch)
-    assert device.read() == Reading(7, 9, None, None)
+    assert device.read() == AllocatorStats(7, 9, None, None)
     assert device.total is None
     device.reset_peaks()

@@ -17,9 +17,9 @@ from windsock.probe.memory import (
     ON_LINUX,
     PAGE,
     HostReading,
-    Ledger,
-    Statm,
-    Watch,
+    MemoryMeter,
+    MemoryPeaks,
+    StatmFile,
     host_memory,
     host_memory_with_children,
     host_used,
@@ -72,6 +72,25 @@ def test_the_four_moments_of_a_phase():
     assert found["memory/train/end/onload/max_allocated_frac/0"] == 0.4
     assert found["memory/train/end/onload/max_reserved_frac/0"] == 0.8
     assert round(found["memory/step/max_allocated"] * GIB) == 400
+
+
+def test_fractions_are_of_the_capacity_of_each_device():
+    """Two devices of different size have different fractions; a device of unknown size has none."""
+    devices = [KnownDevice(0, total=1000), KnownDevice(1, total=4000), KnownDevice(2, total=None)]
+    run = known_run(Time(), devices)
+    with run.phase("train"):
+        for device in devices:
+            device.hold(200)
+    run.commit(0)
+    found = {name: value for name, value in values(run).items() if "_frac/" in name}
+    assert found == {
+        "memory/train/end/onload/max_allocated_frac/0": 0.2,
+        "memory/train/end/onload/max_reserved_frac/0": 0.4,
+        "memory/train/end/onload/max_allocated_frac/1": 0.05,
+        "memory/train/end/onload/max_reserved_frac/1": 0.1,
+    }
+    described = [event["devices"] for event in windsock.open(run.path).events() if event["event"] == "devices"]
+    assert [device["total"] for device in described[-1]] == [1000, 4000, None]
 
 
 def test_one_reading_per_snapshot_and_a_reset_only_where_a_peak_begins():
@@ -233,7 +252,7 @@ def test_host_memory_is_what_psutil_says():
 @pytest.mark.skipif(not ON_LINUX, reason="reads /proc")
 def test_host_memory_is_this_process_own_after_a_fork_and_a_closed_file():
     """A child reads its own memory, and a file that stands where ours was is not mistaken for it."""
-    statm = Statm()
+    statm = StatmFile()
     before = int(statm.fields()[0])
     reading, writing = os.pipe()
     child = os.fork()
@@ -253,24 +272,24 @@ def test_host_memory_is_this_process_own_after_a_fork_and_a_closed_file():
 
 
 def test_many_threads_may_read_at_once():
-    """The ledger of peaks stays whole."""
+    """The meter stays consistent."""
     device = KnownDevice()
-    ledger = Ledger(KnownAccelerators([device]).devices)
+    meter = MemoryMeter(KnownAccelerators([device]).devices)
 
     def work() -> None:
         for _ in range(200):
-            watch = Watch()
-            ledger.enter(watch)
-            ledger.begin_work(watch)
-            ledger.end_work(watch)
-            ledger.leave(watch)
+            peaks = MemoryPeaks()
+            meter.enter(peaks)
+            meter.begin_work(peaks)
+            meter.end_work(peaks)
+            meter.leave(peaks)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ledger._watches == {}
+    assert meter._open_peaks == {}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +321,7 @@ def test_nothing_is_begun_on_a_device_from_here():
 
     if not torch.cuda.is_initialized():
         assert list(Accelerators().devices()) == []
-        assert Accelerators().mark() is None
+        assert Accelerators().record_event() is None
         assert not torch.cuda.is_initialized()
 
 

@@ -8,7 +8,7 @@ import torch
 from probing import values
 
 import windsock
-from windsock.probe.sampler import Nvml
+from windsock.probe.sampler import NvmlReader
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
@@ -107,7 +107,7 @@ def test_tokens_on_the_device_are_fetched_later():
 def test_nvml_tells_how_the_device_is_doing():
     """Utilisation, memory, power and temperature, where the package is there."""
     pytest.importorskip("pynvml")
-    found = Nvml()()
+    found = NvmlReader()()
     kinds = {id.rpartition("/")[2] for id, _ in found}
     assert {"utilisation", "memory_used"} <= kinds
     assert all(value >= 0 for value in found.values())

@@ -1,21 +1,25 @@
 """Phases and timers: what they measure, whatever happens inside of them."""
 
 import asyncio
+import contextvars
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probing import KnownQueue, Time, known_run, values
+from probing import KnownDevice, KnownQueue, Time, known_run, values
 
 import windsock
 from windsock.model import PhaseSpan
+from windsock.probe.devices import AllocatorStats
+from windsock.probe.memory import HostReading
 from windsock.probe.phases import Phase
 from windsock.terminal.show import open_phases
 
@@ -54,7 +58,7 @@ def test_without_callables_there_is_a_total_and_an_execute():
 
 
 def test_a_timer_is_one_plain_number():
-    """No stretches and no memory."""
+    """No stages and no memory."""
     time = Time()
     run = known_run(time)
     with run.timer("rollout"):
@@ -91,6 +95,81 @@ def test_what_the_probe_costs_is_in_no_timer():
     outer, inner = spans(run)
     assert inner.parent == outer.id
     assert outer.parent is None
+
+
+class SlowDevice(KnownDevice):
+    """A device whose readings take time."""
+
+    def __init__(self, time: Time, seconds: float) -> None:
+        super().__init__()
+        self.time, self.seconds = time, seconds
+
+    def read(self) -> AllocatorStats:
+        self.time.now += self.seconds
+        return super().read()
+
+
+def slow_host(time: Time, seconds: float) -> Callable[[], HostReading]:
+    """Return a reader of host memory that takes so long."""
+
+    def read() -> HostReading:
+        time.now += seconds
+        return HostReading(1, 2)
+
+    return read
+
+
+def test_slow_memory_readings_are_in_no_phase_time_and_are_all_reported():
+    """Nested phases with stages: each time is the work alone, and the cost is the sum of the readings."""
+    time = Time()
+    run = known_run(time, [SlowDevice(time, 10.0)], read_host=slow_host(time, 100.0))
+    with run.phase("outer", onload=time.passes(1.0), offload=time.passes(2.0)):
+        time.now += 4.0
+        with run.phase("inner"):
+            time.now += 8.0
+            with run.phase("innermost"):
+                time.now += 16.0
+    run.commit(0)
+    found = values(run, 0)
+    times = [found[f"time/outer/{stage}"] for stage in ("onload", "execute", "offload")]
+    assert times == [1.0, 28.0, 2.0]
+    assert (found["time/inner/total"], found["time/innermost/total"]) == (24.0, 16.0)
+    # Devices: the step's first, four of outer, two of each other. Host: two of each phase.
+    assert found["windsock/probe_seconds"] == 9 * 10.0 + 6 * 100.0
+
+
+def test_the_cost_of_a_commit_is_reported_with_the_next_step():
+    """A commit reads the step's peaks after the values of the step are complete."""
+    time = Time()
+    run = known_run(time, [SlowDevice(time, 10.0)], memory="all", read_host=slow_host(time, 0.0))
+    costs = []
+    for step in range(2):
+        with run.phase("train"):
+            time.now += 1.0
+        run.commit(step)
+        costs.append(values(run, step)["windsock/probe_seconds"])
+    # Step 0: its first reading and two of the phase. Step 1: two of the phase and one of the commit of step 0.
+    assert costs == [30.0, 30.0]
+
+
+def test_the_cost_of_a_phase_in_another_thread_is_not_taken_from_its_parent():
+    """The parent did not wait for the probe there; only spans of its own thread reduce its time."""
+    time = Time()
+    run = known_run(time, read_host=slow_host(time, 100.0))
+    with run.phase("outer"):
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            with run.phase("inner"):
+                time.now += 8.0
+
+        thread = threading.Thread(target=lambda: context.run(work))
+        thread.start()
+        thread.join(60)
+    run.commit(0)
+    found = values(run, 0)
+    assert (found["time/inner/total"], found["time/outer/total"]) == (8.0, 208.0)
+    assert found["windsock/probe_seconds"] == 400.0
 
 
 def test_an_exception_of_the_body_still_offloads_and_goes_on():
@@ -138,7 +217,7 @@ def test_the_probes_own_trouble_stops_nobody(capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().err
     assert "no such file" in told
     assert "division by zero" in told
-    assert "expected a clock of host, device, got 'atomic'" in told
+    assert "clock must be host or device; got 'atomic', using host" in told
     assert values(run)["time/train/total"] >= 0
 
 
@@ -201,7 +280,7 @@ def test_a_phase_decorates_functions_and_coroutines():
 
     assert (work(1), work(1, b=2), work.__name__, work.__doc__) == (2, 3, "work", "Work.")
     assert asyncio.run(wait()) == "done"
-    with pytest.raises(TypeError, match="enter the phase inside of it instead"):
+    with pytest.raises(TypeError, match="enter the phase inside it instead"):
 
         @run.phase("never")
         def generate():  # type: ignore[no-untyped-def]

@@ -188,7 +188,7 @@ def check_trace(made: dict[str, object]) -> list[dict[str, object]]:
 
 
 def test_a_trace_has_a_process_for_each_writer_and_a_thread_for_each_lane(tmp_path: Path):
-    """Slices nest, stretches lie in their phases, and steps have a lane of their own."""
+    """Slices nest, stages lie in their phases, and steps have a lane of their own."""
     run = recorded()
     target = tmp_path / "trace.json"
     assert main(["export", str(run.path), "--to", "perfetto", "-o", str(target)]) == 0

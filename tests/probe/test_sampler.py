@@ -8,7 +8,7 @@ from probing import known_run, values
 
 import windsock
 from windsock.probe.names import Names
-from windsock.probe.sampler import Gathered, Host, Sampler
+from windsock.probe.sampler import HostReader, SampleAverages, Sampler
 
 DEVICE = ("system/device/{device}/utilisation", (("device", "0"),))
 HEAT = ("system/device/{device}/temperature", (("device", "0"),))
@@ -16,7 +16,7 @@ HEAT = ("system/device/{device}/temperature", (("device", "0"),))
 
 def test_samples_are_averaged_over_the_step_and_by_phase():
     """Utilisation is a mean, temperature the highest; a step without samples has neither."""
-    gathered = Gathered()
+    gathered = SampleAverages()
     gathered.add({DEVICE: 0.2, HEAT: 80.0}, ["rollout"])
     gathered.add({DEVICE: 1.0, HEAT: 60.0}, ["train"])
     gathered.add({DEVICE: 0.9, HEAT: 70.0}, [])
@@ -33,7 +33,7 @@ def test_samples_are_averaged_over_the_step_and_by_phase():
 
 def test_the_thread_asks_and_a_reader_that_fails_is_asked_no_more():
     """One broken driver costs one notice, not the other readings."""
-    gathered, problems, seen = Gathered(), [], threading.Event()
+    gathered, problems, seen = SampleAverages(), [], threading.Event()
     asked: list[int] = []
 
     def broken() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -55,13 +55,13 @@ def test_the_thread_asks_and_a_reader_that_fails_is_asked_no_more():
 
 def test_the_host_is_read_once_per_machine():
     """CPU, disk and network by the first process of the machine; others stay silent."""
-    host = Host({})
+    host = HostReader({})
     time.sleep(0.01)
     found = host()
     assert 0.0 <= found["system/cpu/utilisation", ()] <= 1.0
     assert all(value >= 0 for value in found.values())
     assert ("system/network/receive_rate", ()) in found
-    assert Host({"LOCAL_RANK": "1"})() == {}
+    assert HostReader({"LOCAL_RANK": "1"})() == {}
 
 
 def sampled_in(run: windsock.Run, phase: str) -> bool:

@@ -9,7 +9,7 @@ from probing import KnownDevice, Time, known_run, values
 
 import windsock
 from windsock.catalogue.names import recognise
-from windsock.probe.intervals import length, overlap, united
+from windsock.probe.intervals import length, overlap, union
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 FAMILIES = ("time/", "memory/", "system/", "timing_per_token_ms/", "perf/", "global_seqlen/", "eps", "episode")
@@ -177,7 +177,7 @@ def test_time_in_no_phase_and_overlap():
 
 def test_intervals():
     """Touching ones unite; overlap counts lanes, not spans."""
-    assert united([(3, 4), (0, 1), (1, 2), (0.5, 1.5)]) == [(0, 2), (3, 4)]
+    assert union([(3, 4), (0, 1), (1, 2), (0.5, 1.5)]) == [(0, 2), (3, 4)]
     assert length([(0, 2), (1, 3), (5, 6)]) == 4
     assert overlap([[(0, 4), (1, 2)], [(1, 3)], [(2, 5)]]) == 3
 
@@ -210,7 +210,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
     run = known_run()
     phase = run.phase("generate")
     late = threading.Thread(target=lambda: phase.__exit__(None, None, None))
-    reading = run._collectors.phases.probe._of_step
+    reading = run._collectors.phases.probe._step_values
     waited: list[bool] = []
 
     def read(step, keys):  # type: ignore[no-untyped-def]
@@ -220,7 +220,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
             waited.append(late.is_alive())
         yield from reading(step, keys)
 
-    monkeypatch.setattr(run._collectors.phases.probe, "_of_step", read)
+    monkeypatch.setattr(run._collectors.phases.probe, "_step_values", read)
     with run.phase("train"):
         pass
     phase.__enter__()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from windsock.formatting import duration, number, size
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, TimelineRow
-from windsock.probe.trace import stretches
+from windsock.probe.trace import stages
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,12 +125,12 @@ def _pieces(span: PhaseSpan, end: float) -> Iterator[tuple[str, float, float]]:
     if span.end is None or span.timer:
         yield SHADES["timer" if span.timer else "execute"], span.start, end if span.end is None else span.end
         return
-    for stretch, (start, stop) in stretches(span).items():
-        yield SHADES[stretch], start, stop
+    for stage, (start, stop) in stages(span).items():
+        yield SHADES[stage], start, stop
 
 
 def _covered(span: PhaseSpan, laid_out: Timeline, scale: float, room: int) -> list[tuple[int, dict[str, float]]]:
-    """Return the columns of which a span covers at least half, or most, and how much of each its stretches cover."""
+    """Return the columns of which a span covers at least half, or most, and how much of each its stages cover."""
     cells: dict[int, dict[str, float]] = {}
     for shade, start, end in _pieces(span, laid_out.end):
         first, last = (start - laid_out.start) * scale, (end - laid_out.start) * scale
@@ -167,7 +167,7 @@ def _legend(laid_out: Timeline) -> str:
     spans = [span for _, rows in laid_out.groups for row in rows for span in row.spans]
     words = []
     if any(span.onload is not None or span.offload is not None for span in spans):
-        words += [f"{SHADES[stretch]} {stretch}" for stretch in ("onload", "execute", "offload")]
+        words += [f"{SHADES[stage]} {stage}" for stage in ("onload", "execute", "offload")]
     elif any(not span.timer for span in spans):
         words.append(f"{SHADES['execute']} phase")
     words += [f"{SHADES['timer']} timer"] if any(span.timer for span in spans) else []
