@@ -14,8 +14,8 @@ import pytest
 import windsock
 from windsock.model import Row, RunInfo, Status, Writer
 from windsock.trackers import registry
-from windsock.trackers.jsonl import line
-from windsock.trackers.stdout import block
+from windsock.trackers.jsonl import json_line
+from windsock.trackers.stdout import text_block
 
 ROW = Row(
     12,
@@ -58,7 +58,7 @@ def test_stdout_prints_strict_json_in_a_pipe(capsys: pytest.CaptureFixture[str])
     records = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "one": 1.0, "name \ud800": 0.5}
-    text = line(Row(0, 0.0, values, ROW.writer))
+    text = json_line(Row(0, 0.0, values, ROW.writer))
     assert json.loads(text)["metrics"] == {
         "nan": "NaN",
         "inf": "Infinity",
@@ -70,15 +70,15 @@ def test_stdout_prints_strict_json_in_a_pipe(capsys: pytest.CaptureFixture[str])
 
 def test_a_block_for_people_groups_names_by_family():
     """Heading, then a paragraph for each family, wrapped to the terminal."""
-    assert block(ROW, title="frozen_lake").splitlines() == [
+    assert text_block(ROW, title="frozen_lake").splitlines() == [
         "step 12 · frozen_lake",
         "          loss 3",
         "  actor   clipfrac NaN  lr 1e-06",
         "  critic  score/mean 0.41",
     ]
-    narrow = block(Row(0, 0.0, {f"a/metric{n}": n / 3 for n in range(9)}, ROW.writer), width=50)
+    narrow = text_block(Row(0, 0.0, {f"a/metric{n}": n / 3 for n in range(9)}, ROW.writer), width=50)
     assert max(len(text) for text in narrow.splitlines()) <= 50
-    assert "\x1b[" in block(ROW, colour=True)
+    assert "\x1b[" in text_block(ROW, colour=True)
 
 
 def test_unknown_trackers_and_arguments_are_errors_at_start():
@@ -87,7 +87,7 @@ def test_unknown_trackers_and_arguments_are_errors_at_start():
         windsock.init(track_with="stdot")
     with pytest.raises(windsock.TrackerError, match=r"tracker 'jsonl': unknown argument 'pth'; did you mean 'path'\?"):
         windsock.init(track_with="jsonl", tracker_kwargs={"pth": "x"})
-    with pytest.raises(windsock.TrackerError, match="format 'xml'; expected auto, text or json"):
+    with pytest.raises(windsock.TrackerError, match="format must be auto, text or json; got 'xml'"):
         windsock.init(track_with="stdout", tracker_kwargs={"format": "xml"})
     with pytest.raises(windsock.TrackerError, match="is a directory; expected a file"):
         windsock.init(track_with="jsonl", tracker_kwargs={"path": "/"})

@@ -10,9 +10,10 @@ import pytest
 from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
 
 from windsock.model import Row, Sample, Status
-from windsock.trackers.forms import flat, markdown, phases_table, samples_table
 from windsock.trackers.jsonl import JsonlTracker
-from windsock.trackers.stdout import StdoutTracker, block
+from windsock.trackers.params import flat_params
+from windsock.trackers.stdout import StdoutTracker, text_block
+from windsock.trackers.tables import markdown, phases_table, samples_table
 
 Start = Callable[..., JsonlTracker]
 
@@ -81,7 +82,7 @@ def test_a_sample_with_what_json_cannot_hold_costs_nothing(start: Start, tmp_pat
 def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
     """A text on one line, cut to the width, and how many samples there were."""
     row = Row(3, 1.0, {"loss": 1.0}, TRAINER, {"note": "a\nb " + "x" * 200}, samples=(SAMPLE, SAMPLE))
-    lines = block(row, width=60).splitlines()
+    lines = text_block(row, width=60).splitlines()
     assert lines[:2] == ["step 3", "    loss 1"]
     assert lines[2].startswith("  note a b xxx")
     assert lines[2].endswith("…")
@@ -118,7 +119,7 @@ def test_phases_become_a_table_with_the_longest_first():
 
 def test_a_config_is_flattened():
     """Nested names with dots, lists and nothing as JSON."""
-    assert flat({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
+    assert flat_params({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
         "a.b": 1,
         "a.c": "[1, 2]",
         "a.e": "{}",

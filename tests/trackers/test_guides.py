@@ -78,7 +78,7 @@ def test_every_configuration_of_the_guide_is_taken(page: str, tmp_path: Path):
         for name, kwargs in resolve(tmp_path / "config.yaml", {}, {}).trackers.items():
             assert registry.make(name, kwargs) is not None
             shown.add(name)
-    assert shown == set(registry.OURS) - {"stdout", "jsonl"}
+    assert shown == set(registry.BUILT_IN) - {"stdout", "jsonl"}
 
 
 def test_both_languages_show_the_same_and_name_every_argument():
@@ -92,7 +92,7 @@ def test_both_languages_show_the_same_and_name_every_argument():
     assert ours == theirs
     for page in ("trackers.md", "trackers.zh.md"):
         words = (DOCS / page).read_text()
-        for name in registry.OURS:
+        for name in registry.BUILT_IN:
             for argument in inspect.signature(registry._find(name)).parameters:
                 assert f"`{argument}`" in words or f"{argument}:" in words, f"{page}: {name}: {argument}"
 

@@ -49,7 +49,7 @@ def start(tmp_path: Path, empty: bytes) -> Start:
 
 def series(tracker: MlflowTracker, *names: str) -> Series:
     client, id = tracker._client, str(tracker._run_id)
-    return {name: {m.step: m.value for m in client.get_metric_history(id, tracker._accepted(name))} for name in names}
+    return {name: {m.step: m.value for m in client.get_metric_history(id, tracker._valid_name(name))} for name in names}
 
 
 def artifact(tracker: MlflowTracker, path: str) -> str:
@@ -81,7 +81,7 @@ def test_names_that_mlflow_refuses_are_mapped_and_kept(start: Start):
     names = ["val/pass@8", "val/pass_at_8", "a<b", "a>b", "单位/奖励", "x//y", "/x/", "a/../b", "x:y", "n" * 400, "."]
     tracker = start()
     tracker.log([Row(0, 1.0, {name: float(n) for n, name in enumerate(names)}, TRAINER)])
-    mapped = [tracker._accepted(name) for name in names]
+    mapped = [tracker._valid_name(name) for name in names]
     assert mapped[0] == "val/pass_at_8"
     assert mapped[4] == "单位/奖励"
     assert len(set(mapped)) == len(names)
@@ -90,7 +90,7 @@ def test_names_that_mlflow_refuses_are_mapped_and_kept(start: Start):
         name: float(n) for n, name in enumerate(names)
     }
     again = start()
-    assert [again._accepted(name) for name in reversed(names)] == mapped[::-1]
+    assert [again._valid_name(name) for name in reversed(names)] == mapped[::-1]
 
 
 def test_rows_that_are_offered_again_change_nothing(start: Start):
@@ -101,7 +101,7 @@ def test_rows_that_are_offered_again_change_nothing(start: Start):
     again.log(rows(range(10, 30)))
     assert again._run_id == tracker._run_id
     assert not isinstance(again, Rewindable)
-    counts = [len(again._client.get_metric_history(str(again._run_id), again._accepted(name))) for name in NAMES]
+    counts = [len(again._client.get_metric_history(str(again._run_id), again._valid_name(name))) for name in NAMES]
     assert counts == [30] * len(NAMES)
 
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         make("mlflow", {"tracking_uri": "nonsense://x"}).start(INFO, CONFIG, tmp_path)
     with pytest.raises(TrackerError, match="unknown argument 'tracking_url'; did you mean 'tracking_uri'?"):
         make("mlflow", {"tracking_url": "x"})
-    with pytest.raises(TrackerError, match="tags: expected a mapping, got list"):
+    with pytest.raises(TrackerError, match="tags must be a mapping; got list"):
         make("mlflow", {"tags": ["x"]})
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(TrackerError, match=r"tracker 'mlflow' is not installed: pip install 'windsock\[mlflow\]'"):

@@ -114,7 +114,7 @@ def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, start: Start, tm
     taken = int(str(start().url).split(":")[2].split("/")[0])
     with pytest.raises(TrackerError, match=f"cannot listen on 127.0.0.1:{taken}: .*in use; choose another port"):
         make("prometheus", {"port": taken}).start(INFO, CONFIG, tmp_path)
-    with pytest.raises(TrackerError, match="port 'x'; expected a number from 0"):
+    with pytest.raises(TrackerError, match="port must be from 0 .* to 65535; got 'x'"):
         make("prometheus", {"port": "x"})
     with pytest.raises(TrackerError, match="unknown argument 'prot'; did you mean 'port'?"):
         make("prometheus", {"prot": 1})

@@ -246,7 +246,7 @@ def test_steps_in_any_order_are_all_there_and_the_reader_that_needs_it_is_named(
     tracker.log(single("loss", values))
     assert tensorboard_scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
     assert (
-        capsys.readouterr().err.count("step 1 came after step 3: to see both, give tensorboard --load_fast=false") == 1
+        capsys.readouterr().err.count("step 1 was logged after step 3: view with tensorboard --load_fast=false") == 1
     )
 
 

@@ -38,10 +38,15 @@ QUICK = {"x_disable_stats": True, "x_disable_meta": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_process_stays() -> Iterator[None]:
-    """End W&B's service, a process of its own, when the tests are done."""
+def _stop_service() -> Iterator[None]:
+    """Stop W&B's service process after the module's tests."""
     yield
     wandb.teardown()
+
+
+@pytest.fixture
+def _no_process_left() -> None:
+    """Leave W&B's service running between tests: W&B starts it once per process."""
 
 
 @pytest.fixture
@@ -189,13 +194,13 @@ def test_the_key_is_written_nowhere(start: Start, tmp_path: Path, capfd: pytest.
 
 def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """An unknown mode or argument, settings that are none, no key, no package."""
-    with pytest.raises(TrackerError, match="mode 'ofline'; expected online, offline, shared or disabled"):
+    with pytest.raises(TrackerError, match="mode must be online, offline, shared or disabled; got 'ofline'"):
         make("wandb", {"mode": "ofline"})
     with pytest.raises(TrackerError, match="unknown argument 'entiti'; did you mean 'entity'?"):
         make("wandb", {"entiti": "x"})
-    with pytest.raises(TrackerError, match="settings: expected a mapping, got str"):
+    with pytest.raises(TrackerError, match="settings must be a mapping; got str"):
         make("wandb", {"settings": "x"})
-    with pytest.raises(TrackerError, match="api_key or WANDB_API_KEY, and mode: offline needs none"):
+    with pytest.raises(TrackerError, match="set api_key or WANDB_API_KEY to a key from .*, or use mode: offline"):
         make("wandb", {"mode": "online", "dir": str(tmp_path)}).start(INFO, CONFIG, tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(TrackerError, match=r"tracker 'wandb' is not installed: pip install 'windsock\[wandb\]'"):

@@ -16,8 +16,8 @@ from windsock.journal.folder import SegmentFile, read_run_info, segments
 from windsock.journal.follow import Follower
 from windsock.journal.glance import glance
 from windsock.model import Row
-from windsock.trackers.jsonl import line
-from windsock.trackers.stdout import block
+from windsock.trackers.jsonl import json_line
+from windsock.trackers.stdout import text_block
 
 HELP = "follow a run live"
 EXAMPLE = "windsock tail @last --metrics 'critic/score/*'"
@@ -73,10 +73,10 @@ def _print(row: Row, name: str, options: argparse.Namespace) -> None:
     if not row.values:
         return
     if options.json:
-        print(line(row), flush=True)
+        print(json_line(row), flush=True)
         return
     title = name if str(row.writer) == "trainer/0" else f"{name} · {row.writer}"
-    print(block(row, shutil.get_terminal_size().columns, title, sys.stdout.isatty()), flush=True)
+    print(text_block(row, shutil.get_terminal_size().columns, title, sys.stdout.isatty()), flush=True)
 
 
 def _print_ending(word: str, reason: str, options: argparse.Namespace) -> None:

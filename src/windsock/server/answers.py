@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from windsock.catalogue.spec import Text
+from windsock.formatting import nonfinite_name
 
 
 class RequestError(Exception):
@@ -50,16 +51,12 @@ def encode(value: Any) -> bytes:
 def strict(value: Any) -> Any:
     """Return a value as strict JSON can carry it."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else _word(value)
+        return value if math.isfinite(value) else nonfinite_name(value)
     if isinstance(value, Mapping):
         return {str(key): strict(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [strict(inner) for inner in value]
     return value if isinstance(value, str | int | bool | None) else strict(_plain(value))
-
-
-def _word(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _plain(value: Any) -> Any:
