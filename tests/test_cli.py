@@ -107,7 +107,7 @@ def test_tail_prints_the_last_steps(run: windsock.Run, capsys: pytest.CaptureFix
         "  critic  score/mean 0.96",
         "step 49 · frozen_lake",
         "  critic  score/mean 0.98",
-        "the run finished",
+        "run finished",
     ]
     lines = cli(capsys, "tail", "frozen_lake", "-n", "3", "--json", "--no-follow")[1].splitlines()
     assert [json.loads(text)["step"] for text in lines] == [47, 48, 49]
@@ -129,7 +129,7 @@ def test_tail_follows_a_run_while_it_is_written(capsys: pytest.CaptureFixture[st
     out = cli(capsys, "tail", "live")[1]
     thread.join()
     assert [text for text in out.splitlines() if text.startswith("step")] == [f"step {n} · live" for n in range(5)]
-    assert out.endswith("the run finished\n")
+    assert out.endswith("run finished\n")
 
 
 def test_export_to_csv(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
@@ -144,7 +144,7 @@ def test_export_to_jsonl(run: windsock.Run, capsys: pytest.CaptureFixture[str], 
     """Strict JSON, to a file when asked."""
     target = tmp_path / "out.jsonl"
     code, out, err = cli(capsys, "export", "@last", "--to", "jsonl", "-o", str(target), "--metrics", "loss")
-    assert (code, out, err) == (0, "", f"50 rows, 1 metrics: {target}\n")
+    assert (code, out, err) == (0, "", f"wrote 50 rows of 1 metrics to {target}\n")
     records = [json.loads(text) for text in target.read_text().splitlines()]
     assert records[3]["metrics"] == {"loss": "NaN"}
 
@@ -161,7 +161,7 @@ def test_export_to_parquet(run: windsock.Run, capsys: pytest.CaptureFixture[str]
     assert math.isnan(table["loss"][3].as_py())
     assert (
         cli(capsys, "export", "@last", "--to", "parquet")[2]
-        == "windsock: parquet is no text: name a file with -o FILE\n"
+        == "windsock: parquet is a binary format: give a file with -o FILE\n"
     )
 
 

@@ -47,7 +47,7 @@ def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: 
     assert id in listed
     assert all(word in shown for word in ("finished", "critic", "score/mean", "actor.lr", "0 – 199"))
     assert "step 199 · first" in tailed
-    assert exported == "200 rows, 9 metrics: first.csv\n"
+    assert exported == "wrote 200 rows of 9 metrics to first.csv\n"
     (tmp_path / "reading.py").write_text(f"import windsock\n{reading}\nprint(len(s.values), len(df))")
     assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
 

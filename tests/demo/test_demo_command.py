@@ -38,7 +38,7 @@ def test_a_piped_demo_prints_plain_lines_and_where_to_look(config: Path, capsys:
     view = windsock.open("@last")
     assert view.name == "mine"
     assert view.config["demo"]["tasks"] == 8
-    page, *others = lines[lines.index("look at it with") + 1 :]
+    page, *others = lines[lines.index("inspect it with") + 1 :]
     assert page == f"  windsock up {view.path.parent.parent} --open"  # which serves until it is told to end
     for line in others:
         assert main(line.replace(f"-o {view.id}.csv", f"-o {config.parent / 'out.csv'}").split()[1:]) == 0, line
@@ -97,7 +97,7 @@ def test_ctrl_c_ends_the_demo_cleanly_with_a_usable_run(config: Path, tmp_path: 
     said, complained = demo.communicate(timeout=60)
     assert demo.returncode == 130
     assert complained == ""
-    assert "stopped by hand: run " in said
+    assert "interrupted: run " in said
     view = windsock.open(next((tmp_path / "stopped" / "demo").iterdir()))
     assert (view.status.word, view.status.reason) == ("killed", "interrupted (Ctrl-C)")
     assert len(view.series("critic/score/mean")) >= 11
@@ -114,7 +114,7 @@ def test_on_a_terminal_the_demo_draws_a_picture_that_changes(config: Path, tmp_p
         assert demo.wait(timeout=60) == 0
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
     assert "step 4 of 4" in text
-    for name in ("val/score/mean", "critic/entropy/mean", "actor_train/train_step", "▁", "█", "look at it with"):
+    for name in ("val/score/mean", "critic/entropy/mean", "actor_train/train_step", "▁", "█", "inspect it with"):
         assert name in text, name
 
 

@@ -447,7 +447,7 @@ def test_a_phase_that_was_open_at_death_is_found(tmp_path: Path):
     assert [(span.name, span.step, span.end is None) for span in view.phases()] == [
         ("warm", 0, False), ("rollout", 1, True), ("actor_infer/generate", 1, True),
     ]  # fmt: skip
-    assert open_phases(view) == ["actor_infer/generate of step 1 (trainer/0, main) was open when it ended"]
+    assert open_phases(view) == ["actor_infer/generate of step 1 (trainer/0, main) open at the end"]
 
 
 def test_a_running_phase_is_told():
@@ -455,7 +455,7 @@ def test_a_running_phase_is_told():
     run = known_run()
     with run.phase("stuck"):
         [told] = open_phases(windsock.open(run.path))
-        assert told.startswith("stuck of step 0 (trainer/0, main) in for ")
+        assert told.startswith("stuck of step 0 (trainer/0, main) open for ")
     assert open_phases(windsock.open(run.path)) == []
 
 

@@ -138,7 +138,7 @@ def test_the_command_says_what_is_not_there(capsys: pytest.CaptureFixture[str]):
     run = windsock.init()
     run.log({"a": 1.0}, step=0)
     assert main(["phases", str(run.path)]) == 1
-    assert "has no phases: wrap parts of the loop in `with run.phase(name):`" in capsys.readouterr().err
+    assert "has no phases: record them with `with run.phase(name):`" in capsys.readouterr().err
     with run.phase("train"):
         pass
     run.commit(4)

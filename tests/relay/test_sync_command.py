@@ -77,7 +77,7 @@ def test_a_relative_path_is_meant_from_where_the_training_ran(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "configured with no tracker: name one with --to"),
+        ([], "the run has no tracker: give one with --to"),
         (["--arg", "a=1"], "--arg needs --to"),
         (["--to", "jsonl", "--arg", "path"], "expected KEY=VALUE"),
     ],

@@ -245,9 +245,7 @@ def test_steps_in_any_order_are_all_there_and_the_reader_that_needs_it_is_named(
     values = {3: 1.0, 1: 2.0, -1: 3.0, 2: 4.0}
     tracker.log(single("loss", values))
     assert tensorboard_scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
-    assert (
-        capsys.readouterr().err.count("step 1 was logged after step 3: view with tensorboard --load_fast=false") == 1
-    )
+    assert capsys.readouterr().err.count("step 1 was logged after step 3: view with tensorboard --load_fast=false") == 1
 
 
 def test_writers_with_a_clock_of_their_own_are_runs_of_their_own(start: Start):

@@ -9,13 +9,12 @@ from typing import Any
 from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationError, translate
-from windsock.formatting import family
+from windsock.formatting import family, flatten
 from windsock.server.answers import said, strict
 from windsock.server.library import Opened
 from windsock.server.naming import charts, match_of, metric_records, source
 from windsock.server.phases import shares
 from windsock.server.pictures import Window
-from windsock.summary import flat
 
 ABSENT = {"absent": True}
 
@@ -37,7 +36,7 @@ def side_of(opened: Opened) -> Side:
     found = shares(opened, Window(1))
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
     view = opened.view
-    return Side(opened.entry.key, view.info.name, source(opened), view.names(), dict(flat(view.config)), phases)
+    return Side(opened.entry.key, view.info.name, source(opened), view.names(), dict(flatten(view.config)), phases)
 
 
 def comparison(sides: Sequence[Side]) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from windsock.formatting import flatten
 from windsock.relay.delivery_state import read_desks
 from windsock.samples.query import Query
 from windsock.server.answers import RequestError
 from windsock.server.library import Opened
 from windsock.server.naming import writers_of
 from windsock.server.overview import writer_records
-from windsock.summary import flat, missing, notices
+from windsock.summary import missing, run_warnings
 from windsock.view import View
 
 RELAYED = (
@@ -32,11 +33,11 @@ def details_view(opened: Opened) -> dict[str, Any]:
         "info": asdict(view.info),
         "path": str(view.path),
         "config": config,
-        "config_flat": [list(pair) for pair in flat(config)],
+        "config_flat": [list(pair) for pair in flatten(config)],
         "environment": view.environment,
         "writers": writer_records(view),
         "attempts": writers_of(view),
-        "notices": notices(view),
+        "notices": run_warnings(view),
         "damage": view.damage(),
         "skipped": [
             {"name": name, "reason": reason, "count": count} for name, (reason, count) in view.skipped().items()

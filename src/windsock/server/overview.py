@@ -14,7 +14,7 @@ from windsock.server.library import Opened
 from windsock.server.naming import charts, metric_records, source
 from windsock.server.phases import shares
 from windsock.server.pictures import Wanted, Window, draw, series_of
-from windsock.summary import known_names, missing, notices, verdicts
+from windsock.summary import known_names, missing, run_warnings, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")
 TIME_POINTS = 100
@@ -42,7 +42,7 @@ def overview(opened: Opened, points: int) -> dict[str, Any]:
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
         "time": shares(opened, Window(TIME_POINTS)),
-        "notices": notices(view),
+        "notices": run_warnings(view),
         "writers": writer_records(view),
     }
 
