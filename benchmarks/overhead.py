@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from windsock.demo.recipe import Recipe
+from windsock.demo.config import DemoConfig
 from windsock.demo.trainer import Trainer
-from windsock.demo.training import begin, one_thread
+from windsock.demo.training import single_threaded, start_runs
 from windsock.probe.probe import Probe
 from windsock.rollouts.handles import Handle
 from windsock.run import Run
@@ -71,23 +71,23 @@ class Inside:
         return timed
 
 
-def inside(recipe: Recipe) -> None:
+def inside(config: DemoConfig) -> None:
     """Train without measuring and with it; print what of the thread's time each kind of call took."""
     watch = Inside()
     for kind in KINDS[-2:]:
-        spent, own = spent_inside(watch, kind, recipe)
-        steps = recipe.steps - FIRST
+        spent, own = spent_inside(watch, kind, config)
+        steps = config.steps - FIRST
         print(f"{kind}: the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
         for call, seconds in spent.items():
             print(f"  {call:20}{seconds / steps * 1e3:7.2f} ms a step: {seconds / own:.2%}")
         print(f"  all together {sum(spent.values()) / own:.2%}")
 
 
-def spent_inside(watch: Inside, kind: str, recipe: Recipe) -> tuple[dict[str, float], float]:
+def spent_inside(watch: Inside, kind: str, config: DemoConfig) -> tuple[dict[str, float], float]:
     """Train once; return the seconds in each kind of call, and those of the rest."""
-    with tempfile.TemporaryDirectory() as folder, one_thread():
-        trainer = trainer_of(kind, recipe, Path(folder))
-        for number in range(recipe.steps):
+    with tempfile.TemporaryDirectory() as folder, single_threaded():
+        trainer = trainer_of(kind, config, Path(folder))
+        for number in range(config.steps):
             if number == FIRST:
                 watch.seconds = dict.fromkeys(CALLS, 0.0)
                 began = time.thread_time()
@@ -112,14 +112,14 @@ class Silent:
         pass
 
 
-def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
+def trainer_of(kind: str, config: DemoConfig, folder: Path) -> Trainer:
     """Return a training that records as much as its kind says."""
     (folder / kind).mkdir()
-    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
+    run, explorer = start_runs(config, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())
-    return Trainer(recipe, run, explorer, folder / kind)
+    return Trainer(config, run, explorer, folder / kind)
 
 
 def main() -> None:
@@ -128,21 +128,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--inside", action="store_true", help="add up the time inside windsock's calls instead")
     options = parser.parse_args()
-    recipe = Recipe().changed({"steps": options.steps})
+    config = DemoConfig().changed({"steps": options.steps})
     if options.inside:
-        inside(recipe)
+        inside(config)
         return
-    with one_thread():
-        rounds = [one_round(recipe, number) for number in range(options.rounds)]
+    with single_threaded():
+        rounds = [one_round(config, number) for number in range(options.rounds)]
     report(np.array(rounds)[:, :, FIRST:] * 1e3)
 
 
-def one_round(recipe: Recipe, number: int) -> Any:
+def one_round(config: DemoConfig, number: int) -> Any:
     """Train once in each way, all of them step by step; return the wall and processor seconds of each step."""
-    found = np.zeros((len(KINDS), recipe.steps, 2))
+    found = np.zeros((len(KINDS), config.steps, 2))
     with tempfile.TemporaryDirectory() as folder:
-        trainers = [trainer_of(kind, recipe, Path(folder)) for kind in KINDS]
-        for step in range(recipe.steps):
+        trainers = [trainer_of(kind, config, Path(folder)) for kind in KINDS]
+        for step in range(config.steps):
             for place in np.roll(np.arange(len(KINDS)), number + step):
                 began = time.perf_counter(), time.process_time()
                 trainers[place].step(step)

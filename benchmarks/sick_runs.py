@@ -18,9 +18,9 @@ import numpy as np
 import windsock
 from windsock.catalogue.patterns import fill
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.demo.recipe import Recipe
-from windsock.demo.sick import SICK, sicken
-from windsock.demo.training import begin, train
+from windsock.demo.config import DemoConfig
+from windsock.demo.sick_runs import SICK_RUNS, sick_config
+from windsock.demo.training import start_runs, train
 from windsock.formatting import number
 from windsock.journal.folder import run_folders
 from windsock.journal.series import Series
@@ -34,15 +34,15 @@ HEALTHY, SICK_COLOUR, INK = "#2a7f9e", "#c2452d", "#555555"
 
 def metric_of(name: str) -> str:
     """Return the metric in which a sickness shows, as ROLL's vocabulary writes it."""
-    pattern = vocabulary_name(REGISTRY.metric(SICK[name].shows_in), "roll").pattern
+    pattern = vocabulary_name(REGISTRY.metric(SICK_RUNS[name].shows_in), "roll").pattern
     return fill(pattern, (("phase", PHASES.get(name, "")), ("when", "end")))
 
 
 def train_one(name: str, folder: Path) -> None:
-    recipe = Recipe() if name == "healthy" else sicken(Recipe(), name)
-    run, explorer = begin(recipe, dir=folder, name=name)
+    config = DemoConfig() if name == "healthy" else sick_config(DemoConfig(), name)
+    run, explorer = start_runs(config, dir=folder, name=name)
     with run, explorer:
-        train(recipe, run, explorer)
+        train(config, run, explorer)
 
 
 def runs_in(folder: Path) -> dict[str, windsock.View]:
@@ -124,7 +124,7 @@ def draw(views: dict[str, windsock.View]) -> None:
     scores = [("validation", HEALTHY, healthy.series("val/score/mean"))]
     scores.append(("training", "#b0b0b0", healthy.series("critic/score/mean")))
     (IMAGES / "demo-score.svg").write_text(Plot("val/score/mean", scores, low=0.0).svg())
-    for name in SICK:
+    for name in SICK_RUNS:
         if name in views:
             metric = metric_of(name)
             both = [("healthy", HEALTHY, healthy.series(metric)), ("sick", SICK_COLOUR, views[name].series(metric))]
@@ -142,7 +142,7 @@ def told(view: windsock.View, metric: str, peak: bool) -> str:
 def table(views: dict[str, windsock.View]) -> Iterable[str]:
     yield "| sick run | what is wrong | shows in | healthy | sick |"
     yield "|---|---|---|---|---|"
-    for name, sickness in SICK.items():
+    for name, sickness in SICK_RUNS.items():
         if name in views:
             metric = metric_of(name)
             values = (told(views[one], metric, name in AT_PEAK) for one in ("healthy", name))
@@ -157,7 +157,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.dir or Path(temporary)
         known = runs_in(folder) if folder.exists() else {}
-        for name in options.only if options.only is not None else ["healthy", *SICK]:
+        for name in options.only if options.only is not None else ["healthy", *SICK_RUNS]:
             if name not in known or options.only:
                 train_one(name, folder)
         views = runs_in(folder)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import windsock
-from windsock.demo import lake
+from windsock.demo import frozen_lake
 
 
 class Transformer(nn.Module):
@@ -22,7 +22,7 @@ class Transformer(nn.Module):
 
     def __init__(self, outputs: int, length: int, width: int = 64, layers: int = 2) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(lake.VOCABULARY, width), nn.Embedding(length, width)
+        self.tokens, self.places = nn.Embedding(frozen_lake.VOCABULARY, width), nn.Embedding(length, width)
         block = nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True, norm_first=True)
         self.body = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, outputs)
@@ -32,7 +32,7 @@ class Transformer(nn.Module):
         length = tokens.shape[1]
         mask = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
         inputs = self.tokens(tokens) + self.places(torch.arange(length, device=tokens.device))
-        return self.head(self.body(inputs, mask=mask, is_causal=True))[:, lake.PROMPT_LENGTH - 1 :: 2]
+        return self.head(self.body(inputs, mask=mask, is_causal=True))[:, frozen_lake.PROMPT_LENGTH - 1 :: 2]
 
 
 class Worker:
@@ -70,7 +70,7 @@ class Worker:
 class Lakes:
     """The demo's maps as tensors."""
 
-    def __init__(self, lakes: lake.Lakes, device: torch.device) -> None:
+    def __init__(self, lakes: frozen_lake.Lakes, device: torch.device) -> None:
         self.all = lakes
         self.after, self.tiles = (torch.as_tensor(array, device=device) for array in (lakes.after, lakes.tiles))
 
@@ -81,21 +81,21 @@ def play(actor: nn.Module, lakes: Lakes, maps: np.ndarray, starts: np.ndarray, t
     device = lakes.after.device
     prompts = torch.as_tensor(lakes.all.prompts(maps, starts), device=device)
     tokens = torch.cat([prompts, prompts.new_zeros(len(maps), 2 * turns)], 1)
-    chosen, mask = prompts.new_full((len(maps), turns), lake.END), torch.zeros(len(maps), turns, device=device)
+    chosen, mask = prompts.new_full((len(maps), turns), frozen_lake.END), torch.zeros(len(maps), turns, device=device)
     number, here = torch.as_tensor(maps, device=device), torch.as_tensor(starts, device=device)
     going = torch.ones(len(maps), dtype=torch.bool, device=device)
     for turn in range(turns):
-        place = lake.PROMPT_LENGTH + 2 * turn
+        place = frozen_lake.PROMPT_LENGTH + 2 * turn
         choice = torch.multinomial(actor(tokens[:, :place])[:, -1].softmax(-1), 1)[:, 0]
-        chosen[:, turn], mask[:, turn] = torch.where(going, choice, lake.END), going.float()
-        tokens[:, place] = torch.where(going, lake.CHOICE + choice, lake.PAD)
-        going = going & (choice != lake.END)
-        here = torch.where(going, lakes.after[number, here, choice.clamp(max=lake.MOVES - 1)], here)
-        tokens[:, place + 1] = torch.where(going, lake.POSITION + here, lake.PAD)
+        chosen[:, turn], mask[:, turn] = torch.where(going, choice, frozen_lake.END), going.float()
+        tokens[:, place] = torch.where(going, frozen_lake.CHOICE + choice, frozen_lake.PAD)
+        going = going & (choice != frozen_lake.END)
+        here = torch.where(going, lakes.after[number, here, choice.clamp(max=frozen_lake.MOVES - 1)], here)
+        tokens[:, place + 1] = torch.where(going, frozen_lake.POSITION + here, frozen_lake.PAD)
     return {"tokens": tokens, "choices": chosen, "mask": mask, "ends": here, "maps": number, "going": going}
 
 
-def advantages_of(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
+def gae(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
     """Return GAE; nothing comes after the last valid token."""
     advantages, later, after = (
         torch.zeros_like(rewards),
@@ -144,13 +144,13 @@ class Training:
         torch.manual_seed(options.seed)
         self.options, self.run, self.device = options, run, torch.device(options.device)
         self.rng = np.random.default_rng(options.seed)
-        length = lake.PROMPT_LENGTH + 2 * options.turns
-        self.actor = Worker(Transformer(lake.CHOICES, length, options.width), self.device, options.lr)
+        length = frozen_lake.PROMPT_LENGTH + 2 * options.turns
+        self.actor = Worker(Transformer(frozen_lake.CHOICES, length, options.width), self.device, options.lr)
         self.critic = Worker(Transformer(1, length, options.width), self.device, options.lr)
-        self.reference = Worker(Transformer(lake.CHOICES, length, options.width), self.device)
+        self.reference = Worker(Transformer(frozen_lake.CHOICES, length, options.width), self.device)
         self.reference.model.load_state_dict(self.actor.model.state_dict())
-        self.lakes = Lakes(lake.draw_lakes(256, options.seed), self.device)
-        self.held_out = Lakes(lake.draw_lakes(64, options.seed + 1_000_003, self.lakes.all), self.device)
+        self.lakes = Lakes(frozen_lake.sample_lakes(256, options.seed), self.device)
+        self.held_out = Lakes(frozen_lake.sample_lakes(64, options.seed + 1_000_003, self.lakes.all), self.device)
 
     def train(self) -> None:
         """Take all steps."""
@@ -168,7 +168,9 @@ class Training:
         run, options = self.run, self.options
         with run.timer("rollout"), self.phase("actor_infer/generate", self.actor):
             maps = self.rng.integers(len(self.lakes.all), size=options.tasks)
-            places = np.where(self.lakes.all.distance[maps] > 0, self.rng.random((options.tasks, lake.CELLS)), -1)
+            places = np.where(
+                self.lakes.all.distance[maps] > 0, self.rng.random((options.tasks, frozen_lake.CELLS)), -1
+            )
             maps, starts = (np.repeat(drawn, options.runs) for drawn in (maps, places.argmax(1)))
             played = play(self.actor.model, self.lakes, maps, starts, options.turns)
         data = self.judge(played)
@@ -178,7 +180,7 @@ class Training:
             with run.timer("eval"):
                 self.validate(step)
         run.log(norms | {"actor/lr": options.lr, "critic/lr": options.lr})
-        run.count(tokens=int((played["tokens"] != lake.PAD).sum()), samples=len(maps), episodes=len(maps))
+        run.count(tokens=int((played["tokens"] != frozen_lake.PAD).sum()), samples=len(maps), episodes=len(maps))
 
     @torch.no_grad()
     def judge(self, played: dict[str, Tensor]) -> windsock.Batch:
@@ -188,7 +190,7 @@ class Training:
             with self.phase("reference/compute_log_probs", self.reference):
                 ref = self.log_probs(self.reference.model(tokens), choices)
             with run.phase("reward/compute_rewards"):
-                scores = (self.lakes.tiles[played["maps"], played["ends"]] == lake.GOAL).float()
+                scores = (self.lakes.tiles[played["maps"], played["ends"]] == frozen_lake.GOAL).float()
         with run.timer("old_log_probs_values"):
             with self.phase("actor_train/compute_log_probs", self.actor):
                 old_logits = self.actor.model(tokens)
@@ -199,15 +201,15 @@ class Training:
             rewards = (self.MOVE - self.KL * (old - ref)) * mask
             last = mask.sum(1).long() - 1
             rewards[torch.arange(len(last), device=self.device), last] += scores
-            raw = advantages_of(rewards, values, mask)
+            raw = gae(rewards, values, mask)
             mean = masked_mean(raw, mask)
             advantages = (raw - mean) / (masked_mean((raw - mean) ** 2, mask).sqrt() + 1e-8)
         groups = torch.arange(self.options.tasks, device=self.device).repeat_interleave(self.options.runs)
         return windsock.Batch(
-            response_mask=mask, actions=choices, eos_ids=[lake.END], finished=~played["going"],
+            response_mask=mask, actions=choices, eos_ids=[frozen_lake.END], finished=~played["going"],
             old_logits=old_logits, old_log_probs=old, ref_log_probs=ref, old_values=values, rewards=rewards,
             advantages=advantages, raw_advantages=raw, returns=raw + values, scores=scores, groups=groups,
-            prompt_lengths=torch.full_like(groups, lake.PROMPT_LENGTH),
+            prompt_lengths=torch.full_like(groups, frozen_lake.PROMPT_LENGTH),
         )  # fmt: skip
 
     @staticmethod
@@ -262,7 +264,7 @@ class Training:
         maps = np.arange(len(self.held_out.all))
         played = play(self.actor.model, self.held_out, maps, np.zeros_like(maps), self.options.turns)
         self.actor.offload()
-        solved = self.held_out.tiles[played["maps"], played["ends"]] == lake.GOAL
+        solved = self.held_out.tiles[played["maps"], played["ends"]] == frozen_lake.GOAL
         with self.run.validation(step) as validation:
             validation.add_many(solved.float().cpu().numpy())
 

@@ -72,7 +72,7 @@ def test_a_wrong_entry_of_the_yaml_is_refused(config: Path, capsys: pytest.Captu
     """Before anything is recorded."""
     config.write_text("demo: {task: 8}\n")
     assert main(["demo", "--config", str(config)]) == 1
-    assert "unknown entry 'task'; did you mean 'tasks'?" in capsys.readouterr().err
+    assert "unknown hyperparameter 'task'; did you mean 'tasks'?" in capsys.readouterr().err
 
 
 def test_without_gymnasium_the_demo_says_what_to_install(tmp_path: Path):

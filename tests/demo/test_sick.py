@@ -9,8 +9,8 @@ from small import trained
 
 import windsock
 from windsock.catalogue.registry import REGISTRY
-from windsock.demo.recipe import Recipe
-from windsock.demo.sick import SICK, sicken
+from windsock.demo.config import DemoConfig
+from windsock.demo.sick_runs import SICK_RUNS, sick_config
 from windsock.errors import SettingsError
 
 STEPS = 16
@@ -124,9 +124,9 @@ def test_memory_leak(healthy: Values, sick: Values):
 
 def test_every_sickness_has_its_test_and_tells_a_known_metric():
     """The table, the tests and the catalogue agree."""
-    for name, sickness in SICK.items():
+    for name, sickness in SICK_RUNS.items():
         assert f"test_{name.replace('-', '_')}" in globals(), name
         assert REGISTRY.metric(sickness.shows_in) is not None
-        assert sicken(Recipe(), name) != Recipe()
+        assert sick_config(DemoConfig(), name) != DemoConfig()
     with pytest.raises(SettingsError, match="did you mean nan"):
-        sicken(Recipe(), "nann")
+        sick_config(DemoConfig(), "nann")

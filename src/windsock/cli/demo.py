@@ -32,30 +32,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, or list the faults."""
-    from windsock.demo.sick import SICK
+    from windsock.demo.sick_runs import SICK_RUNS
 
     if options.sick == "list":
-        for name, sickness in SICK.items():
-            print(f"{name:18}{sickness.why}")
+        for name, sick_run in SICK_RUNS.items():
+            print(f"{name:18}{sick_run.reason}")
         return 0
     return _train(options)
 
 
 def _train(options: argparse.Namespace) -> int:
-    from windsock.demo.lake import gymnasium_lake
-    from windsock.demo.training import begin, train
+    from windsock.demo.frozen_lake import gymnasium_module
+    from windsock.demo.training import start_runs, train
     from windsock.view import View
 
-    gymnasium_lake()  # raises before anything is recorded where gymnasium is missing
-    recipe = _recipe(options)
-    trainer, explorer = begin(recipe, options.config, **_settings(options))
+    gymnasium_module()  # raises before anything is recorded where gymnasium is missing
+    config = _config(options)
+    trainer, explorer = start_runs(config, options.config, **_settings(options))
     if trainer.id == "disabled":
-        train(recipe, trainer, explorer)
+        train(config, trainer, explorer)
         return 0
     view = View(trainer.path)
     try:
-        with trainer, explorer, _display(options, view, recipe.steps) as display:
-            train(recipe, trainer, explorer, display and display.after_step)
+        with trainer, explorer, _display(options, view, config.steps) as display:
+            train(config, trainer, explorer, display and display.after_step)
     except KeyboardInterrupt:
         _print_end(options, view, "interrupted")
         return 130
@@ -72,20 +72,20 @@ def _serve_page(options: argparse.Namespace) -> int:
     return up(argparse.Namespace(**given, dir=options.dir, open=True))
 
 
-def _recipe(options: argparse.Namespace) -> Any:
-    from windsock.demo.recipe import Recipe
-    from windsock.demo.sick import sicken
+def _config(options: argparse.Namespace) -> Any:
+    from windsock.demo.config import DemoConfig
+    from windsock.demo.sick_runs import sick_config
     from windsock.errors import SettingsError
     from windsock.settings import read_source
 
     section = read_source(options.config)[1].get("demo") or {}
     if not isinstance(section, dict):
         raise SettingsError(f"demo must be a mapping of hyperparameters; got {section!r}")
-    recipe = Recipe().changed(section)
+    config = DemoConfig().changed(section)
     if options.sick:
-        recipe = sicken(recipe, options.sick)
+        config = sick_config(config, options.sick)
     given = {"steps": options.steps, "seed": options.seed}
-    return recipe.changed({name: value for name, value in given.items() if value is not None})
+    return config.changed({name: value for name, value in given.items() if value is not None})
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
