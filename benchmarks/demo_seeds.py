@@ -1,4 +1,4 @@
-"""Whether the demo learns with other seeds than its own: the validation score of each, from the runs' journals.
+"""Validation scores of the demo with several seeds, read from the runs' journals.
 
 scripts/bench demo_seeds --seeds 0 1 2 3 4 5
 """

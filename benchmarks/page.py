@@ -1,10 +1,10 @@
-"""How long the page's server takes to answer, cold and warm, beside TensorBoard on the same data.
+"""Response times of the page's server, cold and warm, compared with TensorBoard on the same data.
 
-*Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by windsock and,
-value by value the same, as TensorBoard event files; *list* is 200 runs of 1,000 steps of 150 metrics. Cold is from the
-start of the server's process to the last byte of the answer, with the files in the system's cache; warm is the same
-request again, without an ETag. TensorBoard is asked over its own HTTP interface: it has drawn a chart when it lists all
-tags and gives the points of one.
+*Large* is one run of 5,000 steps of 5,000 metrics, of which 23 have a spike of one point, written by windsock and as
+TensorBoard event files with the same values; *list* is 200 runs of 1,000 steps of 150 metrics. Cold is from the start
+of the server's process to the last byte of the response, with the files in the page cache; warm is the same request
+again, without an ETag. TensorBoard is queried over its own HTTP interface; its first chart is complete when it has
+listed all tags and returned the points of one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-COLD = 3  # starts of which the median counts
-WARM = 7  # answers of which the median counts
+COLD = 3  # number of starts
+WARM = 7  # number of responses
 PATIENCE = 300.0
 CHARTS = 24
 SPIKE = 1e6
-SAMPLED = 1000  # points that TensorBoard keeps of a series
+SAMPLED = 1000  # points per series that TensorBoard keeps
 REWARD = "critic/score/mean"
 BARS = {"cold": 3.0, "warm": 1.0, "list": 0.5}
 
@@ -44,7 +44,7 @@ def names(count: int) -> list[str]:
 
 
 def rows(steps: int, count: int) -> Iterator[list[float]]:
-    """Yield a row of values for each step; some metrics have one spike each."""
+    """Yield a row of values per step; some metrics have one spike each."""
     draw = random.Random(7).random
     pool = [draw() for _ in range(count + 997)]
     for step in range(steps):
@@ -80,12 +80,12 @@ def make_events(dir: Path, steps: int, count: int) -> None:
 
 
 def once(folder: Path, make: Callable[[], None]) -> None:
-    """Make data unless it lies there whole from an earlier time."""
+    """Write the data unless it exists and is complete."""
     mark = folder.with_name(f"{folder.name}.made")
     if not mark.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        print(f"  making {folder.name} …", file=sys.stderr, flush=True)
+        print(f"  writing {folder.name} …", file=sys.stderr, flush=True)
         make()
         mark.touch()
 
@@ -98,7 +98,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(command: list[str]) -> Iterator[float]:
-    """Run a server; give when its process was started."""
+    """Run a server; yield the start time of its process."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -114,7 +114,7 @@ def fetch(address: str) -> bytes:
 
 
 def until(address: str, enough: Callable[[bytes], bool] = lambda body: True) -> bytes:
-    """Ask until there is an answer that is enough."""
+    """Repeat a request until the response is complete."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with suppress(URLError, ConnectionError, TimeoutError):
@@ -135,7 +135,7 @@ def median(address: str) -> float:
 
 
 def windsock_times(dir: Path, key: str, count: int) -> dict[str, float]:
-    """Time the first picture, 24 charts and the list of a directory."""
+    """Time the first view, 24 charts and the list of runs."""
     port = free_port()
     base = f"http://127.0.0.1:{port}/api"
     charts = urlencode([("name", name) for name in names(count)[:CHARTS]])
@@ -172,7 +172,7 @@ def list_times(dir: Path) -> dict[str, float]:
 
 
 def tensorboard_times(dir: Path, steps: int, count: int) -> dict[str, float]:
-    """Time TensorBoard until it lists all tags and gives one series, then 24 of them."""
+    """Time TensorBoard until it has listed all tags and returned one series, then 24 series."""
     port = free_port()
     base = f"http://127.0.0.1:{port}/data/plugin/scalars"
     wanted = names(count)
@@ -214,7 +214,7 @@ def report(options: argparse.Namespace) -> bool:
     if not options.alone:
         once(events, lambda: make_events(events, steps, count))
         both["TensorBoard"] = medians(lambda: tensorboard_times(events, steps, count))
-    shutil.rmtree(many / ".page", ignore_errors=True)  # what an earlier server remembers
+    shutil.rmtree(many / ".page", ignore_errors=True)  # index of an earlier server
     listed = list_times(many)
     listed["by the next server"] = list_times(many)["with all sparklines"]
     print_table(f"one run of {steps:,} steps of {count:,} metrics", both)
@@ -241,7 +241,7 @@ def verdict(listed: dict[str, float], both: dict[str, dict[str, float]]) -> bool
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--dir", type=Path, help="where the runs are kept for next time (default: nowhere)")
+    parser.add_argument("--dir", type=Path, help="directory to keep the runs in (default: a temporary one)")
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the runs, to try the script")
     parser.add_argument("--alone", action="store_true", help="without TensorBoard")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")

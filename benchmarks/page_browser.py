@@ -1,10 +1,10 @@
-"""What a person waits for, in a real browser: the first picture, scrolling, a new step, the list of runs.
+"""Waiting times in a real browser: first view, scrolling, a new step, the list of runs.
 
-*Large* is the run of ``benchmarks/page.py``: 5,000 steps of 5,000 metrics. A picture counts from the call to the
-address until the first chart has its curve. Scrolling goes with the mouse's wheel, fast through all charts of the run,
-and at a reader's pace, so that every chart is drawn, through many; the browser notes every task that holds its main
-thread for 50 ms or more. A new step counts from the return of ``log`` until the chart holds its value. The list is
-there when all 200 runs are in the page.
+*Large* is the run of ``benchmarks/page.py``: 5,000 steps of 5,000 metrics. The first view is timed from the request of
+the address until the first chart has its curve. Scrolling uses the mouse wheel, fast through all charts of the run, and
+slowly through many, so that every chart is drawn; the browser reports every task that blocks its main thread for 50 ms
+or more. A new step is timed from the return of ``log`` until the chart has its value. The list is complete when all 200
+runs are in the page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from page import free_port, make_run, once, serving, until
 from playwright.sync_api import sync_playwright
 
 ROUNDS = 5
-STEPS = 20  # that are logged while somebody looks
+STEPS = 20  # steps logged while the page is open
 BARS = {"cold": 3.0, "warm": 1.0, "task": 0.100, "live": 1.0, "list": 0.5}
 DRAWN = "() => [...document.querySelectorAll('.vital, .chart')].some(card => card.querySelector('canvas'))"
 LONG_TASKS = (
@@ -50,7 +50,7 @@ def served(dir: Path) -> Iterator[str]:
 
 
 def picture(browser: Any, address: str, ready: str = DRAWN) -> float:
-    """Return the seconds from the call to an address until what is waited for is on the page."""
+    """Return the seconds from the request of an address until the expected element is on the page."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     began = time.perf_counter()
     page.goto(address, wait_until="commit")
@@ -61,7 +61,7 @@ def picture(browser: Any, address: str, ready: str = DRAWN) -> float:
 
 
 def scroll(browser: Any, address: str, far: int, turns: int = 10_000) -> float:
-    """Turn the wheel, so far each time, up to the last chart; tell of the main thread, return its longest task."""
+    """Scroll to the last chart; print the main thread's tasks and return the longest."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.add_init_script(LONG_TASKS)
     page.goto(address)
@@ -89,15 +89,15 @@ def scroll(browser: Any, address: str, far: int, turns: int = 10_000) -> float:
 
 
 def prove_observed(page: Any) -> None:
-    """Hold the main thread for 80 ms and wait until that is noted, then forget all that was."""
+    """Block the main thread for 80 ms, wait until the task is reported, then clear the reports."""
     page.evaluate("tasks.splice(0)")
-    page.evaluate(BUSY)  # by a timer: what is evaluated from outside is no task of the page's
+    page.evaluate(BUSY)  # by a timer: code evaluated from outside is not reported as a task
     page.wait_for_function("() => tasks.length")
     page.evaluate("tasks.splice(0)")
 
 
 def live(browser: Any, base: str, dir: Path) -> list[float]:
-    """Log while the page is open; return how long each step took to be on it."""
+    """Log while the page is open; return the seconds until each step is shown."""
     import windsock
 
     run = windsock.init(project="page", name="live", id="live", dir=str(dir))
@@ -107,7 +107,7 @@ def live(browser: Any, base: str, dir: Path) -> list[float]:
     page.wait_for_function(f"() => ({LAST})('loss') === -1")
     found = []
     for step in range(1, STEPS + 1):
-        time.sleep(0.37)  # no multiple of anybody's interval
+        time.sleep(0.37)  # not a multiple of any polling interval
         run.log({"loss": float(step)}, step=step)
         began = time.perf_counter()
         page.wait_for_function(f"step => ({LAST})('loss') === step", arg=step, polling=5)
@@ -157,7 +157,7 @@ def report(options: argparse.Namespace) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=Path, help="where the runs are kept for next time (default: nowhere)")
+    parser.add_argument("--dir", type=Path, help="directory to keep the runs in (default: a temporary one)")
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the runs, to try the script")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
     options = parser.parse_args()
