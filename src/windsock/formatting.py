@@ -39,11 +39,11 @@ def duration(seconds: float) -> str:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    total = round(seconds)
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:
         return f"{days}d {hours:02d}h"
-    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {whole % 60:02d}s"
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {total % 60:02d}s"
 
 
 def age(seconds: float) -> str:

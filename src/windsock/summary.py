@@ -63,7 +63,7 @@ def _times(count: int) -> str:
 
 
 def _reason(reason: str) -> str:
-    return "value is None" if reason == "None" else reason  # runs of 0.1 say None
+    return "value is None" if reason == "None" else reason  # as recorded by version 0.1
 
 
 def _incomplete_rollouts(view: Readable) -> Iterator[str]:

@@ -84,14 +84,14 @@ def _interval(span: PhaseSpan, until: float = math.inf) -> Interval:
 
 
 def _share(by_writer: Mapping[Writer, list[Interval]], windows: Windows) -> float | None:
-    inside = whole = 0.0
+    inside = total = 0.0
     for writer, intervals in by_writer.items():
         of_writer = windows.get(writer, {}).values()
-        whole += sum(end - start for start, end in of_writer)
+        total += sum(end - start for start, end in of_writer)
         if of_writer:
             first, last = min(start for start, _ in of_writer), max(end for _, end in of_writer)
             inside += length(clip(intervals, first, last))
-    return min(1.0, inside / whole) if whole > 0 else None
+    return min(1.0, inside / total) if total > 0 else None
 
 
 @dataclass(slots=True)
@@ -132,10 +132,10 @@ def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float
     began, ended = windows.get(main, {}).get(step, (start, end))
     lanes = _roots(of_step, main, end)
     inside = [clip(lane, began, ended) for lane in lanes.values()]
-    whole = max(ended - began, 1e-12)
+    total = max(ended - began, 1e-12)
     covered = length(one for lane in inside for one in lane)
     groups = tuple((title, _rows(group)) for title, group in _groups(of_step))
-    return Timeline(step, start, end, groups, max(0.0, 1 - covered / whole), overlap(inside) / whole)
+    return Timeline(step, start, end, groups, max(0.0, 1 - covered / total), overlap(inside) / total)
 
 
 def _roots(spans: Iterable[PhaseSpan], writer: Writer, end: float) -> dict[str, list[Interval]]:

@@ -175,9 +175,9 @@ def wrap_line(line: str, width: int) -> list[str]:
         return [line]
     pieces = []
     while cells(line[: width + 1]) > width:
-        cut, room = 0, width
-        while room - (wide := cells(line[cut])) >= 0:
-            room -= wide
+        cut, remaining = 0, width
+        while remaining - (wide := cells(line[cut])) >= 0:
+            remaining -= wide
             cut += 1
         blank = line.rfind(" ", cut // 2, cut)
         cut = blank + 1 if blank > 0 else max(cut, 1)

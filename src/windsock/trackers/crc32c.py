@@ -28,7 +28,7 @@ def _bytes_table() -> Words:
 
 
 @cache
-def _small_table() -> list[int]:
+def _int_table() -> list[int]:
     return [int(word) for word in _bytes_table()]
 
 
@@ -49,13 +49,13 @@ def _shift(level: int) -> Words:
 
 
 def _apply(shift: Words, words: Words) -> Words:
-    parts = [shift[place][(words >> (8 * place)) & 0xFF] for place in range(4)]
+    parts = [shift[index][(words >> (8 * index)) & 0xFF] for index in range(4)]
     out: Words = np.bitwise_xor.reduce(parts)
     return out
 
 
 @cache
-def _places(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
+def _contributions(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
     """Return the table of contributions from the 64 positions of a level, and the start of each position's entries."""
     tables = [_bytes_table()[None] if level == 0 else _identity()]
     for _ in range(WIDTH - 1):
@@ -67,31 +67,31 @@ def _places(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C of ``data``."""
     if len(data) < WIDTH:
-        return _small(data)
+        return _bytewise(data)
     count = -len(data) % WIDTH
     padded = np.zeros(count + len(data), dtype=np.uint8)  # leading zeros change nothing, as the register starts at 0 …
     padded[count:] = np.frombuffer(data, dtype=np.uint8)
     padded[count : count + 4] ^= 0xFF  # … and this replaces its initial value of all ones
-    table, starts = _places(0)
+    table, starts = _contributions(0)
     words = np.bitwise_xor.reduce(table[padded.reshape(-1, WIDTH) + starts], axis=1)
     level = 1
     while len(words) > 1:
-        words = _reduced(words, level)
+        words = _combine(words, level)
         level += 1
     return int(words[0]) ^ 0xFFFFFFFF
 
 
-def _reduced(words: Words, level: int) -> Words:
+def _combine(words: Words, level: int) -> Words:
     """Combine the CRCs of adjacent chunks, 64 at a time."""
     padded = np.zeros(len(words) + -len(words) % WIDTH, dtype="<u4")
     padded[len(padded) - len(words) :] = words
-    table, starts = _places(level)
+    table, starts = _contributions(level)
     reduced: Words = np.bitwise_xor.reduce(table[padded.view(np.uint8).reshape(-1, 4 * WIDTH) + starts], axis=1)
     return reduced
 
 
-def _small(data: bytes) -> int:
-    table, crc = _small_table(), 0xFFFFFFFF
+def _bytewise(data: bytes) -> int:
+    table, crc = _int_table(), 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF

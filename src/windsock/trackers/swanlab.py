@@ -104,9 +104,9 @@ class SwanLabTracker:
     def log(self, rows: Sequence[Row]) -> None:
         """Log the rows."""
         for row in merge_rows(rows):
-            shown = self._shown(row)
-            self._count_dropped(row, shown)
-            self._run.log(shown, step=row.step)
+            payload = self._payload(row)
+            self._count_dropped(row, payload)
+            self._run.log(payload, step=row.step)
 
     def finish(self, status: Status) -> None:
         """End the run with its state and wait until all rows are written and sent."""
@@ -139,29 +139,29 @@ class SwanLabTracker:
         except OSError as problem:
             raise ConnectionError(f"{host} does not answer: {problem}") from problem
 
-    def _count_dropped(self, row: Row, shown: Mapping[str, Any]) -> None:
+    def _count_dropped(self, row: Row, payload: Mapping[str, Any]) -> None:
         """Count the values of a row that SwanLab will drop."""
         attempt = self._attempts.setdefault(str(row.writer), row.writer.attempt)
         if row.writer.attempt > attempt:  # a new attempt may repeat steps
             self._floor = self._highest
             self._attempts[str(row.writer)] = row.writer.attempt
         if row.step < 0 or row.step <= self._floor:
-            self.skipped += len(shown)
+            self.skipped += len(payload)
         elif row.step == self._highest:
-            self.skipped += len(self._names & shown.keys())
-        self._names = set(shown) | (self._names if row.step == self._highest else set())
+            self.skipped += len(self._names & payload.keys())
+        self._names = set(payload) | (self._names if row.step == self._highest else set())
         self._highest = max(self._highest, row.step)
 
-    def _shown(self, row: Row) -> dict[str, Any]:
+    def _payload(self, row: Row) -> dict[str, Any]:
         import swanlab
 
-        shown: dict[str, Any] = dict(numbers(row))
-        shown |= {name: swanlab.Text(text) for name, text in row.texts.items()}
+        payload: dict[str, Any] = dict(numbers(row))
+        payload |= {name: swanlab.Text(text) for name, text in row.texts.items()}
         for name, counted in row.histograms.items():
-            shown[name] = _bars(counted.edges, counted.counts)
+            payload[name] = _bars(counted.edges, counted.counts)
         if row.samples:
-            shown["samples"] = swanlab.Text(markdown(samples_table(row.samples)))
-        return shown
+            payload["samples"] = swanlab.Text(markdown(samples_table(row.samples)))
+        return payload
 
 
 def _bars(edges: Sequence[float], counts: Sequence[int]) -> Any:

@@ -163,7 +163,7 @@ class TensorBoardTracker:
             self._steps[str(row.writer)] = row.step
             yield events.restart(row.time, row.step)
         self._warn_if_step_falls(row)
-        yield events.summary(row.time, row.step, events.scalars(numbers(row)), *self._others(row))
+        yield events.summary(row.time, row.step, events.scalars(numbers(row)), *self._other_values(row))
 
     def _warn_if_step_falls(self, row: Row) -> None:
         """Warn once about a falling step, after which TensorBoard's fast loader hides points."""
@@ -176,7 +176,7 @@ class TensorBoardTracker:
                 file=sys.stderr,
             )
 
-    def _others(self, row: Row) -> Iterator[bytes]:
+    def _other_values(self, row: Row) -> Iterator[bytes]:
         for name, text in row.texts.items():
             yield events.text(name + TEXT, text)
         for name, counted in row.histograms.items():

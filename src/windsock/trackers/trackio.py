@@ -83,7 +83,7 @@ class TrackioTracker:
             self._write(rows)
             return
         for row in rows:
-            self._run.log(_shown(row), step=row.step)
+            self._run.log(_payload(row), step=row.step)
 
     def finish(self, status: Status) -> None:
         """End the run and wait until Trackio has sent all rows."""
@@ -111,27 +111,27 @@ class TrackioTracker:
 
         context = {"project": self._run.project, "run": self._run.name, "step": row.step}
         plain: dict[str, Any] = {}
-        for name, value in _shown(row).items():
+        for name, value in _payload(row).items():
             key = f"__{name}" if name in RESERVED_KEYS or name.startswith("__") else name
             is_plain = isinstance(value, float)
             plain[key] = value if is_plain else value._to_dict(**context if isinstance(value, Table) else {})
         return plain
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _payload(row: Row) -> dict[str, Any]:
     import trackio
 
-    shown: dict[str, Any] = {name: float(value) for name, value in numbers(row).items()}
-    shown |= {name: trackio.Markdown(text) for name, text in row.texts.items()}
-    shown |= {
+    payload: dict[str, Any] = {name: float(value) for name, value in numbers(row).items()}
+    payload |= {name: trackio.Markdown(text) for name, text in row.texts.items()}
+    payload |= {
         name: trackio.Histogram(np_histogram=(counted.counts, counted.edges))
         for name, counted in row.histograms.items()
         if counted.counts
     }
     if row.samples:
         columns, cells = samples_table(row.samples)
-        shown["samples"] = trackio.Table(columns=columns, data=cells)
-    return shown
+        payload["samples"] = trackio.Table(columns=columns, data=cells)
+    return payload
 
 
 def _id(row: Row) -> str:

@@ -102,7 +102,7 @@ class WandbTracker:
             wandb_step = max(row.step, self._last + 1)
             if wandb_step >= self._on_server:
                 self._run.log(
-                    {**self._shown(row), STEP: row.step, "_timestamp": row.time}, step=wandb_step, commit=True
+                    {**self._payload(row), STEP: row.step, "_timestamp": row.time}, step=wandb_step, commit=True
                 )
             self._last = wandb_step
 
@@ -148,20 +148,22 @@ class WandbTracker:
         self._last = self._run.step - 1
         self._run.summary[CREATED] = info.created
 
-    def _shown(self, row: Row) -> dict[str, Any]:
+    def _payload(self, row: Row) -> dict[str, Any]:
         import wandb
 
-        shown: dict[str, Any] = dict(numbers(row))
-        shown |= {name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False) for name, text in row.texts.items()}
-        shown |= {
+        payload: dict[str, Any] = dict(numbers(row))
+        payload |= {
+            name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False) for name, text in row.texts.items()
+        }
+        payload |= {
             name: wandb.Histogram(np_histogram=(list(counted.counts), list(counted.edges)))
             for name, counted in row.histograms.items()
             if counted.counts
         }
         if row.samples:
             columns, cells = samples_table(row.samples)
-            shown["samples"] = wandb.Table(columns=columns, data=cells)
-        return shown
+            payload["samples"] = wandb.Table(columns=columns, data=cells)
+        return payload
 
 
 def _wait_for_free_second(folder: Path) -> None:
