@@ -158,7 +158,7 @@ class Tally:
         self.rows += acknowledged
         try:
             series = read()
-        except readers.DoubledError:
+        except readers.DuplicateError:
             self.doubled += 1
             return
         except Exception as problem:  # noqa: BLE001 - whatever a reader says of it, it is counted

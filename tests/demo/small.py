@@ -1,4 +1,4 @@
-"""A training of the demo that is small enough for a test, and what its journal says."""
+"""A small training of the demo for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ SMALL = {
 
 
 def trained(folder: Path, steps: int, sick: str = "", vocabulary: str = "roll", **changes: Any) -> windsock.View:
-    """Train and return the run as a reader sees it."""
+    """Train and return a view of the run."""
     config = DemoConfig().changed(SMALL | {"steps": steps})
     config = (sick_config(config, sick) if sick else config).changed(changes)
     run, explorer = start_runs(config, dir=folder, vocabulary=vocabulary)

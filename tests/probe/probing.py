@@ -1,4 +1,4 @@
-"""A clock, a device and a run whose readings are known, for tests of the probe."""
+"""A clock, devices and a run with known readings, for tests of the probe."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from windsock.probe.probe import Probe
 
 
 class Time:
-    """Stands still until it is told to pass; with a tick, every look at it takes that long."""
+    """A clock that stands still until a test advances it; with a tick, every reading advances it."""
 
     def __init__(self, tick: float = 0.0) -> None:
         self.now = 100.0
@@ -23,7 +23,7 @@ class Time:
         return self.now
 
     def passes(self, seconds: float) -> Callable[[], None]:
-        """Return a function that takes so long."""
+        """Return a function that advances the clock."""
 
         def wait() -> None:
             self.now += seconds
@@ -32,7 +32,7 @@ class Time:
 
 
 class KnownDevice:
-    """An allocator of which the test says what it holds."""
+    """An allocator whose memory the test sets."""
 
     def __init__(self, index: int = 0, total: int | None = 1000, peaks: bool = True) -> None:
         self.index, self.total, self.name, self.uuid = index, total, "NVIDIA H200", f"GPU-{index}"
@@ -56,7 +56,7 @@ class KnownDevice:
 
 
 class KnownEvent:
-    """A mark in a queue that the device reaches when the test says so."""
+    """A device event that is reached when the test sets it so."""
 
     def __init__(self, queue: "KnownQueue") -> None:
         self.queue = queue
@@ -73,7 +73,7 @@ class KnownEvent:
 
 
 class KnownQueue:
-    """The device's own time."""
+    """The time and state of a device's queue, set by the test."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -103,7 +103,7 @@ def known_run(
     settings: dict[str, Any] | None = None,
     **options: Any,
 ) -> windsock.Run:
-    """Begin a run whose probe has these readings."""
+    """Start a run whose probe has these readings."""
     run = windsock.init(**(settings or {}))
     options.setdefault("read_host", lambda: HostReading(2**30, 2**31))
     options.setdefault("read_host_used", lambda: 2**32)
@@ -120,7 +120,7 @@ def known_run(
 
 
 def values(run: windsock.Run, step: int | None = None) -> dict[str, float]:
-    """Return what the journal holds: the last value of each name, or that of a step."""
+    """Return the journal's values: the last of each name, or those of a step."""
     view = windsock.open(Path(run.path))
     found = {}
     for name in view.names():

@@ -1,4 +1,4 @@
-"""What the tests of all trackers log: a run of 200 steps with 100 values each, texts, histograms and samples."""
+"""Rows for the tracker tests: 200 steps of 100 values, with texts, histograms and samples."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ def value(name: str, step: int) -> float:
 
 
 def rows(steps: Iterable[int] = range(200), writer: Writer = TRAINER) -> list[Row]:
-    """Return a row for each step, every tenth with a text, every twentieth with samples and a histogram."""
+    """Return a row per step; every tenth has a text, every twentieth samples and a histogram."""
     return [
         Row(
             step,
@@ -50,7 +50,7 @@ def expected(steps: Iterable[int] = range(200), name_of: Callable[[str], str] = 
     return {name_of(name): {step: value(name, step) for step in steps} for name in NAMES}
 
 
-def holds_key(*folders: Path) -> list[Path]:
-    """Return the files in which the key stands."""
+def files_with_key(*folders: Path) -> list[Path]:
+    """Return the files that contain the key."""
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return [path for path in files if KEY.encode() in path.read_bytes()]

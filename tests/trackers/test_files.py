@@ -1,4 +1,4 @@
-"""jsonl and stdout: what they show beside numbers, and how a file is cut back."""
+"""jsonl and stdout: their output and truncation, and the shared tables."""
 
 import json
 import math
@@ -43,8 +43,8 @@ def series(found: list[dict[str, Any]]) -> Series:
     return {name: {record["step"]: record["metrics"][name] for record in found} for name in names}
 
 
-def test_jsonl_holds_everything_of_a_row(start: Start, tmp_path: Path):
-    """200 steps of 100 values, texts, histograms and samples."""
+def test_jsonl_contains_all_of_a_row(start: Start, tmp_path: Path):
+    """200 steps of 100 values, with texts, histograms and samples."""
     start().log(rows())
     found = records(tmp_path)
     assert len(found) == 200
@@ -55,8 +55,8 @@ def test_jsonl_holds_everything_of_a_row(start: Start, tmp_path: Path):
     assert found[21].keys() == {"step", "time", "metrics"}
 
 
-def test_jsonl_is_cut_back_to_its_mark(start: Start, tmp_path: Path):
-    """Also where the last line was written in part; a file that was there before stays."""
+def test_jsonl_is_truncated_to_its_mark(start: Start, tmp_path: Path):
+    """Also after a partial last line; an existing file is kept."""
     (tmp_path / "metrics.jsonl").write_text('{"older": 1}\n')
     tracker = start()
     tracker.rewind({})
@@ -73,14 +73,14 @@ def test_jsonl_is_cut_back_to_its_mark(start: Start, tmp_path: Path):
     assert tracker.mark() == {"length": (tmp_path / "metrics.jsonl").stat().st_size}
 
 
-def test_a_sample_with_what_json_cannot_hold_costs_nothing(start: Start, tmp_path: Path):
-    """A reward that is NaN is written as a word."""
+def test_a_nan_reward_of_a_sample_is_written_as_a_string(start: Start, tmp_path: Path):
+    """Strict JSON has no NaN."""
     start().log([Row(0, 1.0, {}, TRAINER, samples=(Sample("p", "c", reward=math.nan),))])
     assert records(tmp_path)[0]["samples"][0]["reward"] == "NaN"
 
 
-def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """A text on one line, cut to the width, and how many samples there were."""
+def test_stdout_prints_texts_and_the_number_of_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """A text is one line, shortened to the width."""
     row = Row(3, 1.0, {"loss": 1.0}, TRAINER, {"note": "a\nb " + "x" * 200}, samples=(SAMPLE, SAMPLE))
     lines = text_block(row, width=60).splitlines()
     assert lines[:2] == ["step 3", "    loss 1"]
@@ -94,8 +94,8 @@ def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], t
     assert json.loads(capsys.readouterr().out)["texts"]["note"].startswith("a\nb")
 
 
-def test_samples_become_a_table_of_what_they_have():
-    """Chats are written out, rewards have a column each, and what nobody has is no column."""
+def test_samples_table():
+    """Messages become text, rewards have a column each, and unused fields have none."""
     chat = Sample(
         messages=({"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}), rewards={"f": 1.0}
     )
@@ -105,8 +105,8 @@ def test_samples_become_a_table_of_what_they_have():
     assert markdown((["a"], [["x|y\nz"], [None], [0.5]])) == "| a |\n| --- |\n| x\\|y<br>z |\n|  |\n| 0.5 |"
 
 
-def test_phases_become_a_table_with_the_longest_first():
-    """From time/{phase}/total and the parts beside it; a plain time/x is no phase."""
+def test_phases_table_has_the_longest_first():
+    """It is made from time/{phase}/total and its stages; time/step is not a phase."""
     values = {
         "time/a/b/total": 1.0,
         "time/a/b/onload": 0.25,
@@ -118,7 +118,7 @@ def test_phases_become_a_table_with_the_longest_first():
 
 
 def test_a_config_is_flattened():
-    """Nested names with dots, lists and nothing as JSON."""
+    """Names are dotted; lists and None are JSON."""
     assert flat_params({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
         "a.b": 1,
         "a.c": "[1, 2]",
