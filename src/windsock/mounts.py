@@ -30,9 +30,10 @@ def mount_kind(directory: Path, mounts: str | None = None) -> str:
     path = os.path.realpath(directory)
     best, kind = "", ""
     for line in listed.splitlines():
-        fields, _, tail = line.partition(" - ")
+        fields, _, tail = line.partition(" - ")  # optional fields end at " - "; see proc(5)
         point = _unescape(fields.split()[4]) if len(fields.split()) > 4 else ""
         inside = path == point or path.startswith(point.rstrip("/") + "/")
+        # The longest mount point wins; of equal ones the last, which hides the earlier.
         if inside and len(point) >= len(best) and tail:
             best, kind = point, tail.split()[0]
     return kind

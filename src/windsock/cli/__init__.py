@@ -23,13 +23,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     try:
         code = int(options.run(options))
-        sys.stdout.flush()
+        sys.stdout.flush()  # raises BrokenPipeError here instead of at exit
     except WindsockError as problem:
         print(f"windsock: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader closed the pipe, as head does
+        # The interpreter flushes stdout at exit: let that go to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code

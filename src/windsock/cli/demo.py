@@ -49,7 +49,7 @@ def _train(options: argparse.Namespace) -> int:
     gymnasium_module()  # raises before anything is recorded where gymnasium is missing
     config = _config(options)
     trainer, explorer = start_runs(config, options.config, **_settings(options))
-    if trainer.id == "disabled":
+    if trainer.id == "disabled":  # WINDSOCK_MODE=disabled: there is no run to show
         train(config, trainer, explorer)
         return 0
     view = View(trainer.path)

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the samples."""
     view = View(run_folder(options))
-    if sys.stderr.isatty():
+    if sys.stderr.isatty():  # the first search of a large run takes seconds
         view.sample_index.on_progress = IndexProgress().show
     shown = options.n if options.n is not None else 0 if options.json else DEFAULT_COUNT
     found = view.find_samples(_query(options), shown if shown > 0 else None)

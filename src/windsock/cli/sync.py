@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     lock = locked(lock_path(folder))
     if lock is None:
         raise WindsockError("the run's relay is running and delivers its rows; see the progress with windsock show")
+    # Relative paths in recorded arguments start at the training's directory; those given now, at this one.
     with lock, nullcontext() if options.arg or options.config else where_it_ran(folder):
         states = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
     return 0 if all(state.state in ("done", "healthy") for state in states) else 1
@@ -78,7 +79,7 @@ def _argument(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         raise WindsockError(f"--arg {text}: expected KEY=VALUE")
-    try:
+    try:  # numbers, booleans and lists; anything else is a string
         return key, json.loads(value)
     except ValueError:
         return key, value

@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
     for row in past[-options.n :] if options.n > 0 else []:
         _print(row, name, options)
     while not options.no_follow:
+        # Rows are polled more often than the status, which reads all segments' ends.
         status = glance(folder).status
         until = time.monotonic() + STATUS_SECONDS
         while time.monotonic() < until:

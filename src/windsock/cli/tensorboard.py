@@ -52,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(command: list[str]) -> int:
     """Run TensorBoard until it exits or this process is terminated; always stop it."""
+    # Exit through finally on SIGTERM, which would otherwise leave TensorBoard running.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     process = subprocess.Popen(command)
     try:

@@ -92,6 +92,7 @@ def play(
     positions, choices = np.zeros(shape, np.int64), np.full(shape, END)
     mask, log_probs = np.zeros(shape, np.bool_), np.zeros(shape)
     position, active = starts.copy(), np.arange(len(maps))
+    # Sampled for all turns at once, so that the stream does not depend on when episodes end.
     draws = rng.random((turns, len(maps)))
     for turn in range(turns):
         logits = network.forward(weights, lakes.observations[maps[active], position[active]])[-1] / temperature

@@ -53,7 +53,7 @@ class Network:
             matrix_gradient, bias_gradient = layer_gradients[number]
             np.matmul(activations[number].T, error, out=matrix_gradient)
             error.sum(axis=0, out=bias_gradient)
-            if number:
+            if number:  # the derivative of tanh is 1 - tanh²
                 error = (error @ self.layers(weights)[number][0].T) * (1 - activations[number] ** 2)
         return gradient
 

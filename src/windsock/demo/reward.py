@@ -55,6 +55,7 @@ def group_normalised(scores: Floats, runs: int) -> Floats:
 def token_rewards(episodes: Episodes, rewards: Floats, log_ratio: Floats, config: DemoConfig) -> Floats:
     """Return the reward of each token: move reward, KL penalty, and the outcome at the last token."""
     tokens = np.where(episodes.mask, config.move_reward - config.kl_coef * log_ratio, 0.0)
+    # The outcome is known only at the end, so the last token gets it.
     tokens[np.arange(len(tokens)), episodes.lengths - 1] += np.clip(rewards, -config.reward_clip, config.reward_clip)
     return tokens
 

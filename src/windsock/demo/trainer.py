@@ -144,6 +144,7 @@ class Trainer:
         keep = reward.kept_episodes(scores, config)
         recording.record_pipeline(run, scores, tasks, keep, time.perf_counter() - began)
         old, old_all, ref, values = (episodes.to_grid(array) for array in (old, old_all, ref, values))
+        # Truncated importance weights correct for the difference of explorer and trainer.
         drift = np.where(episodes.mask, old - episodes.log_probs, 0.0).sum(axis=1)
         weights = np.minimum(np.exp(np.minimum(drift, 50.0)), config.largest_weight)
         return Experience(episodes, tasks, scores, keep, old, old_all, ref, values, weights)
@@ -183,6 +184,7 @@ class Trainer:
         norms = []
         with self._phase("critic/train_step", "critic", tokens, {"critic": 6 * self.critic.size * tokens}):
             weights, moments = self.states["critic"]["weights"], self.states["critic"]["moments"]
+            # The critic makes as many updates as the actor, which counts them.
             for number, rows in enumerate(batches, self.updates + 1):
                 mask = episodes.mask[rows]
                 activations = self.critic.forward(weights, episodes.observations(rows))
@@ -237,6 +239,7 @@ class Trainer:
         """Evaluate the policy on all tasksets."""
         with self.states["actor_train"] as trained:
             for taskset in tasksets(self.lakes, self.held_out):
+                # A generator of its own, so that evaluating does not change the training.
                 rng = np.random.default_rng([self.config.seed, 1, number, taskset.number])
                 maps, starts = (np.repeat(array, self.config.repeats) for array in (taskset.maps, taskset.starts))
                 played = play(self.actor, trained["weights"], taskset.lakes, maps, starts, rng, self.config.turns)

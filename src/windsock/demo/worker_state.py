@@ -52,7 +52,7 @@ def save_checkpoint(path: Path, states: Mapping[str, WorkerState], **others: Any
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".part.npz")
     np.savez(temporary, **arrays)
-    temporary.replace(path)
+    temporary.replace(path)  # a kill while writing leaves the old checkpoint
 
 
 def load_checkpoint(path: Path, states: Mapping[str, WorkerState]) -> dict[str, NDArray[Any]]:

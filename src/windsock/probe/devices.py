@@ -77,6 +77,7 @@ class TorchDevice:
 
     def read(self) -> AllocatorStats:
         """Read the allocator's statistics."""
+        # One call for all four numbers; torch's getters would build the same dictionary four times.
         statistics = self._statistics(self.visible)
         if not statistics:
             return AllocatorStats(0, 0, 0, 0)
@@ -173,6 +174,7 @@ def _has_allocated(module: Any, visible: int) -> bool:
 def _backend() -> tuple[str, Any]:
     """Return the name and module of the back end that the training has initialised; never initialise one."""
     torch = sys.modules.get("torch")
+    # Asking an uninitialised back end would create a context, which takes device memory.
     for name in ("cuda", "npu", "xpu"):
         module = getattr(torch, name, None)
         if module is not None and getattr(module, "is_initialized", bool)():

@@ -31,6 +31,7 @@ def length(intervals: Iterable[Interval]) -> float:
 def overlap(lanes: Iterable[Iterable[Interval]]) -> float:
     """Return how long two or more lanes are active at once."""
     changes = sorted((moment, change) for lane in lanes for a, b in union(lane) for moment, change in ((a, 1), (b, -1)))
+    # At one moment, ends (-1) sort before starts (1): touching intervals do not overlap.
     total, running, before = 0.0, 0, 0.0
     for moment, change in changes:
         if running > 1:

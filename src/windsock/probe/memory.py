@@ -82,6 +82,7 @@ def _by_psutil(children: bool) -> HostReading:
 def host_used() -> int:
     """Return the host's memory in use in bytes: total minus available."""
     if ON_LINUX:
+        # The first lines have the form "MemTotal:  1234 kB".
         fields = Path("/proc/meminfo").read_bytes()[:256].split()
         found = dict(zip(fields[::3], fields[1::3], strict=False))
         if b"MemTotal:" in found and b"MemAvailable:" in found:
@@ -176,10 +177,11 @@ class MemoryMeter:
         reading = device.read()
         if reading.peak_allocated is None or reading.peak_reserved is None:
             return DeviceMemory(reading.allocated, reading.reserved, None, None)
+        # Order matters: the peak must reach all open phases before it is reset.
         self._fold(device.index, reading, self._open_peaks.values())
         if reset:
             device.reset_peaks()
-        if id(peaks) not in self._open_peaks:
+        if id(peaks) not in self._open_peaks:  # a phase that is being entered: its peak starts at the current memory
             peaks.fold(device.index, reading.allocated, reading.reserved)
         return DeviceMemory(reading.allocated, reading.reserved, *peaks.by_device[device.index])
 

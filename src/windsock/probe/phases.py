@@ -178,6 +178,7 @@ class Phase:
 
     def _leaving(self) -> Span:
         """Return the span to close: this context's innermost one of this phase, else the newest of all."""
+        # Phases may be left out of order or in another thread, so the current span need not be this phase's.
         span = current_span.get()
         while span is not None and not (span.phase is self and span.open):
             span = span.outer
@@ -208,7 +209,7 @@ class _CloseOnFailure:
 
 
 def _failed(kind: type[BaseException] | None) -> bool:
-    return kind is not None and not issubclass(kind, GeneratorExit)
+    return kind is not None and not issubclass(kind, GeneratorExit)  # closing a generator is not a failure
 
 
 async def _awaited(result: Any) -> None:
@@ -236,6 +237,7 @@ def _around_coroutine(phase: Phase, function: Any) -> Any:
 
 def current_lane() -> str:
     """Return the name of the running asyncio task, or else of the thread."""
+    # A task exists only where asyncio is loaded: do not import it for the others.
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
         task = asyncio.current_task()

@@ -150,6 +150,7 @@ class Probe:
         """Begin a span."""
         span = Span(phase, self._process, self._now())
         self._guarded(self._enter, span)
+        # The stage starts after the readings, so that their cost is in no time of the phase.
         span.stage_start = self._now()
         span.own_overhead = span.stage_start - span.entered
         return span
@@ -175,6 +176,7 @@ class Probe:
         self._guarded(self._leave, span, moment)
         span.own_overhead += self._now() - moment
         span.step.probe_seconds += span.own_overhead
+        # The cost of this span lies inside its parent's current stage, if both are on one thread: subtract it there.
         parent, cost = span.parent, span.own_overhead + span.nested_overhead
         if parent is not None and parent.open and parent.thread == span.thread:
             parent.stage_overhead += cost
@@ -190,17 +192,19 @@ class Probe:
     def _enter(self, span: Span) -> None:
         phase = span.phase
         outer = span.outer = current_span.get()
+        # Skip spans that are closed already, or that a fork copied from the parent process.
         while outer is not None and not (outer.open and outer.owner is self._process):
             outer = outer.outer
         span.parent, span.step = outer, self._step
         span.lane, span.thread, span.id = current_lane(), threading.get_ident(), next(self._ids)
         current_span.set(span)
-        if self._began is None:
+        if self._began is None:  # loading a model before the first phase is not part of the first step
             self._began = span.entered
         if not phase.timer:
             self._guarded(self._read_entry, span)
         self._open[span.id] = span
         span.parent_id = 0 if outer is None else outer.id
+        # Written at entry, so that the journal shows the open phase of a process that hangs or is killed.
         self._journal.mark(encode_open(span, self._clock.unix(span.entered)))
         if phase.clock == "device":
             span.clock = DeviceClock(self._accelerators.record_event)
@@ -246,6 +250,7 @@ class Probe:
             self._guarded(self._read_exit, span)
         if not span.failed:
             self._guarded(self._count, span)
+        # A close frame with the host's times is written now, and a second one when the device's are known.
         waits = span.deferred is not None or (span.clock is not None and span.clock.usable)
         self._write_close(span)
         with self._lock:
@@ -323,6 +328,7 @@ class Probe:
             roots, self._roots = self._roots, []
             # Under the lock: other threads may still close spans of this step.
             values = list(self._step_values(step, step.phases)) if step.phases else []
+        # Without any phase, the first step starts with the run.
         start = self._created if self._began is None else self._began
         self._began = now
         values += self.samples.take()
@@ -336,6 +342,7 @@ class Probe:
         rows = self._late_rows()
         if values:
             rows.append((None, self._names.named(values)))
+        # Reported with the next step: this step's values are already complete.
         self._commit_cost = self._now() - now
         return rows
 
@@ -376,6 +383,7 @@ class Probe:
             yield "memory/host/used", (), self._read_host_used() / GIB
         if self._meter is None or self._step_peaks is None:
             return
+        # Once per step is enough to find a device that the training started to use.
         self._accelerators.refresh()
         self._write_devices()
         memory = self._meter.restart(self._step_peaks).values()

@@ -45,7 +45,7 @@ def summaries(spans: Iterable[PhaseSpan], windows: Windows) -> list[PhaseSummary
     for span in spans:
         if span.end is not None:
             by_name.setdefault((span.name, span.timer), []).append(span)
-    return [_summary(of_name, windows) for of_name in by_name.values()]
+    return [_summary(same_name, windows) for same_name in by_name.values()]
 
 
 def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
@@ -88,7 +88,7 @@ def _share(by_writer: Mapping[Writer, list[Interval]], windows: Windows) -> floa
     for writer, intervals in by_writer.items():
         of_writer = windows.get(writer, {}).values()
         total += sum(end - start for start, end in of_writer)
-        if of_writer:
+        if of_writer:  # time after the last commit belongs to no complete step
             first, last = min(start for start, _ in of_writer), max(end for _, end in of_writer)
             inside += length(clip(intervals, first, last))
     return min(1.0, inside / total) if total > 0 else None
@@ -169,7 +169,7 @@ def _rows(spans: Sequence[PhaseSpan]) -> tuple[TimelineRow, ...]:
     rows: dict[tuple[str, ...], TimelineRow] = {}
     for span in sorted(spans, key=lambda span: span.start):
         path: tuple[str, ...] = (span.name,)
-        outer = by_id.get(span.parent or 0)
+        outer = by_id.get(span.parent or 0)  # a parent in another group is not found: the span is a root here
         while outer is not None:
             path = (outer.name, *path)
             outer = by_id.get(outer.parent or 0)

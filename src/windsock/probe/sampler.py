@@ -67,12 +67,12 @@ class Sampler:
     def stop(self) -> None:
         """Stop the thread."""
         self._stop.set()
-        self._thread.join(1.0)
+        self._thread.join(1.0)  # a driver call may hang; the thread is a daemon
 
     def _loop(self) -> None:
         if self._readers is None:
             self._readers = [*_started(HostReader), *_started(lambda: NvmlReader(self._devices_in_use))]
-        while not self._stop.wait(self._seconds):
+        while not self._stop.wait(self._seconds):  # returns at once when the run finishes
             self._sample()
 
     def _sample(self) -> None:

@@ -61,12 +61,12 @@ class StepTotals:
         self.phase_totals(key).add(span)
         for kind, tokens in span.tokens_by_kind.items():
             known, intervals = self.tokens.get(kind, (0.0, []))
-            intervals.append((span.entered, span.left))
+            intervals.append((span.entered, span.left))  # parallel spans count their common time once
             self.tokens[kind] = known + tokens, intervals
         for model, flops in span.flops.items():
             known, seconds = self.flops.get(model, (0.0, 0.0))
             self.flops[model] = known + flops, seconds + (span.execute or 0.0)
-        if self.number is not None:
+        if self.number is not None:  # committed already: the totals are written again with a later commit
             self.late.add(key)
 
     def add_memory(self, span: Span) -> None:
@@ -90,7 +90,7 @@ class StepTotals:
         """Yield the times of some names, except those that wait for a device."""
         for key in keys:
             totals = self.phase_totals(key)
-            if totals.count and not totals.pending:
+            if totals.count and not totals.pending:  # an incomplete sum would be wrong until the next commit
                 yield from _times(*key, totals)
 
     def rates(self) -> Iterator[Value]:

@@ -50,6 +50,7 @@ def _lanes(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
     """Split spans into lanes in which they nest; a span that overlaps without nesting gets another lane."""
     lanes: dict[tuple[str, int], list[PhaseSpan]] = {}
     open_ends: dict[tuple[str, int], list[float]] = {}
+    # Of spans that start together the longest is first, so that the others nest in it.
     for span in sorted(spans, key=lambda span: (span.start, -_end(span))):
         for number in itertools.count(1):
             ends = open_ends.setdefault((span.lane, number), [])
@@ -82,7 +83,7 @@ def _span(span: PhaseSpan, process: int, thread: int, origin: float) -> Iterator
     if span.end is None:
         begin = _slice(span.name, process, thread, start, start, {**given, "open": True})
         del begin["dur"]
-        yield {**begin, "ph": "B"}
+        yield {**begin, "ph": "B"}  # a begin event without an end: viewers draw it to the end of the trace
         return
     yield _slice(span.name, process, thread, start, span.end - origin, given)
     if span.onload is not None or span.offload is not None:

@@ -50,6 +50,7 @@ class LiveDisplay:
         if self._console.is_terminal:
             from rich.live import Live
 
+            # No refresh thread: the display changes only after steps.
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         return self

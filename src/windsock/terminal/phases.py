@@ -107,6 +107,7 @@ def _line(row: TimelineRow, timeline: Timeline, label: int, columns: int, colour
 
 def _cells(spans: Sequence[PhaseSpan], timeline: Timeline, columns: int) -> list[str]:
     """Return one character per column: the shade of the stage that fills most of it, or a failed or open symbol."""
+    # A column may be shared by several spans and stages: the one that covers most of it is drawn.
     scale = columns / max(timeline.end - timeline.start, 1e-9)
     filled: list[dict[str, float]] = [{} for _ in range(columns)]
     symbols: dict[int, str] = {}

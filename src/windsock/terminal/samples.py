@@ -137,7 +137,7 @@ class Gap(str):
 def visible_lines(text: str, width: int, pattern: re.Pattern[str] | None, full: bool) -> list[str]:
     """Return the lines of a text to show: all, or the first, the last and the matching ones."""
     if not full and len(text) > MAX_CHARACTERS:
-        text = _shorten(text, pattern)
+        text = _shorten(text, pattern)  # wrapping a very long text is slow
     lines = [piece for line in printable(text).split("\n") for piece in wrap_line(line, width)]
     if full or len(lines) <= HEAD_LINES + TAIL_LINES + 1:
         return lines

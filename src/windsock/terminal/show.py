@@ -81,7 +81,7 @@ def _delivery(delivery: DeliveryState) -> str:
 def open_phases(view: View) -> list[str]:
     """Describe each writer's innermost open phases: how long they are open, or that they were when it ended."""
     found = [span for span in view.phases() if span.end is None]
-    outer = {(span.writer, span.parent) for span in found}
+    outer = {(span.writer, span.parent) for span in found}  # spans with an open child are not innermost
     statuses = view.writer_statuses()
     lines = []
     for span in (span for span in found if (span.writer, span.id) not in outer and span.writer in statuses):

@@ -23,7 +23,7 @@ def json_line(row: Row) -> str:
     """Return a row as one line of strict JSON; NaN and infinities are strings."""
     metrics = {name: json_number(value) for name, value in row.values.items()}
     record = {"step": row.step, "time": round(row.time, 3), "metrics": metrics}
-    if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):
+    if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):  # most files have one writer: leave it out there
         record["writer"] = str(row.writer)
     others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
     record |= {key: to_plain(content) for key, content in others.items() if content}
@@ -61,7 +61,7 @@ class JsonlTracker:
         length = self._file.tell()
         data = "".join(json_line(row) + "\n" for row in merge_rows(rows)).encode("ascii")
         try:
-            if self._file.write(data) != len(data):
+            if self._file.write(data) != len(data):  # raw files may write partially when the disk is full
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError:
             # The rows are delivered again: remove those that were written.
@@ -71,7 +71,7 @@ class JsonlTracker:
     def finish(self, status: Status) -> None:
         """Close the file."""
         if self._file is not None and not self._file.closed:
-            self._mark = self.mark()
+            self._mark = self.mark()  # asked for again after finish
             self._file.close()
 
     def mark(self) -> dict[str, Any]:

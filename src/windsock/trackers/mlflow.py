@@ -80,7 +80,7 @@ class MlflowTracker:
             self._client = MlflowClient(uri)
             experiment = self._find_experiment(self._experiment or info.project, uri)
             self._run_id = self._run_id or self._find_run(experiment, info) or self._create_run(experiment, info)
-            self._client.update_run(self._run_id, status="RUNNING")
+            self._client.update_run(self._run_id, status="RUNNING")  # a continued run was FINISHED
         except MlflowException as problem:
             if problem.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED"):
                 raise TrackerError(f"tracker 'mlflow': {problem.message}") from problem
@@ -95,6 +95,7 @@ class MlflowTracker:
         metrics = (metric for row in rows for metric in self._metrics(row))
         while batch := list(islice(metrics, MAX_BATCH_METRICS)):
             self._client.log_batch(self._run_id, metrics=batch)
+        # Artifacts last: they are slow, and writing the same file again is harmless.
         for row in rows:
             self._log_artifacts(row)
 
@@ -175,6 +176,7 @@ class MlflowTracker:
 
 def _valid_name(name: str) -> str:
     spoken = name.replace("@", "_at_")
+    # MLflow uses names as paths: no empty parts, no dots alone, no slash at either end.
     plain = UNSUPPORTED.sub("_", re.sub(r"(?<=/)/+|^/|/$|(?<![^/])\.+(?![^/])", "_", spoken))
     return plain if plain == spoken and len(plain) <= MAX_NAME_LENGTH else _with_checksum(plain, name)
 

@@ -90,7 +90,7 @@ class PrometheusTracker:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric families; ``prometheus_client`` calls this for each scrape."""
-        with self._lock:
+        with self._lock:  # copy, so that a slow scrape does not block rows
             last = dict(self._last)
             phases = {key: list(counts) for key, counts in self._phases.items()}
         yield from self._gauges(last)
@@ -102,6 +102,7 @@ class PrometheusTracker:
         self.skipped += len(row.texts) + len(row.histograms) + len(row.samples)
         for name, value in numbers(row).items():
             key = (str(row.writer), name)
+            # A new attempt replaces values of the old one, also at lower steps.
             if (row.writer.attempt, row.step) >= self._last.get(key, (0, row.step))[:2]:
                 self._last[key] = (row.writer.attempt, row.step, value)
         for phase, parts in phase_times(row.values).items():
@@ -139,6 +140,7 @@ class PrometheusTracker:
         family = HistogramMetricFamily("windsock_phase_seconds", "Duration of phases.", labels=labels)
         edges = [*map(str, BUCKETS), "+Inf"]
         for (writer, phase, part), counts in phases.items():
+            # Prometheus' buckets are cumulative.
             below = [sum(counts[: index + 1]) for index in range(len(edges))]
             family.add_metric([phase, part, *self._labels(writer)], list(zip(edges, below, strict=True)), counts[-1])
         return family

@@ -68,6 +68,7 @@ def _entry_points() -> tuple[EntryPoint, ...]:
 def _check_arguments(name: str, kind: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise for an argument that the tracker does not take, with the nearest name."""
     parameters = inspect.signature(kind).parameters
+    # A tracker with **kwargs checks its arguments itself.
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for given in kwargs:

@@ -78,7 +78,7 @@ class StdoutTracker:
 
     def log(self, rows: Sequence[Row]) -> None:
         """Print the rows."""
-        out: IO[str] = sys.stdout
+        out: IO[str] = sys.stdout  # looked up per call: tests and notebooks replace it
         is_terminal = out.isatty()
         as_text = self._format == "text" or (self._format == "auto" and is_terminal)
         width = shutil.get_terminal_size().columns

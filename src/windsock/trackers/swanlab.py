@@ -93,6 +93,7 @@ class SwanLabTracker:
                 swanlab.login(**self._login)
             self._run = swanlab.init(**chosen, config=dict(config), settings=swanlab.Settings(**self._settings))
         except (swanlab.exceptions.AuthenticationError, RuntimeError, ValueError, TypeError) as problem:
+            # An unreachable host also raises AuthenticationError: check, so that it is retried.
             if isinstance(problem, swanlab.exceptions.AuthenticationError):
                 self._check_connection()
             raise TrackerError(
@@ -122,6 +123,7 @@ class SwanLabTracker:
         """Restore the steps that were delivered; SwanLab itself drops rows that are delivered again."""
         self._highest = mark.get("highest", -1)
         self._attempts = dict(mark.get("attempts", {}))
+        # The server knows the steps of an earlier process; a new offline file starts empty.
         self._floor = self._highest if self._run.mode == "online" else -1
 
     def _is_online(self, default: str) -> bool:

@@ -119,6 +119,7 @@ class TensorBoardTracker:
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
+            # A continued run finds its own files there and reuses the directory.
             if any(folder.rglob("*tfevents*")) and not any(self._run_files(folder)):
                 folder = folder.with_name(f"{folder.name}-{self._info.id}")
                 folder.mkdir(exist_ok=True)
@@ -145,6 +146,7 @@ class TensorBoardTracker:
     def _new_file(self, folder: Path) -> FileIO:
         """Open a new file. TensorBoard reads the files of a directory in the order of their names."""
         folder.mkdir(exist_ok=True)
+        # Two files of one second would have equal names without the number.
         number = sum(path.parent == folder for path in self._run_files(folder))
         name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{self._info.id}.{number}"
         return FileIO(folder / name, "xb")
@@ -152,7 +154,7 @@ class TensorBoardTracker:
     def _beginning(self, folder: Path) -> bytes:
         now = time.time()
         begin = events.session_start(self._hparams, self._info.created)
-        hparams = [events.summary(now, 0, begin)] if folder == self._folder else []
+        hparams = [events.summary(now, 0, begin)] if folder == self._folder else []  # the trainer's directory only
         return b"".join(map(events.record, [events.version(now), *hparams]))
 
     def _events(self, row: Row) -> Iterator[bytes]:
@@ -183,6 +185,7 @@ class TensorBoardTracker:
             yield events.histogram(name, counted)
         if row.samples:
             yield events.text("samples" + TEXT, markdown(samples_table(row.samples)))
+        # Texts are large in event files: the phases table is written once a minute, not every step.
         if row.time - self._phases_at >= PHASES_SECONDS and phase_times(row.values):
             self._phases_at = row.time
             yield events.text("phases" + TEXT, markdown(phases_table(row.values)))

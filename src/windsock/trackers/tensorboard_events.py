@@ -48,6 +48,7 @@ def scalars(values: Mapping[str, float]) -> bytes:
     """Return named numbers as float32, the precision that TensorBoard stores."""
     if not values:
         return b""
+    # Names repeat from step to step: only the four bytes of each value change.
     template, positions = _layout(tuple(values))
     with np.errstate(over="ignore"):  # out of the range of float32: infinite
         numbers = np.fromiter(values.values(), np.float64, len(values)).astype("<f4")
@@ -144,7 +145,7 @@ def _key(field: int, kind: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
+    value &= (1 << 64) - 1  # negative numbers are two's complement of 64 bits
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

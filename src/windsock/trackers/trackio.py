@@ -93,6 +93,7 @@ class TrackioTracker:
         from trackio.sqlite_storage import SQLiteStorage
 
         run = self._run
+        # trackio.log sends in the background with the time of the call; this stores the row's own time, at once.
         SQLiteStorage.bulk_log(
             run.project,
             run.name,

@@ -69,6 +69,7 @@ class WandbTracker:
             "notes": notes, "mode": mode, "dir": dir or log_dir, "config_exclude_keys": config_exclude_keys,
             "config_include_keys": config_include_keys, "save_code": save_code, "force": force,
         }  # fmt: skip
+        # Without console capture: the relay's output is not the training's.
         self._settings = {"console": "off", **(settings or {})}
         self._access = {"api_key": api_key, "base_url": base_url}
         self._last = -1
@@ -93,6 +94,7 @@ class WandbTracker:
             ) from problem
         self.url = self._run.url
         self._find_position(info)
+        # All charts use the row's step as their x axis, whatever W&B's own step is.
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
 
@@ -131,7 +133,7 @@ class WandbTracker:
             "notes": info.notes, "dir": folder, "reinit": "create_new",
         }  # fmt: skip
         if not {"resume", "resume_from", "fork_from"} & given.keys():
-            defaults["resume"] = "allow"
+            defaults["resume"] = "allow"  # a restarted relay continues the same W&B run
         return {**defaults, **given}
 
     def _all_settings(self) -> dict[str, Any]:
