@@ -1,8 +1,9 @@
 """Rows for the tracker tests: 200 steps of 100 values, with texts, histograms and samples."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from windsock.model import Histogram, Row, RunInfo, Sample, Writer
 
@@ -38,6 +39,23 @@ def rows(steps: Iterable[int] = range(200), writer: Writer = TRAINER) -> list[Ro
         )
         for step in steps
     ]
+
+
+def started_trackers(
+    make: Callable[..., Any], close: Callable[[Any], object], folder: Path
+) -> Iterator[Callable[..., Any]]:
+    """Yield a function that makes and starts trackers, and close all of them at the end."""
+    trackers = []
+
+    def start(info: RunInfo = INFO, **kwargs: Any) -> Any:
+        tracker = make(**kwargs)
+        tracker.start(info, CONFIG, folder)
+        trackers.append(tracker)
+        return tracker
+
+    yield start
+    for tracker in trackers:
+        close(tracker)
 
 
 def single(name: str, values: Mapping[int, float], writer: Writer = TRAINER) -> list[Row]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
+from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single, started_trackers
 
 from windsock.model import Row, Sample, Status
 from windsock.trackers.jsonl import JsonlTracker
@@ -21,17 +21,7 @@ Start = Callable[..., JsonlTracker]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start trackers that write ``tmp_path/metrics.jsonl``, and close them at the end."""
-    trackers = []
-
-    def started(**kwargs: Any) -> JsonlTracker:
-        tracker = JsonlTracker(**kwargs)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
-
-    yield started
-    for tracker in trackers:
-        tracker.finish(Status("finished"))
+    yield from started_trackers(JsonlTracker, lambda tracker: tracker.finish(Status("finished")), tmp_path)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:

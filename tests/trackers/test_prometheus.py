@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single
+from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single, started_trackers
 
 from readers import prometheus_samples, prometheus_values
 from windsock.errors import TrackerError
@@ -22,17 +22,9 @@ Start = Callable[[], PrometheusTracker]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start trackers on free ports, and close them at the end."""
-    trackers = []
-
-    def started() -> PrometheusTracker:
-        tracker = PrometheusTracker(port=0)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
-
-    yield started
-    for tracker in trackers:
-        tracker.finish(Status("finished"))
+    yield from started_trackers(
+        lambda: PrometheusTracker(port=0), lambda tracker: tracker.finish(Status("finished")), tmp_path
+    )
 
 
 def scraped(tracker: PrometheusTracker) -> list[Any]:

@@ -11,7 +11,20 @@ from typing import Any
 
 import pytest
 import yaml
-from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, expected, files_with_key, rows, single
+from material import (
+    AGAIN,
+    CONFIG,
+    INFO,
+    KEY,
+    NAMES,
+    TEXT,
+    TRAINER,
+    expected,
+    files_with_key,
+    rows,
+    single,
+    started_trackers,
+)
 
 from readers import swanlab_files, swanlab_records, swanlab_series
 from windsock.errors import TrackerError
@@ -27,18 +40,11 @@ QUICK = {"probe": {"monitor": False, "hardware": False, "requirements": False, "
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start offline trackers that write to ``tmp_path``, and finish those that a test leaves open."""
-    trackers = []
 
-    def started(**kwargs: Any) -> SwanLabTracker:
-        tracker = SwanLabTracker(**{"mode": "offline", "logdir": tmp_path / "sw", "settings": QUICK, **kwargs})
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> SwanLabTracker:
+        return SwanLabTracker(**{"mode": "offline", "logdir": tmp_path / "sw", "settings": QUICK, **kwargs})
 
-    yield started
-    for tracker in trackers:
-        if tracker._run.alive:
-            tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.alive and tracker._run.finish(), tmp_path)
 
 
 def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):

@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import AGAIN, CONFIG, HISTOGRAM, INFO, KEY, NAMES, TEXT, Series, expected, files_with_key, rows, single
+from material import (
+    AGAIN,
+    HISTOGRAM,
+    INFO,
+    KEY,
+    NAMES,
+    TEXT,
+    Series,
+    expected,
+    files_with_key,
+    rows,
+    single,
+    started_trackers,
+)
 
 from readers import tensorboard_accumulated, tensorboard_scalars, tensorboard_texts
 from windsock.errors import TrackerError
@@ -65,17 +78,11 @@ def read_fast(folder: Path) -> Any:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., TensorBoardTracker]]:
     """Start trackers that write to ``tmp_path``; close their files at the end, as by a kill."""
-    trackers = []
 
-    def started(info: RunInfo = INFO, **kwargs: Any) -> TensorBoardTracker:
-        tracker = TensorBoardTracker(**{"log_dir": tmp_path / "tb", **kwargs})
-        trackers.append(tracker)
-        tracker.start(info, CONFIG, tmp_path)
-        return tracker
+    def make(**kwargs: Any) -> TensorBoardTracker:
+        return TensorBoardTracker(**{"log_dir": tmp_path / "tb", **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._close()
+    yield from started_trackers(make, lambda tracker: tracker._close(), tmp_path)
 
 
 def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single
+from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single, started_trackers
 
 from readers import trackio_logs, trackio_series
 from windsock.errors import TrackerError
@@ -22,17 +22,11 @@ Start = Callable[..., TrackioTracker]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start trackers of the test's own project, and finish those that a test leaves open."""
-    trackers = []
 
-    def started(**kwargs: Any) -> TrackioTracker:
-        tracker = TrackioTracker(**{"project": tmp_path.name.replace("_", "-"), **kwargs})
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> TrackioTracker:
+        return TrackioTracker(**{"project": tmp_path.name.replace("_", "-"), **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.finish(), tmp_path)
 
 
 def logs(tracker: TrackioTracker) -> list[dict[str, Any]]:

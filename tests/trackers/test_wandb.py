@@ -24,6 +24,7 @@ from material import (
     files_with_key,
     rows,
     single,
+    started_trackers,
 )
 
 from readers import wandb_files, wandb_history, wandb_records, wandb_series
@@ -52,18 +53,12 @@ def _no_process_left() -> None:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start offline trackers that write to ``tmp_path``, and finish those that a test leaves open."""
-    trackers = []
+    (tmp_path / "wb").mkdir()
 
-    def started(**kwargs: Any) -> WandbTracker:
-        tracker = WandbTracker(**{"mode": "offline", "dir": tmp_path / "wb", "settings": QUICK, **kwargs})
-        (tmp_path / "wb").mkdir(exist_ok=True)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> WandbTracker:
+        return WandbTracker(**{"mode": "offline", "dir": tmp_path / "wb", "settings": QUICK, **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.finish(), tmp_path)
 
 
 def logged_series(series: Series) -> Series:

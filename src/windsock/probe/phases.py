@@ -139,9 +139,8 @@ class Phase:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        span, failed = self._leaving(), _failed(kind)
+        span, failed = self._start_leaving(kind)
         if self.offload is not None:
-            self._recorder.switch_stage(span, "offload")
             with _CloseOnFailure(self, span):
                 self.offload()
         self._close(span, failed)
@@ -157,9 +156,8 @@ class Phase:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        span, failed = self._leaving(), _failed(kind)
+        span, failed = self._start_leaving(kind)
         if self.offload is not None:
-            self._recorder.switch_stage(span, "offload")
             with _CloseOnFailure(self, span):
                 await _awaited(self.offload())
         self._close(span, failed)
@@ -175,6 +173,13 @@ class Phase:
         span = self._recorder.open(self)
         self._entered.append(span)
         return span
+
+    def _start_leaving(self, kind: type[BaseException] | None) -> tuple[Span, bool]:
+        """Return the span to close, in its offload stage where there is one, and whether it failed."""
+        span = self._leaving()
+        if self.offload is not None:
+            self._recorder.switch_stage(span, "offload")
+        return span, kind is not None and not issubclass(kind, GeneratorExit)  # closing a generator is not a failure
 
     def _leaving(self) -> Span:
         """Return the span to close: this context's innermost one of this phase, else the newest of all."""
@@ -206,10 +211,6 @@ class _CloseOnFailure:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._phase._close(self._span, failed=True)
-
-
-def _failed(kind: type[BaseException] | None) -> bool:
-    return kind is not None and not issubclass(kind, GeneratorExit)  # closing a generator is not a failure
 
 
 async def _awaited(result: Any) -> None:
