@@ -1,7 +1,7 @@
-"""What measuring a batch costs on the CPU: windsock beside eager torch code that computes the same numbers.
+"""Cost of measuring a batch on the CPU: windsock and eager torch code that computes the same numbers.
 
-The torch code selects the valid tokens, as a careful person would write it, in double precision, one expression per
-metric. Both compute every metric of the data, policy and value parts; their numbers are compared first.
+The torch code selects the valid tokens and computes in double precision, one expression per metric. Both compute every
+metric of the data, policy and value parts; their numbers are compared first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make(rows: int, width: int) -> dict[str, np.ndarray]:
 
 
 def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
-    """Compute the same metrics with torch, by selection."""
+    """Compute the same metrics with torch on the selected tokens."""
     mask = data["response_mask"]
     counts = mask.sum(1)
     row = torch.repeat_interleave(torch.arange(len(counts)), counts)
@@ -120,7 +120,7 @@ def seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> int:
-    """Compare, measure, print."""
+    """Compare the numbers, then print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--width", type=int, default=2048)

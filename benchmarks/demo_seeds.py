@@ -1,4 +1,4 @@
-"""Whether the demo learns with other seeds than its own: the validation score of each, from the runs' journals.
+"""Validation scores of the demo with several seeds, read from the runs' journals.
 
 scripts/bench demo_seeds --seeds 0 1 2 3 4 5
 """
@@ -10,15 +10,15 @@ import tempfile
 import time
 
 import windsock
-from windsock.demo.recipe import Recipe
-from windsock.demo.training import begin, train
+from windsock.demo.config import DemoConfig
+from windsock.demo.training import start_runs, train
 
 
 def learn(seed: int, steps: int | None, folder: str) -> None:
-    recipe = Recipe().changed({"seed": seed} | ({"steps": steps} if steps else {}))
-    run, explorer = begin(recipe, dir=folder, name=f"seed-{seed}")
+    config = DemoConfig().changed({"seed": seed} | ({"steps": steps} if steps else {}))
+    run, explorer = start_runs(config, dir=folder, name=f"seed-{seed}")
     began, busy = time.perf_counter(), time.process_time()
-    train(recipe, run, explorer)
+    train(config, run, explorer)
     explorer.finish()
     run.finish()
     scores = windsock.open(run.path).series("val/score/of_best")

@@ -1,9 +1,9 @@
-"""What log-probs, entropy and exact KL cost on a GPU, beside eager code, and beside reading the logits once.
+"""Cost of log-probs, entropy and exact KL on a GPU, compared with eager code and with reading the logits once.
 
-The eager rivals are written here as TRL and veRL write theirs, without their packages: the same torch calls on the same
-chunks. The limit is the fastest of a few plain kernels that read every byte and add it up. Times are medians of CUDA
-events with a cold L2 cache; extra memory is the peak above what was allocated before the call, results included; the
-error is the largest against float64 over every 15th position.
+The eager code makes the same torch calls on the same chunks as TRL and veRL, without their packages. The limit is the
+fastest of a few plain kernels that read and sum every byte. Times are medians of CUDA events with a cold L2 cache;
+extra memory is the peak above the memory before the call, including results; errors are the maximum against float64
+over every 15th position.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from triton.testing import do_bench
 from windsock.stats.logits import kl_exact, log_prob_and_entropy
 
 SEQUENCES = 8
-CHECKED = 15  # one position in so many is compared with float64; odd, so that every kind of them is met
+CHECKED = 15  # every 15th position is compared with float64; odd, so that all kinds of positions occur
 HEADS = ("ms", "x limit", "extra MB", "log-prob err", "entropy err", "KL err")
 READS = (
     (4, 2048),
@@ -33,13 +33,13 @@ READS = (
     (8, 8192),
     (8, 16384),
     (16, 16384),
-)  # warps, elements that one program reads at a time
-READS_EACH = 8  # times that one program reads
+)  # warps, and elements that a program reads at once
+READS_EACH = 8  # reads per program
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was measured of one contender; NaN where something does not apply."""
+    """Measurements of one implementation; NaN where one does not apply."""
 
     milliseconds: float
     megabytes: float = math.nan
@@ -50,7 +50,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Logits of one size and dtype, with the float64 results of the positions that are checked."""
+    """Logits of one size and dtype, with float64 results of the checked positions."""
 
     logits: Any
     old_logits: Any
@@ -60,7 +60,7 @@ class Batch:
 
 
 def eager_log_probs(logits: Any, actions: Any) -> Any:
-    """Subtract the log-sum-exp from float32 logits, or take a log-softmax of narrower ones, a sequence at a time."""
+    """Return log-probs: float32 logits minus their log-sum-exp, or a log-softmax of narrower ones, by sequence."""
     if logits.dtype in (torch.float32, torch.float64):
         chosen = logits.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
         return chosen - torch.stack([torch.logsumexp(sequence, dim=-1) for sequence in logits])
@@ -72,7 +72,7 @@ def eager_log_probs(logits: Any, actions: Any) -> Any:
 
 
 def trl_log_prob_and_entropy(logits: Any, actions: Any) -> tuple[Any, Any]:
-    """Take the entropy from log-softmaxes of 128 positions at a time."""
+    """Return the entropy from log-softmaxes of 128 positions at a time."""
     entropies = []
     for chunk in logits.reshape(-1, logits.shape[-1]).split(128, dim=0):
         log_p = F.log_softmax(chunk, dim=-1)
@@ -81,14 +81,14 @@ def trl_log_prob_and_entropy(logits: Any, actions: Any) -> tuple[Any, Any]:
 
 
 def verl_log_prob_and_entropy(logits: Any, actions: Any) -> tuple[Any, Any]:
-    """Take the entropy from one softmax of everything."""
+    """Return the entropy from one softmax over all positions."""
     p = F.softmax(logits, dim=-1)
     entropy = torch.logsumexp(logits, dim=-1) - torch.sum(p * logits, dim=-1)
     return eager_log_probs(logits, actions), entropy
 
 
 def eager_kl(old_logits: Any, logits: Any) -> Any:
-    """Take both log-softmaxes of 128 positions at a time, and their ``kl_div``."""
+    """Return ``kl_div`` of both log-softmaxes, 128 positions at a time."""
     parts = []
     flat = (each.reshape(-1, each.shape[-1]).split(128, dim=0) for each in (old_logits, logits))
     for old, new in zip(*flat, strict=True):
@@ -99,7 +99,7 @@ def eager_kl(old_logits: Any, logits: Any) -> Any:
 
 @triton.jit
 def read_kernel(values, sums, size, block: tl.constexpr, times: tl.constexpr):
-    """Add up a stretch of values, and do nothing else."""
+    """Sum a range of values."""
     start = tl.program_id(0).to(tl.int64) * block * times
     places = start + tl.arange(0, block)
     total = tl.zeros([block], tl.float32)
@@ -114,7 +114,7 @@ def milliseconds(call: Callable[[], object]) -> float:
 
 
 def reading_time(*tensors: Any) -> float:
-    """Return the milliseconds that the fastest of the plain kernels needs to read all tensors once."""
+    """Return the milliseconds of the fastest plain kernel that reads all tensors once."""
     sums = torch.empty(1 + max(tensor.numel() for tensor in tensors) // (READS[0][1] * READS_EACH), device="cuda")
 
     def read(warps: int, block: int) -> None:
@@ -126,7 +126,7 @@ def reading_time(*tensors: Any) -> float:
 
 
 def realistic(positions: int, vocabulary: int, dtype: Any) -> Any:
-    """Return normal logits with a few high peaks, every eighth position of them nearly certain of one token."""
+    """Return normal logits with a few high peaks; every eighth position is nearly certain of one token."""
     logits = torch.empty(positions, vocabulary, dtype=dtype, device="cuda").normal_(0.0, 3.0)
     peaks = torch.randint(vocabulary, (positions, 4), device="cuda")
     heights = torch.empty(positions, 4, device="cuda").uniform_(10.0, 25.0)
@@ -135,7 +135,7 @@ def realistic(positions: int, vocabulary: int, dtype: Any) -> Any:
 
 
 def in_float64(logits: Any, old_logits: Any, actions: Any) -> dict[str, Any]:
-    """Return what the definitions give for the positions that are checked, in float64, a few at a time."""
+    """Return the exact float64 results of the checked positions."""
     found: dict[str, list[Any]] = {"log_prob": [], "entropy": [], "divergence": []}
     chosen = (each.flatten(0, 1)[::CHECKED].split(32) for each in (logits, old_logits, actions))
     for new, old, taken in zip(*chosen, strict=True):
@@ -157,8 +157,8 @@ def batch(positions: int, vocabulary: int, dtype: Any) -> Batch:
 
 
 def measure(call: Callable[[], Any], expected: dict[str, Any]) -> Cost:
-    """Time a call, look at its memory, and compare its results, which come in the order of ``expected``."""
-    call()  # compiles what has to be compiled
+    """Return a call's time, memory and errors; its results are in the order of ``expected``."""
+    call()  # compile
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -174,7 +174,7 @@ def measure(call: Callable[[], Any], expected: dict[str, Any]) -> Cost:
 
 
 def contest(data: Batch) -> Iterator[tuple[str, Cost]]:
-    """Measure every contender on one batch; the limits come last, when the device is as warm as it gets."""
+    """Measure all implementations on one batch; the limits last, when the device is warm."""
     logits, old, actions, mask = data.logits, data.old_logits, data.actions, data.mask
     pair = {name: data.expected[name] for name in ("log_prob", "entropy")}
     divergence = {"divergence": data.expected["divergence"]}
@@ -202,7 +202,7 @@ def table(results: dict[str, Cost]) -> str:
 
 
 def bars(dtype: str, results: dict[str, Cost]) -> Iterator[tuple[bool, str]]:
-    """Hold the measurements against what is promised."""
+    """Compare the measurements with the bars."""
     ours, ours_kl = results["log-prob + entropy, windsock"], results["exact KL, windsock"]
     share = ours.milliseconds / results["  limit: reading it once"].milliseconds
     share_kl = ours_kl.milliseconds / results["  limit: reading both once"].milliseconds
@@ -218,7 +218,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--positions", type=int, default=8192, help="a multiple of 8")
     parser.add_argument("--vocabulary", type=int, default=151_936)
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
-    parser.add_argument("--strict", action="store_true", help="exit with 1 where a bar does not hold")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
     return parser.parse_args(given)
 
 

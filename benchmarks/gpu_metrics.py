@@ -1,6 +1,6 @@
-"""What measuring a batch costs on a GPU: the fused pass, against reading its bytes once and against eager code.
+"""Cost of measuring a batch on a GPU: the fused pass, compared with reading its bytes once and with eager code.
 
-Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give the whole PPO set:
+Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give all PPO metrics:
 ratios, clips, KL estimates, losses, moments, extremes and counts of non-finite values, for every sequence. The eager
 code computes the usual two dozen of those as frameworks do, one masked expression and one ``.item()`` per metric.
 """
@@ -41,14 +41,14 @@ def make(rows: int, width: int) -> dict[str, torch.Tensor]:
 
 
 def ragged(mask: torch.Tensor) -> torch.Tensor:
-    """Return a mask of responses that fill between none and all of the width."""
+    """Return a mask of responses of random lengths from 0 to the width."""
     rows, width = mask.shape
     return torch.arange(width, device="cuda") < torch.randint(0, width + 1, (rows, 1), device="cuda")
 
 
 @triton.jit
 def _read(a, b, c, d, e, mask, out, size, BLOCK: tl.constexpr):  # noqa: N803
-    """Read six arrays once and keep one number of it."""
+    """Read six arrays once and store one number."""
     places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = places < size
     total = tl.load(a + places, mask=inside, other=0.0) + tl.load(b + places, mask=inside, other=0.0)
@@ -66,7 +66,7 @@ def read_once(data: dict[str, torch.Tensor], block: int) -> Callable[[], object]
 
 
 def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
-    """Compute the usual metrics as frameworks write them: masked means, and an item() for each."""
+    """Compute the usual metrics as frameworks do: masked means, with an item() each."""
     mask = data["response_mask"].float()
     lp, old, ref, adv, ret = (data[name] for name in FIELDS)
 
@@ -100,7 +100,7 @@ def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Return the time that the device needs, launches left out: the work is replayed as a graph."""
+    """Return the device's time without launches, by replaying the work as a graph."""
     with torch.cuda.stream(torch.cuda.Stream()):
         return float(triton.testing.do_bench_cudagraph(work, rep=100, return_mode="median"))
 
@@ -110,7 +110,7 @@ def milliseconds_with_host(work: Callable[[], object]) -> float:
 
 
 def one_size(rows: int, width: int, bar: float) -> bool:
-    """Measure one size and print its table; True where the bars hold."""
+    """Measure one size, print its table, and return whether the bars hold."""
     data = make(rows, width)
     batch, options = windsock.Batch(**data), Options()
     launched = device.launch(batch, PARTS, options)

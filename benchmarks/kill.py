@@ -1,8 +1,8 @@
-"""Kill writers with SIGKILL at random moments, and count what is missing of what they had been told is safe.
+"""Kill writers with SIGKILL at random moments, and count the acknowledged rows that are missing.
 
-Each round starts several processes that log to one run as fast as they can. A process notes, in memory that outlives
-it, the last step whose ``log`` has returned. All are killed at random moments; then the journal is read, and every
-noted step must be there with its value.
+Each round starts several processes that log to one run as fast as they can. A process writes the last step whose
+``log`` has returned to shared memory. All are killed at random moments. Then the journal is read: every acknowledged
+step must be there with its value.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 
 import windsock
 
-LONGEST_LIFE = 0.06  # seconds
-LATE_SHARE = 0.8  # of the rounds, in which the clock starts when every writer has begun
+MAX_LIFE_SECONDS = 0.06
+LATE_SHARE = 0.8  # share of rounds in which the clock starts after every writer has logged
 
 
 @dataclass
 class Tally:
-    """What was found over all rounds."""
+    """Counts over all rounds."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -42,7 +42,7 @@ def value(step: int, rank: int) -> float:
 
 
 def write_until_killed(dir: Path, id: str, rank: int, notes: mmap.mmap) -> None:
-    """Log without end, noting after each call what was acknowledged."""
+    """Log forever; after each call, store the acknowledged step."""
     run = windsock.init(dir=dir, id=id, rank=rank)
     step = 0
     while True:
@@ -56,7 +56,7 @@ def write_until_killed(dir: Path, id: str, rank: int, notes: mmap.mmap) -> None:
 
 
 def one_round(dir: Path, id: str, writers: int, chance: random.Random, tally: Tally) -> None:
-    """Start the writers, kill each at its moment, and check what they left."""
+    """Start the writers, kill them at random moments, and check the journal."""
     notes = mmap.mmap(-1, writers * 8)
     children = []
     for rank in range(writers):
@@ -67,11 +67,11 @@ def one_round(dir: Path, id: str, writers: int, chance: random.Random, tally: Ta
             finally:
                 os._exit(1)
         children.append(child)
-    if chance.random() < LATE_SHARE:  # let all of them get to work first; else some die while they start
+    if chance.random() < LATE_SHARE:  # wait for all of them; otherwise some die while they start
         while not all(struct.unpack_from(f"<{writers}q", notes)):
             time.sleep(0.001)
     began = time.monotonic()
-    moments = sorted((chance.uniform(0, LONGEST_LIFE), child) for child in children)
+    moments = sorted((chance.uniform(0, MAX_LIFE_SECONDS), child) for child in children)
     for moment, child in moments:
         time.sleep(max(0.0, began + moment - time.monotonic()))
         os.kill(child, signal.SIGKILL)
@@ -82,7 +82,7 @@ def one_round(dir: Path, id: str, writers: int, chance: random.Random, tally: Ta
 
 
 def check(folder: Path, acknowledged: list[int], tally: Tally) -> None:
-    """Compare the journal with what was acknowledged."""
+    """Compare the journal with the acknowledged steps."""
     tally.rounds += 1
     tally.acknowledged += sum(acknowledged)
     tally.silent += acknowledged.count(0)
@@ -105,7 +105,7 @@ def check(folder: Path, acknowledged: list[int], tally: Tally) -> None:
 
 
 def main() -> int:
-    """Run the rounds and print what was found."""
+    """Run the rounds and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--writers", type=int, default=4)

@@ -1,9 +1,8 @@
-"""What one log call costs: windsock beside the trackers that people use, all in one run.
+"""Cost of one log call: windsock and other trackers, in one run.
 
-Each tracker logs the same rows from a fresh process of its own, into a fresh folder, offline, with its
-telemetry and its sampling of the hardware off. NumPy and torch are loaded before the clock starts, as they
-are in a training process, so that no tracker is charged for them. What a tracker leaves to threads or to
-other processes is not part of its log call; ending the run is timed beside it.
+Each tracker logs the same rows from a new process, to a new folder, offline, with telemetry and hardware metrics off.
+NumPy and torch are imported before the clock starts, as in a training process. The work of a tracker's threads and
+other processes is not part of its log call; finishing the run is timed separately.
 """
 
 from __future__ import annotations
@@ -44,35 +43,35 @@ OFFLINE = {
     "WANDB_SILENT": "true",
 }
 HEADS = ("steps", "import+init s", "p50 µs", "p99 µs", "values/s", "finish s", "bytes/value", "p50 ratio")
-STUCK_SECONDS = 300.0  # beyond the patience: a tracker that needs longer to begin and to end has hung
+STUCK_SECONDS = 300.0  # beyond --patience: a tracker that takes longer to start and finish has hung
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One line of the table: how a tracker is begun, and what it is given to log."""
+    """One line of the table: how to start a tracker, and the rows to log."""
 
     label: str
-    needs: tuple[str, ...]  # modules; the version shown is that of the last one's package
+    needs: tuple[str, ...]  # required modules; the shown version is that of the last one
     begin: Callable[[Path], tuple[Log, Finish]]
     mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was measured of one contender; times in seconds."""
+    """Measurements of one tracker; times in seconds."""
 
     steps: int
     begin: float
     p50: float
     p99: float
-    values_per_second: float  # by the time spent inside log calls
+    values_per_second: float  # over the time inside log calls
     finish: float
     bytes_per_value: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A promise and what came of it. ``holds`` is None where something it needs was not measured."""
+    """A bar and its result. ``holds`` is None where a measurement is missing."""
 
     text: str
     got: str
@@ -87,7 +86,7 @@ def begin_windsock(folder: Path) -> tuple[Log, Finish]:
 
 
 def begin_trackio(folder: Path) -> tuple[Log, Finish]:
-    os.environ["TRACKIO_DIR"] = str(folder)  # read when trackio is imported
+    os.environ["TRACKIO_DIR"] = str(folder)  # trackio reads it at import
     import trackio
 
     run = trackio.init(project="bench", name="bench", auto_log_cpu=False, auto_log_gpu=False, embed=False)
@@ -161,7 +160,7 @@ def metric_names(count: int) -> list[str]:
 
 
 def rows(names: Sequence[str], count: int, mixed: bool) -> Iterator[dict[str, Any]]:
-    """Yield a new row for each step: Python floats, or in turn a Python, a NumPy and a torch scalar."""
+    """Yield a row per step: Python floats, or alternating Python, NumPy and torch scalars."""
     kinds: list[Callable[[float], Any]] = [float]
     if mixed:
         import numpy
@@ -175,7 +174,7 @@ def rows(names: Sequence[str], count: int, mixed: bool) -> Iterator[dict[str, An
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest of the ordered values that at least ``share`` of them do not exceed."""
+    """Return the quantile of sorted values."""
     return ordered[math.ceil(share * len(ordered)) - 1]
 
 
@@ -186,7 +185,7 @@ def load_what_trainings_have() -> None:
 
 
 def measure(contender: Contender, folder: Path, steps: int, values: int, patience: float) -> Cost:
-    """Log so many steps, or fewer where that takes longer than ``patience`` seconds."""
+    """Log the steps, or fewer where that takes longer than ``patience`` seconds."""
     load_what_trainings_have()
     clock = time.perf_counter
     began = clock()
@@ -210,22 +209,22 @@ def measure(contender: Contender, folder: Path, steps: int, values: int, patienc
 
 
 def measure_here(options: argparse.Namespace) -> None:
-    """Be the process of one contender: measure, and leave the result beside the data."""
+    """Measure one tracker in this process and write the result beside the data."""
     data = options.out / "data"
     data.mkdir()
-    os.chdir(data)  # what a tracker puts into the working directory counts too
+    os.chdir(data)  # files in the working directory count too
     cost = measure(CONTENDERS[options.one], data, options.steps, options.values, options.patience)
     (options.out / "cost.json").write_text(json.dumps(asdict(cost)))
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return an environment without anyone's settings, in which trackers stay offline."""
+    """Return an environment without user settings, in which trackers are offline."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN_SETTINGS)}
     return {**kept, **OFFLINE, "HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
 
 
 def measure_apart(name: str, steps: int, values: int, patience: float) -> Cost | str:
-    """Measure one contender in a process of its own; where that fails, say why."""
+    """Measure one tracker in a new process; return the error where that fails."""
     with tempfile.TemporaryDirectory(prefix="log-cost-", ignore_cleanup_errors=True) as scratch:
         out = Path(scratch)
         home = out / "home"
@@ -256,7 +255,7 @@ def stored_bytes(folder: Path) -> int:
 
 
 def contest(names: Iterable[str], options: argparse.Namespace) -> Iterator[tuple[str, Cost | str]]:
-    """Measure one contender after the other, each tried with two steps first: its files are cached then."""
+    """Measure the trackers one after the other, after two warm-up steps each that fill the file cache."""
     for name in names:
         if not all(importlib.util.find_spec(module) for module in CONTENDERS[name].needs):
             yield name, "not installed"
@@ -303,7 +302,7 @@ def at_least(text: str, got: float, limit: float, show: Callable[[float], str]) 
 
 
 def bars(results: dict[str, Cost | str]) -> list[Bar]:
-    """Hold windsock against its promises; the best peer is looked for in each column by itself."""
+    """Compare windsock with its bars; the best peer is chosen per column."""
     measured = {name: cost for name, cost in results.items() if isinstance(cost, Cost)}
 
     def ours(column: str, name: str = "windsock") -> float:
@@ -343,9 +342,9 @@ def arguments() -> argparse.Namespace:
         metavar="S",
         help="stop logging to a tracker after so many seconds, at fewer steps (default %(default)g)",
     )
-    parser.add_argument("--only", action="append", choices=CONTENDERS, help="only this one; may come again")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar is seen to hold")
-    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)  # be that one's process
+    parser.add_argument("--only", action="append", choices=CONTENDERS, help="only this tracker (repeatable)")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
+    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)  # run as this tracker's process
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if min(options.steps, options.values) < 1:

@@ -53,7 +53,7 @@ def verdict(seconds: float, bar: str) -> str:
 
 
 def main() -> int:
-    """Measure and print."""
+    """Print the times."""
     adds = import_seconds()
     from windsock.catalogue.names import recognise
 

@@ -1,10 +1,9 @@
-"""How long large runs take to open: one series drawn, and every series of every writer.
+"""Time to open large runs and read one series, or every series of every writer.
 
-Two runs are made once with windsock itself: *wide*, one writer with 5,000 steps of 5,000 metrics, and
-*long*, four processes with a million rows of 25 values between them, in 20 key sets. In the long run each key
-set has 20 names of its own and shares five with all others, so that those series have to be put together from
-all key sets; one of them is drawn. Each reading is timed in a fresh process, with the files in the system's
-cache.
+Two runs are written once with windsock: *wide*, one writer with 5,000 steps of 5,000 metrics, and *long*, four
+processes with a million rows of 25 values in total, in 20 key sets. In the long run each key set has 20 names of its
+own and shares five with all others; the series that is read is one of the five, so it is assembled from all key sets.
+Each reading is timed in a new process, with the files in the page cache.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ WHAT = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a large run is made of; ``rows`` are those of each writer."""
+    """Shape of a large run; ``rows`` is per writer."""
 
     writers: int
     rows: int
     key_sets: tuple[tuple[str, ...], ...]
-    drawn: str  # the series that is drawn
+    drawn: str  # the series that is read
 
     @property
     def points(self) -> int:
-        """The values of all writers together."""
+        """Number of values of all writers."""
         return self.writers * self.rows * len(self.key_sets[0])
 
 
@@ -64,7 +63,7 @@ def shapes(scale: float) -> dict[str, Shape]:
 
 
 def rows_of(shape: Shape, seed: int) -> Iterator[dict[str, float]]:
-    """Yield a writer's rows, the key sets in turn. Values repeat after a while, which no reader notices."""
+    """Yield a writer's rows with alternating key sets. Values repeat, which does not affect reading."""
     width = len(shape.key_sets[0])
     draw = random.Random(seed).random
     pool = [draw() for _ in range(width + 997)]
@@ -74,7 +73,7 @@ def rows_of(shape: Shape, seed: int) -> Iterator[dict[str, float]]:
 
 
 def write(name: str, rank: int, options: argparse.Namespace) -> None:
-    """Be one writer of a run."""
+    """Write one writer's rows in this process."""
     import windsock
 
     run = windsock.init(project=PROJECT, name=name, id=f"large-{name}", rank=rank, dir=options.dir)
@@ -84,16 +83,16 @@ def write(name: str, rank: int, options: argparse.Namespace) -> None:
 
 
 def read(name: str, what: str, options: argparse.Namespace) -> dict[str, float]:
-    """Be one reader of a run; return seconds, points and the memory that it took."""
+    """Read a run in this process; return seconds, points and memory."""
     began = time.perf_counter()
     import windsock
 
-    _ = windsock.View  # names are imported when they are first used
+    _ = windsock.View  # names are imported on first use
     imported = time.perf_counter()
     view = windsock.open(run_folder(options.dir, name))
     points = draw_one(view, shapes(options.scale)[name]) if what == "one" else read_all(view)
     done = time.perf_counter()
-    unit = 1 if sys.platform == "darwin" else 1024  # what the system counts memory in
+    unit = 1 if sys.platform == "darwin" else 1024  # unit of ru_maxrss
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / (1 << 20)
     return {"import": imported - began, "seconds": done - imported, "points": points, "mebibytes": peak}
 
@@ -118,13 +117,13 @@ def command(options: argparse.Namespace, *arguments: object) -> list[str]:
 
 
 def make(name: str, shape: Shape, options: argparse.Namespace) -> None:
-    """Make a run, unless it lies there whole from an earlier time."""
+    """Write a run unless a complete one exists."""
     folder = run_folder(options.dir, name)
     mark = options.dir / f"large-{name}.made"
     if mark.exists() and mark.read_text() == repr(shape):
         return
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"  making the {name} run …", file=sys.stderr, flush=True)
+    print(f"  writing the {name} run …", file=sys.stderr, flush=True)
     writers = [subprocess.Popen(command(options, "--write", name, rank)) for rank in range(shape.writers)]
     codes = [writer.wait() for writer in writers]
     if any(codes):
@@ -133,7 +132,7 @@ def make(name: str, shape: Shape, options: argparse.Namespace) -> None:
 
 
 def warm(folder: Path) -> int:
-    """Bring a run's files into the system's cache; return how many bytes they are."""
+    """Read a run's files into the page cache; return their size in bytes."""
     size = 0
     for path in folder.iterdir():
         with path.open("rb") as file:
@@ -143,7 +142,7 @@ def warm(folder: Path) -> int:
 
 
 def measure(name: str, what: str, options: argparse.Namespace) -> dict[str, float]:
-    """Read a run in fresh processes; return the median of each number."""
+    """Read a run in new processes; return the median of each number."""
     warm(run_folder(options.dir, name))
     found = []
     for _ in range(REPEATS):
@@ -169,7 +168,7 @@ def line(run: str, what: str, size: str, points: str, loading: str, reading: str
 
 
 def report(options: argparse.Namespace) -> bool:
-    """Make what is missing, measure, print the table; return whether all bars hold."""
+    """Write missing runs, measure, print the table; return whether all bars hold."""
     lines, verdicts = [], []
     for name, shape in shapes(options.scale).items():
         make(name, shape, options)
@@ -191,11 +190,11 @@ def arguments() -> argparse.Namespace:
         description="Time how long two large runs take to open and read, and print a table.",
         epilog="example: open_large.py --dir /var/tmp/large",
     )
-    parser.add_argument("--dir", type=Path, help="where the runs are kept for next time (default: nowhere)")
+    parser.add_argument("--dir", type=Path, help="directory to keep the runs in (default: a temporary one)")
     parser.add_argument("--scale", type=float, default=1.0, help="shorten the runs, to try the script")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
-    parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)  # be a writer: run, rank
-    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # be a reader: run, what
+    parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)  # run as a writer: run, rank
+    parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # run as a reader: run, what
     return parser.parse_args()
 
 

@@ -1,12 +1,11 @@
-"""What recording costs the demo's training: the same loop with recording off, without measuring, and whole.
+"""Cost of recording in the demo's training: the same loop with recording off, without measuring, and complete.
 
-Trainings of one seed are equal step by step, so that a step can be compared with itself: one training of each kind
-takes its steps in turn with the others, and the median of all differences counts, with that of each round beside it to
-show how sure it is. The first steps, in which modules are imported, are left out.
+Trainings with the same seed are equal step by step, so the trainings of all kinds take their steps in turn and each
+step is compared with itself. The median of all differences is shown, with the range of the rounds' medians. The first
+steps, in which modules are imported, are left out.
 
-A median knows nothing of what is rare: here, the evaluation of every tenth step. --inside adds up all of the processor
-time that the training's own thread spends inside windsock's calls, against what it spends itself. It counts every step
-alike, and nothing that recording does elsewhere.
+A median leaves out rare costs: here, the evaluation of every tenth step. --inside sums the CPU time that the training's
+thread spends in windsock's calls, over all steps. It does not include work in other threads and processes.
 
     scripts/bench overhead --steps 30 --rounds 5
     scripts/bench overhead --inside
@@ -22,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from windsock.demo.recipe import Recipe
+from windsock.demo.config import DemoConfig
 from windsock.demo.trainer import Trainer
-from windsock.demo.training import begin, one_thread
+from windsock.demo.training import single_threaded, start_runs
 from windsock.probe.probe import Probe
 from windsock.rollouts.handles import Handle
 from windsock.run import Run
@@ -48,7 +47,7 @@ CALLS = {
 
 
 class Inside:
-    """Adds up the thread's processor time in calls, the outermost alone."""
+    """Sums the thread's CPU time in calls; nested calls count once."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(CALLS, 0.0)
@@ -71,36 +70,36 @@ class Inside:
         return timed
 
 
-def inside(recipe: Recipe) -> None:
-    """Train without measuring and with it; print what of the thread's time each kind of call took."""
-    watch = Inside()
+def inside(config: DemoConfig) -> None:
+    """Train without and with measuring; print the share of each kind of call in the thread's time."""
+    timer = Inside()
     for kind in KINDS[-2:]:
-        spent, own = spent_inside(watch, kind, recipe)
-        steps = recipe.steps - FIRST
+        spent, own = spent_inside(timer, kind, config)
+        steps = config.steps - FIRST
         print(f"{kind}: the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
         for call, seconds in spent.items():
             print(f"  {call:20}{seconds / steps * 1e3:7.2f} ms a step: {seconds / own:.2%}")
         print(f"  all together {sum(spent.values()) / own:.2%}")
 
 
-def spent_inside(watch: Inside, kind: str, recipe: Recipe) -> tuple[dict[str, float], float]:
-    """Train once; return the seconds in each kind of call, and those of the rest."""
-    with tempfile.TemporaryDirectory() as folder, one_thread():
-        trainer = trainer_of(kind, recipe, Path(folder))
-        for number in range(recipe.steps):
+def spent_inside(timer: Inside, kind: str, config: DemoConfig) -> tuple[dict[str, float], float]:
+    """Train once; return the seconds in each kind of call and in the rest."""
+    with tempfile.TemporaryDirectory() as folder, single_threaded():
+        trainer = trainer_of(kind, config, Path(folder))
+        for number in range(config.steps):
             if number == FIRST:
-                watch.seconds = dict.fromkeys(CALLS, 0.0)
+                timer.seconds = dict.fromkeys(CALLS, 0.0)
                 began = time.thread_time()
             trainer.step(number)
         whole = time.thread_time() - began
-        spent = watch.seconds
+        spent = timer.seconds
         trainer.explorer.finish()
         trainer.run.finish()
     return spent, whole - sum(spent.values())
 
 
 class Silent:
-    """Stands in for a handle whose every call does nothing."""
+    """A handle whose methods do nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args, **kwargs: None
@@ -112,37 +111,37 @@ class Silent:
         pass
 
 
-def trainer_of(kind: str, recipe: Recipe, folder: Path) -> Trainer:
-    """Return a training that records as much as its kind says."""
+def trainer_of(kind: str, config: DemoConfig, folder: Path) -> Trainer:
+    """Return a training that records the calls of a kind."""
     (folder / kind).mkdir()
-    run, explorer = begin(recipe, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
+    run, explorer = start_runs(config, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())
-    return Trainer(recipe, run, explorer, folder / kind)
+    return Trainer(config, run, explorer, folder / kind)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--inside", action="store_true", help="add up the time inside windsock's calls instead")
+    parser.add_argument("--inside", action="store_true", help="sum the time inside windsock's calls instead")
     options = parser.parse_args()
-    recipe = Recipe().changed({"steps": options.steps})
+    config = DemoConfig().changed({"steps": options.steps})
     if options.inside:
-        inside(recipe)
+        inside(config)
         return
-    with one_thread():
-        rounds = [one_round(recipe, number) for number in range(options.rounds)]
+    with single_threaded():
+        rounds = [one_round(config, number) for number in range(options.rounds)]
     report(np.array(rounds)[:, :, FIRST:] * 1e3)
 
 
-def one_round(recipe: Recipe, number: int) -> Any:
-    """Train once in each way, all of them step by step; return the wall and processor seconds of each step."""
-    found = np.zeros((len(KINDS), recipe.steps, 2))
+def one_round(config: DemoConfig, number: int) -> Any:
+    """Train all kinds in turn, step by step; return the wall-clock and CPU seconds of each step."""
+    found = np.zeros((len(KINDS), config.steps, 2))
     with tempfile.TemporaryDirectory() as folder:
-        trainers = [trainer_of(kind, recipe, Path(folder)) for kind in KINDS]
-        for step in range(recipe.steps):
+        trainers = [trainer_of(kind, config, Path(folder)) for kind in KINDS]
+        for step in range(config.steps):
             for place in np.roll(np.arange(len(KINDS)), number + step):
                 began = time.perf_counter(), time.process_time()
                 trainers[place].step(step)
@@ -154,7 +153,7 @@ def one_round(recipe: Recipe, number: int) -> Any:
 
 
 def report(ms: Any) -> None:
-    """Print what each kind took beyond the first, which records nothing; ``ms`` is by round, kind, step and clock."""
+    """Print the cost of each kind over the first, which records nothing; ``ms`` is by round, kind, step and clock."""
     wall, busy = np.median(ms[:, 0], axis=(0, 1))
     print(
         f"{ms.shape[2]} steps, {len(ms)} rounds; without recording one takes {wall:.1f} ms, {busy:.1f} of the processor"

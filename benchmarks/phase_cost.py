@@ -1,8 +1,8 @@
-"""What a phase costs, and whether what it says of a GPU is true.
+"""Cost of a phase, and accuracy of its GPU readings.
 
-On the CPU: an empty phase, both markers included, without memory and with the memory of the process. With a CUDA
-device also: a phase with all four snapshots of it, whether anything waits, the bytes at the four moments of a 2 GB
-model that is loaded, used and offloaded, and the device's own time against the host's around a synchronised device.
+On the CPU: an empty phase with both of its journal frames, without memory and with the process's memory. With a CUDA
+device also: a phase with all four device readings, whether anything synchronises, the bytes at the four moments of a
+2 GB model that is loaded, used and offloaded, and the device's time against the host's around a synchronised device.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _commit_cost() -> float:
 
 
 def snapshots(torch: Any, repeats: int) -> list[bool]:
-    """Measure a phase with four snapshots of one device, against the four getters that frameworks call."""
+    """Measure a phase with four readings of one device, against the four getters that frameworks call."""
     torch.zeros(1, device="cuda")
     run = windsock.init(memory="all")
     work = passing(run, onload=lambda: None, offload=lambda: None)
@@ -110,14 +110,14 @@ def snapshots(torch: Any, repeats: int) -> list[bool]:
 
 
 def moments(torch: Any) -> list[bool]:
-    """Load, use and offload a model of 2 GiB and compare what each moment says with what was done."""
+    """Load, use and offload a model of 2 GiB and compare the readings with the known sizes."""
     layers = [torch.zeros(4096, 8192) for _ in range(16)]
     size = sum(layer.numel() * 4 for layer in layers)
     kept: list[Any] = []
     on_device: list[Any] = []
     run = windsock.init()
     warm = torch.ones(512, 8192, device="cuda")
-    warm @ warm.T  # the workspaces of the arithmetic are held from now on
+    warm @ warm.T  # allocate the workspaces of matrix products first
     del warm
     base = torch.cuda.memory_allocated()
 
@@ -158,7 +158,7 @@ def moments(torch: Any) -> list[bool]:
 
 
 def clocks(torch: Any) -> list[bool]:
-    """Compare the device's own time of a phase with the host's around a synchronised device."""
+    """Compare the device's time of a phase with the host's around a synchronised device."""
     a = torch.randn(8192, 8192, device="cuda")
     run = windsock.init()
 
@@ -186,11 +186,11 @@ def clocks(torch: Any) -> list[bool]:
 
 
 def main() -> int:
-    """Measure all that this machine can."""
+    """Run the measurements that this machine supports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
-    parser.add_argument("--repeats", type=int, default=20_000, help="passages for each median")
-    parser.add_argument("--cpu", action="store_true", help="leave the GPU alone")
+    parser.add_argument("--repeats", type=int, default=20_000, help="spans per median")
+    parser.add_argument("--cpu", action="store_true", help="skip the GPU")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["WINDSOCK_DIR"] = folder

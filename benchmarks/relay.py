@@ -1,9 +1,9 @@
-"""Kill trainings, and the relays of trainings that go on, and count what is missing or doubled in their trackers.
+"""Kill trainings, or the relays of running trainings, and count missing and duplicate values in their trackers.
 
 ``kill``: the training is killed with SIGKILL at a random step. ``restart``: processes of its relay are killed at random
-moments while it goes on. Every row whose ``log`` had returned must be in every tracker, by that project's own reader,
-and every value once after the project's own merge. What ``jsonl``, which the training feeds itself, does not have when
-that dies, ``windsock sync`` delivers.
+moments while it continues. Every row whose ``log`` had returned must be in every tracker, by that project's own reader,
+and every value once after the project's own merge. ``jsonl`` runs in the training process; after a kill
+``windsock sync`` delivers its remaining rows.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def line(holds: bool, what: str, found: str) -> bool:
 
 
 def value(number: int, step: int) -> float:
-    return number + step / 4  # exact in single precision, which is all that TensorBoard keeps
+    return number + step / 4  # exact in float32, as stored by TensorBoard
 
 
 @dataclass
 class Training:
-    """A training in a process of its own, which notes the steps that were acknowledged where we see them."""
+    """A training in its own process that writes acknowledged steps to shared memory."""
 
     dir: Path
     id: str
@@ -89,38 +89,38 @@ class Training:
 
     @property
     def acknowledged(self) -> int:
-        """Return how many steps were acknowledged."""
+        """Return the number of acknowledged steps."""
         return int(struct.unpack_from("<q", self.notes)[0])
 
     @property
     def folder(self) -> Path:
-        """Return where the run is kept."""
+        """Return the run's folder."""
         return self.dir / "default" / self.id
 
     def wait_for(self, step: int) -> None:
-        """Wait until a step was acknowledged; a training that dies before it has shown nothing of any tracker."""
+        """Wait until a step is acknowledged; raise where the training dies before."""
         until(lambda: self.acknowledged >= step or self.process.poll() is not None)
         if self.acknowledged < step:
             code = self.process.poll()
             raise SystemExit(f"{self.id} ended with {code} after {self.acknowledged} steps, before step {step}")
 
     def wait_for_end(self) -> None:
-        """Wait until it has taken all its steps and finished."""
+        """Wait until the training has finished."""
         code = self.process.wait()
         if code or self.acknowledged != self.steps:
             raise SystemExit(f"{self.id} ended with {code} after {self.acknowledged} of {self.steps} steps")
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the training."""
         self.process.kill()
         self.process.wait()
 
 
 def train(spec: dict[str, Any]) -> None:
-    """Be the process of a training."""
+    """Train in this process."""
     import windsock.run
 
-    # a relay that is gone is missed sooner
+    # Detect a dead relay sooner.
     windsock.background.MAINTENANCE_SECONDS = windsock.run.HEARTBEAT_SECONDS = 0.2
     run = windsock.init(**spec["init"])
     with open(spec["notes"], "r+b") as file:
@@ -143,7 +143,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @dataclass
 class Tally:
-    """What was found of one tracker over all rounds."""
+    """Counts of one tracker over all rounds."""
 
     rounds: int = 0
     rows: int = 0
@@ -153,12 +153,12 @@ class Tally:
     unreadable: int = 0
 
     def add(self, acknowledged: int, read: Callable[[], readers.Series]) -> None:
-        """Compare what a tracker has with what was acknowledged."""
+        """Compare a tracker's data with the acknowledged steps."""
         self.rounds += 1
         self.rows += acknowledged
         try:
             series = read()
-        except readers.DoubledError:
+        except readers.DuplicateError:
             self.doubled += 1
             return
         except Exception as problem:  # noqa: BLE001 - whatever a reader says of it, it is counted
@@ -170,19 +170,19 @@ class Tally:
             self.missing += sum(step not in points for step in range(acknowledged))
             self.wrong += sum(point != value(number, step) for step, point in points.items())
 
-    def told(self) -> str:
-        """Return it in words."""
+    def describe(self) -> str:
+        """Return the counts as text."""
         counts = f"{self.missing} values missing, {self.wrong} wrong, {self.doubled} rounds with doubles"
         return f"{self.rounds:>3} rounds, {self.rows:>9,} rows: {counts}, {self.unreadable} unreadable"
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing was found."""
+        """Return whether no problem was found."""
         return not self.missing + self.wrong + self.doubled + self.unreadable
 
 
 def read_back(tracker: str, training: Training) -> readers.Series:
-    """Read a finished run with the reader of the project that it was delivered to."""
+    """Read a finished run with the tracker project's own reader."""
     folder = training.folder
     if tracker == "tensorboard":
         return readers.tensorboard_series(Path(read_desk(folder, tracker).url))
@@ -210,7 +210,7 @@ def kept_series(path: Path) -> readers.Series:
 
 
 def end_of(training: Training) -> None:
-    """Wait until the relay is gone; what the training process fed itself, sync delivers."""
+    """Wait until the relay has exited; deliver in-process trackers with sync."""
     folder = training.folder.resolve()
     until(lambda: not relay_processes(folder))
     if "jsonl" in training.trackers:
@@ -219,12 +219,12 @@ def end_of(training: Training) -> None:
 
 
 def kill_round(dir: Path, trackers: list[str], id: str, chance: random.Random, tallies: dict[str, Tally]) -> int:
-    """Kill a training at a random step and read what its trackers have; return how many were killed: one."""
+    """Kill a training at a random step and read its trackers; return the number of kills, 1."""
     most = min(STEPS_BEFORE_KILL.get(tracker, 3000) for tracker in trackers)
     training = Training(dir, id, trackers)
     training.wait_for(int(most ** chance.random()))
     if trackers == ["prometheus"]:
-        with windsock.init(dir=dir, id=id, role="watcher"):  # as long as it lives, the endpoint does
+        with windsock.init(dir=dir, id=id, role="watcher"):  # keeps the endpoint open
             training.kill()
             check_endpoint(training, tallies["prometheus"])
         return 1
@@ -236,7 +236,7 @@ def kill_round(dir: Path, trackers: list[str], id: str, chance: random.Random, t
 
 
 def check_endpoint(training: Training, tally: Tally) -> None:
-    """Compare what the endpoint shows with the last step; phases are counted, so that a double would be seen."""
+    """Compare the endpoint's values with the last step; phase counts reveal duplicates."""
     folder, last = training.folder, training.acknowledged - 1
     tally.rounds += 1
     tally.rows += last + 1
@@ -262,7 +262,7 @@ def check_endpoint(training: Training, tally: Tally) -> None:
 
 
 def restart_round(dir: Path, trackers: list[str], id: str, chance: random.Random, tallies: dict[str, Tally]) -> int:
-    """Kill the relay's processes at random moments while a training goes on; return how many were killed."""
+    """Kill the relay's processes at random moments during a training; return the number of kills."""
     training = Training(dir, id, trackers, steps=1000, pause=0.002)
     training.wait_for(1)
     killed = 0
@@ -287,7 +287,7 @@ def restart_round(dir: Path, trackers: list[str], id: str, chance: random.Random
 
 
 def groups(options: Namespace) -> Iterator[tuple[list[str], int]]:
-    """Yield trackers and how many rounds they get."""
+    """Yield trackers and their number of rounds."""
     packages = {"prometheus": "prometheus_client", "jsonl": "json", "marked": "json"}
     installed = [name for name in (*QUICK, *OTHERS) if is_installed(packages.get(name, name))]
     yield [name for name in QUICK if name in installed], options.rounds
@@ -299,12 +299,12 @@ def groups(options: Namespace) -> Iterator[tuple[list[str], int]]:
 
 
 def is_installed(package: str) -> bool:
-    """Tell whether a package can be imported."""
+    """Return whether a package is installed."""
     return importlib.util.find_spec(package) is not None
 
 
 def measure(part: str, options: Namespace, dir: Path) -> bool:
-    """Do the rounds of a part with every group of trackers, and tell."""
+    """Run the rounds of a part with every group of trackers, and print the results."""
     chance, all_hold = random.Random(options.seed), True
     for names, rounds in groups(options):
         tallies = {name: Tally() for name in names}
@@ -312,7 +312,7 @@ def measure(part: str, options: Namespace, dir: Path) -> bool:
             PARTS[part](dir, names, f"{part}-{names[0]}-{number}", chance, tallies) for number in range(rounds)
         )
         for name, tally in tallies.items():
-            all_hold &= line(tally.holds and killed > 0, name, f"{tally.told()}, {killed} kills")
+            all_hold &= line(tally.holds and killed > 0, name, f"{tally.describe()}, {killed} kills")
     return all_hold
 
 
@@ -326,13 +326,13 @@ def arguments() -> Namespace:
     parser.add_argument("--few", type=int, default=3, help="rounds with each other tracker (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless everything holds")
-    parser.add_argument("--train", type=json.loads, help=argparse.SUPPRESS)  # be that training
+    parser.add_argument("--train", type=json.loads, help=argparse.SUPPRESS)  # run as this training
     return parser.parse_args()
 
 
 @contextlib.contextmanager
 def surroundings() -> Iterator[Path]:
-    """Keep everything in a temporary directory, offline, with trackers that write files offered by many names."""
+    """Run all parts offline in a temporary directory, with file trackers registered under several names."""
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}")
     with tempfile.TemporaryDirectory(prefix="relay-", ignore_cleanup_errors=True) as scratch:
         site = Path(scratch) / "site"

@@ -1,7 +1,7 @@
-"""What trackers cost the training, and what delivering to them costs the relay.
+"""Cost of trackers for the training, and cost of delivery for the relay.
 
-``trouble``: a log call beside a tracker that fails in every way there is. ``number``: what the training process pays
-for one, three and six trackers. ``speed``: from the journal to TensorBoard by the relay's courier, beside torch.
+``trouble``: a log call with a tracker that fails in various ways. ``number``: the cost of one, three and six trackers
+for the training process. ``speed``: from the journal to TensorBoard by a delivery process, compared with torch.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ P50_BAR, P99_BAR, CPU_BAR = 1.2, 1.5, 1.2
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a training process paid."""
+    """Costs of a training process."""
 
-    p50: float  # seconds for a log of 150 values
+    p50: float  # seconds per log of 150 values
     p99: float
-    cpu: float  # seconds for a step, all threads
+    cpu: float  # seconds per step, all threads
     state: str = ""
-    others: int = 0  # trackers that were behind at the end, beside the one that fails
+    others: int = 0  # working trackers with pending rows at the end
 
     @classmethod
     def least(cls, costs: list[Cost]) -> Cost:
-        """Return the best times of several tries; a tracker that was behind in any of them counts."""
+        """Return the best times of several tries; trackers with pending rows in any try count."""
         best = min(costs, key=lambda cost: cost.cpu)
         others = max(c.others for c in costs)
         return cls(min(c.p50 for c in costs), min(c.p99 for c in costs), best.cpu, best.state, others)
 
-    def told(self) -> str:
-        """Return it in words."""
+    def describe(self) -> str:
+        """Return the costs as text."""
         return f"p50 {self.p50 * 1e6:5.1f} µs  p99 {self.p99 * 1e6:6.1f} µs  CPU {self.cpu * 1e6:6.1f} µs/step"
 
 
 def paid(spec: dict[str, Any]) -> dict[str, Any]:
-    """Be a training that measures its own log calls; its heartbeat is ten times faster than in earnest."""
+    """Train in this process and measure the log calls, with a heartbeat ten times faster than the default."""
     import windsock.run
 
     windsock.run.HEARTBEAT_SECONDS = 1.0
@@ -95,7 +95,7 @@ def paid_apart(dir: Path, names: list[str], trouble: str, options: Namespace) ->
 
 
 def compare(cases: dict[str, tuple[list[str], str]], dir: Path, options: Namespace) -> dict[str, Cost]:
-    """Measure cases by turns, so that all of them see the same machine; the best of each counts."""
+    """Measure the cases in turn, so that all run under the same load; the best of each counts."""
     found: dict[str, list[Cost]] = {case: [] for case in cases}
     for _ in range(options.repeats):
         for case, (names, trouble) in cases.items():
@@ -104,8 +104,8 @@ def compare(cases: dict[str, tuple[list[str], str]], dir: Path, options: Namespa
 
 
 def measure_trouble(options: Namespace, dir: Path) -> bool:
-    """Compare trackers that fail with none at all."""
-    print(f"\nlog() of 150 values beside a tracker that fails and one that does not; least of {options.repeats} tries")
+    """Compare failing trackers with no tracker."""
+    print(f"\nlog() of 150 values with one failing and one working tracker; minimum of {options.repeats} tries")
     cases: dict[str, tuple[list[str], str]] = {"none": ([], "")}
     cases |= {what: (["kept", "marked"], word) for word, what in TROUBLES.items()}
     found = compare(cases, dir, options)
@@ -122,21 +122,21 @@ def measure_trouble(options: Namespace, dir: Path) -> bool:
 
 def measure_number(options: Namespace, dir: Path) -> bool:
     """Compare numbers of trackers."""
-    print(f"\nWhat the training process pays by the number of trackers; least of {options.repeats} tries")
+    print(f"\nCost for the training process by number of trackers; minimum of {options.repeats} tries")
     cases = {str(count): ([f"file{n}" for n in range(count)], "") for count in (0, 1, 3, 6)}
     found = compare(cases, dir, options)
     base = found.pop("0")
-    print(f"       {'0 trackers':<20} {base.told()}")
+    print(f"       {'0 trackers':<20} {base.describe()}")
     all_hold = True
     for count, cost in found.items():
         p50, p99, cpu = cost.p50 / base.p50, cost.p99 / base.p99, cost.cpu / base.cpu
         holds = p50 <= P50_BAR and p99 <= P99_BAR and cpu <= CPU_BAR
-        all_hold &= line(holds, f"{count} trackers", f"{cost.told()}  ratios {p50:.2f}, {p99:.2f}, {cpu:.2f}")
+        all_hold &= line(holds, f"{count} trackers", f"{cost.describe()}  ratios {p50:.2f}, {p99:.2f}, {cpu:.2f}")
     return all_hold
 
 
 def carry(spec: dict[str, Any]) -> dict[str, Any]:
-    """Be a courier to TensorBoard, from the first row to the end of a finished run."""
+    """Deliver a finished run to TensorBoard in this process."""
     from windsock.relay.delivery import Delivery
     from windsock.relay.supervisor import run_end
 
@@ -148,9 +148,9 @@ def carry(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure_speed(options: Namespace, dir: Path) -> bool:
-    """Compare the courier as a whole with torch's SummaryWriter."""
+    """Compare the delivery process with torch's SummaryWriter."""
     rows = 10 * options.steps
-    print(f"\nFrom the journal to TensorBoard: {rows:,} rows of 150 values, CPU time of the courier's process")
+    print(f"\nFrom the journal to TensorBoard: {rows:,} rows of 150 values, CPU time of the delivery process")
     with windsock.init(dir=dir, id="speed") as run:
         for step, values in enumerate(itertools.islice(itertools.cycle(tensorboard_cost.steps(100, 150)), rows)):
             run.log(values, step=step)
@@ -188,16 +188,16 @@ def arguments() -> Namespace:
     parser.add_argument("--steps", type=int, default=1500, help="steps of a measured training (default %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="tries, of which the best counts (default %(default)s)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless everything holds")
-    for role in ROLES:  # be that process
+    for role in ROLES:  # run as this process
         parser.add_argument(f"--{role}", type=json.loads, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> int:
     options = arguments()
-    for role, be in ROLES.items():
+    for role, run_role in ROLES.items():
         if (spec := getattr(options, role)) is not None:
-            print(json.dumps(be(spec)))
+            print(json.dumps(run_role(spec)))
             return 0
     all_hold = True
     with surroundings() as scratch:

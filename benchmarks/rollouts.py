@@ -1,7 +1,7 @@
-"""What gathering costs: a step of rollouts as dicts and as columns, and an evaluation beside the documented algorithm.
+"""Cost of rollouts: a step as dicts and as columns, and an evaluation compared with the documented algorithm.
 
-The documented algorithm is written here plainly, as its authors did: dict by dict, with 1,000 bootstrap draws for
-best@k and worst@k.
+The documented algorithm is written here as in its source: dict by dict, with 1,000 bootstrap samples for best@k and
+worst@k.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DRAWS = 1000
 
 
 def rollout_reports(tasks: int, runs: int, metrics: int) -> list[tuple[str, int, dict[str, float]]]:
-    """Return the experiences of a step, each with its task and run."""
+    """Return a step's experiences with their tasks and runs."""
     chance = np.random.default_rng(0)
     names = [f"metric_{n}" for n in range(metrics)]
     values = chance.random((tasks * runs, metrics)).tolist()
@@ -58,7 +58,7 @@ def evaluated(run: windsock.Run, reports: list[tuple[str, int, dict[str, float]]
 
 
 def plainly(reports: list[tuple[str, int, dict[str, float]]]) -> tuple[float, dict[str, float]]:
-    """Evaluate as the documentation does; return the seconds and the result."""
+    """Evaluate with the documented algorithm; return the seconds and the result."""
     began = time.perf_counter()
     by_task: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task, _, metrics in reports:
@@ -89,7 +89,7 @@ def verdict(seconds: float, bar: str) -> str:
 
 
 def memory_by_experiences(tasks: int, experiences: int) -> float:
-    """Return the MiB held after so many experiences of so many tasks."""
+    """Return the memory in MiB after a number of experiences."""
     from windsock.rollouts.gathering import Gathering
 
     tracemalloc.start()
@@ -103,9 +103,9 @@ def memory_by_experiences(tasks: int, experiences: int) -> float:
 
 
 def main() -> int:
-    """Measure and print."""
+    """Print the times."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5, help="how often each is measured; the median is shown")
+    parser.add_argument("--repeats", type=int, default=5, help="repetitions; the median is shown")
     parser.add_argument("--plain-tasks", type=int, default=40, help="tasks for the documented algorithm (it is slow)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

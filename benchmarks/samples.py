@@ -1,8 +1,7 @@
-"""What samples cost: offering them, writing them, and finding one among 50,000.
+"""Cost of samples: submitting them, writing them, and searching 50,000.
 
-A run is made in which every step offers more samples than are kept: groups of eight completions of about 2 kB. Then
-it is opened, searched for the first time, which makes the index, and searched again in several ways: from one process,
-and as the whole command, started anew each time.
+In the run every step submits more samples than are stored: groups of eight completions of about 2 kB. The run is then
+opened, searched once, which builds the index, and searched again in several ways: in one process, and with the command.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 class Writer:
-    """Writes something like English: common words often, rare ones seldom, phrases that come again."""
+    """Generator of English-like text: common and rare words, and repeated phrases."""
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
@@ -48,7 +47,7 @@ class Writer:
         self._phrases = [" ".join(self._draw.choices(words, weights, k=12)) for _ in range(20_000)]
 
     def text(self, size: int) -> str:
-        """Return a text of about so many characters."""
+        """Return a text of about this length."""
         phrases = self._draw.choices(self._phrases, k=max(1, size // 70))
         return ".\n".join(f"{phrase} – therefore {self._draw.randrange(1000)}" for phrase in phrases)
 
@@ -71,7 +70,7 @@ def offered(writer: Writer, step: int, count: int) -> list[dict[str, Any]]:
 
 
 def record(dir: Path, steps: int, per_step: int) -> dict[str, Any]:
-    """Make the run; return the run and what each part of it cost."""
+    """Write the run; return it and the cost of each part."""
     import windsock
 
     writer = Writer(7)
@@ -93,7 +92,7 @@ def record(dir: Path, steps: int, per_step: int) -> dict[str, Any]:
 
 
 def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
-    """Return the median time of something and what it gave."""
+    """Return the median time of a call and its result."""
     times, result = [], None
     for _ in range(repeats):
         began = time.perf_counter()
@@ -107,13 +106,13 @@ def command_arguments(filters: dict[str, Any]) -> list[str]:
 
 
 def searches(path: Path) -> list[float]:
-    """Print what every search takes, inside a process and as a command; return all times."""
+    """Print the time of every search, in process and as a command; return all times."""
     import windsock
     from windsock.samples.query import Query
 
     view = windsock.open(path)
     first, _ = timed(lambda: view.find_samples(Query(grep="answer 777"), 20), 1)
-    print(f"  {'the first search, which makes the index':48}{first:9.2f} s")
+    print(f"  {'the first search, which builds the index':48}{first:9.2f} s")
     print(f"\n  {'later searches (median of ' + str(REPEATS) + ')':36}{'matches':>12}{'in process':>12}{'command':>12}")
     times = []
     for name, filters in SEARCHES.items():
@@ -122,12 +121,12 @@ def searches(path: Path) -> list[float]:
         outside, _ = timed(lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
         print(f"  {name:36}{found.matched:12,}{inside:10.3f} s{outside:10.3f} s")
         times += [] if name.endswith("*") else [inside, outside]
-    print("  * as fast as Python's re, which looks at every place of every text: not part of the bar")
+    print("  * as fast as Python's re, which scans every text: not part of the bar")
     return times
 
 
 def opening(path: Path) -> tuple[float, float]:
-    """Return seconds and MiB that opening the run for its metrics takes, in a process of its own."""
+    """Return seconds and MiB for opening the run and reading a metric, in a new process."""
     code = (
         "import time, windsock, resource; windsock.View; t = time.perf_counter(); "
         f"windsock.open({str(path)!r}).series('metric/1'); print(time.perf_counter() - t, "
@@ -138,13 +137,13 @@ def opening(path: Path) -> tuple[float, float]:
 
 
 def report(dir: Path, options: argparse.Namespace) -> bool:
-    """Make the run, measure and print; return whether the bar holds."""
+    """Write the run, print the times, and return whether the bar holds."""
     steps = -(-options.samples // KEPT_PER_STEP)
     made = record(dir, steps, options.offered)
     kept = steps * KEPT_PER_STEP
     journal = sum(file.stat().st_size for file in made["path"].iterdir() if file.is_file())
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}")
-    print(f"{kept:,} samples kept of {steps * options.offered:,} offered, in {steps:,} steps\n")
+    print(f"{kept:,} of {steps * options.offered:,} submitted samples stored, in {steps:,} steps\n")
     line("run.sample, each", statistics.median(made["offer"]) * 1e6, "µs")
     line(f"commit of a step with {KEPT_PER_STEP}", statistics.median(made["commit"]) * 1e3, "ms")
     line("peak memory of the training process", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MiB")
@@ -168,8 +167,8 @@ def line(what: str, value: float, unit: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure what samples cost, and how fast they are found.")
-    parser.add_argument("--samples", type=int, default=50_000, help="how many are kept in the end (default 50,000)")
-    parser.add_argument("--offered", type=int, default=256, help="how many every step offers (default 256)")
+    parser.add_argument("--samples", type=int, default=50_000, help="number of stored samples (default 50,000)")
+    parser.add_argument("--offered", type=int, default=256, help="samples submitted per step (default 256)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="samples-") as scratch:

@@ -1,7 +1,7 @@
-"""Trains the demo healthy and with each of its sicknesses, and draws from the journals what docs/sick-runs.md shows.
+"""Train the demo healthy and with each fault, and draw the plots of docs/sick-runs.md from the journals.
 
     scripts/bench sick_runs                            # train all, draw, print the table
-    scripts/bench sick_runs --dir DIR --only nan       # train one more into DIR, and draw what is there
+    scripts/bench sick_runs --dir DIR --only nan       # train one more in DIR, and draw all runs there
 
 The plots of README.md and docs/sick-runs.md are docs/images/*.svg, written here.
 """
@@ -18,31 +18,31 @@ import numpy as np
 import windsock
 from windsock.catalogue.patterns import fill
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.demo.recipe import Recipe
-from windsock.demo.sick import SICK, sicken
-from windsock.demo.training import begin, train
+from windsock.demo.config import DemoConfig
+from windsock.demo.sick_runs import SICK_RUNS, sick_config
+from windsock.demo.training import start_runs, train
 from windsock.formatting import number
 from windsock.journal.folder import run_folders
 from windsock.journal.series import Series
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PHASES = {"slow-phase": "reward/compute_rewards", "memory-leak": "actor_train/train_step"}
-AT_PEAK = {"lr-too-high"}  # it is over after one step
+AT_PEAK = {"lr-too-high"}  # the fault shows in the first step only
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, LABEL = 460, 190, 62, 30, 28, 62
 HEALTHY, SICK_COLOUR, INK = "#2a7f9e", "#c2452d", "#555555"
 
 
 def metric_of(name: str) -> str:
-    """Return the metric in which a sickness shows, as ROLL's vocabulary writes it."""
-    pattern = vocabulary_name(REGISTRY.metric(SICK[name].shows_in), "roll").pattern
+    """Return the metric that shows a fault, in ROLL's vocabulary."""
+    pattern = vocabulary_name(REGISTRY.metric(SICK_RUNS[name].shows_in), "roll").pattern
     return fill(pattern, (("phase", PHASES.get(name, "")), ("when", "end")))
 
 
 def train_one(name: str, folder: Path) -> None:
-    recipe = Recipe() if name == "healthy" else sicken(Recipe(), name)
-    run, explorer = begin(recipe, dir=folder, name=name)
+    config = DemoConfig() if name == "healthy" else sick_config(DemoConfig(), name)
+    run, explorer = start_runs(config, dir=folder, name=name)
     with run, explorer:
-        train(recipe, run, explorer)
+        train(config, run, explorer)
 
 
 def runs_in(folder: Path) -> dict[str, windsock.View]:
@@ -52,7 +52,7 @@ def runs_in(folder: Path) -> dict[str, windsock.View]:
 
 
 class Plot:
-    """Series over steps as a small SVG, in which every point is drawn."""
+    """Series over steps as a small SVG with every point."""
 
     def __init__(self, title: str, drawn: Iterable[tuple[str, str, Series]], low: float | None = None) -> None:
         self.title = title
@@ -65,7 +65,7 @@ class Plot:
         self.last = max(float(series.steps[-1]) for _, _, series in self.drawn) or 1.0
 
     def svg(self) -> str:
-        """Return the picture."""
+        """Return the SVG."""
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
             'font-family="system-ui, sans-serif" font-size="11">',
@@ -93,7 +93,7 @@ class Plot:
             )
 
     def _line(self, colour: str, series: Series) -> Iterable[str]:
-        """Yield stretches of finite values, and a cross for each other one."""
+        """Yield paths of finite values, and a cross for each non-finite one."""
         stretch: list[str] = []
         for step, value in zip(series.steps.tolist(), series.values.tolist(), strict=True):
             if np.isfinite(value):
@@ -124,7 +124,7 @@ def draw(views: dict[str, windsock.View]) -> None:
     scores = [("validation", HEALTHY, healthy.series("val/score/mean"))]
     scores.append(("training", "#b0b0b0", healthy.series("critic/score/mean")))
     (IMAGES / "demo-score.svg").write_text(Plot("val/score/mean", scores, low=0.0).svg())
-    for name in SICK:
+    for name in SICK_RUNS:
         if name in views:
             metric = metric_of(name)
             both = [("healthy", HEALTHY, healthy.series(metric)), ("sick", SICK_COLOUR, views[name].series(metric))]
@@ -133,8 +133,8 @@ def draw(views: dict[str, windsock.View]) -> None:
             (IMAGES / f"sick-{name}.svg").write_text(Plot(metric, both).svg())
 
 
-def told(view: windsock.View, metric: str, peak: bool) -> str:
-    """Return where a series has come to, the median of its last ten points; or the highest that it was."""
+def last_value(view: windsock.View, metric: str, peak: bool) -> str:
+    """Return the median of a series' last ten points, or its maximum."""
     values = view.series(metric).values
     return number(float(f"{values.max() if peak else np.median(values[-10:]):.3g}"))
 
@@ -142,22 +142,22 @@ def told(view: windsock.View, metric: str, peak: bool) -> str:
 def table(views: dict[str, windsock.View]) -> Iterable[str]:
     yield "| sick run | what is wrong | shows in | healthy | sick |"
     yield "|---|---|---|---|---|"
-    for name, sickness in SICK.items():
+    for name, sickness in SICK_RUNS.items():
         if name in views:
             metric = metric_of(name)
-            values = (told(views[one], metric, name in AT_PEAK) for one in ("healthy", name))
+            values = (last_value(views[one], metric, name in AT_PEAK) for one in ("healthy", name))
             yield f"| `{name}` | {sickness.why} | `{metric}` | {' | '.join(values)} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dir", type=Path, help="keep the runs here; those that are there are not trained again")
-    parser.add_argument("--only", nargs="*", help="train these alone")
+    parser.add_argument("--dir", type=Path, help="directory of the runs; existing ones are not trained again")
+    parser.add_argument("--only", nargs="*", help="train only these")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.dir or Path(temporary)
         known = runs_in(folder) if folder.exists() else {}
-        for name in options.only if options.only is not None else ["healthy", *SICK]:
+        for name in options.only if options.only is not None else ["healthy", *SICK_RUNS]:
             if name not in known or options.only:
                 train_one(name, folder)
         views = runs_in(folder)

@@ -1,8 +1,7 @@
-"""What delivering to TensorBoard costs: windsock's own event files beside torch's SummaryWriter, the same values.
+"""Cost of delivery to TensorBoard: windsock's event files and torch's SummaryWriter, with the same values.
 
-Each writes the same rows from a fresh process of its own, flushed after every step, as a relay does that follows a
-run. CPU time is that of the process and its threads between the first row and the end; what importing costs is left
-out.
+Each writes the same rows from a new process, flushed after every step, as a relay does. CPU time is that of the process
+and its threads from the first row to the end, without imports.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ STATISTICS = ("mean", "max", "min", "std", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What was measured of one contender."""
+    """Measurements of one implementation."""
 
-    cpu: float  # seconds for a step
+    cpu: float  # seconds per step
     bytes_per_value: float
 
 
 def names(count: int) -> list[str]:
-    """Return names of about the length that trainers use."""
+    """Return names of a realistic length."""
     return [f"{FAMILIES[n % 5]}/metric_{n // 25}/{STATISTICS[n // 5 % 5]}" for n in range(count)]
 
 
@@ -80,7 +79,7 @@ CONTENDERS: dict[str, Callable[[Path, list[dict[str, float]]], float]] = {
 
 
 def measure(name: str, count: int, values: int) -> Cost:
-    """Be the process of one contender."""
+    """Measure one implementation in this process."""
     logged = steps(count, values)
     with tempfile.TemporaryDirectory(prefix="trackers-") as scratch:
         folder = Path(scratch)
@@ -90,7 +89,7 @@ def measure(name: str, count: int, values: int) -> Cost:
 
 
 def measure_apart(name: str, options: argparse.Namespace) -> Cost:
-    """Return the cheapest of several tries, each in a fresh process."""
+    """Return the best of several tries, each in a new process."""
     command = [sys.executable, __file__, "--one", name, "--steps", str(options.steps), "--values", str(options.values)]
     tries = []
     for _ in range(options.repeats):
@@ -123,8 +122,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=500, help="rows to write (default %(default)s)")
     parser.add_argument("--values", type=int, default=150, help="values in a row (default %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="tries, of which the best counts (default %(default)s)")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar is seen to hold")
-    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)  # be that one's process
+    parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")
+    parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)  # run as this implementation's process
     return parser.parse_args()
 
 

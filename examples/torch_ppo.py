@@ -1,7 +1,7 @@
-"""The demo's job with PyTorch: PPO on FrozenLake with tiny transformers, on the CPU or a GPU.
+"""PPO on FrozenLake with tiny transformers in PyTorch, on the CPU or a GPU; the same task as ``windsock demo``.
 
-Models lie on the host and are on the device only during the phases that need them, as in trainings whose models do not
-fit side by side. What is measured stays on the device until the step is committed.
+Models are stored on the host and loaded to the device only in the phases that need them, as in trainings whose models
+do not all fit. Measured values stay on the device until the step is committed.
 
     python examples/torch_ppo.py --steps 200
 """
@@ -14,40 +14,40 @@ import torch
 from torch import Tensor, nn
 
 import windsock
-from windsock.demo import lake
+from windsock.demo import frozen_lake
 
 
 class Transformer(nn.Module):
-    """A causal transformer over the tokens of an episode, with an output at each decision of the policy."""
+    """A causal transformer over an episode's tokens, with an output at each decision of the policy."""
 
     def __init__(self, outputs: int, length: int, width: int = 64, layers: int = 2) -> None:
         super().__init__()
-        self.tokens, self.places = nn.Embedding(lake.VOCABULARY, width), nn.Embedding(length, width)
+        self.tokens, self.places = nn.Embedding(frozen_lake.VOCABULARY, width), nn.Embedding(length, width)
         block = nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True, norm_first=True)
         self.body = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, outputs)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return (episodes, turns, outputs): what follows the prompt, and each position that answered a move."""
+        """Return outputs of shape (episodes, turns, outputs), at the prompt's end and after each move's position."""
         length = tokens.shape[1]
         mask = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
         inputs = self.tokens(tokens) + self.places(torch.arange(length, device=tokens.device))
-        return self.head(self.body(inputs, mask=mask, is_causal=True))[:, lake.PROMPT_LENGTH - 1 :: 2]
+        return self.head(self.body(inputs, mask=mask, is_causal=True))[:, frozen_lake.PROMPT_LENGTH - 1 :: 2]
 
 
 class Worker:
-    """A model that is on the device only between onload and offload; its optimizer's moments go with it."""
+    """A model and its optimizer, on the device only between onload and offload."""
 
     def __init__(self, model: nn.Module, device: torch.device, lr: float | None = None) -> None:
         self.model, self.device, self.lr = model, device, lr
         self.optimizer = torch.optim.Adam(model.parameters(), lr=lr) if lr else None
 
     def onload(self) -> None:
-        """Bring the weights to the device."""
+        """Move weights and moments to the device."""
         self._move(self.device)
 
     def offload(self) -> None:
-        """Bring the weights back to the host, and give the device's memory back."""
+        """Move weights and moments to the host and free the device's memory."""
         self._move(torch.device("cpu"))
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
@@ -58,7 +58,7 @@ class Worker:
             state.update({name: value.to(device) for name, value in state.items() if name != "step"})
 
     def update(self, loss: Tensor) -> Tensor:
-        """Take a step, and return the norm that the gradient had."""
+        """Take an optimizer step; return the gradient norm before clipping."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
         loss.backward()
@@ -70,33 +70,33 @@ class Worker:
 class Lakes:
     """The demo's maps as tensors."""
 
-    def __init__(self, lakes: lake.Lakes, device: torch.device) -> None:
+    def __init__(self, lakes: frozen_lake.Lakes, device: torch.device) -> None:
         self.all = lakes
         self.after, self.tiles = (torch.as_tensor(array, device=device) for array in (lakes.after, lakes.tiles))
 
 
 @torch.no_grad()
 def play(actor: nn.Module, lakes: Lakes, maps: np.ndarray, starts: np.ndarray, turns: int) -> dict[str, Tensor]:
-    """Play one episode for each map and start, all at once, turn by turn."""
+    """Play one episode per map and start, all in parallel."""
     device = lakes.after.device
     prompts = torch.as_tensor(lakes.all.prompts(maps, starts), device=device)
     tokens = torch.cat([prompts, prompts.new_zeros(len(maps), 2 * turns)], 1)
-    chosen, mask = prompts.new_full((len(maps), turns), lake.END), torch.zeros(len(maps), turns, device=device)
+    chosen, mask = prompts.new_full((len(maps), turns), frozen_lake.END), torch.zeros(len(maps), turns, device=device)
     number, here = torch.as_tensor(maps, device=device), torch.as_tensor(starts, device=device)
     going = torch.ones(len(maps), dtype=torch.bool, device=device)
     for turn in range(turns):
-        place = lake.PROMPT_LENGTH + 2 * turn
+        place = frozen_lake.PROMPT_LENGTH + 2 * turn
         choice = torch.multinomial(actor(tokens[:, :place])[:, -1].softmax(-1), 1)[:, 0]
-        chosen[:, turn], mask[:, turn] = torch.where(going, choice, lake.END), going.float()
-        tokens[:, place] = torch.where(going, lake.CHOICE + choice, lake.PAD)
-        going = going & (choice != lake.END)
-        here = torch.where(going, lakes.after[number, here, choice.clamp(max=lake.MOVES - 1)], here)
-        tokens[:, place + 1] = torch.where(going, lake.POSITION + here, lake.PAD)
+        chosen[:, turn], mask[:, turn] = torch.where(going, choice, frozen_lake.END), going.float()
+        tokens[:, place] = torch.where(going, frozen_lake.CHOICE + choice, frozen_lake.PAD)
+        going = going & (choice != frozen_lake.END)
+        here = torch.where(going, lakes.after[number, here, choice.clamp(max=frozen_lake.MOVES - 1)], here)
+        tokens[:, place + 1] = torch.where(going, frozen_lake.POSITION + here, frozen_lake.PAD)
     return {"tokens": tokens, "choices": chosen, "mask": mask, "ends": here, "maps": number, "going": going}
 
 
-def advantages_of(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
-    """Return GAE; nothing comes after the last valid token."""
+def gae(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
+    """Return GAE advantages; 0 after the last valid token."""
     advantages, later, after = (
         torch.zeros_like(rewards),
         rewards.new_zeros(len(rewards)),
@@ -115,7 +115,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Train."""
+    """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--tasks", type=int, default=64)
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 class Training:
-    """Actor, critic and reference, and the steps that they take."""
+    """Actor, critic and reference, with their training steps."""
 
     CLIP, VALUE_CLIP, KL, ENTROPY, MOVE = 0.2, 0.2, 0.01, 0.01, -0.01
 
@@ -144,31 +144,33 @@ class Training:
         torch.manual_seed(options.seed)
         self.options, self.run, self.device = options, run, torch.device(options.device)
         self.rng = np.random.default_rng(options.seed)
-        length = lake.PROMPT_LENGTH + 2 * options.turns
-        self.actor = Worker(Transformer(lake.CHOICES, length, options.width), self.device, options.lr)
+        length = frozen_lake.PROMPT_LENGTH + 2 * options.turns
+        self.actor = Worker(Transformer(frozen_lake.CHOICES, length, options.width), self.device, options.lr)
         self.critic = Worker(Transformer(1, length, options.width), self.device, options.lr)
-        self.reference = Worker(Transformer(lake.CHOICES, length, options.width), self.device)
+        self.reference = Worker(Transformer(frozen_lake.CHOICES, length, options.width), self.device)
         self.reference.model.load_state_dict(self.actor.model.state_dict())
-        self.lakes = Lakes(lake.draw_lakes(256, options.seed), self.device)
-        self.held_out = Lakes(lake.draw_lakes(64, options.seed + 1_000_003, self.lakes.all), self.device)
+        self.lakes = Lakes(frozen_lake.sample_lakes(256, options.seed), self.device)
+        self.held_out = Lakes(frozen_lake.sample_lakes(64, options.seed + 1_000_003, self.lakes.all), self.device)
 
     def train(self) -> None:
-        """Take all steps."""
+        """Run all steps."""
         for step in range(self.options.steps):
             self.step(step)
             self.run.commit(step)
 
     def phase(self, name: str, worker: Worker, **amounts: object) -> AbstractContextManager[object]:
-        """Return a phase during which a worker is on the device, timed by the device's own clock where it has one."""
+        """Return a phase that loads a worker to the device, timed by the device's clock on a GPU."""
         clock = "device" if self.device.type == "cuda" else "host"
         return self.run.phase(name, onload=worker.onload, offload=worker.offload, clock=clock, **amounts)
 
     def step(self, step: int) -> None:
-        """Explore, judge, update."""
+        """Explore, score the episodes, update."""
         run, options = self.run, self.options
         with run.timer("rollout"), self.phase("actor_infer/generate", self.actor):
             maps = self.rng.integers(len(self.lakes.all), size=options.tasks)
-            places = np.where(self.lakes.all.distance[maps] > 0, self.rng.random((options.tasks, lake.CELLS)), -1)
+            places = np.where(
+                self.lakes.all.distance[maps] > 0, self.rng.random((options.tasks, frozen_lake.CELLS)), -1
+            )
             maps, starts = (np.repeat(drawn, options.runs) for drawn in (maps, places.argmax(1)))
             played = play(self.actor.model, self.lakes, maps, starts, options.turns)
         data = self.judge(played)
@@ -178,17 +180,17 @@ class Training:
             with run.timer("eval"):
                 self.validate(step)
         run.log(norms | {"actor/lr": options.lr, "critic/lr": options.lr})
-        run.count(tokens=int((played["tokens"] != lake.PAD).sum()), samples=len(maps), episodes=len(maps))
+        run.count(tokens=int((played["tokens"] != frozen_lake.PAD).sum()), samples=len(maps), episodes=len(maps))
 
     @torch.no_grad()
     def judge(self, played: dict[str, Tensor]) -> windsock.Batch:
-        """Ask reference, reward, actor and critic about the episodes."""
+        """Compute log-probs, scores and values of the episodes."""
         run, tokens, choices, mask = self.run, played["tokens"][:, :-1], played["choices"], played["mask"]
         with run.timer("ref_log_probs_values_reward"):
             with self.phase("reference/compute_log_probs", self.reference):
                 ref = self.log_probs(self.reference.model(tokens), choices)
             with run.phase("reward/compute_rewards"):
-                scores = (self.lakes.tiles[played["maps"], played["ends"]] == lake.GOAL).float()
+                scores = (self.lakes.tiles[played["maps"], played["ends"]] == frozen_lake.GOAL).float()
         with run.timer("old_log_probs_values"):
             with self.phase("actor_train/compute_log_probs", self.actor):
                 old_logits = self.actor.model(tokens)
@@ -199,15 +201,15 @@ class Training:
             rewards = (self.MOVE - self.KL * (old - ref)) * mask
             last = mask.sum(1).long() - 1
             rewards[torch.arange(len(last), device=self.device), last] += scores
-            raw = advantages_of(rewards, values, mask)
+            raw = gae(rewards, values, mask)
             mean = masked_mean(raw, mask)
             advantages = (raw - mean) / (masked_mean((raw - mean) ** 2, mask).sqrt() + 1e-8)
         groups = torch.arange(self.options.tasks, device=self.device).repeat_interleave(self.options.runs)
         return windsock.Batch(
-            response_mask=mask, actions=choices, eos_ids=[lake.END], finished=~played["going"],
+            response_mask=mask, actions=choices, eos_ids=[frozen_lake.END], finished=~played["going"],
             old_logits=old_logits, old_log_probs=old, ref_log_probs=ref, old_values=values, rewards=rewards,
             advantages=advantages, raw_advantages=raw, returns=raw + values, scores=scores, groups=groups,
-            prompt_lengths=torch.full_like(groups, lake.PROMPT_LENGTH),
+            prompt_lengths=torch.full_like(groups, frozen_lake.PROMPT_LENGTH),
         )  # fmt: skip
 
     @staticmethod
@@ -216,7 +218,7 @@ class Training:
         return logits.log_softmax(-1).gather(-1, choices[..., None])[..., 0]
 
     def micro_batches(self, data: windsock.Batch) -> list[tuple[Tensor, dict[str, Tensor]]]:
-        """Return the rows of each micro-batch of all epochs, and the arrays of the batch at them."""
+        """Return the rows of each micro-batch of all epochs, with the batch's arrays at them."""
         found = []
         kept = {name: getattr(data, name) for name in data.given - {"eos_ids"}}
         for _ in range(self.options.epochs):
@@ -228,7 +230,7 @@ class Training:
         return found
 
     def update_critic(self, tokens: Tensor, data: windsock.Batch) -> dict[str, Tensor]:
-        """Let the critic learn the returns."""
+        """Train the critic on the returns."""
         count = data.response_mask.sum() * self.options.epochs
         with self.phase("critic/train_step", self.critic, tokens=count):
             for rows, batch in self.micro_batches(data):
@@ -241,7 +243,7 @@ class Training:
         return {"critic/grad_norm": norm}
 
     def update_actor(self, tokens: Tensor, data: windsock.Batch) -> dict[str, Tensor]:
-        """Let the policy learn what was better than expected."""
+        """Train the policy on the advantages."""
         count = data.response_mask.sum() * self.options.epochs
         with self.phase("actor_train/train_step", self.actor, tokens={"trained": count}):
             for rows, batch in self.micro_batches(data):
@@ -257,12 +259,12 @@ class Training:
         return {"actor/grad_norm": norm}
 
     def validate(self, step: int) -> None:
-        """Play held-out maps from their first cell."""
+        """Evaluate on held-out maps, from the first cell."""
         self.actor.onload()
         maps = np.arange(len(self.held_out.all))
         played = play(self.actor.model, self.held_out, maps, np.zeros_like(maps), self.options.turns)
         self.actor.offload()
-        solved = self.held_out.tiles[played["maps"], played["ends"]] == lake.GOAL
+        solved = self.held_out.tiles[played["maps"], played["ends"]] == frozen_lake.GOAL
         with self.run.validation(step) as validation:
             validation.add_many(solved.float().cpu().numpy())
 

@@ -1,4 +1,4 @@
-"""What other projects' own readers make of what a tracker delivered, as series: values by name and step.
+"""Readers of the trackers' data as series, with the projects' own libraries.
 
 A value that a place holds twice after its own merge is an error here. W&B and SwanLab have no Python reader of offline
 files: they are decoded with their own definitions.
@@ -18,21 +18,21 @@ Series = dict[str, dict[int, float]]
 BLOCK, HEAD = 32768, 7  # of LevelDB's log format
 
 
-class DoubledError(AssertionError):
-    """A value is there twice."""
+class DuplicateError(AssertionError):
+    """A value is stored twice."""
 
 
 class Once(dict[int, Any]):
-    """Points of a series, each of which may be given once."""
+    """Points of a series; setting a step twice is an error."""
 
     def __setitem__(self, step: int, value: Any) -> None:
         if step in self:
-            raise DoubledError(f"step {step} is there twice")
+            raise DuplicateError(f"step {step} is stored twice")
         super().__setitem__(step, value)
 
 
 def tensorboard_accumulated(folder: Path) -> Any:
-    """Return TensorBoard's accumulator over a directory."""
+    """Return TensorBoard's accumulator of a directory."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
@@ -85,7 +85,7 @@ def wandb_files(folder: Path) -> list[Path]:
 
 
 def wandb_history(path: Path) -> list[dict[str, Any]]:
-    """Return what every history record of a file holds."""
+    """Return the content of every history record of a file."""
     found = [record.history for record in wandb_records(path) if record.WhichOneof("record_type") == "history"]
     return [_nested(one.item) for one in found]
 
@@ -102,7 +102,7 @@ def _nested(items: Any) -> dict[str, Any]:
 
 
 def wandb_series(points: Iterable[dict[str, Any]]) -> Series:
-    """Return the series as charts have them: over the axis that was defined, W&B's steps merged."""
+    """Return the series of W&B's charts: by the defined axis, with W&B steps merged."""
     by_step = {point["_step"]: point for point in points}
     found: Series = collections.defaultdict(Once)
     for point in by_step.values():
@@ -129,13 +129,13 @@ def swanlab_records(path: Path) -> dict[str, list[Any]]:
 
 
 def swanlab_files(folder: Path) -> list[Path]:
-    """Return the files of offline and local runs below a directory, oldest first; not those without a header."""
+    """Return the files of offline and local runs below a directory that have a header, oldest first."""
     found = (path for path in folder.rglob("*.swanlab") if path.stat().st_size >= HEAD)  # it was killed before that
     return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
 
 def swanlab_series(*paths: Path) -> Series:
-    """Return the series of several files of one run; of a name and step the first counts, as SwanLab has it."""
+    """Return the series of several files of one run; the first value of a name and step counts, as in SwanLab."""
     found: Series = collections.defaultdict(dict)
     for path in paths:
         for scalar in swanlab_records(path)["scalar"]:
@@ -144,7 +144,7 @@ def swanlab_series(*paths: Path) -> Series:
 
 
 def mlflow_run(uri: str, run_id: str) -> tuple[Any, Any]:
-    """Return MLflow's client and the run that has the tag of ours."""
+    """Return MLflow's client and the run with this windsock id."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
@@ -154,7 +154,7 @@ def mlflow_run(uri: str, run_id: str) -> tuple[Any, Any]:
 
 
 def mlflow_series(uri: str, run_id: str) -> Series:
-    """Return the metrics of the run that has the tag of ours, under the names that were logged."""
+    """Return the metrics of the run with this windsock id, by their logged names."""
     client, run = mlflow_run(uri, run_id)
     found: Series = collections.defaultdict(Once)
     for name in run.data.metrics:
@@ -164,7 +164,7 @@ def mlflow_series(uri: str, run_id: str) -> Series:
 
 
 def trackio_logs(project: str, run_id: str) -> list[dict[str, Any]]:
-    """Return what Trackio has of a run, row by row."""
+    """Return Trackio's rows of a run."""
     import trackio
     from trackio.sqlite_storage import SQLiteStorage
 
@@ -173,7 +173,7 @@ def trackio_logs(project: str, run_id: str) -> list[dict[str, Any]]:
 
 
 def trackio_series(logs: Iterable[dict[str, Any]]) -> Series:
-    """Return the numbers of such rows."""
+    """Return the series of Trackio's rows."""
     found: Series = collections.defaultdict(Once)
     for record in logs:
         for name, value in record.items():
@@ -183,7 +183,7 @@ def trackio_series(logs: Iterable[dict[str, Any]]) -> Series:
 
 
 def prometheus_samples(url: str) -> list[Any]:
-    """Return what an endpoint says, by Prometheus' own parser."""
+    """Return an endpoint's samples, parsed by Prometheus' parser."""
     from prometheus_client.parser import text_string_to_metric_families
 
     with urllib.request.urlopen(url) as answer:
@@ -192,12 +192,12 @@ def prometheus_samples(url: str) -> list[Any]:
 
 
 def prometheus_values(url: str) -> dict[str, float]:
-    """Return the last values that an endpoint shows, by the names that were logged."""
+    """Return an endpoint's last values by logged name."""
     return {s.labels["name"]: s.value for s in prometheus_samples(url) if "name" in s.labels}
 
 
 def jsonl_series(path: Path) -> Series:
-    """Return the metrics of a file of lines; rows that share a step unite."""
+    """Return the metrics of a file of JSON lines; rows of one step are merged."""
     found: Series = collections.defaultdict(Once)
     for line in path.read_text().splitlines():
         record = json.loads(line)

@@ -1,4 +1,4 @@
-"""The command line, as a new user types it."""
+"""The command line."""
 
 import csv
 import io
@@ -44,8 +44,8 @@ def cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_helps_with_an_example(command: str, capsys: pytest.CaptureFixture[str]):
-    """--help says what it does and shows a line to type."""
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]):
+    """--help prints a description and an example."""
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert ended.value.code == 0
@@ -53,7 +53,7 @@ def test_every_command_helps_with_an_example(command: str, capsys: pytest.Captur
 
 
 def test_ls_lists_runs(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """Name, project, status and last step of each run, for people and for programs."""
+    """Name, project, status and last step of each run, as a table and as JSON."""
     code, out, _ = cli(capsys, "ls")
     assert code == 0
     assert all(word in out for word in (run.id, "frozen_lake", "agentic", "finished", "49"))
@@ -62,8 +62,8 @@ def test_ls_lists_runs(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
     assert cli(capsys, "ls", "--project", "other")[1].startswith("no runs in")
 
 
-def test_show_tells_status_config_and_last_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """With a sparkline in which the spike and the NaN can be seen, and what was skipped."""
+def test_show_prints_status_config_and_last_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Sparklines show the spike and the NaN; skipped values are listed."""
     code, out, _ = cli(capsys, "show", "@last")
     assert code == 0
     assert all(
@@ -79,8 +79,8 @@ def test_show_tells_status_config_and_last_values(run: windsock.Run, capsys: pyt
     assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
 
 
-def test_show_judges_the_crucial_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """Each in plain words, with the name it is read from."""
+def test_show_prints_verdicts_on_crucial_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """Each has a text and the name of its metric."""
     out = cli(capsys, "show", run.id)[1]
     [reward] = [text for text in out.splitlines() if text.strip().startswith("✓  Reward")]
     assert "rising, 0.15 → 0.83" in reward
@@ -88,8 +88,8 @@ def test_show_judges_the_crucial_values(run: windsock.Run, capsys: pytest.Captur
     assert (record["key"], record["name"], record["verdict"]) == ("reward", "critic/score/mean", "good")
 
 
-def test_show_cuts_long_families_short_and_says_so(capsys: pytest.CaptureFixture[str]):
-    """Hundreds of metrics do not flood the screen unless asked for."""
+def test_show_shortens_long_families(capsys: pytest.CaptureFixture[str]):
+    """It prints the number of omitted metrics; --all shows them."""
     big = windsock.init(name="big")
     big.log({f"layer/{n}": float(n) for n in range(100)}, step=0)
     big.finish()
@@ -99,7 +99,7 @@ def test_show_cuts_long_families_short_and_says_so(capsys: pytest.CaptureFixture
 
 
 def test_tail_prints_the_last_steps(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """As blocks or as JSON, of the metrics asked for; it ends with the run."""
+    """As blocks or as JSON, of the selected metrics; it ends with the run."""
     code, out, _ = cli(capsys, "tail", "frozen_lake", "-n", "2", "--metrics", "critic/*")
     assert code == 0
     assert out.splitlines() == [
@@ -107,14 +107,14 @@ def test_tail_prints_the_last_steps(run: windsock.Run, capsys: pytest.CaptureFix
         "  critic  score/mean 0.96",
         "step 49 · frozen_lake",
         "  critic  score/mean 0.98",
-        "the run finished",
+        "run finished",
     ]
     lines = cli(capsys, "tail", "frozen_lake", "-n", "3", "--json", "--no-follow")[1].splitlines()
     assert [json.loads(text)["step"] for text in lines] == [47, 48, 49]
 
 
 def test_tail_follows_a_run_while_it_is_written(capsys: pytest.CaptureFixture[str]):
-    """Steps appear as they are committed, and the end is told."""
+    """Steps are printed as they are committed, followed by the end of the run."""
     live = windsock.init(name="live")
 
     def work() -> None:
@@ -129,11 +129,11 @@ def test_tail_follows_a_run_while_it_is_written(capsys: pytest.CaptureFixture[st
     out = cli(capsys, "tail", "live")[1]
     thread.join()
     assert [text for text in out.splitlines() if text.startswith("step")] == [f"step {n} · live" for n in range(5)]
-    assert out.endswith("the run finished\n")
+    assert out.endswith("run finished\n")
 
 
 def test_export_to_csv(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """An empty cell is what was not logged, NaN is NaN."""
+    """Missing values are empty cells, and NaN is NaN."""
     rows = list(csv.DictReader(io.StringIO(cli(capsys, "export", "@last", "--to", "csv")[1])))
     assert len(rows) == 50
     assert (rows[3]["loss"], rows[3]["val/score/mean"], rows[10]["val/score/mean"]) == ("NaN", "", "0.1")
@@ -141,16 +141,16 @@ def test_export_to_csv(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
 
 
 def test_export_to_jsonl(run: windsock.Run, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Strict JSON, to a file when asked."""
+    """Output is strict JSON, to a file where -o is given."""
     target = tmp_path / "out.jsonl"
     code, out, err = cli(capsys, "export", "@last", "--to", "jsonl", "-o", str(target), "--metrics", "loss")
-    assert (code, out, err) == (0, "", f"50 rows, 1 metrics: {target}\n")
+    assert (code, out, err) == (0, "", f"wrote 50 rows of 1 metrics to {target}\n")
     records = [json.loads(text) for text in target.read_text().splitlines()]
     assert records[3]["metrics"] == {"loss": "NaN"}
 
 
 def test_export_to_parquet(run: windsock.Run, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Null is what was not logged, NaN is NaN."""
+    """Missing values are null, and NaN is NaN."""
     import pyarrow.parquet as pq
 
     target = tmp_path / "out.parquet"
@@ -161,12 +161,12 @@ def test_export_to_parquet(run: windsock.Run, capsys: pytest.CaptureFixture[str]
     assert math.isnan(table["loss"][3].as_py())
     assert (
         cli(capsys, "export", "@last", "--to", "parquet")[2]
-        == "windsock: parquet is no text: name a file with -o FILE\n"
+        == "windsock: parquet is a binary format: give a file with -o FILE\n"
     )
 
 
-def test_rm_removes_what_is_over(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """It does not remove without a yes, nor a run that is still written."""
+def test_rm_deletes_ended_runs(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """It needs --yes without a terminal, and rejects a running run."""
     assert cli(capsys, "rm", run.id)[0] == 1
     assert run.path.exists()
     live = windsock.init(name="live")
@@ -178,8 +178,8 @@ def test_rm_removes_what_is_over(run: windsock.Run, capsys: pytest.CaptureFixtur
     assert live.path.exists()
 
 
-def test_archive_and_restore_bring_every_byte_back(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """An archived run is one file, leaves the list, and comes back whole."""
+def test_archive_and_restore_preserve_every_byte(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """An archived run is one file and is not listed."""
     before = {file.name: file.read_bytes() for file in run.path.iterdir()}
     code, out, _ = cli(capsys, "archive", run.id)
     assert code == 0
@@ -191,22 +191,22 @@ def test_archive_and_restore_bring_every_byte_back(run: windsock.Run, capsys: py
     assert {file.name: file.read_bytes() for file in run.path.iterdir()} == before
 
 
-def test_du_adds_sizes_up(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
-    """Each run and the sum."""
+def test_du_prints_sizes_and_their_sum(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """In bytes with --json."""
     [record] = json.loads(cli(capsys, "du", "--json")[1])
     assert record["bytes"] == sum(file.stat().st_size for file in run.path.iterdir())
     assert "1 runs in" in cli(capsys, "du")[1]
 
 
-def test_an_unknown_run_is_one_clear_line(capsys: pytest.CaptureFixture[str]):
-    """Errors are for people: no traceback, exit code 1."""
+def test_an_unknown_run_is_a_one_line_error(capsys: pytest.CaptureFixture[str]):
+    """There is no traceback, and the exit code is 1."""
     code, out, err = cli(capsys, "show", "nothing")
     assert (code, out) == (1, "")
     assert err.startswith("windsock: no run in ")
 
 
-def test_a_closed_pipe_is_no_error(run: windsock.Run):
-    """Windsock export … | head ends quietly."""
+def test_a_closed_pipe_is_not_an_error(run: windsock.Run):
+    """``windsock export … | head`` prints no error."""
     command = f"{sys.executable} -m windsock export {run.id} --to csv | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=os.environ, check=True)
     assert done.stdout.startswith("role,rank,step")

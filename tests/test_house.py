@@ -11,11 +11,10 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"errors", "model"},
+    {"errors", "formatting", "model"},
     {
         "background",
         "exit_status",
-        "formatting",
         "lazy",
         "mounts",
         "problems",

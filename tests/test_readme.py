@@ -1,4 +1,4 @@
-"""What the README says, done as a new user would."""
+"""The README's commands and examples work."""
 
 import os
 import re
@@ -15,7 +15,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def shell(command: str, folder: Path) -> str:
-    """Run a line of the README with our windsock first on the path."""
+    """Run a line of the README with this windsock first on the path."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     environment.pop("WINDSOCK_DIR", None)
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=folder, env=environment, check=False)
@@ -24,53 +24,53 @@ def shell(command: str, folder: Path) -> str:
 
 
 def _commands(first: str) -> str:
-    """Return the block of commands that begins with one."""
+    """Return the block of commands that begins with ``first``."""
     (found,) = [block for block in blocks("README.md", "sh") if block.startswith(first)]
     return found
 
 
-def test_the_first_commands_are_those_of_a_newcomer():
-    """The demo and the tests, both of which make their own environment."""
+def test_the_first_commands_are_the_demo_and_the_tests():
+    """Both create their own environment."""
     lines = blocks("README.md", "sh")[0].splitlines()
     assert [line.partition("#")[0].strip() for line in lines] == ["scripts/demo", "scripts/test"]
     assert all(os.access(ROOT / line.split()[0], os.X_OK) for line in lines)
 
 
-def test_the_example_and_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path):
-    """Copy, paste, look: the run is recorded and every command shows it."""
+def test_the_readmes_example_and_commands_work(tmp_path: Path):
+    """The example records a run, and every command shows it."""
     example, reading, *_ = blocks("README.md", "python")
     (tmp_path / "example.py").write_text(example)
-    said = shell(f"{sys.executable} example.py", tmp_path)
-    id = re.search(r"windsock show (\w+)", said)[1]  # type: ignore[index]
+    output = shell(f"{sys.executable} example.py", tmp_path)
+    id = re.search(r"windsock show (\w+)", output)[1]  # type: ignore[index]
     commands = [line.partition("#")[0].strip() for line in _commands("windsock ls").splitlines()]
     listed, shown, tailed, exported = (shell(command, tmp_path) for command in commands)
     assert id in listed
     assert all(word in shown for word in ("finished", "critic", "score/mean", "actor.lr", "0 – 199"))
     assert "step 199 · first" in tailed
-    assert exported == "200 rows, 9 metrics: first.csv\n"
+    assert exported == "wrote 200 rows of 9 metrics to first.csv\n"
     (tmp_path / "reading.py").write_text(f"import windsock\n{reading}\nprint(len(s.values), len(df))")
     assert shell(f"{sys.executable} reading.py", tmp_path) == "200 200\n"
 
 
-def test_the_rollouts_of_the_readme_are_recorded(tmp_path: Path):
-    """The lines about rollouts and evaluation, in a run of their own."""
+def test_the_readmes_rollout_example_works(tmp_path: Path):
+    """Rollouts and evaluation are recorded."""
     (lines,) = [block for block in blocks("README.md", "python") if "run.rollouts" in block]
     begin = "import windsock\nrun, step = windsock.init(), 0\n"
     end = "\nprint(*windsock.open(run.path).names('*/accuracy/*'))"
     (tmp_path / "rollouts.py").write_text(begin + lines + end)
-    said = shell(f"{sys.executable} rollouts.py", tmp_path)
+    output = shell(f"{sys.executable} rollouts.py", tmp_path)
     for name in ("rollout/accuracy/mean", "eval/gsm8k/accuracy/mean@4", "best@4"):
-        assert name in said, said
+        assert name in output, output
 
 
 def test_the_other_examples_run(tmp_path: Path):
-    """A training loop with torch learns its task and records it."""
-    said = shell(f"{sys.executable} {ROOT / 'examples' / 'torch_loop.py'}", tmp_path)
-    assert float(re.search(r"score (\d\.\d+)", said)[1]) > 0.9  # type: ignore[index]
+    """The torch example learns its task and records it."""
+    output = shell(f"{sys.executable} {ROOT / 'examples' / 'torch_loop.py'}", tmp_path)
+    assert float(re.search(r"score (\d\.\d+)", output)[1]) > 0.9  # type: ignore[index]
 
 
 def test_both_languages_show_the_same_code():
-    """The Chinese README differs in words alone, and the example is the one in examples/."""
+    """The Chinese README has the same code, and the example is the file in examples/."""
     assert blocks("README.md", "python")[0] == blocks("README.zh.md", "python")[0]
     ours, theirs = (
         [re.sub(r" *#.*", "", code) for language in ("sh", "python") for code in blocks(page, language)]
@@ -81,8 +81,8 @@ def test_both_languages_show_the_same_code():
     assert shown == blocks("README.md", "python")[0]
 
 
-def test_every_link_of_the_documentation_leads_somewhere():
-    """Relative links of README, docs and the rest point at files that exist."""
+def test_every_relative_link_of_the_documentation_exists():
+    """In README, docs and other Markdown files."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     broken = [
         f"{page.name}: {target}"

@@ -13,7 +13,7 @@ from windsock.model import Problem
 from windsock.probe.phases import Phase
 from windsock.recording import Collector
 from windsock.rollouts.handles import Evaluation, Rollouts, Validation
-from windsock.summary import notices
+from windsock.summary import run_warnings
 
 PROPERTIES = {"config", "ended", "id", "info", "name", "path", "project", "step", "url", "writer"}
 CALLS = {
@@ -231,7 +231,7 @@ def test_a_disabled_run_starts_no_thread_and_writes_nothing(tmp_path: Path):
 
 
 def test_a_problem_is_printed_once_counted_and_shown(capsys: pytest.CaptureFixture[str]):
-    """By call and error; the counts are in the journal and in the notices of ``windsock show``."""
+    """By call and error; the counts are in the journal and in the warnings of ``windsock show``."""
     run = windsock.init()
     for _ in range(3):
         run.measure(BATCH, part="actor")
@@ -243,7 +243,7 @@ def test_a_problem_is_printed_once_counted_and_shown(capsys: pytest.CaptureFixtu
         "run.measure", "SettingsError: part: expected one of data, policy, value, got 'actor'", 3
     )
     assert (merged.call, merged.count) == ("rollouts.merge", 1)
-    shown = notices(view)
+    shown = run_warnings(view)
     assert f"run.measure failed 3 times: {measured.error}" in shown
     assert f"rollouts.merge failed once: {merged.error}" in shown
     assert capsys.readouterr().err.count("run.measure failed") == 1

@@ -1,4 +1,4 @@
-"""Trackers that live in the training process: stdout, jsonl and those of others."""
+"""Trackers in a run: jsonl, stdout, entry points, failures."""
 
 import json
 import math
@@ -14,8 +14,8 @@ import pytest
 import windsock
 from windsock.model import Row, RunInfo, Status, Writer
 from windsock.trackers import registry
-from windsock.trackers.jsonl import line
-from windsock.trackers.stdout import block
+from windsock.trackers.jsonl import json_line
+from windsock.trackers.stdout import text_block
 
 ROW = Row(
     12,
@@ -26,7 +26,7 @@ ROW = Row(
 
 
 def train(**settings: Any) -> windsock.Run:
-    """Log four steps, two calls each, and an unfinished one."""
+    """Log four steps with two calls each, and an uncommitted one."""
     run = windsock.init(**settings)
     for step in range(4):
         run.log({"loss": step / 2})
@@ -38,7 +38,7 @@ def train(**settings: Any) -> windsock.Run:
 
 
 def test_jsonl_has_a_line_for_each_step():
-    """The keys of a step are united; what was never committed comes last, as the step to come."""
+    """The values of a step are merged; uncommitted values are last, as the next step."""
     run = train(track_with="jsonl")
     lines = [json.loads(text) for text in (run.path / "metrics.jsonl").read_text().splitlines()]
     assert [record["step"] for record in lines] == [0, 1, 2, 3, 4]
@@ -46,19 +46,19 @@ def test_jsonl_has_a_line_for_each_step():
     assert lines[4]["metrics"] == {"loss": 9}
 
 
-def test_jsonl_goes_where_it_is_told(tmp_path: Path):
-    """The path may be anywhere; directories on the way are made."""
+def test_jsonl_writes_to_its_path(tmp_path: Path):
+    """Missing directories are created."""
     train(track_with="jsonl", tracker_kwargs={"path": str(tmp_path / "a" / "b.jsonl")})
     assert len((tmp_path / "a" / "b.jsonl").read_text().splitlines()) == 5
 
 
 def test_stdout_prints_strict_json_in_a_pipe(capsys: pytest.CaptureFixture[str]):
-    """One object a line, NaN and infinities as strings."""
+    """One object per line, with NaN and infinities as strings."""
     train(track_with="stdout")
     records = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert [record["step"] for record in records] == [0, 1, 2, 3, 4]
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "one": 1.0, "name \ud800": 0.5}
-    text = line(Row(0, 0.0, values, ROW.writer))
+    text = json_line(Row(0, 0.0, values, ROW.writer))
     assert json.loads(text)["metrics"] == {
         "nan": "NaN",
         "inf": "Infinity",
@@ -68,26 +68,26 @@ def test_stdout_prints_strict_json_in_a_pipe(capsys: pytest.CaptureFixture[str])
     }
 
 
-def test_a_block_for_people_groups_names_by_family():
-    """Heading, then a paragraph for each family, wrapped to the terminal."""
-    assert block(ROW, title="frozen_lake").splitlines() == [
+def test_a_text_block_groups_names_by_family():
+    """A heading, then a paragraph per family, wrapped to the terminal."""
+    assert text_block(ROW, title="frozen_lake").splitlines() == [
         "step 12 · frozen_lake",
         "          loss 3",
         "  actor   clipfrac NaN  lr 1e-06",
         "  critic  score/mean 0.41",
     ]
-    narrow = block(Row(0, 0.0, {f"a/metric{n}": n / 3 for n in range(9)}, ROW.writer), width=50)
+    narrow = text_block(Row(0, 0.0, {f"a/metric{n}": n / 3 for n in range(9)}, ROW.writer), width=50)
     assert max(len(text) for text in narrow.splitlines()) <= 50
-    assert "\x1b[" in block(ROW, colour=True)
+    assert "\x1b[" in text_block(ROW, colour=True)
 
 
 def test_unknown_trackers_and_arguments_are_errors_at_start():
-    """With the nearest name, before anything is recorded."""
+    """The error has the nearest name, and nothing is recorded."""
     with pytest.raises(windsock.TrackerError, match=r"unknown tracker 'stdot': did you mean 'stdout'\?"):
         windsock.init(track_with="stdot")
     with pytest.raises(windsock.TrackerError, match=r"tracker 'jsonl': unknown argument 'pth'; did you mean 'path'\?"):
         windsock.init(track_with="jsonl", tracker_kwargs={"pth": "x"})
-    with pytest.raises(windsock.TrackerError, match="format 'xml'; expected auto, text or json"):
+    with pytest.raises(windsock.TrackerError, match="format must be auto, text or json; got 'xml'"):
         windsock.init(track_with="stdout", tracker_kwargs={"format": "xml"})
     with pytest.raises(windsock.TrackerError, match="is a directory; expected a file"):
         windsock.init(track_with="jsonl", tracker_kwargs={"path": "/"})
@@ -96,7 +96,7 @@ def test_unknown_trackers_and_arguments_are_errors_at_start():
 
 
 class Recorder:
-    """A tracker as another package would offer it."""
+    """A tracker of another package."""
 
     in_process = True
     seen: list[Row]
@@ -124,7 +124,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
-    """Offer Recorder through an entry point, as an installed package would."""
+    """Register Recorder as an entry point, as an installed package does."""
     distribution = tmp_path / "site" / "recorder-1.dist-info"
     distribution.mkdir(parents=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: recorder\nVersion: 1\n")
@@ -135,7 +135,7 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
 
 
 def test_a_tracker_of_another_package_is_found_by_its_entry_point(recorder: type[Recorder]):
-    """It gets every step in order, and the status at the end."""
+    """It receives every step in order, and the final status."""
     assert "recorder" in registry.names()
     train(track_with="recorder", config={"lr": 1})
     assert [(row.step, row.values["loss"]) for row in recorder.seen] == [
@@ -148,15 +148,15 @@ def test_a_tracker_of_another_package_is_found_by_its_entry_point(recorder: type
     assert recorder.ended == Status("finished")
 
 
-def test_a_tracker_that_does_not_start_fails_init_and_the_run_says_so(recorder: type[Recorder]):
-    """The error reaches the user at the start, and the run does not look alive."""
+def test_a_tracker_that_does_not_start_fails_init(recorder: type[Recorder]):
+    """The run is recorded as crashed."""
     with pytest.raises(windsock.TrackerError, match="the server says no"):
         windsock.init(track_with="recorder", name="n")
     assert windsock.open("n").status.word == "crashed"
 
 
 def test_an_error_about_a_tracker_does_not_show_its_key(recorder: type[Recorder], monkeypatch: pytest.MonkeyPatch):
-    """Neither in the message nor in what caused it."""
+    """Neither in the message nor in the cause."""
 
     def refuse(self: Recorder, api_key: str) -> None:
         raise ValueError(f"bad key {api_key}")
@@ -167,15 +167,17 @@ def test_an_error_about_a_tracker_does_not_show_its_key(recorder: type[Recorder]
     assert caught.value.__cause__ is None
 
 
-def test_rows_that_a_tracker_raised_for_are_offered_again(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):
-    """A failure is told once and costs nothing when the next try succeeds."""
+def test_rows_for_which_a_tracker_raised_are_delivered_again(
+    recorder: type[Recorder], capsys: pytest.CaptureFixture[str]
+):
+    """A failure is reported once, and no row is lost."""
     train(track_with="recorder", tracker_kwargs={"fail": 1}, config={"lr": 1})
     assert [row.step for row in recorder.seen] == [0, 1, 2, 3, 4]
     assert capsys.readouterr().err.count("tracker 'recorder': ConnectionError: the server is down") == 1
 
 
-def test_a_tracker_that_hangs_does_not_hold_the_training(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):
-    """Log and commit return at once; finish waits no longer than it is told."""
+def test_a_tracker_that_hangs_does_not_block_the_training(recorder: type[Recorder], capsys: pytest.CaptureFixture[str]):
+    """Log and commit return at once; finish waits at most for its timeout."""
     run = windsock.init(track_with="recorder", tracker_kwargs={"hang": 30.0}, config={"lr": 1})
     began = time.monotonic()
     for step in range(100):
@@ -187,7 +189,7 @@ def test_a_tracker_that_hangs_does_not_hold_the_training(recorder: type[Recorder
     assert any(thread.name == "windsock-recorder" for thread in threading.enumerate())
 
 
-def test_only_rank_zero_feeds_trackers(capsys: pytest.CaptureFixture[str]):
-    """Of many ranks one prints."""
+def test_only_rank_zero_delivers_to_trackers(capsys: pytest.CaptureFixture[str]):
+    """Of several ranks one prints."""
     train(track_with="stdout", rank=3)
     assert capsys.readouterr().out == ""

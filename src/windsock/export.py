@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import RunNotFoundError, WindsockError
-from windsock.formatting import json_number
+from windsock.formatting import json_number, nonfinite_name
 from windsock.journal.series import Series
 from windsock.view import View
 
@@ -86,12 +87,12 @@ def write_csv(table: Wide, file: IO[str]) -> None:
     writer = csv.writer(file)
     writer.writerow([*HEAD, *table.columns])
     for head, values in table.rows():
-        cells = (repr(values[name]) if name in values else "" for name in table.columns)
-        writer.writerow([*head[:3], f"{head[3]:.6f}", *(_csv_number(cell) for cell in cells)])
+        cells = (_csv_number(values[name]) if name in values else "" for name in table.columns)
+        writer.writerow([*head[:3], f"{head[3]:.6f}", *cells])
 
 
-def _csv_number(cell: str) -> str:
-    return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(cell, cell)
+def _csv_number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else nonfinite_name(value)
 
 
 def write_jsonl(table: Wide, file: IO[str]) -> None:

@@ -1,17 +1,18 @@
-"""How numbers, sizes, times and names read for people."""
+"""Formatting of numbers, sizes, times and metric names for people and for JSON."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
 
 
 def number(value: float) -> str:
-    """Write a value in about five significant digits, without noise: 0.1234, 1.2e-06, 12,345."""
+    """Format a value with about five significant digits: 0.1234, 1.2e-06, 12,345."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     if value == int(value) and abs(value) < 1e15:
@@ -24,7 +25,7 @@ def number(value: float) -> str:
 
 
 def size(count: float) -> str:
-    """Write a number of bytes: 12.3 MB."""
+    """Format a number of bytes: 12.3 MB."""
     for unit in SIZES[:-1]:
         if abs(count) < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -33,45 +34,59 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a span of time in its two largest units: 3h 12m, 4m 05s, 12.3s, 45ms."""
+    """Format a duration in its two largest units: 3h 12m, 4m 05s, 12.3s, 45ms."""
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:
         return f"{seconds:.1f}s"
-    whole = round(seconds)
-    days, hours, minutes = whole // 86400, whole // 3600 % 24, whole // 60 % 60
+    total = round(seconds)
+    days, hours, minutes = total // 86400, total // 3600 % 24, total // 60 % 60
     if days:
         return f"{days}d {hours:02d}h"
-    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {whole % 60:02d}s"
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {total % 60:02d}s"
 
 
 def age(seconds: float) -> str:
-    """Write how long ago something was, in one unit."""
+    """Format the time since an event in one unit: 3h ago."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{int(seconds // length)}{unit} ago"
     return "just now" if seconds < 5 else f"{int(seconds)}s ago"
 
 
-def json_number(value: float) -> float | int | str:
-    """Return a value that strict JSON can carry: non-finite ones as strings, whole ones as integers."""
-    if math.isfinite(value):
-        return int(value) if value == int(value) and abs(value) < 2**53 else value
+def nonfinite_name(value: float) -> str:
+    """Return the name of a non-finite number in files: NaN, Infinity or -Infinity."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
+def json_number(value: float) -> float | int | str:
+    """Return a value for strict JSON: non-finite numbers as strings, integral ones as integers."""
+    if math.isfinite(value):
+        return int(value) if value == int(value) and abs(value) < 2**53 else value
+    return nonfinite_name(value)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nested configuration with dotted names (``actor.lr``); an empty mapping is a leaf."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
 def by_family(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Group names by their first part, in natural order; names without a slash come first, under an empty family."""
+    """Group names by family in natural order; names without a family are first, under ""."""
     ordered = sorted(names, key=lambda name: (family(name), natural(name)))
     return [(head, list(members)) for head, members in itertools.groupby(ordered, family)]
 
 
 def family(name: str) -> str:
-    """Return the first part of a name; a name without a slash has none."""
+    """Return the part of a name before the first slash; "" for a name without a slash."""
     head, slash, _ = name.partition("/")
     return head if slash else ""
 
 
 def natural(name: str) -> list[tuple[int, int | str]]:
-    """Return a key that puts layer2 before layer10."""
-    return [(0, int(part)) if part.isdecimal() else (1, part) for part in re.split(r"(\d+)", name) if part]
+    """Return a sort key that puts layer2 before layer10."""
+    return [(0, int(digits)) if digits.isdecimal() else (1, digits) for digits in re.split(r"(\d+)", name) if digits]

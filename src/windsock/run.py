@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.probe.phases import Amount, Phase
     from windsock.rollouts.handles import Evaluation, Rollouts, Validation
-    from windsock.trackers.protocol import Link
+    from windsock.trackers.protocol import DeliveryClient
 
 PACKING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
 MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
-StartClients = Callable[[Recording], Iterable["Link"]]
+StartClients = Callable[[Recording], Iterable["DeliveryClient"]]
 
 
 def _unrecorded_phase(run: Run, name: Any = "", onload: Any = None, offload: Any = None, *_: Any, **__: Any) -> Phase:
     """Return a phase that records nothing; the caller's onload and offload are still called."""
-    from windsock.probe.phases import Phase, Unrecorded
+    from windsock.probe.phases import NullRecorder, Phase
 
-    return Phase(Unrecorded(), name if isinstance(name, str) else "", onload=onload, offload=offload)
+    return Phase(NullRecorder(), name if isinstance(name, str) else "", onload=onload, offload=offload)
 
 
 def _unrecorded_timer(run: Run, name: Any = "", *_: Any, **__: Any) -> Phase:
@@ -93,7 +93,7 @@ class Run:
         self._ended: Status | None = None
         self._end_lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._forked = False
-        self._clients: list[Link] = []
+        self._clients: list[DeliveryClient] = []
         self._background: BackgroundThread | None = None
         if not settings.disabled:
             self._recording = Recording(settings, info, path, writer, self._redactor, self._restart_background)
@@ -513,7 +513,7 @@ class Run:
     def _maintain_clients(self) -> None:
         """Check that rows are delivered, and log how far."""
         for client in self._clients:
-            client.tend()
+            client.maintain()
             if self._newest_step is not None:
                 self.log(client.values(), step=self._newest_step)
 

@@ -20,7 +20,7 @@ from windsock.run import Run
 from windsock.settings import Settings, resolve
 
 if TYPE_CHECKING:
-    from windsock.trackers.protocol import Link, Tracker
+    from windsock.trackers.protocol import DeliveryClient, Tracker
 
 
 _runs: list[Run] = []
@@ -122,7 +122,7 @@ def _recorded_run(settings: Settings) -> Run:
     return Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
 
 
-def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[Link]:
+def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:
     """Yield the clients of the spool and of the trackers: threads of this process, and the relay process."""
     settings, path, warn = recording.settings, recording.path, recording.problems.warn
     if settings.spool:

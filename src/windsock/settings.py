@@ -21,7 +21,7 @@ from typing import Any
 
 from windsock.errors import SettingsError
 from windsock.model import MAIN_ROLE
-from windsock.mounts import is_far
+from windsock.mounts import is_remote
 from windsock.process import process_start
 from windsock.to_plain import to_plain
 
@@ -222,7 +222,7 @@ def _spool(given: Any, dir: Path) -> Path | None:
     if given is not None:
         return None if str(given) == "off" else Path(given)
     temporary = Path(tempfile.gettempdir())
-    return temporary / f"windsock-{os.getuid()}" / "spool" if is_far(dir) and not is_far(temporary) else None
+    return temporary / f"windsock-{os.getuid()}" / "spool" if is_remote(dir) and not is_remote(temporary) else None
 
 
 def read_source(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:

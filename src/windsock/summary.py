@@ -1,9 +1,8 @@
-"""What a run's own records say about it: whose names it speaks, how its crucial values are, what went wrong."""
+"""Summary of a run: the source of its metric names, the verdicts on its crucial values, and its warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from windsock.catalogue.names import detect, recognise
 from windsock.catalogue.spec import PRODUCERS
@@ -12,18 +11,21 @@ from windsock.readable import Readable
 
 
 def known_names(names: Iterable[str]) -> list[str]:
-    """Return the names that anybody is known to write: there is no more to be learned about the others."""
+    """Return the names that the catalogue recognises."""
     return [name for name in names if recognise(name).matches]
 
 
 def source_of(view: Readable, names: Sequence[str]) -> str | None:
-    """Return whose names a run uses, as ``recognise`` takes it: its own word where that explains as many as a guess."""
+    """Return the producer of a run's metric names, as ``recognise`` takes it.
+
+    It is the producer that the run states, or the detected one where that explains more names.
+    """
     info, known = view.info, known_names(names)
-    said = f"windsock:{info.vocabulary}" if info.producer == "windsock" else info.producer
-    said_known = _count(known, said) if said.partition("/")[0] in PRODUCERS else -1
-    guessed = detect(names).source
-    guessed_known = _count(known, guessed) if guessed else 0
-    return said if said_known >= guessed_known else guessed
+    stated = f"windsock:{info.vocabulary}" if info.producer == "windsock" else info.producer
+    stated_count = _count(known, stated) if stated.partition("/")[0] in PRODUCERS else -1
+    detected = detect(names).source
+    detected_count = _count(known, detected) if detected else 0
+    return stated if stated_count >= detected_count else detected
 
 
 def _count(names: Iterable[str], source: str) -> int:
@@ -31,59 +33,47 @@ def _count(names: Iterable[str], source: str) -> int:
 
 
 def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | None = None) -> list[Verdict]:
-    """Judge the crucial values of a run, by whose names it uses; ``names`` are those to look at, where not all."""
+    """Return the verdicts on a run's crucial values; ``names`` limits the metrics that are considered."""
     names = known_names(view.names()) if names is None else names
     source = source or source_of(view, view.names())
     return judge_crucial_values({name: view.series(name).values for name in names if is_judged(name, source)}, source)
 
 
 def missing(view: Readable) -> dict[str, str]:
-    """Return why metrics that could be measured are not there, by the names they would have."""
-    told = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event.get("metrics")]
-    return dict(told[-1]) if told and isinstance(told[-1], dict) else {}
+    """Return the reasons why metrics are missing, by name."""
+    found = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event.get("metrics")]
+    return dict(found[-1]) if found and isinstance(found[-1], dict) else {}
 
 
-def notices(view: Readable) -> list[str]:
-    """Say what is not as it should be: values skipped, frames dropped, bytes damaged."""
-    found = [f"skipped {name!r} {_times(count)}: {reason}" for name, (reason, count) in view.skipped().items()]
+def run_warnings(view: Readable) -> list[str]:
+    """Return warnings about a run: skipped values, failed calls, dropped frames, late batches, incomplete rollouts."""
+    found = [f"skipped {name!r} {_times(count)}: {_reason(reason)}" for name, (reason, count) in view.skipped().items()]
     found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
     dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
     if dropped:
         found.append(f"{dropped} frames were dropped because they could not be written")
     late = sum(int(event.get("late", 0)) for event in view.events())
     if late:
-        found.append(f"{late} batches were measured for steps that were committed already, and are not counted")
-    return [*found, *_lacking(view), *view.damage()]
+        found.append(f"{late} batches were measured after the commit of their step and are not counted")
+    return [*found, *_incomplete_rollouts(view), *view.damage()]
 
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _lacking(view: Readable) -> Iterator[str]:
-    """Say of each thing that was gathered what lacked when it last did."""
+def _reason(reason: str) -> str:
+    return "value is None" if reason == "None" else reason  # as recorded by version 0.1
+
+
+def _incomplete_rollouts(view: Readable) -> Iterator[str]:
+    """Yield a message for each kind of rollout whose last incomplete step is recorded."""
     last = {event["of"]: event for event in view.events() if event.get("event") == "lacking"}
-    for of, event in last.items():
+    for kind, event in last.items():
         expected = event["tasks_expected"] or event["tasks_observed"] + event["tasks_failed"]
-        never = max(expected - event["tasks_observed"] - event["tasks_failed"], len(event.get("missing_tasks", ())))
-        parts = [
-            f"{count} {what}"
-            for count, what in (
-                (event["tasks_failed"], "failed"),
-                (event["tasks_partial"], "lack runs"),
-                (never, "never came"),
-            )
-            if count > 0
-        ]
+        missing = max(expected - event["tasks_observed"] - event["tasks_failed"], len(event.get("missing_tasks", ())))
+        counts = ((event["tasks_failed"], "failed"), (event["tasks_partial"], "are missing runs"), (missing, "missing"))
+        parts = [f"{count} {what}" for count, what in counts if count > 0]
+        problem = f"{', '.join(parts)} of {expected} tasks" if parts else f"{event['runs_failed']} runs failed"
         reasons = ", ".join(f"{reason or 'no reason given'} × {n}" for reason, n in event["reasons"].items())
-        told = f"{', '.join(parts)} of {expected} tasks" if parts else f"{event['runs_failed']} runs failed"
-        yield f"{of} at step {event['step']}: {told}" + (f" ({reasons})" if reasons else "")
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield a nested config as dotted keys and values."""
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+        yield f"{kind} at step {event['step']}: {problem}" + (f" ({reasons})" if reasons else "")

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping, Set
 from typing import Any
 
+from windsock.formatting import nonfinite_name
+
 MAX_TEXT = 20_000
 
 
@@ -21,7 +23,7 @@ def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     if value is None or isinstance(value, bool | int):
         return value if not isinstance(value, enum.Enum) else to_plain(value.value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else _nonfinite(value)
+        return float(value) if math.isfinite(value) else nonfinite_name(value)
     if isinstance(value, str):
         return value[:MAX_TEXT] if not isinstance(value, enum.Enum) else str(value.value)
     if id(value) in _inside:
@@ -64,7 +66,3 @@ def _object(value: Any, inside: tuple[int, ...]) -> Any:
     if isinstance(value, type) or callable(value):
         return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
     return repr(value)[:MAX_TEXT]
-
-
-def _nonfinite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -1,12 +1,12 @@
-"""A training of the demo that is small enough for a test, and what its journal says."""
+"""A small training of the demo for tests."""
 
 from pathlib import Path
 from typing import Any
 
 import windsock
-from windsock.demo.recipe import Recipe
-from windsock.demo.sick import sicken
-from windsock.demo.training import begin, train
+from windsock.demo.config import DemoConfig
+from windsock.demo.sick_runs import sick_config
+from windsock.demo.training import start_runs, train
 
 SMALL = {
     "tasks": 24, "hidden": 64, "maps": 128, "validation_maps": 16, "validate_every": 5, "save_every": 4,
@@ -15,10 +15,10 @@ SMALL = {
 
 
 def trained(folder: Path, steps: int, sick: str = "", vocabulary: str = "roll", **changes: Any) -> windsock.View:
-    """Train and return the run as a reader sees it."""
-    recipe = Recipe().changed(SMALL | {"steps": steps})
-    recipe = (sicken(recipe, sick) if sick else recipe).changed(changes)
-    run, explorer = begin(recipe, dir=folder, vocabulary=vocabulary)
+    """Train and return a view of the run."""
+    config = DemoConfig().changed(SMALL | {"steps": steps})
+    config = (sick_config(config, sick) if sick else config).changed(changes)
+    run, explorer = start_runs(config, dir=folder, vocabulary=vocabulary)
     with run, explorer:
-        train(recipe, run, explorer)
+        train(config, run, explorer)
     return windsock.open(run.path)

@@ -1,4 +1,4 @@
-"""One real training says all that the documentation names, in each vocabulary, and what it says fits together."""
+"""One real training in each vocabulary: all documented names are logged, and their values are consistent."""
 
 import csv
 import re
@@ -29,7 +29,7 @@ STEPS = 6
 
 @pytest.fixture(scope="module", params=["roll", "trl", "trinity"])
 def view(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> windsock.View:
-    """A short training in a vocabulary; nothing is dropped, so that all means are over the same episodes."""
+    """Return a short training in one vocabulary; nothing is filtered, so that all means are over the same episodes."""
     folder = tmp_path_factory.mktemp(request.param)
     return trained(folder, STEPS, vocabulary=request.param, drop_at_most=0.0)
 
@@ -42,13 +42,13 @@ def documented(vocabulary: str) -> list[str]:
 
 
 def expression(name: str) -> re.Pattern[str]:
-    """Return a documented name as an expression that its fillings match."""
+    """Return a regular expression that matches a documented name with its placeholders filled."""
     pieces = re.split(r"\{([^}]*)\}", name)
     return re.compile("".join(FILLED[piece] if n % 2 else re.escape(piece) for n, piece in enumerate(pieces)))
 
 
-def test_every_documented_name_comes_out_and_is_finite(view: windsock.View):
-    """All of the list that needs no accelerator is in the journal, and every value is a number."""
+def test_every_documented_name_is_logged_and_finite(view: windsock.View):
+    """All documented names that need no accelerator are in the journal with finite values."""
     names = view.names()
     for wanted in documented(view.info.vocabulary):
         found = [name for name in names if expression(wanted).fullmatch(name)]
@@ -57,23 +57,23 @@ def test_every_documented_name_comes_out_and_is_finite(view: windsock.View):
             assert np.isfinite(view.series(name).values).all(), name
 
 
-def test_no_documented_name_is_forgotten():
-    """The names that are left to an accelerator are those of its memory, and no others."""
+def test_only_device_memory_names_are_missing_on_a_cpu():
+    """The documented names that the demo does not log are those of device memory."""
     left = list(csv.DictReader(SEED.read_text().splitlines(), delimiter="\t"))
     skipped = [row["name"] for row in left if re.fullmatch(ONLY_WITH_A_GPU[row["vocabulary"]], row["name"])]
     assert len(skipped) == 20
     assert all("device_id" in placeholders(name) or "max_memory" in name for name in skipped)
 
 
-def test_what_is_measured_in_a_step_is_there_in_every_step(view: windsock.View):
-    """No step of the training lacks a metric that others have."""
+def test_measured_metrics_are_in_every_step(view: windsock.View):
+    """No step is missing a metric that other steps have."""
     for name in view.names():
         if name.startswith(OF_EVERY_STEP):
             assert len(view.series(name)) == STEPS, name
 
 
-def test_means_lie_between_extremes(view: windsock.View):
-    """The least ≤ mean ≤ the most, of everything that has all three."""
+def test_means_are_between_extremes(view: windsock.View):
+    """Minimum ≤ mean ≤ maximum for all metrics that have all three."""
     names = set(view.names())
     seen = 0
     for name in names:
@@ -87,8 +87,8 @@ def test_means_lie_between_extremes(view: windsock.View):
     assert seen >= 4
 
 
-def test_a_phase_takes_what_its_stretches_take(view: windsock.View):
-    """Its total = onload + execute + offload, all of them real, for every worker's phase."""
+def test_a_phases_total_is_the_sum_of_its_stages(view: windsock.View):
+    """The total equals onload + execute + offload for every worker's phase."""
     totals = view.names("time/*/total")
     assert len(totals) >= 6
     for name in totals:
@@ -102,7 +102,7 @@ def one(view: windsock.View, name: str) -> np.ndarray:
     return view.series(name).values
 
 
-def test_the_reward_of_trl_is_its_score_and_the_rest(tmp_path: Path):
+def test_trls_reward_is_the_sum_of_its_parts(tmp_path: Path):
     """objective/rlhf_reward = objective/scores + objective/non_score_reward, which is -β · objective/kl."""
     view = trained(tmp_path, 3, vocabulary="trl", drop_at_most=0.0)
     score, rest = one(view, "objective/scores"), one(view, "objective/non_score_reward")
@@ -111,8 +111,8 @@ def test_the_reward_of_trl_is_its_score_and_the_rest(tmp_path: Path):
     assert one(view, "episode")[-1] == 3 * 24 * 8
 
 
-def test_losses_and_samples_of_roll_fit_together(tmp_path: Path):
-    """Shares are counts divided or add up, samples are summed over steps, and no clipped loss is below its own."""
+def test_rolls_losses_and_samples_are_consistent(tmp_path: Path):
+    """Shares equal their counts, samples sum over steps, and no clipped loss is below the unclipped one."""
     view = trained(tmp_path, 3)
     share = one(view, "actor/valid_samples") / one(view, "actor/total_samples")
     assert one(view, "actor/valid_sample_ratio") == pytest.approx(share)
@@ -126,7 +126,7 @@ def test_losses_and_samples_of_roll_fit_together(tmp_path: Path):
 
 
 def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):
-    """Rollouts and evaluations are the explorer's, updates the trainer's, and samples can be read."""
+    """Rollouts and evaluations are the explorer's, updates the trainer's, and samples are readable."""
     view = trained(tmp_path, 3)
     assert {writer.role for writer in view.writers()} == {"explorer", "trainer"}
     assert len(view.series("weight_version", role="explorer")) == 3

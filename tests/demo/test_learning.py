@@ -1,4 +1,4 @@
-"""The parts of the demo's trainer: the game, the network, the losses, the states, and that it learns, reproducibly."""
+"""The demo's parts: environment, network, losses and worker states; and that it learns, reproducibly."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ import pytest
 from small import SMALL, trained
 
 import windsock
-from windsock.demo import lake, ppo, reward
+from windsock.demo import frozen_lake, ppo, reward
+from windsock.demo.config import DemoConfig
 from windsock.demo.explorer import play
-from windsock.demo.network import Network, adam, clipped, log_softmax
-from windsock.demo.recipe import Recipe
-from windsock.demo.states import State, restore, save
-from windsock.demo.training import begin, train
+from windsock.demo.network import Network, adam, clip_by_norm, log_softmax
+from windsock.demo.training import start_runs, train
+from windsock.demo.worker_state import WorkerState, load_checkpoint, save_checkpoint
 from windsock.errors import SettingsError
 
 
 def numeric(loss, at: np.ndarray, places: np.ndarray, by: float = 1e-6) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """Return the derivative of a loss at some places, by finite differences."""
+    """Return the derivative of a loss at some indices by finite differences."""
     found = []
     for place in places:
         step = np.zeros_like(at)
@@ -26,8 +26,8 @@ def numeric(loss, at: np.ndarray, places: np.ndarray, by: float = 1e-6) -> np.nd
     return np.array(found)
 
 
-def test_the_gradient_of_the_network_is_that_of_finite_differences():
-    """Every layer's weights and biases, for a loss that mixes the outputs."""
+def test_the_networks_gradient_equals_finite_differences():
+    """For the weights and biases of all layers."""
     rng = np.random.default_rng(0)
     network = Network([7, 6, 5, 3])
     weights = network.initial(rng, 1.0).astype(np.float64)
@@ -39,8 +39,8 @@ def test_the_gradient_of_the_network_is_that_of_finite_differences():
 
 
 @pytest.mark.parametrize("entropy_coef", [0.0, 0.3])
-def test_the_error_of_the_policy_is_the_derivative_of_its_loss(entropy_coef: float):
-    """The clipped surrogate with weights and an entropy bonus, as windsock measures it."""
+def test_the_policy_gradient_is_the_derivative_of_the_loss(entropy_coef: float):
+    """The loss is windsock's: clipped surrogate with weights, and an entropy bonus."""
     rng = np.random.default_rng(1)
     count, clip = 30, 0.2
     logits, choices = rng.normal(size=(count, 5)), rng.integers(5, size=count)
@@ -57,15 +57,15 @@ def test_the_error_of_the_policy_is_the_derivative_of_its_loss(entropy_coef: flo
         measured = windsock.measure(batch, clip=clip, entropy_coef=entropy_coef, loss="token-mean")
         return measured["actor/total_loss"]
 
-    error, log_probs = ppo.policy_error(logits, choices, old, advantages, weights, clip, entropy_coef)
+    error, log_probs = ppo.policy_gradient(logits, choices, old, advantages, weights, clip, entropy_coef)
     places = rng.choice(count * 5, 40, replace=False)
     assert error.ravel()[places] == pytest.approx(numeric(loss, logits.ravel(), places), abs=1e-7)
     assert log_probs == pytest.approx(log_softmax(logits))
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])
-def test_the_error_of_the_critic_is_the_derivative_of_its_loss(clip: float | None):
-    """With and without the value clip, as windsock measures it."""
+def test_the_value_gradient_is_the_derivative_of_the_loss(clip: float | None):
+    """The loss is windsock's, with and without value clipping."""
     rng = np.random.default_rng(2)
     values, old, returns = rng.normal(size=(3, 40))
 
@@ -74,15 +74,17 @@ def test_the_error_of_the_critic_is_the_derivative_of_its_loss(clip: float | Non
         batch = windsock.Batch(**{name: array[:, None] for name, array in arrays.items()})
         return windsock.measure(batch, value_clip=clip, loss="token-mean")["critic/loss"]
 
-    assert ppo.value_error(values, old, returns, clip) == pytest.approx(numeric(loss, values, np.arange(40)), abs=1e-7)
+    assert ppo.value_gradient(values, old, returns, clip) == pytest.approx(
+        numeric(loss, values, np.arange(40)), abs=1e-7
+    )
 
 
-def test_advantages_are_sums_of_later_surprises():
-    """GAE against its definition, for responses of different lengths."""
+def test_gae_equals_its_definition():
+    """For responses of different lengths."""
     rng = np.random.default_rng(3)
     rewards, values = rng.normal(size=(2, 4, 6))
     mask = np.arange(6) < np.array([6, 3, 1, 4])[:, None]
-    advantages, returns = ppo.advantages_of(rewards * mask, values, mask, 0.9, 0.8)
+    advantages, returns = ppo.gae(rewards * mask, values, mask, 0.9, 0.8)
     for row, length in enumerate(mask.sum(axis=1)):
         following = np.append(values[row, 1:length], 0.0)
         surprises = rewards[row, :length] + 0.9 * following - values[row, :length]
@@ -93,82 +95,82 @@ def test_advantages_are_sums_of_later_surprises():
     assert returns[mask] == pytest.approx((advantages + values)[mask])
 
 
-def test_the_arrays_of_the_lakes_are_the_games_of_gymnasium():
-    """Moves lead where gymnasium's own game leads, and the distance to the goal is the length of a shortest way."""
-    lakes = lake.draw_lakes(6, 3)
+def test_the_map_arrays_equal_gymnasiums_environment():
+    """Transitions equal gymnasium's, and distances are lengths of shortest paths."""
+    lakes = frozen_lake.sample_lakes(6, 3)
     assert len({row.tobytes() for row in lakes.tiles}) == 6
-    others = lake.draw_lakes(6, 3, lakes)
+    others = frozen_lake.sample_lakes(6, 3, lakes)
     assert not {row.tobytes() for row in lakes.tiles} & {row.tobytes() for row in others.tiles}
-    classic = lake.classic_lake()
-    game = lake.gymnasium_lake().FrozenLakeEnv(map_name="4x4", is_slippery=False)
+    classic = frozen_lake.classic_map()
+    game = frozen_lake.gymnasium_module().FrozenLakeEnv(map_name="4x4", is_slippery=False)
     game.reset(seed=0)
     here = 0
     for move in (1, 1, 2, 1, 2, 2):
         here = int(classic.after[0, here, move])
         assert game.step(move)[0] == here
-    assert classic.tiles[0, here] == lake.GOAL
+    assert classic.tiles[0, here] == frozen_lake.GOAL
     assert classic.distance[0, 0] == 6
     assert classic.distance[0, 5] == -1, "a hole"
     assert classic.best_scores(np.zeros(2, int), np.array([0, 5]), 16).tolist() == [1, 0]
-    assert lakes.prompts(np.array([0]), np.array([2]))[0, -1] == lake.POSITION + 2
+    assert lakes.prompts(np.array([0]), np.array([2]))[0, -1] == frozen_lake.POSITION + 2
 
 
 def test_an_episode_ends_with_its_end_token_or_at_the_limit():
-    """A policy that only moves writes as many tokens as it may; one that ends at once writes one."""
-    lakes, network = lake.draw_lakes(2, 0), Network([lake.FEATURES, lake.CHOICES])
-    for choice, length in ((0, 5), (lake.END, 1)):
+    """A policy that only moves generates the maximum number of tokens; one that ends at once generates one."""
+    lakes, network = frozen_lake.sample_lakes(2, 0), Network([frozen_lake.FEATURES, frozen_lake.CHOICES])
+    for choice, length in ((0, 5), (frozen_lake.END, 1)):
         weights = np.zeros(network.size, np.float32)
         network.layers(weights)[0][1][choice] = 50.0
         played = play(network, weights, lakes, np.arange(2), np.zeros(2, int), np.random.default_rng(0), 5)
         assert played.lengths.tolist() == [length, length]
-        assert played.finished.tolist() == [choice == lake.END] * 2
+        assert played.finished.tolist() == [choice == frozen_lake.END] * 2
         assert not played.solved.any()
-        assert played.response_text(0).split() == [lake.WORDS[lake.CHOICE + choice]] * length
+        assert played.response_text(0).split() == [frozen_lake.TOKEN_TEXTS[frozen_lake.CHOICE + choice]] * length
 
 
-def test_the_filter_drops_groups_of_equals_but_never_all():
-    """As many as it may, in order; where nothing would be left, everything stays."""
+def test_the_filter_drops_groups_of_equal_scores_but_never_all():
+    """It drops at most the allowed share, and keeps everything where nothing would be left."""
     scores = np.array([0, 0, 0, 1, 1, 1.0, 0, 0])
     for most, kept in ((1.0, [0, 0, 1, 1, 0, 0, 0, 0]), (0.25, [0, 0, 1, 1, 1, 1, 1, 1]), (0.0, [1] * 8)):
-        recipe = Recipe().changed({"runs": 2, "drop_at_most": most})
-        assert reward.kept(scores, recipe).tolist() == [bool(k) for k in kept]
-    assert reward.kept(np.zeros(4), Recipe().changed({"runs": 2, "drop_at_most": 1.0})).all()
+        config = DemoConfig().changed({"runs": 2, "drop_at_most": most})
+        assert reward.kept_episodes(scores, config).tolist() == [bool(k) for k in kept]
+    assert reward.kept_episodes(np.zeros(4), DemoConfig().changed({"runs": 2, "drop_at_most": 1.0})).all()
 
 
 def test_a_state_is_in_memory_only_between_onload_and_offload(tmp_path: Path):
-    """What is offloaded is gone, and comes back as it was left; a checkpoint puts it back later."""
-    state = State(tmp_path / "state", weights=np.arange(5.0), moments=np.ones((2, 3), np.float32))
+    """Offloaded arrays are freed and loaded unchanged; a checkpoint restores them."""
+    state = WorkerState(tmp_path / "state", weights=np.arange(5.0), moments=np.ones((2, 3), np.float32))
     with pytest.raises(KeyError):
         state["weights"]
     with state:
         state["weights"][0] = 7
-    save(tmp_path / "point.npz", {"actor": state}, counts=np.array([3]))
+    save_checkpoint(tmp_path / "point.npz", {"actor": state}, counts=np.array([3]))
     with state:
         assert state["weights"].tolist() == [7, 1, 2, 3, 4]
         state["weights"][:] = 0
-    assert restore(tmp_path / "point.npz", {"actor": state})["counts"].tolist() == [3]
+    assert load_checkpoint(tmp_path / "point.npz", {"actor": state})["counts"].tolist() == [3]
     with state:
         assert state["weights"].tolist() == [7, 1, 2, 3, 4]
 
 
 def test_adam_takes_steps_of_the_learning_rate_and_clipping_bounds_the_norm():
-    """The first step of Adam is the learning rate in every direction that matters."""
+    """Adam's first step has the size of the learning rate in every coordinate."""
     weights, moments = np.zeros(3), np.zeros((2, 3))
     adam(weights, moments, np.array([5.0, -0.1, 0.0]), 0.01, 1)
     assert weights == pytest.approx([-0.01, 0.01, 0.0])
-    gradient, norm = clipped(np.array([3.0, 4.0]), 1.0)
+    gradient, norm = clip_by_norm(np.array([3.0, 4.0]), 1.0)
     assert norm == 5.0
     assert gradient == pytest.approx([0.6, 0.8])
 
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> windsock.View:
-    """A small training that is long enough to learn something."""
+    """Return a training that is long enough to learn."""
     return trained(tmp_path_factory.mktemp("healthy"), 30)
 
 
-def test_it_learns(healthy: windsock.View):
-    """On maps that it never trained on, from almost nothing to most of what is possible."""
+def test_the_demo_learns(healthy: windsock.View):
+    """The score on held-out maps rises from almost 0 to most of the possible score."""
     score = healthy.series("val/score/mean").values
     assert score[0] < 0.1
     assert score[-1] > 0.4
@@ -176,14 +178,14 @@ def test_it_learns(healthy: windsock.View):
 
 
 def test_the_same_seed_gives_the_same_training_bit_by_bit(tmp_path: Path):
-    """Whatever is recorded, and nothing is drawn from the generator that all share."""
+    """Recording changes nothing, and NumPy's global generator is not used."""
     ends = []
     np.random.seed(0)  # the one that must not be touched
     before = np.random.get_state()[1].copy()
     for mode, seed in (("online", 5), ("disabled", 5), ("online", 6)):
-        recipe = Recipe().changed(SMALL | {"steps": 3, "seed": seed})
-        run, explorer = begin(recipe, dir=tmp_path, mode=mode)
-        trainer = train(recipe, run, explorer, keep=tmp_path / f"{mode}{seed}")
+        config = DemoConfig().changed(SMALL | {"steps": 3, "seed": seed})
+        run, explorer = start_runs(config, dir=tmp_path, mode=mode)
+        trainer = train(config, run, explorer, keep=tmp_path / f"{mode}{seed}")
         explorer.finish()
         run.finish()
         with trainer.states["actor_train"] as state:
@@ -193,25 +195,25 @@ def test_the_same_seed_gives_the_same_training_bit_by_bit(tmp_path: Path):
     assert (np.random.get_state()[1] == before).all()
 
 
-def test_a_checkpoint_is_written_and_can_be_gone_on_from(healthy: windsock.View, tmp_path: Path):
-    """Every few steps, beside the journal."""
+def test_checkpoints_are_written_and_can_be_loaded(healthy: windsock.View, tmp_path: Path):
+    """They are written every few steps to the run's folder."""
     points = sorted((healthy.path / "checkpoints").glob("*.npz"), key=lambda path: int(path.stem))
     assert [int(point.stem) for point in points] == [3, 7, 11, 15, 19, 23, 27]
-    recipe = Recipe().changed(SMALL | {"steps": 0})
-    run, explorer = begin(recipe, mode="disabled")
-    trainer = train(recipe, run, explorer, keep=tmp_path)
+    config = DemoConfig().changed(SMALL | {"steps": 0})
+    run, explorer = start_runs(config, mode="disabled")
+    trainer = train(config, run, explorer, keep=tmp_path)
     assert trainer.load(points[-1]) == 27
     assert trainer.version == 28
 
 
-def test_an_unknown_entry_of_the_recipe_is_refused_with_the_nearest():
-    """So is one of the wrong kind."""
+def test_unknown_and_wrong_hyperparameters_are_rejected():
+    """The error names the nearest hyperparameter, or the expected type."""
     with pytest.raises(SettingsError, match="did you mean 'actor_lr'"):
-        Recipe().changed({"actor_rl": 1.0})
-    with pytest.raises(SettingsError, match="steps: expected an integer, got 'many'"):
-        Recipe().changed({"steps": "many"})
-    with pytest.raises(SettingsError, match="actor_lr: expected a number, got None"):
-        Recipe().changed({"actor_lr": None})
-    without = Recipe().changed({"value_clip": None, "clip": 1})
+        DemoConfig().changed({"actor_rl": 1.0})
+    with pytest.raises(SettingsError, match="steps must be an integer; got 'many'"):
+        DemoConfig().changed({"steps": "many"})
+    with pytest.raises(SettingsError, match="actor_lr must be a number; got None"):
+        DemoConfig().changed({"actor_lr": None})
+    without = DemoConfig().changed({"value_clip": None, "clip": 1})
     assert without.changed({"value_clip": None}).value_clip is None
     assert without.changed({"value_clip": 0.5}).value_clip == 0.5

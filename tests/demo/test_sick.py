@@ -1,4 +1,4 @@
-"""Each sick run differs from the healthy one in the metric that its name says."""
+"""Each sick run differs from the healthy one in the metric that shows its fault."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,8 @@ from small import trained
 
 import windsock
 from windsock.catalogue.registry import REGISTRY
-from windsock.demo.recipe import Recipe
-from windsock.demo.sick import SICK, sicken
+from windsock.demo.config import DemoConfig
+from windsock.demo.sick_runs import SICK_RUNS, sick_config
 from windsock.errors import SettingsError
 
 STEPS = 16
@@ -19,7 +19,7 @@ Values = Callable[[str], np.ndarray]
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Values:
-    """The training that nothing is wrong with."""
+    """Return the values of a training without a fault."""
     return reader(trained(tmp_path_factory.mktemp("healthy"), STEPS))
 
 
@@ -29,43 +29,43 @@ def reader(view: windsock.View) -> Values:
 
 @pytest.fixture
 def sick(request: pytest.FixtureRequest, tmp_path: Path) -> Values:
-    """The training with the sickness that the test is named after."""
+    """Return the values of a training with the fault that the test is named after."""
     name = request.node.name.removeprefix("test_").replace("_", "-")
     return reader(trained(tmp_path, STEPS, sick=name))
 
 
 def late(values: np.ndarray) -> float:
-    """Return where a series has come to."""
+    """Return the median of a series' last values."""
     return float(np.median(values[-5:]))
 
 
 def test_entropy_collapse(healthy: Values, sick: Values):
-    """Almost no entropy is left, where the healthy policy still has choices."""
+    """The entropy is almost 0, unlike the healthy policy's."""
     name = "critic/entropy/mean"
     assert late(sick(name)) < 0.2 < 0.4 < late(healthy(name))
     assert sick(name)[0] == healthy(name)[0]
 
 
 def test_kl_blowup(healthy: Values, sick: Values):
-    """The policy runs away from the reference."""
+    """The KL to the reference grows far beyond the healthy one."""
     assert late(sick("policy/ref_kl_sum")) > 1.7 * late(healthy("policy/ref_kl_sum"))
 
 
 def test_ratio_drift(healthy: Values, sick: Values):
-    """The ratio no longer floats around one."""
+    """The ratio is not near 1."""
     assert abs(late(healthy("actor/ratio_mean")) - 1) < 0.02
     assert late(sick("actor/ratio_mean")) > 1.5
     assert (np.diff(sick("actor/ratio_mean")[:5]) > 0).all()
 
 
 def test_value_explosion(healthy: Values, sick: Values):
-    """The loss of the critic is hundreds of times what it should be."""
+    """The critic's loss is hundreds of times the healthy one."""
     assert sick("critic/loss").max() > 100 * healthy("critic/loss").max()
     assert np.abs(sick("critic/values/mean")).max() > 5 * np.abs(healthy("critic/values/mean")).max()
 
 
 def test_nan(healthy: Values, sick: Values):
-    """It begins well, then rewards, losses and everything after them is no number any more."""
+    """After some healthy steps, rewards and losses are NaN."""
     for name in ("critic/rewards/mean", "actor/total_loss", "critic/entropy/mean"):
         assert np.isfinite(healthy(name)).all()
         assert np.isfinite(sick(name)[0])
@@ -74,13 +74,13 @@ def test_nan(healthy: Values, sick: Values):
 
 
 def test_dead_groups(healthy: Values, sick: Values):
-    """All runs of a task score the same, from the first step on, and nothing is learnt."""
+    """All runs of a task have the same score from the first step on, and nothing is learnt."""
     assert np.median(sick("reward/zero_std_groups")[:8]) > 0.9 > 0.7 > np.median(healthy("reward/zero_std_groups")[:8])
     assert late(sick("critic/score/mean")) < 0.2 < late(healthy("critic/score/mean"))
 
 
 def test_reward_hacking(tmp_path: Path):
-    """The score rises far above what a solved task earns, and the validation to nothing: in longer trainings."""
+    """The score rises far above that of a solved task; the validation score falls in longer trainings."""
     longer = {"steps": 25, "actor_lr": 3e-3, "hidden": 128}
     healthy, sick = (reader(trained(tmp_path, sick=name, **longer)) for name in ("", "reward-hacking"))
     assert late(sick("critic/score/mean")) > 2 > 1 >= late(healthy("critic/score/mean"))
@@ -88,33 +88,33 @@ def test_reward_hacking(tmp_path: Path):
 
 
 def test_length_explosion(healthy: Values, sick: Values):
-    """Responses run into the limit."""
+    """Responses reach the length limit."""
     assert late(sick("tokens/response_length/mean")) > 14 > 12 > late(healthy("tokens/response_length/mean"))
     assert late(sick("critic/score/mean")) < late(healthy("critic/score/mean"))
 
 
 def test_stale_policy(healthy: Values, sick: Values):
-    """Samples are many versions old, and the trainer finds them unlikely."""
+    """Samples are many versions old, and unlikely under the trainer's policy."""
     assert healthy("sample/staleness/mean").max() == 0
     assert sick("sample/staleness/mean").tolist() == list(range(STEPS))
     assert late(sick("policy/mismatch/kl_k3")) > 0.05 > 1e-6 > late(healthy("policy/mismatch/kl_k3"))
 
 
 def test_lr_too_high(healthy: Values, sick: Values):
-    """Updates overshoot: their KL and the share of tokens that the clip binds are many times the healthy ones."""
+    """The KL of updates and the clip fraction are many times the healthy ones."""
     assert np.median(sick("actor/approxkl")) > 5 * np.median(healthy("actor/approxkl"))
     assert np.median(sick("actor/clipfrac")) > 3 * np.median(healthy("actor/clipfrac"))
 
 
 def test_slow_phase(healthy: Values, sick: Values):
-    """One phase takes many times as long, and the training is the same otherwise."""
+    """One phase takes many times as long, and the training is otherwise equal."""
     name = "time/reward/compute_rewards/execute"
     assert np.median(sick(name)) > 20 * np.median(healthy(name))
     assert sick("critic/score/mean").tolist() == healthy("critic/score/mean").tolist()
 
 
 def test_memory_leak(healthy: Values, sick: Values):
-    """Memory grows with every step, and the training is the same otherwise."""
+    """Memory grows with every step, and the training is otherwise equal."""
     name = "memory/cpu/actor_train/train_step/end/rss"
     growth, usual = (values(name)[-1] - values(name)[4] for values in (sick, healthy))
     assert growth > 0.005
@@ -122,11 +122,11 @@ def test_memory_leak(healthy: Values, sick: Values):
     assert sick("critic/score/mean").tolist() == healthy("critic/score/mean").tolist()
 
 
-def test_every_sickness_has_its_test_and_tells_a_known_metric():
+def test_every_sick_run_has_a_test_and_a_known_metric():
     """The table, the tests and the catalogue agree."""
-    for name, sickness in SICK.items():
+    for name, sickness in SICK_RUNS.items():
         assert f"test_{name.replace('-', '_')}" in globals(), name
         assert REGISTRY.metric(sickness.shows_in) is not None
-        assert sicken(Recipe(), name) != Recipe()
+        assert sick_config(DemoConfig(), name) != DemoConfig()
     with pytest.raises(SettingsError, match="did you mean nan"):
-        sicken(Recipe(), "nann")
+        sick_config(DemoConfig(), "nann")

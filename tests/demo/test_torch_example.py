@@ -1,4 +1,4 @@
-"""The demo's job with PyTorch, on the CPU."""
+"""The PyTorch example on the CPU."""
 
 import os
 import re
@@ -17,8 +17,8 @@ PHASES = (
 )  # fmt: skip
 
 
-def test_the_torch_example_records_a_whole_training(tmp_path: Path):
-    """Phases with onload and offload, all parts of the batch, statistics from logits; every value is a number."""
+def test_the_torch_example_records_a_complete_training(tmp_path: Path):
+    """Phases with onload and offload, all parts of the batch and logit statistics are recorded with finite values."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "WINDSOCK_DIR": str(tmp_path)}
     small = ["--steps", "2", "--tasks", "4", "--turns", "6", "--width", "32", "--device", "cpu"]
     done = subprocess.run(

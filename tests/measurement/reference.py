@@ -220,6 +220,14 @@ def mismatch(walk, out):
     out[f"{at}/log_perplexity/abs_difference"] = mean(map(abs, apart))
 
 
+def sft(walk, lp, options, out):
+    out["sft/loss"] = reduce(walk, lambda i, t: -lp(i, t), options)
+    if walk.has("scores"):
+        for name, chosen in (("positive", True), ("negative", False)):
+            rows = [i for i in walk.rows if (float(walk.data["scores"][i]) > 0) == chosen]
+            out[f"sft/{name}_loss"] = reduce(walk, lambda i, t: -lp(i, t), options, rows=rows)
+
+
 def policy(walk, options, out):
     data = walk.data
     low, high = options.get("clip", (0.2, 0.2))
@@ -230,11 +238,7 @@ def policy(walk, options, out):
         out["policy/kl_exact"] = mean(walk.tokens(walk.at("exact_kl")))
     if not walk.has("log_probs"):
         return
-    out["sft/loss"] = reduce(walk, lambda i, t: -lp(i, t), options)
-    if walk.has("scores"):
-        for name, chosen in (("positive", True), ("negative", False)):
-            rows = [i for i in walk.rows if (float(data["scores"][i]) > 0) == chosen]
-            out[f"sft/{name}_loss"] = reduce(walk, lambda i, t: -lp(i, t), options, rows=rows)
+    sft(walk, lp, options, out)
     kl = entropy = None
     if walk.has("ref_log_probs"):
         ref = walk.at("ref_log_probs")

@@ -15,7 +15,7 @@ from test_harness import LOSSES, OPTIONS, make
 import windsock
 from windsock.measurement.batch import Batch
 from windsock.measurement.parts import measure
-from windsock.terminal.show import notices
+from windsock.summary import run_warnings
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 LOGGED = {
@@ -98,8 +98,8 @@ def test_what_comes_after_its_commit_is_told_and_not_mixed_in(capsys: pytest.Cap
     run.commit(6)
     run.finish()
     assert windsock.open(run.path).series("actor/total_samples").steps.tolist() == [5]
-    assert notices(windsock.open(run.path)) == [
-        "1 batches were measured for steps that were committed already, and are not counted"
+    assert run_warnings(windsock.open(run.path)) == [
+        "1 batches were measured after the commit of their step and are not counted"
     ]
     assert "measured for step 5, which is committed" in capsys.readouterr().err
 

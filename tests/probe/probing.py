@@ -1,4 +1,4 @@
-"""A clock, a device and a run whose readings are known, for tests of the probe."""
+"""A clock, devices and a run with known readings, for tests of the probe."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 import windsock
 from windsock.probe.clocks import HostClock
-from windsock.probe.devices import Accelerators, Reading
+from windsock.probe.devices import Accelerators, AllocatorStats
 from windsock.probe.memory import HostReading
 from windsock.probe.probe import Probe
 
 
 class Time:
-    """Stands still until it is told to pass; with a tick, every look at it takes that long."""
+    """A clock that stands still until a test advances it; with a tick, every reading advances it."""
 
     def __init__(self, tick: float = 0.0) -> None:
         self.now = 100.0
@@ -23,7 +23,7 @@ class Time:
         return self.now
 
     def passes(self, seconds: float) -> Callable[[], None]:
-        """Return a function that takes so long."""
+        """Return a function that advances the clock."""
 
         def wait() -> None:
             self.now += seconds
@@ -32,7 +32,7 @@ class Time:
 
 
 class KnownDevice:
-    """An allocator of which the test says what it holds."""
+    """An allocator whose memory the test sets."""
 
     def __init__(self, index: int = 0, total: int | None = 1000, peaks: bool = True) -> None:
         self.index, self.total, self.name, self.uuid = index, total, "NVIDIA H200", f"GPU-{index}"
@@ -44,19 +44,19 @@ class KnownDevice:
         self.held = size
         self.peak = max(self.peak, size)
 
-    def read(self) -> Reading:
+    def read(self) -> AllocatorStats:
         self.calls.append("read")
         if not self.peaks:
-            return Reading(self.held, 2 * self.held)
-        return Reading(self.held, 2 * self.held, self.peak, 2 * self.peak)
+            return AllocatorStats(self.held, 2 * self.held)
+        return AllocatorStats(self.held, 2 * self.held, self.peak, 2 * self.peak)
 
     def reset_peaks(self) -> None:
         self.calls.append("reset")
         self.peak = self.held
 
 
-class KnownMark:
-    """A mark in a queue that the device reaches when the test says so."""
+class KnownEvent:
+    """A device event that is reached when the test sets it so."""
 
     def __init__(self, queue: "KnownQueue") -> None:
         self.queue = queue
@@ -68,12 +68,12 @@ class KnownMark:
     def wait(self) -> None:
         self.queue.waited += 1
 
-    def seconds_since(self, earlier: "KnownMark") -> float:
+    def seconds_since(self, earlier: "KnownEvent") -> float:
         return self.at - earlier.at
 
 
 class KnownQueue:
-    """The device's own time."""
+    """The time and state of a device's queue, set by the test."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -89,11 +89,11 @@ class KnownAccelerators(Accelerators):
         self._devices = list(devices)
         self._queue = queue
 
-    def look(self) -> Sequence[Any]:
+    def refresh(self) -> Sequence[Any]:
         return self._devices
 
-    def mark(self) -> Any:
-        return None if self._queue is None else KnownMark(self._queue)
+    def record_event(self) -> Any:
+        return None if self._queue is None else KnownEvent(self._queue)
 
 
 def known_run(
@@ -103,7 +103,7 @@ def known_run(
     settings: dict[str, Any] | None = None,
     **options: Any,
 ) -> windsock.Run:
-    """Begin a run whose probe has these readings."""
+    """Start a run whose probe has these readings."""
     run = windsock.init(**(settings or {}))
     options.setdefault("read_host", lambda: HostReading(2**30, 2**31))
     options.setdefault("read_host_used", lambda: 2**32)
@@ -120,7 +120,7 @@ def known_run(
 
 
 def values(run: windsock.Run, step: int | None = None) -> dict[str, float]:
-    """Return what the journal holds: the last value of each name, or that of a step."""
+    """Return the journal's values: the last of each name, or those of a step."""
     view = windsock.open(Path(run.path))
     found = {}
     for name in view.names():

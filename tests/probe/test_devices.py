@@ -1,4 +1,4 @@
-"""The interface to accelerators, against back ends that speak as torch's do."""
+"""The interface to accelerators, with back ends that mimic torch's."""
 
 import sys
 from types import SimpleNamespace
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from windsock.probe import devices
-from windsock.probe.devices import Accelerators, MpsDevice, Reading, TorchDevice
+from windsock.probe.devices import Accelerators, AllocatorStats, MpsDevice, TorchDevice
 
 
 class Backend:
-    """Speaks as ``torch.cuda`` does: two devices, of which one is used."""
+    """Mimic of ``torch.cuda`` with two devices, one of them in use."""
 
     def __init__(self) -> None:
         self.held = {0: 0, 1: 500}
@@ -40,18 +40,18 @@ class Backend:
 
 
 def test_a_reading_is_one_call_for_the_statistics(monkeypatch: pytest.MonkeyPatch):
-    """Now and peak, allocated and reserved; a reset is of this device alone."""
+    """It has current and peak values, allocated and reserved; a reset affects one device only."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     backend = Backend()
     device = TorchDevice("cuda", backend, 1)
-    assert device.read() == Reading(500, 5000, 1000, 10_000)
+    assert device.read() == AllocatorStats(500, 5000, 1000, 10_000)
     device.reset_peaks()
     assert backend.reset == [1]
     assert (device.index, device.name, device.uuid, device.total) == (7, "NVIDIA H200", "uuid-1", 10_000)
 
 
 def test_only_devices_in_use_are_read(monkeypatch: pytest.MonkeyPatch):
-    """The current one, and others from when something is allocated there; a child forgets them."""
+    """These are the current device and those with allocated memory; a forked child drops them."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     backend = Backend()
     monkeypatch.setattr(devices, "_backend", lambda: ("cuda", backend))
@@ -59,21 +59,21 @@ def test_only_devices_in_use_are_read(monkeypatch: pytest.MonkeyPatch):
     assert [device.index for device in accelerators.devices()] == [1]
     backend.held[0] = 5
     assert [device.index for device in accelerators.devices()] == [1]
-    assert [device.index for device in accelerators.look()] == [0, 1]
+    assert [device.index for device in accelerators.refresh()] == [0, 1]
     monkeypatch.setattr(devices, "_backend", lambda: ("", None))
     accelerators.after_fork_in_child()
     assert list(accelerators.devices()) == []
 
 
-def test_an_allocator_that_has_not_begun_holds_nothing():
-    """The statistics of an allocator that nobody used are empty."""
+def test_an_unused_allocator_reads_zero():
+    """Its statistics are empty."""
     backend = Backend()
     backend.memory.memory_stats_as_nested_dict = lambda device: {}
-    assert TorchDevice("cuda", backend, 0).read() == Reading(0, 0, 0, 0)
+    assert TorchDevice("cuda", backend, 0).read() == AllocatorStats(0, 0, 0, 0)
 
 
-def test_the_back_end_that_the_training_uses_is_found(monkeypatch: pytest.MonkeyPatch):
-    """Whichever of those that torch knows has begun; none is begun from here."""
+def test_the_initialised_back_end_is_found(monkeypatch: pytest.MonkeyPatch):
+    """It is found for each back end of torch, and none is initialised by the probe."""
     idle = SimpleNamespace(is_initialized=lambda: False)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=idle, npu=Backend()))
     assert devices._backend()[0] == "npu"
@@ -82,9 +82,9 @@ def test_the_back_end_that_the_training_uses_is_found(monkeypatch: pytest.Monkey
 
 
 def test_apples_device_has_no_peaks():
-    """What its allocator does not say is not made up."""
+    """Its allocator records none, so they are missing."""
     torch = SimpleNamespace(mps=SimpleNamespace(current_allocated_memory=lambda: 7, driver_allocated_memory=lambda: 9))
     device = MpsDevice(torch)
-    assert device.read() == Reading(7, 9, None, None)
+    assert device.read() == AllocatorStats(7, 9, None, None)
     assert device.total is None
     device.reset_peaks()

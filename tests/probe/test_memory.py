@@ -1,4 +1,4 @@
-"""Memory of phases: exact sequences of readings, with peaks that no other phase clobbers."""
+"""Memory of phases: exact sequences of readings, and peaks that are not affected by other phases."""
 
 import mmap
 import os
@@ -17,9 +17,9 @@ from windsock.probe.memory import (
     ON_LINUX,
     PAGE,
     HostReading,
-    Ledger,
-    Statm,
-    Watch,
+    MemoryMeter,
+    MemoryPeaks,
+    StatmFile,
     host_memory,
     host_memory_with_children,
     host_used,
@@ -29,7 +29,7 @@ GIB = 2**30
 
 
 def of_phase(run: windsock.Run, phase: str, device: int = 0) -> dict[str, int]:
-    """Return the readings of a phase in bytes, by moment and kind."""
+    """Return a phase's readings in bytes, by moment and kind."""
     prefix, suffix = f"memory/{phase}/", f"/{device}"
     return {
         name.removeprefix(prefix).removesuffix(suffix): round(value * GIB)
@@ -39,7 +39,7 @@ def of_phase(run: windsock.Run, phase: str, device: int = 0) -> dict[str, int]:
 
 
 def holding(device: KnownDevice, *sizes: int) -> Callable[[], None]:
-    """Return a function after which the device has held these sizes, one after the other."""
+    """Return a function that sets the device's memory to these sizes in turn."""
 
     def hold() -> None:
         for size in sizes:
@@ -49,7 +49,7 @@ def holding(device: KnownDevice, *sizes: int) -> Callable[[], None]:
 
 
 def test_the_four_moments_of_a_phase():
-    """What is held at each, and the most since the phase was entered; reserved is twice of it on this device."""
+    """Each has the current memory and the peak since entry; reserved is twice the allocated memory on this device."""
     device = KnownDevice(total=1000)
     run = known_run(Time(), [device])
     device.hold(700)
@@ -74,8 +74,27 @@ def test_the_four_moments_of_a_phase():
     assert round(found["memory/step/max_allocated"] * GIB) == 400
 
 
-def test_one_reading_per_snapshot_and_a_reset_only_where_a_peak_begins():
-    """The four moments are four readings; the step's own are one more at its beginning and one at its end."""
+def test_fractions_are_of_the_capacity_of_each_device():
+    """Two devices of different size have different fractions; a device of unknown size has none."""
+    devices = [KnownDevice(0, total=1000), KnownDevice(1, total=4000), KnownDevice(2, total=None)]
+    run = known_run(Time(), devices)
+    with run.phase("train"):
+        for device in devices:
+            device.hold(200)
+    run.commit(0)
+    found = {name: value for name, value in values(run).items() if "_frac/" in name}
+    assert found == {
+        "memory/train/end/onload/max_allocated_frac/0": 0.2,
+        "memory/train/end/onload/max_reserved_frac/0": 0.4,
+        "memory/train/end/onload/max_allocated_frac/1": 0.05,
+        "memory/train/end/onload/max_reserved_frac/1": 0.1,
+    }
+    described = [event["devices"] for event in windsock.open(run.path).events() if event["event"] == "devices"]
+    assert [device["total"] for device in described[-1]] == [1000, 4000, None]
+
+
+def test_each_moment_is_one_reading_and_resets_only_start_peaks():
+    """The four moments are four readings; the step has one at its start and one at its end."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     with run.phase("first"):
@@ -86,8 +105,8 @@ def test_one_reading_per_snapshot_and_a_reset_only_where_a_peak_begins():
     assert device.calls == ["read", "reset", "read", "reset", "read", "read"]
 
 
-def test_the_peak_of_the_work_leaves_out_loading():
-    """A transient of loading shows in the peak of the phase, not in that of its work."""
+def test_the_work_peak_excludes_onload():
+    """A transient peak of onload is in the phase's peak, not in the work peak."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     with run.phase("train", onload=holding(device, 900, 100)):
@@ -97,8 +116,8 @@ def test_the_peak_of_the_work_leaves_out_loading():
     assert (found["end/onload/max_allocated"], found["end/onload/work_peak"]) == (900, 300)
 
 
-def test_without_callables_two_moments_remain():
-    """Nothing moved, so there is nothing to tell apart."""
+def test_without_onload_and_offload_there_are_two_moments():
+    """Before and after the body."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     with run.phase("train"):
@@ -107,8 +126,8 @@ def test_without_callables_two_moments_remain():
     assert {name.rpartition("/")[0] for name in of_phase(run, "train")} == {"start/onload", "end/onload"}
 
 
-def test_nested_phases_do_not_clobber_each_others_peaks():
-    """An inner phase resets the allocator's counter; the outer one still knows what came before and after."""
+def test_nested_phases_have_their_own_peaks():
+    """An inner phase resets the allocator's counter; the outer phase keeps its peak."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     with run.phase("outer"):
@@ -124,8 +143,8 @@ def test_nested_phases_do_not_clobber_each_others_peaks():
     assert round(values(run)["memory/step/max_allocated"] * GIB) == 500
 
 
-def test_phases_side_by_side_share_what_they_cannot_tell_apart():
-    """One allocator serves all threads: each phase has the peak of its own time."""
+def test_parallel_phases_have_the_peak_of_their_own_time():
+    """One allocator serves all threads, so parallel phases include each other's memory."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     first, second = run.phase("first"), run.phase("second")
@@ -141,8 +160,8 @@ def test_phases_side_by_side_share_what_they_cannot_tell_apart():
     assert of_phase(run, "second")["end/onload/max_allocated"] == 80
 
 
-def test_of_several_passages_peaks_take_the_maximum_and_readings_the_last():
-    """A peak in the first passage is not hidden by the second."""
+def test_of_several_spans_peaks_take_the_maximum_and_readings_the_last():
+    """A peak in the first span is not hidden by the second."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     for most, left in ((90, 30), (50, 20)):
@@ -153,8 +172,8 @@ def test_of_several_passages_peaks_take_the_maximum_and_readings_the_last():
     assert (found["end/onload/max_allocated"], found["end/onload/allocated"]) == (90, 20)
 
 
-def test_the_peak_of_a_step_begins_anew_with_it():
-    """A lifetime peak could only rise."""
+def test_the_peak_of_a_step_restarts_with_the_step():
+    """It may fall from step to step."""
     device = KnownDevice()
     run = known_run(Time(), [device])
     for step, most in enumerate((800, 30)):
@@ -165,8 +184,8 @@ def test_the_peak_of_a_step_begins_anew_with_it():
     assert [round(value * GIB) for value in series.values.tolist()] == [800, 30]
 
 
-def test_several_devices_are_named_by_their_number_on_the_machine():
-    """Each has its own keys, and the journal tells which device the number is."""
+def test_devices_are_named_by_their_index_on_the_machine():
+    """Each has its own metrics, and an event describes the devices."""
     run = known_run(Time(), [KnownDevice(3), KnownDevice(5)])
     with run.phase("train"):
         pass
@@ -179,8 +198,8 @@ def test_several_devices_are_named_by_their_number_on_the_machine():
     ]  # fmt: skip
 
 
-def test_a_device_that_keeps_no_peaks_has_no_peak_keys():
-    """Absent is not zero."""
+def test_a_device_without_peaks_has_no_peak_metrics():
+    """Missing values are not 0."""
     run = known_run(Time(), [KnownDevice(peaks=False)])
     with run.phase("train", onload=lambda: None):
         pass
@@ -190,8 +209,8 @@ def test_a_device_that_keeps_no_peaks_has_no_peak_keys():
     assert "memory/step/max_allocated" not in values(run)
 
 
-def test_without_an_accelerator_there_are_only_host_keys():
-    """No zeros for devices that are not there; the start is taken at the true entry."""
+def test_without_an_accelerator_there_are_only_host_metrics():
+    """There are no zeros for missing devices; the start is read at the phase's entry."""
     readings = iter([HostReading(1 * GIB, 8 * GIB), HostReading(3 * GIB, 9 * GIB)])
     run = known_run(Time(), read_host=lambda: next(readings))
     with run.phase("train", onload=lambda: None, offload=lambda: None):
@@ -208,8 +227,8 @@ def test_without_an_accelerator_there_are_only_host_keys():
 @pytest.mark.parametrize(
     ("memory", "devices", "host"), [("all", True, True), ("cpu", False, True), ("none", False, False)]
 )
-def test_memory_can_be_switched_off(memory: str, devices: bool, host: bool):
-    """Of the devices alone, whose counters are then left to the training, or altogether."""
+def test_memory_readings_can_be_switched_off(memory: str, devices: bool, host: bool):
+    """For devices only, or completely."""
     device = KnownDevice()
     run = known_run(Time(), [device], memory=memory)
     with run.phase("train"):
@@ -220,8 +239,8 @@ def test_memory_can_be_switched_off(memory: str, devices: bool, host: bool):
     assert bool(device.calls) is devices
 
 
-def test_host_memory_is_what_psutil_says():
-    """Of this process, with its children, and of the host."""
+def test_host_memory_equals_psutils():
+    """For this process, with its children, and for the host."""
     own = psutil.Process().memory_info()
     assert host_memory().vms == pytest.approx(own.vms, rel=0.2)
     assert host_memory().rss == pytest.approx(own.rss, rel=0.2)
@@ -231,9 +250,9 @@ def test_host_memory_is_what_psutil_says():
 
 
 @pytest.mark.skipif(not ON_LINUX, reason="reads /proc")
-def test_host_memory_is_this_process_own_after_a_fork_and_a_closed_file():
-    """A child reads its own memory, and a file that stands where ours was is not mistaken for it."""
-    statm = Statm()
+def test_host_memory_is_right_after_a_fork_and_a_closed_file():
+    """A child reads its own memory, and a reused file descriptor is detected."""
+    statm = StatmFile()
     before = int(statm.fields()[0])
     reading, writing = os.pipe()
     child = os.fork()
@@ -253,24 +272,24 @@ def test_host_memory_is_this_process_own_after_a_fork_and_a_closed_file():
 
 
 def test_many_threads_may_read_at_once():
-    """The ledger of peaks stays whole."""
+    """The meter stays consistent."""
     device = KnownDevice()
-    ledger = Ledger(KnownAccelerators([device]).devices)
+    meter = MemoryMeter(KnownAccelerators([device]).devices)
 
     def work() -> None:
         for _ in range(200):
-            watch = Watch()
-            ledger.enter(watch)
-            ledger.begin_work(watch)
-            ledger.end_work(watch)
-            ledger.leave(watch)
+            peaks = MemoryPeaks()
+            meter.enter(peaks)
+            meter.begin_work(peaks)
+            meter.end_work(peaks)
+            meter.leave(peaks)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert ledger._watches == {}
+    assert meter._open_peaks == {}
 
 
 @pytest.mark.parametrize(
@@ -285,36 +304,36 @@ def test_many_threads_may_read_at_once():
         (0, {"CUDA_VISIBLE_DEVICES": ""}, 0),
     ],
 )
-def test_a_device_is_numbered_as_on_the_machine(visible: int, environ: dict[str, str], number: int):
+def test_the_physical_index_of_a_device(visible: int, environ: dict[str, str], number: int):
     """Eight processes with one visible device each do not all have device 0."""
     assert physical_index("cuda", visible, 1, "", environ) == number
 
 
 def test_the_local_rank_comes_from_the_launcher():
-    """Zero where nobody says it."""
+    """It is 0 without a launcher."""
     assert local_rank({"SLURM_LOCALID": "3"}) == 3
     assert local_rank({}) == 0
 
 
-def test_nothing_is_begun_on_a_device_from_here():
-    """Though torch is loaded, no accelerator was used in this process: none is looked at."""
+def test_the_probe_initialises_no_device():
+    """With torch loaded and no accelerator in use, none is read."""
     import torch
 
     if not torch.cuda.is_initialized():
         assert list(Accelerators().devices()) == []
-        assert Accelerators().mark() is None
+        assert Accelerators().record_event() is None
         assert not torch.cuda.is_initialized()
 
 
-def test_peaks_of_known_devices():
-    """By a part of the name; unknown is not infinite."""
+def test_peak_flops_of_known_devices():
+    """Found by a part of the name; None for unknown devices."""
     assert peak_flops("NVIDIA H200") == 989e12
     assert peak_flops("NVIDIA H100 PCIe") == 756e12
     assert peak_flops("Voodoo 2") is None
 
 
-def test_children_may_be_included():
-    """The setting chooses the reader: a child's 256 MiB are in the reading."""
+def test_child_processes_may_be_included():
+    """With the setting, a child's 256 MiB are in the reading."""
     code = "import sys; held = bytearray(b'x') * (256 << 20); print(flush=True); sys.stdin.read()"
     run = windsock.init(memory_children=True)
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -1,4 +1,4 @@
-"""Phases on a CUDA device: what the allocator holds at the four moments, and that nothing waits."""
+"""Phases on a CUDA device: memory at the four moments, without synchronising."""
 
 import csv
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 from probing import values
 
 import windsock
-from windsock.probe.sampler import Nvml
+from windsock.probe.sampler import NvmlReader
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
@@ -26,8 +26,8 @@ def device_index() -> int:
     return physical_index("cuda", torch.cuda.current_device(), torch.cuda.device_count())
 
 
-def test_what_is_held_at_the_four_moments():
-    """Weights come and go, work needs its own, and the peaks tell the phase's from the work's."""
+def test_memory_at_the_four_moments():
+    """Weights are loaded and offloaded, and the phase's peak differs from the work peak."""
     torch.cuda.init()
     floats(4)
     run = windsock.init()
@@ -59,7 +59,7 @@ def test_what_is_held_at_the_four_moments():
 
 
 def test_every_documented_memory_name_is_produced():
-    """The list of the documentation, on a real device."""
+    """All documented names are logged on a real device."""
     floats(4)
     run = windsock.init()
     with run.phase("actor_train/train_step", onload=lambda: None, offload=lambda: None):
@@ -72,8 +72,8 @@ def test_every_documented_memory_name_is_produced():
     assert wanted <= set(values(run))
 
 
-def test_a_phase_waits_for_nothing():
-    """Entered and left behind a busy stream, the stream is still busy; the device's own time comes later."""
+def test_a_phase_does_not_synchronise():
+    """A stream that is busy at entry is still busy at exit; the device's time is known later."""
     floats(4)
     run = windsock.init()
     with run.phase("warm", onload=lambda: None, offload=lambda: None, clock="device"):
@@ -93,7 +93,7 @@ def test_a_phase_waits_for_nothing():
 
 
 def test_tokens_on_the_device_are_fetched_later():
-    """Counting them does not wait either."""
+    """Counting them does not synchronise."""
     run = windsock.init()
     count = torch.tensor(123, device="cuda")
     with run.phase("generate", tokens=lambda: {"generated": count}):
@@ -104,10 +104,10 @@ def test_tokens_on_the_device_are_fetched_later():
     assert (span.tokens, span.token_kind) == (123.0, "generated")
 
 
-def test_nvml_tells_how_the_device_is_doing():
-    """Utilisation, memory, power and temperature, where the package is there."""
+def test_nvml_readings_of_the_device():
+    """Utilisation, memory, power and temperature, where the package is installed."""
     pytest.importorskip("pynvml")
-    found = Nvml()()
+    found = NvmlReader()()
     kinds = {id.rpartition("/")[2] for id, _ in found}
     assert {"utilisation", "memory_used"} <= kinds
     assert all(value >= 0 for value in found.values())

@@ -1,21 +1,25 @@
-"""Phases and timers: what they measure, whatever happens inside of them."""
+"""Phases and timers: their times, spans and steps in all circumstances."""
 
 import asyncio
+import contextvars
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probing import KnownQueue, Time, known_run, values
+from probing import KnownDevice, KnownQueue, Time, known_run, values
 
 import windsock
 from windsock.model import PhaseSpan
+from windsock.probe.devices import AllocatorStats
+from windsock.probe.memory import HostReading
 from windsock.probe.phases import Phase
 from windsock.terminal.show import open_phases
 
@@ -24,8 +28,8 @@ def spans(run: windsock.Run) -> list[PhaseSpan]:
     return windsock.open(run.path).phases()
 
 
-def test_the_stretches_of_a_phase_are_timed_apart():
-    """Onload, execute and offload are what the clock says, and the total is their sum."""
+def test_the_stages_of_a_phase_are_timed_separately():
+    """Onload, execute and offload equal the clock's, and the total is their sum."""
     time = Time()
     run = known_run(time)
     with run.phase("train", onload=time.passes(2.0), offload=time.passes(0.5)):
@@ -43,8 +47,8 @@ def test_the_stretches_of_a_phase_are_timed_apart():
     assert span.end - span.start == pytest.approx(9.5)
 
 
-def test_without_callables_there_is_a_total_and_an_execute():
-    """What did not happen has no time, not even zero."""
+def test_without_onload_and_offload_there_is_a_total_and_an_execute():
+    """Stages that did not happen have no time, not 0."""
     time = Time()
     run = known_run(time, memory="none")
     with run.phase("train"):
@@ -53,8 +57,8 @@ def test_without_callables_there_is_a_total_and_an_execute():
     assert {name for name in values(run) if "train" in name} == {"time/train/total", "time/train/execute"}
 
 
-def test_a_timer_is_one_plain_number():
-    """No stretches and no memory."""
+def test_a_timer_is_one_number():
+    """It has no stages and no memory."""
     time = Time()
     run = known_run(time)
     with run.timer("rollout"):
@@ -63,8 +67,8 @@ def test_a_timer_is_one_plain_number():
     assert {name: value for name, value in values(run).items() if "rollout" in name} == {"time/rollout": 3.0}
 
 
-def test_a_name_that_comes_several_times_is_summed_and_counted():
-    """Times of a step add up, and the count says of how many."""
+def test_several_spans_of_a_name_are_summed_and_counted():
+    """The count is logged where it is more than 1."""
     time = Time()
     run = known_run(time)
     for seconds in (1.0, 2.0, 4.0):
@@ -78,8 +82,8 @@ def test_a_name_that_comes_several_times_is_summed_and_counted():
     assert "time/adv/count" not in found
 
 
-def test_what_the_probe_costs_is_in_no_timer():
-    """With a clock that ticks at every look, an empty phase lasts one tick, nested or not, and the rest is reported."""
+def test_the_probes_cost_is_in_no_phase_time():
+    """With a clock that ticks at every reading, an empty phase lasts one tick, and the rest is reported."""
     time = Time(tick=1.0)
     run = known_run(time, memory="none")
     with run.phase("outer"), run.phase("inner"):
@@ -93,8 +97,83 @@ def test_what_the_probe_costs_is_in_no_timer():
     assert outer.parent is None
 
 
-def test_an_exception_of_the_body_still_offloads_and_goes_on():
-    """The span is recorded as failed, and what the body raised is what the caller sees."""
+class SlowDevice(KnownDevice):
+    """A device whose readings take time."""
+
+    def __init__(self, time: Time, seconds: float) -> None:
+        super().__init__()
+        self.time, self.seconds = time, seconds
+
+    def read(self) -> AllocatorStats:
+        self.time.now += self.seconds
+        return super().read()
+
+
+def slow_host(time: Time, seconds: float) -> Callable[[], HostReading]:
+    """Return a slow reader of host memory."""
+
+    def read() -> HostReading:
+        time.now += seconds
+        return HostReading(1, 2)
+
+    return read
+
+
+def test_slow_memory_readings_are_in_no_phase_time_and_are_all_reported():
+    """Nested phases with stages: each time is the work alone, and the cost is the sum of the readings."""
+    time = Time()
+    run = known_run(time, [SlowDevice(time, 10.0)], read_host=slow_host(time, 100.0))
+    with run.phase("outer", onload=time.passes(1.0), offload=time.passes(2.0)):
+        time.now += 4.0
+        with run.phase("inner"):
+            time.now += 8.0
+            with run.phase("innermost"):
+                time.now += 16.0
+    run.commit(0)
+    found = values(run, 0)
+    times = [found[f"time/outer/{stage}"] for stage in ("onload", "execute", "offload")]
+    assert times == [1.0, 28.0, 2.0]
+    assert (found["time/inner/total"], found["time/innermost/total"]) == (24.0, 16.0)
+    # Devices: the step's first, four of outer, two of each other. Host: two of each phase.
+    assert found["windsock/probe_seconds"] == 9 * 10.0 + 6 * 100.0
+
+
+def test_the_cost_of_a_commit_is_reported_with_the_next_step():
+    """A commit reads the step's peaks after the values of the step are complete."""
+    time = Time()
+    run = known_run(time, [SlowDevice(time, 10.0)], memory="all", read_host=slow_host(time, 0.0))
+    costs = []
+    for step in range(2):
+        with run.phase("train"):
+            time.now += 1.0
+        run.commit(step)
+        costs.append(values(run, step)["windsock/probe_seconds"])
+    # Step 0: its first reading and two of the phase. Step 1: two of the phase and one of the commit of step 0.
+    assert costs == [30.0, 30.0]
+
+
+def test_the_cost_of_a_phase_in_another_thread_is_not_taken_from_its_parent():
+    """The parent did not wait for the probe there; only spans of its own thread reduce its time."""
+    time = Time()
+    run = known_run(time, read_host=slow_host(time, 100.0))
+    with run.phase("outer"):
+        context = contextvars.copy_context()
+
+        def work() -> None:
+            with run.phase("inner"):
+                time.now += 8.0
+
+        thread = threading.Thread(target=lambda: context.run(work))
+        thread.start()
+        thread.join(60)
+    run.commit(0)
+    found = values(run, 0)
+    assert (found["time/inner/total"], found["time/outer/total"]) == (8.0, 208.0)
+    assert found["windsock/probe_seconds"] == 400.0
+
+
+def test_an_exception_in_the_body_offloads_and_is_raised_again():
+    """The span is recorded as failed."""
     time = Time()
     run = known_run(time)
     with pytest.raises(RuntimeError, match="out of memory"), run.phase("train", offload=time.passes(2.0)):
@@ -106,8 +185,8 @@ def test_an_exception_of_the_body_still_offloads_and_goes_on():
     assert values(run)["time/train/total"] == 3.0
 
 
-def test_an_exception_of_onload_or_offload_goes_on_too():
-    """Both are the caller's; the span is there all the same."""
+def test_an_exception_in_onload_or_offload_is_raised_again():
+    """The span is recorded as failed."""
     time = Time()
     run = known_run(time)
 
@@ -125,8 +204,8 @@ def test_an_exception_of_onload_or_offload_goes_on_too():
     assert (offloading.failed, offloading.execute, offloading.offload) == (True, 2.0, 1.0)
 
 
-def test_the_probes_own_trouble_stops_nobody(capsys: pytest.CaptureFixture[str]):
-    """A reader that breaks, tokens that cannot be counted, a clock that nobody has: told once, and the loop goes on."""
+def test_errors_of_the_probe_do_not_reach_the_loop(capsys: pytest.CaptureFixture[str]):
+    """A failing reader, a failing token count and an unknown clock are reported once, and the loop continues."""
 
     def broken() -> None:
         raise OSError("no such file")
@@ -135,15 +214,15 @@ def test_the_probes_own_trouble_stops_nobody(capsys: pytest.CaptureFixture[str])
     with run.phase("train", tokens=lambda: 1 / 0, clock="atomic") as span:
         assert span is not None
     run.commit(0)
-    told = capsys.readouterr().err
-    assert "no such file" in told
-    assert "division by zero" in told
-    assert "expected a clock of host, device, got 'atomic'" in told
+    output = capsys.readouterr().err
+    assert "no such file" in output
+    assert "division by zero" in output
+    assert "clock must be host or device; got 'atomic', using host" in output
     assert values(run)["time/train/total"] >= 0
 
 
-def test_a_phase_object_may_be_entered_again_and_inside_itself():
-    """Every passage is a span of its own, with the right parent."""
+def test_a_phase_is_reentrant():
+    """Every entry is a span with the right parent."""
     time = Time()
     run = known_run(time)
     phase = run.phase("recursive")
@@ -162,8 +241,8 @@ def test_a_phase_object_may_be_entered_again_and_inside_itself():
     assert [span.parent for span in found] == [None, found[0].id, found[1].id, None]
 
 
-def test_phases_that_are_left_in_another_order_than_entered():
-    """Each gets its own time, and what follows has no closed parent."""
+def test_phases_may_be_left_in_another_order_than_entered():
+    """Each has its own time, and later spans have no closed parent."""
     time = Time()
     run = known_run(time)
     first, second = run.phase("first"), run.phase("second")
@@ -183,7 +262,7 @@ def test_phases_that_are_left_in_another_order_than_entered():
 
 
 def test_a_phase_decorates_functions_and_coroutines():
-    """Every call is a passage; what a function returns and is called stays; a generator is refused with advice."""
+    """Every call is a span; result and name of the function are kept; a generator is rejected with advice."""
     time = Time()
     run = known_run(time)
 
@@ -201,7 +280,7 @@ def test_a_phase_decorates_functions_and_coroutines():
 
     assert (work(1), work(1, b=2), work.__name__, work.__doc__) == (2, 3, "work", "Work.")
     assert asyncio.run(wait()) == "done"
-    with pytest.raises(TypeError, match="enter the phase inside of it instead"):
+    with pytest.raises(TypeError, match="enter the phase inside it instead"):
 
         @run.phase("never")
         def generate():  # type: ignore[no-untyped-def]
@@ -212,8 +291,8 @@ def test_a_phase_decorates_functions_and_coroutines():
     assert (found["time/work/total"], found["time/work/count"], found["time/wait/total"]) == (2.0, 2.0, 2.0)
 
 
-def test_threads_have_lanes_of_their_own():
-    """Phases of threads neither nest in each other nor in the main thread's."""
+def test_threads_have_their_own_lanes():
+    """Phases of threads do not nest in each other or in the main thread's."""
     run = known_run()
     barrier = threading.Barrier(4)
 
@@ -240,7 +319,7 @@ def test_threads_have_lanes_of_their_own():
 
 
 def test_tasks_have_lanes_and_keep_their_parents():
-    """Tasks that take turns in one thread do not mix up their phases; coroutines may load and offload."""
+    """Tasks that alternate in one thread do not mix their phases; onload and offload may be coroutines."""
     run = known_run()
     moved: list[str] = []
 
@@ -274,7 +353,7 @@ def test_tasks_have_lanes_and_keep_their_parents():
 
 
 def test_a_phase_entered_in_one_thread_may_be_left_in_another():
-    """The span ends, wherever its exit is called."""
+    """The span ends where its exit is called."""
     run = known_run()
     phase = run.phase("handed over")
     phase.__enter__()
@@ -285,8 +364,8 @@ def test_a_phase_entered_in_one_thread_may_be_left_in_another():
     assert [span.end is None for span in spans(run)] == [False]
 
 
-def test_a_span_belongs_to_the_step_that_was_open_when_it_began():
-    """One that ends after the commit is added to its own step, which it then makes complete."""
+def test_a_span_belongs_to_the_step_in_which_it_began():
+    """A span that ends after the commit is added to its own step."""
     time = Time()
     run = known_run(time)
     with run.phase("evaluate"):
@@ -307,8 +386,8 @@ def test_a_span_belongs_to_the_step_that_was_open_when_it_began():
     assert values(run, 8)["time/unaccounted"] == 0.0
 
 
-def test_what_ends_after_the_last_commit_is_written_when_the_run_ends():
-    """Neither a late span nor those of a step that nobody commits are lost."""
+def test_spans_after_the_last_commit_are_written_at_the_end_of_the_run():
+    """Late spans and those of an uncommitted step are not lost."""
     time = Time()
     run = known_run(time)
     late = run.phase("evaluate")
@@ -324,8 +403,8 @@ def test_what_ends_after_the_last_commit_is_written_when_the_run_ends():
     assert (found.series("time/save").steps.tolist(), found.series("time/save").values.tolist()) == ([1], [2.0])
 
 
-def test_a_phase_after_finish_still_moves_the_weights():
-    """The run is over, the training may not be."""
+def test_a_phase_after_finish_still_loads_and_offloads():
+    """The training may continue after the run."""
     run = windsock.init()
     run.finish()
     moved = []
@@ -335,7 +414,7 @@ def test_a_phase_after_finish_still_moves_the_weights():
 
 
 def test_a_disabled_run_still_loads_and_offloads():
-    """What the phases do for the caller is not recording, and is done."""
+    """The caller's functions are called without recording."""
     run = windsock.init(mode="disabled")
     moved = []
     train = run.phase("train", onload=lambda: moved.append("on"), offload=lambda: moved.append("off"), tokens=3)
@@ -359,8 +438,8 @@ with run.timer("rollout"), run.phase("actor_infer/generate"):
 """
 
 
-def test_a_phase_that_was_open_at_death_is_found(tmp_path: Path):
-    """After kill -9 the journal tells which phase of which step it was."""
+def test_a_phase_that_was_open_at_a_kill_is_found(tmp_path: Path):
+    """After kill -9 the journal has the open phase and its step."""
     environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(KILLED)], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -368,20 +447,20 @@ def test_a_phase_that_was_open_at_death_is_found(tmp_path: Path):
     assert [(span.name, span.step, span.end is None) for span in view.phases()] == [
         ("warm", 0, False), ("rollout", 1, True), ("actor_infer/generate", 1, True),
     ]  # fmt: skip
-    assert open_phases(view) == ["actor_infer/generate of step 1 (trainer/0, main) was open when it ended"]
+    assert open_phases(view) == ["actor_infer/generate of step 1 (trainer/0, main) open at the end"]
 
 
-def test_a_running_phase_is_told():
-    """A hang can be located while it hangs."""
+def test_a_running_phase_is_shown():
+    """A hang can be located while it lasts."""
     run = known_run()
     with run.phase("stuck"):
-        [told] = open_phases(windsock.open(run.path))
-        assert told.startswith("stuck of step 0 (trainer/0, main) in for ")
+        [output] = open_phases(windsock.open(run.path))
+        assert output.startswith("stuck of step 0 (trainer/0, main) open for ")
     assert open_phases(windsock.open(run.path)) == []
 
 
 def test_a_forked_child_does_not_end_its_parents_phases():
-    """The child leaves the block too, but the span is the parent's; what the child begins is its own."""
+    """The child leaves the block too, but the span is the parent's; the child's own phases are recorded."""
     time = Time()
     run = known_run(time)
     with run.phase("parent"):
@@ -411,7 +490,7 @@ def _current():  # type: ignore[no-untyped-def]
 
 
 def test_tokens_are_counted_with_their_kind():
-    """Which tokens the caller means is stored, and the time per token follows."""
+    """The kind is stored, and the time per token is logged."""
     time = Time()
     run = known_run(time)
     with run.phase("generate", tokens=lambda: {"generated": 400}):
@@ -432,8 +511,8 @@ def test_tokens_are_counted_with_their_kind():
     assert found["system/train_tokens_per_second"] == 300.0
 
 
-def test_tokens_generated_side_by_side_are_divided_by_the_time_that_passed():
-    """Two lanes that generate at once are twice as fast, not as fast as one."""
+def test_parallel_token_counts_are_divided_by_the_time_of_their_union():
+    """Two lanes that generate at once are twice as fast as one."""
     time = Time()
     run = known_run(time)
     phases = [run.phase("generate", tokens={"generated": 100}) for _ in range(2)]
@@ -447,7 +526,7 @@ def test_tokens_generated_side_by_side_are_divided_by_the_time_that_passed():
 
 
 def test_the_device_clock_is_read_without_waiting():
-    """The host's times stand until the device has told its own, which is then written under the step of the span."""
+    """Device times that are known after the commit are written under the span's step."""
     time, queue = Time(), KnownQueue()
     run = known_run(time, queue=queue)
 
@@ -469,8 +548,8 @@ def test_the_device_clock_is_read_without_waiting():
     assert [(span.clock, span.step, span.execute) for span in spans(run)] == [("device", 0, 8.0)]
 
 
-def test_without_a_device_the_host_clock_is_used_and_said():
-    """Asking for the device's time on a machine that has none is no error."""
+def test_without_a_device_the_host_clock_is_used():
+    """The span records the clock; there is no error."""
     time = Time()
     run = known_run(time)
     with run.phase("train", clock="device"):
@@ -485,7 +564,7 @@ trees = st.recursive(st.just(()), lambda inner: st.lists(inner, max_size=3).map(
 @given(tree=trees, tick=st.floats(0.001, 10.0), work=st.lists(st.floats(0.0, 5.0), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
 def test_children_never_exceed_their_parent(tree: tuple, tick: float, work: list[float]):  # type: ignore[type-arg]
-    """On one thread and clock, what lies in a phase is never longer than it, and no share exceeds one."""
+    """On one thread and clock, nested phases are never longer than their parent, and no share exceeds 1."""
     time = Time(tick)
     run = known_run(time)
     pace = iter(work * 100)
@@ -509,8 +588,8 @@ def test_children_never_exceed_their_parent(tree: tuple, tick: float, work: list
     run.finish()
 
 
-def test_a_phase_says_what_it_is():
-    """In a debugger."""
+def test_the_repr_of_a_phase():
+    """It has the kind and the name."""
     run = known_run()
     assert repr(run.phase("train")) == "<windsock phase 'train'>"
     assert isinstance(run.timer("t"), Phase)

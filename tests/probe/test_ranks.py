@@ -1,4 +1,4 @@
-"""Several ranks: a straggler is one look away, and no peak is averaged."""
+"""Several ranks: times over ranks, and peaks that are not averaged."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ import windsock
 
 
 def ranks(count: int = 3) -> windsock.View:
-    """Record two steps of several ranks, of which the second is the slowest and holds most."""
+    """Record two steps of several ranks; the second rank is the slowest and uses most memory."""
     for rank in range(count):
         time, device = Time(), KnownDevice(rank)
         run = known_run(time, [device], settings={"id": "ranks", "rank": rank, "concurrent": True})
@@ -25,7 +25,7 @@ def ranks(count: int = 3) -> windsock.View:
 
 
 def test_times_over_ranks_are_mean_maximum_with_its_rank_and_minimum():
-    """Each rank's own number stays what it is."""
+    """Each rank's own value is unchanged."""
     view = ranks()
     name = "time/train/total"
     assert view.series(name, rank=0).values.tolist() == [1.0, 2.0]
@@ -37,21 +37,21 @@ def test_times_over_ranks_are_mean_maximum_with_its_rank_and_minimum():
     assert f"{name}/ranks/max" in view.names("time/*")
 
 
-def test_the_peak_of_the_step_is_the_largest_over_ranks():
-    """The rank that holds most decides whether it fits."""
+def test_the_peak_of_the_step_is_the_maximum_over_ranks():
+    """It is not a mean."""
     view = ranks()
     assert view.series("memory/step/max_allocated").values.tolist() == [11.0, 11.0]
     assert view.series("memory/step/max_allocated", rank=0).values.tolist() == [10.0, 10.0]
 
 
-def test_memory_of_ranks_does_not_collapse_into_one_device():
-    """Every device has its own key."""
+def test_memory_of_ranks_is_per_device():
+    """Every device has its own metric."""
     names = ranks().names("memory/train/end/onload/max_allocated/*")
     assert sorted(names) == [f"memory/train/end/onload/max_allocated/{n}" for n in range(3)]
 
 
-def test_a_rank_that_lags_has_no_say_in_steps_it_has_not_reached():
-    """Over the ranks that have the step."""
+def test_a_rank_that_is_behind_is_left_out_of_later_steps():
+    """Statistics are over the ranks that have the step."""
     for rank, steps in ((0, 3), (1, 1)):
         time = Time()
         run = known_run(time, settings={"id": "lag", "rank": rank, "concurrent": True})
@@ -64,8 +64,8 @@ def test_a_rank_that_lags_has_no_say_in_steps_it_has_not_reached():
     assert view.series("time/adv/ranks/slowest").values.tolist() == [1.0, 0.0, 0.0]
 
 
-def test_one_rank_alone_has_nothing_to_reduce():
-    """No names that would say the same again."""
+def test_a_single_rank_has_no_names_over_ranks():
+    """They would repeat its values."""
     run = known_run()
     with run.phase("train"):
         pass
@@ -83,13 +83,13 @@ for step in range(2):
 """
 
 
-def test_real_processes_show_their_straggler(tmp_path: Path):
-    """Four processes that never talk to each other; whoever reads sees which one holds up the others."""
+def test_real_processes_show_the_slowest_rank(tmp_path: Path):
+    """Four processes that do not communicate; a reader finds the slowest."""
     processes = []
     for rank in range(4):
         environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path), "RANK": str(rank), "WORLD_SIZE": "4"}
         processes.append(subprocess.Popen([sys.executable, "-c", textwrap.dedent(RANK)], env=environment))
-    assert [process.wait() for process in processes] == [0] * 4
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
     view = windsock.open("job", dir=tmp_path)
     assert view.series("time/train/total/ranks/slowest").values.tolist() == [2.0, 2.0]
     assert len(view.phases(step=1)) == 4

@@ -1,4 +1,4 @@
-"""Spans read back: summaries, a step's timeline, a trace, and the commands that show them."""
+"""Recorded spans: summaries, timelines, traces, and the commands that show them."""
 
 import json
 import threading
@@ -19,14 +19,14 @@ WRITER = Writer("trainer", 0, 1)
 
 
 def span(name: str, start: float, end: float | None, **more: object) -> PhaseSpan:
-    """Return a span whose body is all of it, unless told otherwise."""
+    """Return a span, by default without onload and offload."""
     execute = None if end is None else end - start
     fields = {"id": int(start * 100) + 1, "execute": execute, **more}
     return PhaseSpan(name, WRITER, 0, start, end, **fields)  # type: ignore[arg-type]
 
 
 def recorded() -> windsock.Run:
-    """Record three steps with all that a chart has to show."""
+    """Record three steps with everything that a chart shows."""
     time, device = Time(), KnownDevice()
     run = known_run(time, [device], settings={"name": "frozen_lake"})
     for step in range(3):
@@ -44,7 +44,7 @@ def recorded() -> windsock.Run:
 
 
 def test_a_summary_of_each_phase():
-    """Count, mean, p95, maximum, share, tokens per second and peak."""
+    """It has count, mean, p95, maximum, share, tokens per second and peak."""
     spans = [span("train", n, n + 1 + n / 100, tokens=10.0, peak=float(n)) for n in range(0, 100, 2)]
     [train] = summaries(spans, {WRITER: {0: (0.0, 200.0)}})
     assert (train.count, train.failed, train.max, train.slowest) == (50, 0, pytest.approx(1.98), WRITER)
@@ -56,19 +56,19 @@ def test_a_summary_of_each_phase():
 
 
 def test_no_share_exceeds_one():
-    """Four that run at once fill the step once."""
+    """Four parallel spans fill the step once."""
     spans = [span("train", 0.0, 10.0, lane=f"t{n}", id=n + 1) for n in range(4)]
     [train] = summaries(spans, {WRITER: {0: (0.0, 10.0)}})
     assert train.share == 1.0
 
 
-def test_open_spans_have_no_say_in_a_summary():
-    """How long they will last is not known."""
+def test_open_spans_are_not_in_a_summary():
+    """Their duration is not known."""
     assert summaries([span("train", 0.0, None)], {}) == []
 
 
 def test_a_timeline_nests_and_groups():
-    """Rows by nesting, groups by lane; many lanes that do the same are one group."""
+    """Rows are by nesting, groups by lane; many lanes with the same phases are one group."""
     spans = [
         span("rollout", 0.0, 6.0, id=1),
         span("generate", 1.0, 3.0, id=2, parent=1),
@@ -93,16 +93,16 @@ def lines_of(spans: list[PhaseSpan], width: int, now: float = 10.0) -> list[str]
     return [line.plain for line in chart(laid_out, width)]
 
 
-def test_a_chart_shades_the_stretches_of_a_phase():
-    """Onload, execute and offload are told apart, in proportion, at their places."""
+def test_a_chart_shades_the_stages_of_a_phase():
+    """Onload, execute and offload have their own shades, in proportion."""
     lines = lines_of([span("t", 2.0, 8.0, onload=1.0, execute=4.0, offload=1.0), span("r", 8.0, 10.0, timer=True)], 33)
     bars = [line[13:] for line in lines if line.startswith("  ")]
     assert bars[1:] == ["    ░░████████▒▒    ", "                ━━━━"]
     assert lines[-1] == "░ onload  █ execute  ▒ offload  ━ timer"
 
 
-def test_a_chart_shows_what_is_short_failed_or_still_open():
-    """However short, a phase has a column; a failure and an open end have marks."""
+def test_a_chart_shows_short_failed_and_open_phases():
+    """Every phase has at least one column; failed and open spans have symbols."""
     lines = lines_of([span("s", 5.0, 5.001), span("f", 1.0, 4.0, failed=True), span("o", 6.0, None)], 33)
     bars = {line[2]: line[13:].rstrip() for line in lines if line.startswith("  ") and line[2] != " "}
     assert bars == {"f": "  █████✗", "s": "          █", "o": "            ███████▶"}
@@ -111,7 +111,7 @@ def test_a_chart_shows_what_is_short_failed_or_still_open():
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int):
-    """At the usual widths, with names as long as they come."""
+    """With the usual widths and very long names."""
     spans = [span("reference/compute_log_probs_of_everything_that_there_is/again", n, n + 1.0) for n in range(9)]
     lines = lines_of(spans, width)
     assert all(len(line) <= width for line in lines)
@@ -119,26 +119,26 @@ def test_no_line_is_wider_than_the_terminal(width: int):
 
 
 def test_the_command_shows_a_table_and_a_chart(capsys: pytest.CaptureFixture[str]):
-    """Of the last step, or of the one that is asked for."""
+    """Of the last step, or of the given step."""
     run = recorded()
     assert main(["phases", str(run.path)]) == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("COUNT", "P95", "actor_train/train_step", "3 3✗", "step 2", "1.1 GB"))
     assert main(["phases", str(run.path), "--step", "1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    train = next(phase for phase in told["phases"] if phase["name"] == "actor_train/train_step")
+    output = json.loads(capsys.readouterr().out)
+    train = next(phase for phase in output["phases"] if phase["name"] == "actor_train/train_step")
     assert (train["count"], train["mean"], train["slowest"]) == (1, pytest.approx(9.0), "trainer/0")
-    assert [one["name"] for one in told["timeline"]["spans"]] == [
+    assert [one["name"] for one in output["timeline"]["spans"]] == [
         "rollout", "actor_infer/generate", "actor_train/train_step", "reward",
     ]  # fmt: skip
 
 
-def test_the_command_says_what_is_not_there(capsys: pytest.CaptureFixture[str]):
-    """A run without phases, and a step without."""
+def test_the_command_rejects_runs_and_steps_without_phases(capsys: pytest.CaptureFixture[str]):
+    """The error names the recorded steps."""
     run = windsock.init()
     run.log({"a": 1.0}, step=0)
     assert main(["phases", str(run.path)]) == 1
-    assert "has no phases: wrap parts of the loop in `with run.phase(name):`" in capsys.readouterr().err
+    assert "has no phases: record them with `with run.phase(name):`" in capsys.readouterr().err
     with run.phase("train"):
         pass
     run.commit(4)
@@ -146,8 +146,8 @@ def test_the_command_says_what_is_not_there(capsys: pytest.CaptureFixture[str]):
     assert "no phases in step 9; it has steps 4 to 4" in capsys.readouterr().err
 
 
-def test_several_writers_are_told_apart_in_the_table():
-    """The slowest is named beside its time."""
+def test_the_table_names_the_slowest_of_several_writers():
+    """It is shown after the maximum."""
     spans = [span("train", 0.0, 1.0), span("train", 0.0, 3.0)]
     other = Writer("trainer", 5, 1)
     spans[1] = PhaseSpan("train", other, 0, 0.0, 3.0, 2, execute=3.0)
@@ -163,7 +163,7 @@ def test_several_writers_are_told_apart_in_the_table():
 
 
 def check_trace(made: dict[str, object]) -> list[dict[str, object]]:
-    """Check what Chrome's format asks for, and that slices of a thread nest."""
+    """Check the requirements of Chrome's format, and that slices of a thread nest."""
     events: list[dict[str, object]] = made["traceEvents"]  # type: ignore[assignment]
     assert events
     by_thread: dict[tuple[object, object], list[tuple[float, float]]] = {}
@@ -188,7 +188,7 @@ def check_trace(made: dict[str, object]) -> list[dict[str, object]]:
 
 
 def test_a_trace_has_a_process_for_each_writer_and_a_thread_for_each_lane(tmp_path: Path):
-    """Slices nest, stretches lie in their phases, and steps have a lane of their own."""
+    """Slices nest, stages are in their phases, and steps have a lane."""
     run = recorded()
     target = tmp_path / "trace.json"
     assert main(["export", str(run.path), "--to", "perfetto", "-o", str(target)]) == 0
@@ -200,7 +200,7 @@ def test_a_trace_has_a_process_for_each_writer_and_a_thread_for_each_lane(tmp_pa
 
 
 def test_a_trace_shows_open_spans_and_splits_lanes_that_do_not_nest():
-    """Perfetto drops slices that overlap without nesting; they get a further lane."""
+    """Perfetto drops slices that overlap without nesting, so they get another lane."""
     spans = [span("a", 0.0, 4.0), span("b", 2.0, 6.0), span("c", 7.0, None)]
     events = check_trace(trace(spans, {}, "run", "id"))
     assert [e["args"]["name"] for e in events if e["name"] == "thread_name"] == ["steps", "main", "main (2)"]  # type: ignore[index]
@@ -209,14 +209,14 @@ def test_a_trace_shows_open_spans_and_splits_lanes_that_do_not_nest():
     assert "dur" not in begun
 
 
-def test_a_trace_goes_to_standard_output_too(capsys: pytest.CaptureFixture[str]):
-    """For a pipe."""
+def test_a_trace_is_written_to_standard_output(capsys: pytest.CaptureFixture[str]):
+    """Without -o."""
     run = recorded()
     assert main(["export", str(run.path), "--to", "perfetto"]) == 0
     check_trace(json.loads(capsys.readouterr().out))
 
 
-def test_show_tells_where_a_run_is(capsys: pytest.CaptureFixture[str]):
+def test_show_prints_the_open_phases(capsys: pytest.CaptureFixture[str]):
     """The innermost open phase of each lane."""
     run = known_run()
     entered, leave = threading.Event(), threading.Event()
@@ -231,10 +231,10 @@ def test_show_tells_where_a_run_is(capsys: pytest.CaptureFixture[str]):
         thread.start()
         assert entered.wait(10.0)
         main(["show", str(run.path), "--json"])
-        told = json.loads(capsys.readouterr().out)["open_phases"]
+        output = json.loads(capsys.readouterr().out)["open_phases"]
         main(["show", str(run.path)])
         shown = capsys.readouterr().out
     leave.set()
     thread.join()
-    assert [line.split(" of ")[0] for line in told] == ["generate", "explore"]
+    assert [line.split(" of ")[0] for line in output] == ["generate", "explore"]
     assert "generate of step 0" in shown

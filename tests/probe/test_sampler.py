@@ -1,4 +1,4 @@
-"""The sampler of the machine: what it reads belongs to the phase that was open."""
+"""System metrics: readings are attributed to the open phase."""
 
 import threading
 import time
@@ -8,15 +8,15 @@ from probing import known_run, values
 
 import windsock
 from windsock.probe.names import Names
-from windsock.probe.sampler import Gathered, Host, Sampler
+from windsock.probe.sampler import HostReader, SampleAverages, Sampler
 
 DEVICE = ("system/device/{device}/utilisation", (("device", "0"),))
 HEAT = ("system/device/{device}/temperature", (("device", "0"),))
 
 
 def test_samples_are_averaged_over_the_step_and_by_phase():
-    """Utilisation is a mean, temperature the highest; a step without samples has neither."""
-    gathered = Gathered()
+    """Utilisation is a mean, temperature a maximum; a step without samples has neither."""
+    gathered = SampleAverages()
     gathered.add({DEVICE: 0.2, HEAT: 80.0}, ["rollout"])
     gathered.add({DEVICE: 1.0, HEAT: 60.0}, ["train"])
     gathered.add({DEVICE: 0.9, HEAT: 70.0}, [])
@@ -31,9 +31,9 @@ def test_samples_are_averaged_over_the_step_and_by_phase():
     assert list(gathered.take()) == []
 
 
-def test_the_thread_asks_and_a_reader_that_fails_is_asked_no_more():
-    """One broken driver costs one notice, not the other readings."""
-    gathered, problems, seen = Gathered(), [], threading.Event()
+def test_a_reader_that_fails_is_reported_once_and_dropped():
+    """Other readers continue."""
+    gathered, problems, seen = SampleAverages(), [], threading.Event()
     asked: list[int] = []
 
     def broken() -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -54,22 +54,22 @@ def test_the_thread_asks_and_a_reader_that_fails_is_asked_no_more():
 
 
 def test_the_host_is_read_once_per_machine():
-    """CPU, disk and network by the first process of the machine; others stay silent."""
-    host = Host({})
+    """The first process of a machine reads CPU, disk and network; others do not."""
+    host = HostReader({})
     time.sleep(0.01)
     found = host()
     assert 0.0 <= found["system/cpu/utilisation", ()] <= 1.0
     assert all(value >= 0 for value in found.values())
     assert ("system/network/receive_rate", ()) in found
-    assert Host({"LOCAL_RANK": "1"})() == {}
+    assert HostReader({"LOCAL_RANK": "1"})() == {}
 
 
 def sampled_in(run: windsock.Run, phase: str) -> bool:
     return any(("phase", phase) in filled for _, filled in list(run._collectors.phases.probe.samples._found))
 
 
-def test_a_run_samples_when_asked():
-    """With a setting, and only then; the innermost open phase gets the sample."""
+def test_a_run_samples_only_with_the_setting():
+    """The innermost open phase gets the sample."""
     run = windsock.init(system_seconds=0.02)
     with run.phase("outer"), run.phase("inner"):
         deadline = time.monotonic() + 10.0

@@ -1,4 +1,4 @@
-"""What a step comes to: its time, what of it lay in no phase, throughput, and every documented name."""
+"""Totals of a step: duration, time outside phases, throughput, and every documented name."""
 
 import csv
 import threading
@@ -9,7 +9,7 @@ from probing import KnownDevice, Time, known_run, values
 
 import windsock
 from windsock.catalogue.names import recognise
-from windsock.probe.intervals import length, overlap, united
+from windsock.probe.intervals import length, overlap, union
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 FAMILIES = ("time/", "memory/", "system/", "timing_per_token_ms/", "perf/", "global_seqlen/", "eps", "episode")
@@ -38,7 +38,7 @@ def documented(vocabulary: str) -> set[str]:
 
 @pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
 def test_every_documented_name_of_time_memory_and_system_is_produced(vocabulary: str):
-    """The list of the documentation, from one step that uses phases; the device is a known one."""
+    """One step with phases on a known device logs all of them."""
     time = Time()
     settings = {"vocabulary": vocabulary}
     run = known_run(time, [KnownDevice(0)], settings=settings, device_count=8, peak=989e12)
@@ -62,7 +62,7 @@ def test_every_documented_name_of_time_memory_and_system_is_produced(vocabulary:
 
 
 def test_the_names_and_units_of_each_vocabulary():
-    """One step, told in three ways."""
+    """One step has the names and units of each vocabulary."""
     for vocabulary, names in {
         "roll": {"system/tps": 500.0, "system/samples": 64.0, "time/per_token/train": 0.01, "time/step": 10.0},
         "trl": {"eps": 1.6, "episode": 16.0, "system/tokens_per_second": 500.0},
@@ -84,8 +84,8 @@ def test_the_names_and_units_of_each_vocabulary():
         run.finish()
 
 
-def test_throughput_pairs_tokens_with_the_time_they_took():
-    """A step's tokens over this step's time: no window, no lag, no bias in the first steps."""
+def test_throughput_is_a_steps_tokens_over_its_duration():
+    """There is no window, no lag, and no bias in the first steps."""
     time = Time()
     run = known_run(time)
     took = (20.0, 10.0, 10.0, 10.0, 10.0, 10.0, 5.0)
@@ -99,7 +99,7 @@ def test_throughput_pairs_tokens_with_the_time_they_took():
 
 
 def test_the_first_step_begins_with_its_first_phase():
-    """Loading a model before the loop is no training; without phases it begins with the run."""
+    """Loading a model before the loop is not part of it; without phases it begins with the run."""
     time = Time()
     run = known_run(time)
     time.now += 600.0
@@ -115,8 +115,8 @@ def test_the_first_step_begins_with_its_first_phase():
     assert values(bare)["system/tps"] == 20.0
 
 
-def test_what_was_not_counted_has_no_rate():
-    """A step without tokens has no throughput; the counters stay."""
+def test_a_step_without_counts_has_no_rate():
+    """The counters continue."""
     time = Time()
     run = known_run(time)
     run.count(tokens=10, samples=2)
@@ -129,8 +129,8 @@ def test_what_was_not_counted_has_no_rate():
     assert view.series("system/samples").values.tolist() == [2.0, 2.0]
 
 
-def test_counters_go_on_over_attempts():
-    """Samples of a run that is continued count on from where it took over; the rate is of the step alone."""
+def test_counters_continue_over_attempts():
+    """The total of a continued run includes earlier attempts; the rate is of the step."""
     for attempt, first in enumerate((0, 2)):
         run = windsock.init(id="continued")
         for step in range(first, first + 3):
@@ -143,16 +143,16 @@ def test_counters_go_on_over_attempts():
     assert windsock.open("continued").series("system/tokens").values.tolist() == [7.0] * 5
 
 
-def test_a_run_that_only_logs_gets_no_further_names():
-    """What is not used is not written."""
+def test_a_run_that_only_logs_gets_no_other_names():
+    """Unused metrics are not written."""
     run = windsock.init()
     run.log({"a": 1.0})
     run.commit(0)
     assert list(values(run)) == ["a"]
 
 
-def test_time_in_no_phase_and_overlap():
-    """From commit to commit: what lies in no phase, and what lies in two lanes at once."""
+def test_time_outside_phases_and_overlap():
+    """They are computed from commit to commit; overlap is between lanes."""
     time = Time()
     run = known_run(time)
     with run.phase("first"):
@@ -176,14 +176,14 @@ def test_time_in_no_phase_and_overlap():
 
 
 def test_intervals():
-    """Touching ones unite; overlap counts lanes, not spans."""
-    assert united([(3, 4), (0, 1), (1, 2), (0.5, 1.5)]) == [(0, 2), (3, 4)]
+    """Touching intervals are merged; overlap counts lanes, not spans."""
+    assert union([(3, 4), (0, 1), (1, 2), (0.5, 1.5)]) == [(0, 2), (3, 4)]
     assert length([(0, 2), (1, 3), (5, 6)]) == 4
     assert overlap([[(0, 4), (1, 2)], [(1, 3)], [(2, 5)]]) == 3
 
 
 def test_shards_without_balancing():
-    """What was not given is missing."""
+    """Values that are not given are missing."""
     run = known_run(settings={"vocabulary": "trinity"})
     run.shards([10, 30, 20])
     run.shards([])
@@ -205,12 +205,12 @@ def test_utilisation_needs_flops_and_a_peak():
     assert not [name for name in values(run) if "mfu" in name]
 
 
-def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: pytest.MonkeyPatch):
-    """It is counted late, and the step's own values are not lost."""
+def test_a_span_that_closes_during_a_commit_is_counted_late(monkeypatch: pytest.MonkeyPatch):
+    """The values of the step are not lost."""
     run = known_run()
     phase = run.phase("generate")
     late = threading.Thread(target=lambda: phase.__exit__(None, None, None))
-    reading = run._collectors.phases.probe._of_step
+    reading = run._collectors.phases.probe._step_values
     waited: list[bool] = []
 
     def read(step, keys):  # type: ignore[no-untyped-def]
@@ -220,7 +220,7 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
             waited.append(late.is_alive())
         yield from reading(step, keys)
 
-    monkeypatch.setattr(run._collectors.phases.probe, "_of_step", read)
+    monkeypatch.setattr(run._collectors.phases.probe, "_step_values", read)
     with run.phase("train"):
         pass
     phase.__enter__()
@@ -234,8 +234,8 @@ def test_a_span_that_closes_elsewhere_waits_while_its_step_is_read(monkeypatch: 
     assert view.series("time/generate/total").steps.tolist() == [0]
 
 
-def test_a_forked_child_has_samples_of_its_own():
-    """What the parent's sampler found is the parent's, and so may be its lock."""
+def test_a_forked_child_has_its_own_samples():
+    """The parent's samples and lock are dropped."""
     run = known_run()
     run._collectors.phases.probe.samples.add({("system/cpu/utilisation", ()): 0.5}, set())
     run._collectors.phases.probe.after_fork_in_child()

@@ -16,7 +16,7 @@ import pytest
 from kept import until
 
 import windsock
-from windsock.mounts import is_far, mount_kind
+from windsock.mounts import is_remote, mount_kind
 from windsock.relay.supervisor import Orders, _end_of
 from windsock.settings import resolve
 
@@ -43,14 +43,14 @@ MOUNTS = """\
 def test_network_and_object_store_mounts_are_told_apart(path: str, kind: str, far: bool):
     """By the longest mount point above the directory, which need not exist."""
     assert mount_kind(Path(path), MOUNTS) == kind
-    assert is_far(Path(path), MOUNTS) is far
+    assert is_remote(Path(path), MOUNTS) is far
 
 
 def test_a_spool_is_a_setting_and_by_default_a_matter_of_the_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A directory, or off; without a word, only where the runs are far and the temporary directory is not."""
     assert resolve({}, {"dir": tmp_path}).spool is None
     assert resolve({}, {"dir": tmp_path, "spool": tmp_path / "s"}).spool == tmp_path / "s"
-    monkeypatch.setattr("windsock.settings.is_far", lambda path: path == tmp_path)
+    monkeypatch.setattr("windsock.settings.is_remote", lambda path: path == tmp_path)
     assert resolve({}, {"dir": tmp_path}).spool is not None
     assert resolve({}, {"dir": tmp_path, "spool": "off"}).spool is None
 

@@ -77,7 +77,7 @@ def test_a_relative_path_is_meant_from_where_the_training_ran(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "configured with no tracker: name one with --to"),
+        ([], "the run has no tracker: give one with --to"),
         (["--arg", "a=1"], "--arg needs --to"),
         (["--to", "jsonl", "--arg", "path"], "expected KEY=VALUE"),
     ],
@@ -125,7 +125,7 @@ def test_tensorboard_shows_a_run_that_was_not_tracked_with_it():
         tags = wait_for(f"http://127.0.0.1:{port}/data/plugin/scalars/tags")
     finally:
         process.terminate()
-        process.communicate()
+        process.communicate(timeout=60)
     assert "critic/score/mean" in next(iter(tags.values()))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import windsock
-from windsock.terminal.show import notices
+from windsock.summary import run_warnings
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
 
@@ -79,8 +79,8 @@ def test_a_task_whose_runs_all_failed_is_counted_and_named():
         ["lost"],
         {"out of memory": 2},
     )
-    (text,) = [text for text in notices(windsock.open(run.path)) if "rollout" in text]
-    assert "1 failed, 1 never came of 3 tasks" in text
+    (text,) = [text for text in run_warnings(windsock.open(run.path)) if "rollout" in text]
+    assert "1 failed, 1 missing of 3 tasks" in text
     assert "out of memory" in text
 
 
@@ -275,7 +275,7 @@ def test_an_unexpected_task_does_not_replace_an_expected_one():
     rollouts.close(expected_tasks=["a", "b"])
     (event,) = [event for event in windsock.open(run.path).events() if event["event"] == "lacking"]
     assert event["missing_tasks"] == ["b"]
-    assert any("1 never came of 2 tasks" in notice for notice in notices(windsock.open(run.path)))
+    assert any("1 missing of 2 tasks" in warning for warning in run_warnings(windsock.open(run.path)))
 
 
 def test_a_written_majority_is_the_vote_of_the_runs():
@@ -356,4 +356,4 @@ def test_each_skipped_value_is_counted_with_its_reason():
     for _ in range(3):
         run.log({"bad": None}, step=0)
     run.finish()
-    assert "skipped 'bad' 3 times: value is None" in notices(windsock.open(run.path))
+    assert "skipped 'bad' 3 times: value is None" in run_warnings(windsock.open(run.path))

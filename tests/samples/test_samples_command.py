@@ -14,10 +14,10 @@ from rich.console import Console
 
 import windsock
 from windsock.cli import main
-from windsock.cli.samples import Patience
+from windsock.cli.samples import IndexProgress
 from windsock.model import Sample
 from windsock.samples.query import Found
-from windsock.terminal.samples import Sought, folded, harmless, laid_out, show_samples
+from windsock.terminal.samples import Highlight, printable, show_samples, visible_lines, wrap_line
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_listing_shows_facts_and_texts(run: windsock.Run, capsys: pytest.Captu
         "    attempt 2 of step 4",
         "    [bold]Slippery[/bold] ice",
         "",
-        "3 match, 1 shown (-n 0 shows all); 13 samples are kept of 13 offered, steps 3 – 5, rewards 0 to 1",
+        "3 match, 1 shown (-n 0 shows all); 13 of 13 submitted samples are stored, steps 3 – 5, rewards 0 to 1",
     ]
 
 
@@ -109,24 +109,24 @@ def test_controls_and_markup_do_nothing(run: windsock.Run, capsys: pytest.Captur
     assert "\x1b" not in out
     assert "␛[2J" in out
     assert '{"id": 7}' in out
-    assert harmless("a\x00\x9b\u202e\ud800\tb\r\nc") == "a␀\\u009b\\u202e\\ud800   b\nc"
+    assert printable("a\x00\x9b\u202e\ud800\tb\r\nc") == "a␀\\u009b\\u202e\\ud800   b\nc"
 
 
 def test_no_match_shows_the_census(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
     """The ranges of steps and rewards help with the next query."""
     assert cli(capsys, "--min-reward", "2") == (
-        "no sample matches; 13 samples are kept of 13 offered, steps 3 – 5, rewards 0 to 1\n"
+        "no sample matches; 13 of 13 submitted samples are stored, steps 3 – 5, rewards 0 to 1\n"
     )
     windsock.init(name="empty").finish()
     assert main(["samples", "empty"]) == 0
-    assert "empty has no samples: run.sample(...) in the training records them" in capsys.readouterr().out
+    assert "empty has no samples: record them with run.sample(...)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--regex", "("], "argument --regex: regex '(': missing )"),
-        (["--step", "x"], "argument --step: expected a step or FIRST:LAST, got 'x'"),
+        (["--step", "x"], "argument --step: expected STEP or FIRST:LAST; got 'x'"),
         (["--sort", "beauty"], "argument --sort: invalid choice: 'beauty'"),
     ],
 )
@@ -140,44 +140,44 @@ def test_a_wrong_argument_is_reported(arguments: list[str], message: str, capsys
 def test_long_texts_are_shortened_around_matches():
     """Beginning, end and matches are shown; all of it on request."""
     text = "\n".join(f"line {n}" for n in range(50))
-    shown = laid_out(text, 40, Sought(grep="LINE 30").pattern, full=False)
+    shown = visible_lines(text, 40, Highlight(grep="LINE 30").pattern, full=False)
     assert shown == [
         "line 0", "line 1", "line 2", "line 3", "… 25 more lines …", "line 29", "line 30", "line 31",
         "… 15 more lines …", "line 47", "line 48", "line 49",
     ]  # fmt: skip
-    assert len(laid_out(text, 40, None, full=True)) == 50
+    assert len(visible_lines(text, 40, None, full=True)) == 50
     huge = "x" * 100_000 + "needle" + "y" * 100_000
-    shown = laid_out(huge, 100, Sought(regex="needle").pattern, full=False)
+    shown = visible_lines(huge, 100, Highlight(regex="needle").pattern, full=False)
     assert any("needle" in line for line in shown)
     assert len(shown) < 30
 
 
 def test_lines_are_folded_at_blanks_and_by_the_width_of_characters():
     """Chinese characters take two columns, and nothing is lost."""
-    assert folded("one two three four", 9) == ["one two", "three", "four"]
-    assert folded("字" * 7, 6) == ["字字字", "字字字", "字"]
-    assert folded("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
-    assert folded("", 10) == [""]
+    assert wrap_line("one two three four", 9) == ["one two", "three", "four"]
+    assert wrap_line("字" * 7, 6) == ["字字字", "字字字", "字"]
+    assert wrap_line("x" * 25, 10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert wrap_line("", 10) == [""]
 
 
 def test_matches_are_highlighted_on_a_terminal():
     """Not in a pipe."""
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system="standard", width=80, highlight=False)
-    show_samples(console, "n", Found([Sample("p", "The Answer is 4", step=1)], 1), Sought(grep="answer"))
+    show_samples(console, "n", Found([Sample("p", "The Answer is 4", step=1)], 1), Highlight(grep="answer"))
     assert "\x1b[30;43mAnswer\x1b[0m" in screen.getvalue()
 
 
 def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[str]):
     """Nothing is printed if it is quick, and the line is removed at the end."""
-    quick, slow = Patience(), Patience()
+    quick, slow = IndexProgress(), IndexProgress()
     slow._began = time.monotonic() - 10
     for done in range(1, 33):
-        quick.tell(done, 32)
+        quick.show(done, 32)
     assert capsys.readouterr().err == ""
     for done in range(1, 33):
-        slow.tell(done, 32)
-    assert capsys.readouterr().err == "\rmaking the index of samples: 50 %\r\x1b[K"
+        slow.show(done, 32)
+    assert capsys.readouterr().err == "\rindexing samples: 50 %\r\x1b[K"
 
 
 def test_a_real_terminal_shows_colour_and_a_pipe_does_not(run: windsock.Run):

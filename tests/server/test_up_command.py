@@ -31,7 +31,7 @@ def test_it_serves_prints_its_address_and_ends_with_ctrl_c(demo: windsock.Run, t
         next(stream.iter_lines())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-    assert (process.returncode, out.strip(), err) == (0, "ended", "")
+    assert (process.returncode, out.strip(), err) == (0, "stopped", "")
 
 
 def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
@@ -55,4 +55,4 @@ def test_a_port_in_use_is_reported_with_a_free_one(tmp_path: Path, capsys: pytes
         assert main(["up", str(tmp_path), "--port", str(port)]) == 1
     assert re.search(rf"port {port} is in use: try  windsock up --port \d+", capsys.readouterr().err)
     assert main(["up", str(tmp_path / "nowhere")]) == 1
-    assert "is no directory" in capsys.readouterr().err
+    assert "is not a directory" in capsys.readouterr().err

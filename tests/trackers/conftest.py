@@ -1,4 +1,4 @@
-"""Fixtures for the tests of trackers: everything stays offline and in temporary directories."""
+"""Fixtures for tracker tests: offline, in temporary directories."""
 
 from pathlib import Path
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _at_home(home: Path) -> None:
-    """Work in a home of the test's own."""
+    """Work in a fresh home directory."""

@@ -1,8 +1,9 @@
-"""What the tests of all trackers log: a run of 200 steps with 100 values each, texts, histograms and samples."""
+"""Rows for the tracker tests: 200 steps of 100 values, with texts, histograms and samples."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from windsock.model import Histogram, Row, RunInfo, Sample, Writer
 
@@ -25,7 +26,7 @@ def value(name: str, step: int) -> float:
 
 
 def rows(steps: Iterable[int] = range(200), writer: Writer = TRAINER) -> list[Row]:
-    """Return a row for each step, every tenth with a text, every twentieth with samples and a histogram."""
+    """Return a row per step; every tenth has a text, every twentieth samples and a histogram."""
     return [
         Row(
             step,
@@ -40,6 +41,23 @@ def rows(steps: Iterable[int] = range(200), writer: Writer = TRAINER) -> list[Ro
     ]
 
 
+def started_trackers(
+    make: Callable[..., Any], close: Callable[[Any], object], folder: Path
+) -> Iterator[Callable[..., Any]]:
+    """Yield a function that makes and starts trackers, and close all of them at the end."""
+    trackers = []
+
+    def start(info: RunInfo = INFO, **kwargs: Any) -> Any:
+        tracker = make(**kwargs)
+        tracker.start(info, CONFIG, folder)
+        trackers.append(tracker)
+        return tracker
+
+    yield start
+    for tracker in trackers:
+        close(tracker)
+
+
 def single(name: str, values: Mapping[int, float], writer: Writer = TRAINER) -> list[Row]:
     """Return rows of one value each, in the order given."""
     return [Row(step, INFO.created + step, {name: number}, writer) for step, number in values.items()]
@@ -50,7 +68,7 @@ def expected(steps: Iterable[int] = range(200), name_of: Callable[[str], str] = 
     return {name_of(name): {step: value(name, step) for step in steps} for name in NAMES}
 
 
-def holds_key(*folders: Path) -> list[Path]:
-    """Return the files in which the key stands."""
+def files_with_key(*folders: Path) -> list[Path]:
+    """Return the files that contain the key."""
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return [path for path in files if KEY.encode() in path.read_bytes()]

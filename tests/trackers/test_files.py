@@ -1,4 +1,4 @@
-"""jsonl and stdout: what they show beside numbers, and how a file is cut back."""
+"""jsonl and stdout: their output and truncation, and the shared tables."""
 
 import json
 import math
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single
+from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single, started_trackers
 
 from windsock.model import Row, Sample, Status
-from windsock.trackers.forms import flat, markdown, phases_table, samples_table
 from windsock.trackers.jsonl import JsonlTracker
-from windsock.trackers.stdout import StdoutTracker, block
+from windsock.trackers.params import flat_params
+from windsock.trackers.stdout import StdoutTracker, text_block
+from windsock.trackers.tables import markdown, phases_table, samples_table
 
 Start = Callable[..., JsonlTracker]
 
@@ -20,17 +21,7 @@ Start = Callable[..., JsonlTracker]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start trackers that write ``tmp_path/metrics.jsonl``, and close them at the end."""
-    trackers = []
-
-    def started(**kwargs: Any) -> JsonlTracker:
-        tracker = JsonlTracker(**kwargs)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
-
-    yield started
-    for tracker in trackers:
-        tracker.finish(Status("finished"))
+    yield from started_trackers(JsonlTracker, lambda tracker: tracker.finish(Status("finished")), tmp_path)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -42,8 +33,8 @@ def series(found: list[dict[str, Any]]) -> Series:
     return {name: {record["step"]: record["metrics"][name] for record in found} for name in names}
 
 
-def test_jsonl_holds_everything_of_a_row(start: Start, tmp_path: Path):
-    """200 steps of 100 values, texts, histograms and samples."""
+def test_jsonl_contains_all_of_a_row(start: Start, tmp_path: Path):
+    """200 steps of 100 values, with texts, histograms and samples."""
     start().log(rows())
     found = records(tmp_path)
     assert len(found) == 200
@@ -54,8 +45,8 @@ def test_jsonl_holds_everything_of_a_row(start: Start, tmp_path: Path):
     assert found[21].keys() == {"step", "time", "metrics"}
 
 
-def test_jsonl_is_cut_back_to_its_mark(start: Start, tmp_path: Path):
-    """Also where the last line was written in part; a file that was there before stays."""
+def test_jsonl_is_truncated_to_its_mark(start: Start, tmp_path: Path):
+    """Also after a partial last line; an existing file is kept."""
     (tmp_path / "metrics.jsonl").write_text('{"older": 1}\n')
     tracker = start()
     tracker.rewind({})
@@ -72,16 +63,16 @@ def test_jsonl_is_cut_back_to_its_mark(start: Start, tmp_path: Path):
     assert tracker.mark() == {"length": (tmp_path / "metrics.jsonl").stat().st_size}
 
 
-def test_a_sample_with_what_json_cannot_hold_costs_nothing(start: Start, tmp_path: Path):
-    """A reward that is NaN is written as a word."""
+def test_a_nan_reward_of_a_sample_is_written_as_a_string(start: Start, tmp_path: Path):
+    """Strict JSON has no NaN."""
     start().log([Row(0, 1.0, {}, TRAINER, samples=(Sample("p", "c", reward=math.nan),))])
     assert records(tmp_path)[0]["samples"][0]["reward"] == "NaN"
 
 
-def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """A text on one line, cut to the width, and how many samples there were."""
+def test_stdout_prints_texts_and_the_number_of_samples(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """A text is one line, shortened to the width."""
     row = Row(3, 1.0, {"loss": 1.0}, TRAINER, {"note": "a\nb " + "x" * 200}, samples=(SAMPLE, SAMPLE))
-    lines = block(row, width=60).splitlines()
+    lines = text_block(row, width=60).splitlines()
     assert lines[:2] == ["step 3", "    loss 1"]
     assert lines[2].startswith("  note a b xxx")
     assert lines[2].endswith("…")
@@ -93,8 +84,8 @@ def test_stdout_tells_of_texts_and_samples(capsys: pytest.CaptureFixture[str], t
     assert json.loads(capsys.readouterr().out)["texts"]["note"].startswith("a\nb")
 
 
-def test_samples_become_a_table_of_what_they_have():
-    """Chats are written out, rewards have a column each, and what nobody has is no column."""
+def test_samples_table():
+    """Messages become text, rewards have a column each, and unused fields have none."""
     chat = Sample(
         messages=({"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}), rewards={"f": 1.0}
     )
@@ -104,8 +95,8 @@ def test_samples_become_a_table_of_what_they_have():
     assert markdown((["a"], [["x|y\nz"], [None], [0.5]])) == "| a |\n| --- |\n| x\\|y<br>z |\n|  |\n| 0.5 |"
 
 
-def test_phases_become_a_table_with_the_longest_first():
-    """From time/{phase}/total and the parts beside it; a plain time/x is no phase."""
+def test_phases_table_has_the_longest_first():
+    """It is made from time/{phase}/total and its stages; time/step is not a phase."""
     values = {
         "time/a/b/total": 1.0,
         "time/a/b/onload": 0.25,
@@ -117,8 +108,8 @@ def test_phases_become_a_table_with_the_longest_first():
 
 
 def test_a_config_is_flattened():
-    """Nested names with dots, lists and nothing as JSON."""
-    assert flat({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
+    """Names are dotted; lists and None are JSON."""
+    assert flat_params({"a": {"b": 1, "c": [1, 2], "e": {}}, "d": None, "f": True}) == {
         "a.b": 1,
         "a.c": "[1, 2]",
         "a.e": "{}",

@@ -1,4 +1,4 @@
-"""What the guides to trackers say, done as their readers would."""
+"""The guides about trackers: their code and configurations work."""
 
 import json
 import os
@@ -23,12 +23,12 @@ def blocks(page: str, language: str) -> list[str]:
 
 @pytest.fixture
 def chat() -> Iterator[tuple[str, list[str]]]:
-    """Listen as a chat would; give the address and what was said."""
-    said: list[str] = []
+    """Run a webhook server; yield its address and the received texts."""
+    received: list[str] = []
 
     class Room(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
             self.send_response(200)
             self.end_headers()
 
@@ -38,16 +38,14 @@ def chat() -> Iterator[tuple[str, list[str]]]:
     server = HTTPServer(("127.0.0.1", 0), Room)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", said
+    yield f"http://127.0.0.1:{server.server_port}", received
     server.shutdown()
     server.server_close()
     thread.join()
 
 
-def test_the_tracker_of_the_guide_works_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: tuple[str, list[str]]
-):
-    """As a package with an entry point, given its arguments, it tells of every step and of the end."""
+def test_the_guides_tracker_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chat: tuple[str, list[str]]):
+    """As a package with an entry point, given its arguments, it reports every step and the end."""
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "chat.py").write_text(blocks("writing-a-tracker.md", "python")[0])
     group, point = re.findall(r'"([\w.]+)"\]\n(.*)\n', blocks("writing-a-tracker.md", "toml")[0])[0]
@@ -57,20 +55,20 @@ def test_the_tracker_of_the_guide_works_as_it_stands(
     (distribution / "entry_points.txt").write_text(f"[{group}]\n{point.replace(chr(34), '')}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")  # where it is not installed
-    address, said = chat
+    address, received = chat
     run = windsock.init(
         name="lake", track_with="chat", tracker_kwargs={"webhook": address, "metric": "score"}, config={"lr": 1}
     )
     for step in range(3):
         run.log({"score": step / 4, "loss": 1.0}, step=step)
     run.finish()
-    assert said[0] == "lake starts with lr 1"
-    assert "\n".join(said[1:-1]).splitlines() == ["step 0: 0", "step 1: 0.25", "step 2: 0.5"]
-    assert said[-1] == "finished"
+    assert received[0] == "lake starts with lr 1"
+    assert "\n".join(received[1:-1]).splitlines() == ["step 0: 0", "step 1: 0.25", "step 2: 0.5"]
+    assert received[-1] == "finished"
 
 
 @pytest.mark.parametrize("page", ["trackers.md", "trackers.zh.md"])
-def test_every_configuration_of_the_guide_is_taken(page: str, tmp_path: Path):
+def test_every_configuration_of_the_guide_is_valid(page: str, tmp_path: Path):
     """Each YAML is read and its trackers are constructed; every tracker has one."""
     shown = set()
     for text in blocks(page, "yaml"):
@@ -78,11 +76,11 @@ def test_every_configuration_of_the_guide_is_taken(page: str, tmp_path: Path):
         for name, kwargs in resolve(tmp_path / "config.yaml", {}, {}).trackers.items():
             assert registry.make(name, kwargs) is not None
             shown.add(name)
-    assert shown == set(registry.OURS) - {"stdout", "jsonl"}
+    assert shown == set(registry.BUILT_IN) - {"stdout", "jsonl"}
 
 
-def test_both_languages_show_the_same_and_name_every_argument():
-    """The Chinese guide differs in words alone; an argument that a tracker takes stands in both."""
+def test_both_languages_have_the_same_code_and_every_argument():
+    """Every argument of a tracker is in both guides."""
     import inspect
 
     ours, theirs = (
@@ -92,13 +90,13 @@ def test_both_languages_show_the_same_and_name_every_argument():
     assert ours == theirs
     for page in ("trackers.md", "trackers.zh.md"):
         words = (DOCS / page).read_text()
-        for name in registry.OURS:
+        for name in registry.BUILT_IN:
             for argument in inspect.signature(registry._find(name)).parameters:
                 assert f"`{argument}`" in words or f"{argument}:" in words, f"{page}: {name}: {argument}"
 
 
 def test_a_run_with_tensorboard_is_tracked_from_the_first_to_the_last_step(tmp_path: Path):
-    """By windsock.init, as a user does it."""
+    """With windsock.init."""
     run = windsock.init(name="n", track_with="tensorboard", tracker_kwargs={"log_dir": str(tmp_path / "tb")})
     for step in range(5):
         run.log({"loss": step / 2})

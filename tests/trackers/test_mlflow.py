@@ -1,4 +1,4 @@
-"""MLflow runs in SQLite, read back by MLflow's client."""
+"""MLflow: values, names, artifacts and errors."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, Series, expected, holds_key, rows, single
+from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, Series, expected, files_with_key, rows, single
 
 from windsock.errors import TrackerError
 from windsock.model import Row, Status
@@ -26,7 +26,7 @@ Start = Callable[..., MlflowTracker]
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """Make MLflow's tables once: that takes seconds."""
+    """Create MLflow's tables once: that takes seconds."""
     from mlflow import MlflowClient
 
     path = tmp_path_factory.mktemp("mlflow") / "empty.db"
@@ -36,7 +36,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture
 def start(tmp_path: Path, empty: bytes) -> Start:
-    """Start trackers on one database below ``tmp_path``."""
+    """Start trackers on one database in ``tmp_path``."""
     (tmp_path / "ml.db").write_bytes(empty)
 
     def started(**kwargs: Any) -> MlflowTracker:
@@ -49,7 +49,7 @@ def start(tmp_path: Path, empty: bytes) -> Start:
 
 def series(tracker: MlflowTracker, *names: str) -> Series:
     client, id = tracker._client, str(tracker._run_id)
-    return {name: {m.step: m.value for m in client.get_metric_history(id, tracker._accepted(name))} for name in names}
+    return {name: {m.step: m.value for m in client.get_metric_history(id, tracker._valid_name(name))} for name in names}
 
 
 def artifact(tracker: MlflowTracker, path: str) -> str:
@@ -57,7 +57,7 @@ def artifact(tracker: MlflowTracker, path: str) -> str:
 
 
 def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
-    """200 steps of 100 values, their times, the config as parameters, and the status."""
+    """200 steps of 100 values with times, the config as parameters, and the status."""
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("crashed", "boom"))
@@ -76,12 +76,12 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
     assert json.loads(artifact(tracker, "histograms/dist/00000040.json"))["counts"] == [3, 4]
 
 
-def test_names_that_mlflow_refuses_are_mapped_and_kept(start: Start):
-    """Each to one of its own, the same one when the run goes on, with the original as a tag."""
+def test_names_that_mlflow_rejects_are_mapped(start: Start):
+    """Each to a unique name, the same in a continued run, with the original as a tag."""
     names = ["val/pass@8", "val/pass_at_8", "a<b", "a>b", "单位/奖励", "x//y", "/x/", "a/../b", "x:y", "n" * 400, "."]
     tracker = start()
     tracker.log([Row(0, 1.0, {name: float(n) for n, name in enumerate(names)}, TRAINER)])
-    mapped = [tracker._accepted(name) for name in names]
+    mapped = [tracker._valid_name(name) for name in names]
     assert mapped[0] == "val/pass_at_8"
     assert mapped[4] == "单位/奖励"
     assert len(set(mapped)) == len(names)
@@ -90,23 +90,23 @@ def test_names_that_mlflow_refuses_are_mapped_and_kept(start: Start):
         name: float(n) for n, name in enumerate(names)
     }
     again = start()
-    assert [again._accepted(name) for name in reversed(names)] == mapped[::-1]
+    assert [again._valid_name(name) for name in reversed(names)] == mapped[::-1]
 
 
-def test_rows_that_are_offered_again_change_nothing(start: Start):
-    """Equal metrics are one in MLflow, and the run is found again by its id."""
+def test_rows_that_are_delivered_again_change_nothing(start: Start):
+    """MLflow stores equal metrics once, and the run is found by its id."""
     tracker = start()
     tracker.log(rows(range(20)))
     again = start()
     again.log(rows(range(10, 30)))
     assert again._run_id == tracker._run_id
     assert not isinstance(again, Rewindable)
-    counts = [len(again._client.get_metric_history(str(again._run_id), again._accepted(name))) for name in NAMES]
+    counts = [len(again._client.get_metric_history(str(again._run_id), again._valid_name(name))) for name in NAMES]
     assert counts == [30] * len(NAMES)
 
 
 def test_steps_in_any_order_and_a_second_attempt(start: Start):
-    """Every point is there; of a step that was written twice the newer attempt's is the later."""
+    """All points are stored; of a repeated step the newer attempt's is the last."""
     tracker = start()
     tracker.log(single("loss", {5: 1.0, 3: 2.0, -1: 3.0}))
     tracker.finish(Status("killed"))
@@ -118,8 +118,8 @@ def test_steps_in_any_order_and_a_second_attempt(start: Start):
     assert tracker._client.get_run(str(tracker._run_id)).info.status == "FINISHED"
 
 
-def test_what_is_not_finite_is_kept_as_far_as_mlflow_does(start: Start):
-    """NaN is NaN; in a database MLflow keeps an infinity as the largest float."""
+def test_nonfinite_values_in_mlflow(start: Start):
+    """NaN is NaN; a database stores an infinity as the largest float."""
     tracker = start()
     tracker.log([Row(0, 1.0, {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}, TRAINER)])
     found = series(tracker, "nan", "inf", "ninf")
@@ -129,23 +129,23 @@ def test_what_is_not_finite_is_kept_as_far_as_mlflow_does(start: Start):
 
 
 def test_arguments_reach_mlflow_and_the_key_is_written_nowhere(start: Start, tmp_path: Path):
-    """Experiment, run name and tags; Trinity's words for them as well."""
+    """Experiment, run name and tags, also by Trinity's names for them."""
     tracker = start(experiment_name="exp", run_name="mine", tags={"k": "v"}, description="why", token=KEY)
     tracker.log(rows(range(1)))
     run = tracker._client.get_run(str(tracker._run_id))
     assert (run.info.run_name, run.data.tags["k"], run.data.tags["mlflow.note.content"]) == ("mine", "v", "why")
     assert tracker._client.get_experiment(run.info.experiment_id).name == "exp"
     assert Path(run.info.artifact_uri.removeprefix("file://")).is_relative_to(tmp_path / "mlartifacts" / "exp")
-    assert holds_key(tmp_path) == []
+    assert files_with_key(tmp_path) == []
 
 
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """An address of no kind that MLflow knows, an unknown argument, tags that are none, no package."""
+def test_configuration_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """An unsupported URI, an unknown argument, wrong tags, and a missing package."""
     with pytest.raises(TrackerError, match="tracker 'mlflow': .*nonsense"):
         make("mlflow", {"tracking_uri": "nonsense://x"}).start(INFO, CONFIG, tmp_path)
     with pytest.raises(TrackerError, match="unknown argument 'tracking_url'; did you mean 'tracking_uri'?"):
         make("mlflow", {"tracking_url": "x"})
-    with pytest.raises(TrackerError, match="tags: expected a mapping, got list"):
+    with pytest.raises(TrackerError, match="tags must be a mapping; got list"):
         make("mlflow", {"tags": ["x"]})
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(TrackerError, match=r"tracker 'mlflow' is not installed: pip install 'windsock\[mlflow\]'"):

@@ -1,4 +1,4 @@
-"""The endpoint for Prometheus, read by its own parser."""
+"""Prometheus: exported values, restarts and errors."""
 
 import math
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single
+from material import AGAIN, CONFIG, INFO, NAMES, Series, expected, rows, single, started_trackers
 
 from readers import prometheus_samples, prometheus_values
 from windsock.errors import TrackerError
@@ -22,17 +22,9 @@ Start = Callable[[], PrometheusTracker]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start trackers on free ports, and close them at the end."""
-    trackers = []
-
-    def started() -> PrometheusTracker:
-        tracker = PrometheusTracker(port=0)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
-
-    yield started
-    for tracker in trackers:
-        tracker.finish(Status("finished"))
+    yield from started_trackers(
+        lambda: PrometheusTracker(port=0), lambda tracker: tracker.finish(Status("finished")), tmp_path
+    )
 
 
 def scraped(tracker: PrometheusTracker) -> list[Any]:
@@ -47,8 +39,8 @@ def last(series: Series) -> dict[str, float]:
     return {name: points[max(points)] for name, points in series.items()}
 
 
-def test_the_last_values_are_there_under_their_names(start: Start):
-    """After 200 steps of 100 values: those of the last, the step, who the run is, and how long phases took."""
+def test_the_last_values_are_exported_with_their_names(start: Start):
+    """After 200 steps of 100 values: the last values, the step, run information and phase durations."""
     tracker = start()
     for row in rows():
         tracker.log([row])
@@ -69,8 +61,8 @@ def test_the_last_values_are_there_under_their_names(start: Start):
     assert tracker.skipped == 20 + 10 + 2 * 10
 
 
-def test_a_restart_shows_the_same_and_counts_nothing_twice(start: Start):
-    """The mark holds what is shown, as plain JSON, also what is not finite."""
+def test_a_restart_exports_the_same_and_counts_nothing_twice(start: Start):
+    """The mark contains all values as plain JSON, also non-finite ones."""
     import json
 
     first = start()
@@ -87,7 +79,7 @@ def test_a_restart_shows_the_same_and_counts_nothing_twice(start: Start):
 
 
 def test_a_late_step_does_not_replace_a_later_one_but_a_new_attempt_does(start: Start):
-    """Last is by step, not by arrival; a restarted training goes on from where it is."""
+    """The last value is by step, not by arrival; a new attempt continues from its own step."""
     tracker = start()
     tracker.log(single("loss", {5: 1.0, 3: 2.0}))
     assert values(tracker) == {"loss": 1.0}
@@ -100,8 +92,8 @@ def test_a_late_step_does_not_replace_a_later_one_but_a_new_attempt_does(start: 
     }
 
 
-def test_what_is_not_finite_stays_what_it_is(start: Start):
-    """NaN and infinities are values in Prometheus; names that clean to the same keep apart by their label."""
+def test_nonfinite_values_are_exported(start: Start):
+    """NaN and infinities are values; names with the same cleaned form differ by their label."""
     tracker = start()
     tracker.log([Row(0, 1.0, {"nan": math.nan, "in f": math.inf, "in/f": -math.inf}, AGAIN)])
     found = values(tracker)
@@ -109,12 +101,12 @@ def test_what_is_not_finite_stays_what_it_is(start: Start):
     assert (found["in f"], found["in/f"]) == (math.inf, -math.inf)
 
 
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, start: Start, tmp_path: Path):
-    """A port that is none or is taken, an unknown argument, no package."""
+def test_configuration_errors(monkeypatch: pytest.MonkeyPatch, start: Start, tmp_path: Path):
+    """An invalid or used port, an unknown argument, and a missing package."""
     taken = int(str(start().url).split(":")[2].split("/")[0])
     with pytest.raises(TrackerError, match=f"cannot listen on 127.0.0.1:{taken}: .*in use; choose another port"):
         make("prometheus", {"port": taken}).start(INFO, CONFIG, tmp_path)
-    with pytest.raises(TrackerError, match="port 'x'; expected a number from 0"):
+    with pytest.raises(TrackerError, match="port must be from 0 .* to 65535; got 'x'"):
         make("prometheus", {"port": "x"})
     with pytest.raises(TrackerError, match="unknown argument 'prot'; did you mean 'port'?"):
         make("prometheus", {"prot": 1})

@@ -1,4 +1,4 @@
-"""SwanLab's local files, decoded with SwanLab's own reader and definitions."""
+"""SwanLab: values, dropped steps, restarts and errors."""
 
 import collections
 import json
@@ -11,7 +11,20 @@ from typing import Any
 
 import pytest
 import yaml
-from material import AGAIN, CONFIG, INFO, KEY, NAMES, TEXT, TRAINER, expected, holds_key, rows, single
+from material import (
+    AGAIN,
+    CONFIG,
+    INFO,
+    KEY,
+    NAMES,
+    TEXT,
+    TRAINER,
+    expected,
+    files_with_key,
+    rows,
+    single,
+    started_trackers,
+)
 
 from readers import swanlab_files, swanlab_records, swanlab_series
 from windsock.errors import TrackerError
@@ -26,23 +39,16 @@ QUICK = {"probe": {"monitor": False, "hardware": False, "requirements": False, "
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start offline trackers that write below ``tmp_path``, and end those that a test leaves open."""
-    trackers = []
+    """Start offline trackers that write to ``tmp_path``, and finish those that a test leaves open."""
 
-    def started(**kwargs: Any) -> SwanLabTracker:
-        tracker = SwanLabTracker(**{"mode": "offline", "logdir": tmp_path / "sw", "settings": QUICK, **kwargs})
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> SwanLabTracker:
+        return SwanLabTracker(**{"mode": "offline", "logdir": tmp_path / "sw", "settings": QUICK, **kwargs})
 
-    yield started
-    for tracker in trackers:
-        if tracker._run.alive:
-            tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.alive and tracker._run.finish(), tmp_path)
 
 
 def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
-    """200 steps of 100 values, names unchanged, with the config and how the run ended."""
+    """200 steps of 100 values with unchanged names, the config and the final state."""
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("crashed", "boom"))
@@ -67,8 +73,8 @@ def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, t
     assert tracker.skipped == 0
 
 
-def test_steps_in_any_order_are_all_there_and_what_is_refused_is_counted(start: Start, tmp_path: Path):
-    """SwanLab takes every step once; a negative one, and a second value of a step, not at all."""
+def test_steps_in_any_order_are_stored_and_dropped_values_are_counted(start: Start, tmp_path: Path):
+    """SwanLab stores every step once, and drops negative steps and second values."""
     tracker = start()
     tracker.log(single("loss", {5: 1.0, 3: 2.0, 9: 3.0}))
     tracker.log(single("loss", {9: 4.0, -2: 5.0}))
@@ -79,8 +85,8 @@ def test_steps_in_any_order_are_all_there_and_what_is_refused_is_counted(start: 
     assert swanlab_series(*swanlab_files(tmp_path)) == {"loss": {5: 1.0, 3: 2.0, 9: 3.0, 4: 6.0, 10: 7.0}}
 
 
-def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start: Start, tmp_path: Path):
-    """After a crash a new file holds everything; of both together every name and step is there once."""
+def test_there_is_no_mark_before_the_end_and_all_rows_are_delivered_again(start: Start, tmp_path: Path):
+    """After a crash a new file has all rows; both files together have every name and step once."""
     tracker = start()
     tracker.rewind({})
     tracker.log(rows(range(20)))
@@ -96,7 +102,7 @@ def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start
     assert {record.id for path in swanlab_files(tmp_path) for record in swanlab_records(path)["start"]} == {INFO.id}
 
 
-def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
+def test_nonfinite_values_are_stored(start: Start, tmp_path: Path):
     """NaN and infinities are values."""
     tracker = start()
     tracker.log([Row(0, 1.0, {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}, TRAINER)])
@@ -106,8 +112,8 @@ def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
     assert (found["inf"][0], found["ninf"][0]) == (math.inf, -math.inf)
 
 
-def test_the_configuration_of_roll_starts_unchanged(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """With login_kwargs, offline by the environment, and the key nowhere."""
+def test_rolls_configuration_works_unchanged(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With login_kwargs, offline by the environment; the key is written to no file."""
     monkeypatch.setenv("SWANLAB_MODE", "offline")
     tracker = start(
         login_kwargs={"api_key": KEY}, project="roll-rlvr", workspace="team", experiment_name="mine",
@@ -119,11 +125,11 @@ def test_the_configuration_of_roll_starts_unchanged(start: Start, tmp_path: Path
     begun = swanlab_records(path)["start"][0]
     assert (begun.project, begun.workspace, begun.name, begun.description) == ("roll-rlvr", "team", "mine", "why")
     assert list(begun.tags) == ["roll", "rlvr"]
-    assert holds_key(tmp_path) == []
+    assert files_with_key(tmp_path) == []
 
 
-def test_a_host_that_does_not_answer_is_no_wrong_key(tmp_path: Path):
-    """SwanLab says the same of both; out of reach is not the configuration's fault."""
+def test_an_unreachable_host_is_not_a_configuration_error(tmp_path: Path):
+    """SwanLab reports both as a wrong key."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         kwargs = {"mode": "online", "api_key": KEY, "host": f"http://127.0.0.1:{closed.getsockname()[1]}"}
@@ -131,15 +137,15 @@ def test_a_host_that_does_not_answer_is_no_wrong_key(tmp_path: Path):
             make("swanlab", kwargs).start(INFO, CONFIG, tmp_path)
 
 
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """An unknown mode or argument, no key, no package."""
-    with pytest.raises(TrackerError, match="mode 'ofline'; expected online, local, offline or disabled"):
+def test_configuration_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """An unknown mode or argument, a missing key, and a missing package."""
+    with pytest.raises(TrackerError, match="mode must be online, local, offline or disabled; got 'ofline'"):
         make("swanlab", {"mode": "ofline"})
     with pytest.raises(TrackerError, match="unknown argument 'worksapce'; did you mean 'workspace'?"):
         make("swanlab", {"worksapce": "x"})
-    with pytest.raises(TrackerError, match="login_kwargs: expected a mapping, got str"):
+    with pytest.raises(TrackerError, match="login_kwargs must be a mapping; got str"):
         make("swanlab", {"login_kwargs": "x"})
-    with pytest.raises(TrackerError, match=r"login_kwargs.api_key or SWANLAB_API_KEY, and mode: offline needs none"):
+    with pytest.raises(TrackerError, match=r"Set login_kwargs.api_key or SWANLAB_API_KEY .*, or use mode: offline"):
         make("swanlab", {"mode": "online", "logdir": str(tmp_path)}).start(INFO, CONFIG, tmp_path)
     monkeypatch.setitem(sys.modules, "swanlab", None)
     with pytest.raises(TrackerError, match=r"tracker 'swanlab' is not installed: pip install 'windsock\[swanlab\]'"):

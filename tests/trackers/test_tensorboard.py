@@ -1,4 +1,4 @@
-"""TensorBoard's event files, read back by TensorBoard."""
+"""TensorBoard: event files read by TensorBoard's readers, truncation, restarts and errors."""
 
 import json
 import math
@@ -14,7 +14,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from material import AGAIN, CONFIG, HISTOGRAM, INFO, KEY, NAMES, TEXT, Series, expected, holds_key, rows, single
+from material import (
+    AGAIN,
+    HISTOGRAM,
+    INFO,
+    KEY,
+    NAMES,
+    TEXT,
+    Series,
+    expected,
+    files_with_key,
+    rows,
+    single,
+    started_trackers,
+)
 
 from readers import tensorboard_accumulated, tensorboard_scalars, tensorboard_texts
 from windsock.errors import TrackerError
@@ -55,7 +68,7 @@ print(json.dumps([scalars, tags]))
 
 
 def read_fast(folder: Path) -> Any:
-    """Read a directory by TensorBoard's data server: scalars by run and tag, and tags by plugin and run."""
+    """Read a directory with TensorBoard's data server: scalars by run and tag, and tags by plugin and run."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", READ_FAST, str(folder)], capture_output=True, text=True, check=True
     )
@@ -64,22 +77,16 @@ def read_fast(folder: Path) -> Any:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., TensorBoardTracker]]:
-    """Start trackers that write below ``tmp_path``; what they hold open is closed at the end, as by a kill."""
-    trackers = []
+    """Start trackers that write to ``tmp_path``; close their files at the end, as by a kill."""
 
-    def started(info: RunInfo = INFO, **kwargs: Any) -> TensorBoardTracker:
-        tracker = TensorBoardTracker(**{"log_dir": tmp_path / "tb", **kwargs})
-        trackers.append(tracker)
-        tracker.start(info, CONFIG, tmp_path)
-        return tracker
+    def make(**kwargs: Any) -> TensorBoardTracker:
+        return TensorBoardTracker(**{"log_dir": tmp_path / "tb", **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._close()
+    yield from started_trackers(make, lambda tracker: tracker._close(), tmp_path)
 
 
 def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
-    """200 steps of 100 values, equal to float32, by TensorBoard's own reader."""
+    """200 steps of 100 values equal float32, read with TensorBoard's reader."""
     tracker = start()
     for row in rows():
         tracker.log([row])
@@ -101,7 +108,7 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
 
 
 def test_the_fast_loader_reads_the_same(start: Start):
-    """TensorBoard's data server takes every number, text and histogram for what it is."""
+    """TensorBoard's data server reads every number, text and histogram."""
     tracker = start()
     tracker.log(rows(range(50)))
     tracker.finish(Status("finished"))
@@ -114,7 +121,7 @@ def test_the_fast_loader_reads_the_same(start: Start):
 
 
 def test_the_hparams_tab_is_filled(start: Start, tmp_path: Path):
-    """Hyperparameters, metrics and status of two runs, as TensorBoard's plugin answers its page."""
+    """TensorBoard's plugin returns hyperparameters, metrics and status of two runs."""
     from tensorboard import context
     from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
     from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
@@ -145,8 +152,8 @@ def test_the_hparams_tab_is_filled(start: Start, tmp_path: Path):
     assert last["loss"] == pytest.approx(expected()["loss"][2])
 
 
-def test_the_directory_is_that_of_roll_and_is_told(start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """log_dir/exp_name/timestamp, the timestamp being that of the run's first start."""
+def test_the_directory_is_rolls_and_is_printed(start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It is log_dir/exp_name/timestamp, with the timestamp of the run's first start."""
     tracker = start()
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(INFO.created))
     assert tracker.url == str(tmp_path / "tb" / "frozen_lake" / stamp)
@@ -156,8 +163,8 @@ def test_the_directory_is_that_of_roll_and_is_told(start: Start, tmp_path: Path,
     assert start(log_dir=None).url == str(tmp_path / "tensorboard" / "frozen_lake" / stamp)
 
 
-def test_a_run_of_the_same_second_gets_a_directory_of_its_own(start: Start, tmp_path: Path):
-    """Two runs of a sweep do not mix, and each finds its own again."""
+def test_a_run_of_the_same_second_gets_its_own_directory(start: Start, tmp_path: Path):
+    """Two runs of a sweep do not mix, and each finds its own files."""
     first = start()
     first.log(single("loss", {0: 1.0}))
     other = start(RunInfo("run-8", INFO.project, INFO.name, INFO.created))
@@ -165,8 +172,8 @@ def test_a_run_of_the_same_second_gets_a_directory_of_its_own(start: Start, tmp_
     assert start().url == first.url
 
 
-def test_a_continued_run_is_a_new_file_without_doubled_points(start: Start):
-    """A new attempt supersedes the points from its first step on, in both of TensorBoard's readers."""
+def test_a_continued_run_is_a_new_file_without_duplicate_points(start: Start):
+    """A new attempt replaces the points from its first step on, in both of TensorBoard's readers."""
     tracker = start()
     tracker.log(single("loss", {step: float(step) for step in range(10)}))
     tracker.finish(Status("killed"))
@@ -183,8 +190,8 @@ def test_a_continued_run_is_a_new_file_without_doubled_points(start: Start):
 
 
 @pytest.mark.parametrize("torn", [0, 1, 17])
-def test_rows_after_the_mark_are_cut_and_not_doubled_when_offered_again(start: Start, tmp_path: Path, torn: int):
-    """Also where the last record was written in part."""
+def test_rows_after_the_mark_are_truncated_and_stored_once(start: Start, tmp_path: Path, torn: int):
+    """Also after a partial last record."""
     tracker = start()
     assert isinstance(tracker, Rewindable)
     tracker.rewind({})
@@ -203,8 +210,8 @@ def test_rows_after_the_mark_are_cut_and_not_doubled_when_offered_again(start: S
     )
 
 
-def test_before_the_first_mark_everything_is_written_anew(start: Start):
-    """An empty mark removes this run's files, and no other's."""
+def test_an_empty_mark_removes_the_runs_files(start: Start):
+    """Other runs' files stay."""
     tracker = start()
     other = Path(str(tracker.url)) / "events.out.tfevents.1.host.other"
     other.write_bytes(b"")
@@ -216,8 +223,8 @@ def test_before_the_first_mark_everything_is_written_anew(start: Start):
     assert other.exists()
 
 
-def test_a_row_that_could_not_be_written_leaves_nothing_behind(start: Start):
-    """When the disk is full the rows are refused whole, and are there once when they come again."""
+def test_a_failed_write_leaves_no_partial_rows(start: Start):
+    """With a full disk no row is stored, and each is stored once when it is delivered again."""
     import resource
     import signal
 
@@ -237,20 +244,16 @@ def test_a_row_that_could_not_be_written_leaves_nothing_behind(start: Start):
     assert {name: found[name] for name in NAMES} == single_precision(expected(range(6)))
 
 
-def test_steps_in_any_order_are_all_there_and_the_reader_that_needs_it_is_named(
-    start: Start, capsys: pytest.CaptureFixture[str]
-):
-    """The files keep every point; the fast loader takes a lower step for a restart, which is said once."""
+def test_steps_in_any_order_are_stored_with_a_warning(start: Start, capsys: pytest.CaptureFixture[str]):
+    """The files have all points; a warning is printed once, as the fast loader takes a lower step for a restart."""
     tracker = start()
     values = {3: 1.0, 1: 2.0, -1: 3.0, 2: 4.0}
     tracker.log(single("loss", values))
     assert tensorboard_scalars(Path(str(tracker.url))) == {"loss": list(values.items())}
-    assert (
-        capsys.readouterr().err.count("step 1 came after step 3: to see both, give tensorboard --load_fast=false") == 1
-    )
+    assert capsys.readouterr().err.count("step 1 was logged after step 3: view with tensorboard --load_fast=false") == 1
 
 
-def test_writers_with_a_clock_of_their_own_are_runs_of_their_own(start: Start):
+def test_writers_with_their_own_steps_are_separate_runs(start: Start):
     """An explorer's step 3 is not the trainer's."""
     tracker = start()
     explorer, second = Writer("explorer", 0, 1), Writer("explorer", 1, 1)
@@ -260,8 +263,8 @@ def test_writers_with_a_clock_of_their_own_are_runs_of_their_own(start: Start):
     assert tensorboard_scalars(folder / "explorer-1") == {"b": [(4, 2.5)]}
 
 
-def test_what_is_not_finite_stays_what_it_is(start: Start):
-    """NaN, infinities, and what float32 cannot hold; half a surrogate in a name costs nothing else."""
+def test_nonfinite_values_are_stored(start: Start):
+    """NaN, infinities, and values beyond float32; a lone surrogate in a name affects nothing else."""
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "huge": 1e300, "half \ud800": 1.0}
     tracker = start()
     tracker.log([Row(0, 0.0, values, AGAIN, {"t": "\ud800"})])
@@ -271,8 +274,8 @@ def test_what_is_not_finite_stays_what_it_is(start: Start):
     assert HISTOGRAM.nonfinite == 2
 
 
-def test_what_is_wrong_is_said_at_construction_or_start(start: Start, tmp_path: Path):
-    """A file for a directory, a directory that cannot be made, an argument that does not exist."""
+def test_configuration_errors(start: Start, tmp_path: Path):
+    """A file instead of a directory, a directory that cannot be created, and an unknown argument."""
     (tmp_path / "file").write_text("")
     with pytest.raises(TrackerError, match="log_dir .*file is a file; expected a directory"):
         make("tensorboard", {"log_dir": str(tmp_path / "file")})
@@ -283,17 +286,17 @@ def test_what_is_wrong_is_said_at_construction_or_start(start: Start, tmp_path: 
 
 
 def test_no_secret_is_written(start: Start, tmp_path: Path):
-    """What arrives as config has no secrets, and nothing else is looked at."""
+    """Only the redacted config is written."""
     tracker = start()
     tracker.log(rows(range(2)))
-    assert holds_key(tmp_path) == []
+    assert files_with_key(tmp_path) == []
     assert KEY not in str(tracker.mark())
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300) | st.binary(min_size=4_000, max_size=9_000))
-def test_the_checksum_is_that_of_the_definition(data: bytes):
-    """For any length, against TensorBoard's own."""
+def test_the_checksum_equals_tensorboards(data: bytes):
+    """For data of any length."""
     from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import crc32c as theirs
 
     assert crc32c(data) == theirs(data)

@@ -1,4 +1,4 @@
-"""Trackio's local database, read back by Trackio."""
+"""Trackio: values, ids, reserved names and errors."""
 
 import math
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single
+from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single, started_trackers
 
 from readers import trackio_logs, trackio_series
 from windsock.errors import TrackerError
@@ -21,18 +21,12 @@ Start = Callable[..., TrackioTracker]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start trackers of a project of the test's own, and end those that a test leaves open."""
-    trackers = []
+    """Start trackers of the test's own project, and finish those that a test leaves open."""
 
-    def started(**kwargs: Any) -> TrackioTracker:
-        tracker = TrackioTracker(**{"project": tmp_path.name.replace("_", "-"), **kwargs})
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> TrackioTracker:
+        return TrackioTracker(**{"project": tmp_path.name.replace("_", "-"), **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.finish(), tmp_path)
 
 
 def logs(tracker: TrackioTracker) -> list[dict[str, Any]]:
@@ -40,7 +34,7 @@ def logs(tracker: TrackioTracker) -> list[dict[str, Any]]:
 
 
 def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
-    """200 steps of 100 values with their times, and the config, by Trackio's API."""
+    """200 steps of 100 values with their times, and the config, read with Trackio's API."""
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("finished"))
@@ -58,8 +52,8 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
     assert (run.config["_Group"], run.config["tags"]) == ("g", ["a", "b"])
 
 
-def test_rows_that_are_offered_again_change_nothing(start: Start):
-    """A row has an id by what it holds, and the run is found again by its own."""
+def test_rows_that_are_delivered_again_change_nothing(start: Start):
+    """A row's id is derived from its content, and the run is found by its id."""
     tracker = start()
     tracker.log(rows(range(20)))
     tracker = start()
@@ -70,15 +64,15 @@ def test_rows_that_are_offered_again_change_nothing(start: Start):
 
 
 def test_steps_in_any_order_and_a_second_attempt(start: Start):
-    """All are there, in the order in which they came."""
+    """All rows are stored, in the order of delivery."""
     tracker = start()
     tracker.log(single("loss", {5: 1.0, 3: 2.0}))
     tracker.log(single("loss", {3: 20.0}, AGAIN))
     assert sorted((record["step"], record["loss"]) for record in logs(tracker)) == [(3, 2.0), (3, 20.0), (5, 1.0)]
 
 
-def test_what_is_not_finite_stays_what_it_is_and_reserved_names_are_kept(start: Start):
-    """NaN and infinities; a metric called step goes by the name that Trackio gives it."""
+def test_nonfinite_values_and_reserved_names_are_stored(start: Start):
+    """A metric called step gets Trackio's name for it."""
     tracker = start()
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf, "step": 7.0}
     tracker.log([Row(0, 1.0, values, TRAINER)])
@@ -87,8 +81,8 @@ def test_what_is_not_finite_stays_what_it_is_and_reserved_names_are_kept(start: 
     assert (record["inf"], record["ninf"], record["__step"]) == (math.inf, -math.inf, 7.0)
 
 
-def test_a_config_with_names_that_trackio_reserves_is_taken(tmp_path: Path):
-    """Hydra's _target_ is no reason to refuse a run."""
+def test_a_config_with_reserved_names_is_accepted(tmp_path: Path):
+    """Such as Hydra's _target_."""
     tracker = TrackioTracker(project="reserved")
     tracker.start(INFO, {"_target_": "x", "lr": 1}, tmp_path)
     tracker.log(single("loss", {0: 1.0}))
@@ -97,8 +91,8 @@ def test_a_config_with_names_that_trackio_reserves_is_taken(tmp_path: Path):
     assert (run.config["config_target_"], run.config["lr"]) == ("x", 1)
 
 
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """What Trackio refuses, an unknown argument, no package."""
+def test_configuration_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A value that Trackio rejects, an unknown argument, and a missing package."""
     with pytest.raises(TrackerError, match="tracker 'trackio': .*must be a full URL"):
         make("trackio", {"server_url": "localhost"}).start(INFO, CONFIG, tmp_path)
     with pytest.raises(TrackerError, match="unknown argument 'space'; did you mean 'space_id'?"):

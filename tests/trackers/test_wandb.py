@@ -1,4 +1,4 @@
-"""W&B's offline files, decoded with W&B's own definitions."""
+"""W&B: offline files, steps, restarts and errors."""
 
 import collections
 import html
@@ -21,9 +21,10 @@ from material import (
     TEXT,
     Series,
     expected,
-    holds_key,
+    files_with_key,
     rows,
     single,
+    started_trackers,
 )
 
 from readers import wandb_files, wandb_history, wandb_records, wandb_series
@@ -38,42 +39,41 @@ QUICK = {"x_disable_stats": True, "x_disable_meta": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_process_stays() -> Iterator[None]:
-    """End W&B's service, a process of its own, when the tests are done."""
+def _stop_service() -> Iterator[None]:
+    """Stop W&B's service process after the module's tests."""
     yield
     wandb.teardown()
 
 
 @pytest.fixture
+def _no_process_left() -> None:
+    """Leave W&B's service running between tests: W&B starts it once per process."""
+
+
+@pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start offline trackers that write below ``tmp_path``, and end those that a test leaves open."""
-    trackers = []
+    """Start offline trackers that write to ``tmp_path``, and finish those that a test leaves open."""
+    (tmp_path / "wb").mkdir()
 
-    def started(**kwargs: Any) -> WandbTracker:
-        tracker = WandbTracker(**{"mode": "offline", "dir": tmp_path / "wb", "settings": QUICK, **kwargs})
-        (tmp_path / "wb").mkdir(exist_ok=True)
-        tracker.start(INFO, CONFIG, tmp_path)
-        trackers.append(tracker)
-        return tracker
+    def make(**kwargs: Any) -> WandbTracker:
+        return WandbTracker(**{"mode": "offline", "dir": tmp_path / "wb", "settings": QUICK, **kwargs})
 
-    yield started
-    for tracker in trackers:
-        tracker._run.finish()
+    yield from started_trackers(make, lambda tracker: tracker._run.finish(), tmp_path)
 
 
-def of_names(series: Series) -> Series:
-    """Leave out what is not logged but added."""
+def logged_series(series: Series) -> Series:
+    """Leave out the series that W&B and the tracker add."""
     return {name: points for name, points in series.items() if name in NAMES}
 
 
 def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, tmp_path: Path):
-    """200 steps of 100 values, with times, config, summary, axis and exit code."""
+    """200 steps of 100 values with times, config, summary, axis and exit code."""
     tracker = start()
     tracker.log(rows())
     tracker.finish(Status("crashed", "boom"))
     (path,) = wandb_files(tmp_path)
     points = wandb_history(path)
-    assert of_names(wandb_series(points)) == expected()
+    assert logged_series(wandb_series(points)) == expected()
     assert [point["_step"] for point in points] == list(range(200))
     assert points[7]["_timestamp"] == INFO.created + 7
     assert points[20]["windsock/nonfinite/dist"] == 2
@@ -103,8 +103,8 @@ def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, t
     assert json.loads(summary["windsock/status"]) == "crashed"
 
 
-def test_steps_in_any_order_are_all_there(start: Start, tmp_path: Path):
-    """What W&B would drop as a step that is past comes under a step of its own, at its place on our axis."""
+def test_steps_in_any_order_are_stored(start: Start, tmp_path: Path):
+    """A step that W&B would drop gets another W&B step, at its place on the windsock/step axis."""
     values = {5: 1.0, 3: 2.0, 4: 3.0, 9: 4.0, 0: 5.0}
     tracker = start()
     tracker.log(single("loss", values))
@@ -116,8 +116,8 @@ def test_steps_in_any_order_are_all_there(start: Start, tmp_path: Path):
     ]  # fmt: skip
 
 
-def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start: Start, tmp_path: Path):
-    """After a crash the rows get the W&B steps that they had: merged, each is there once."""
+def test_there_is_no_mark_before_the_end_and_all_rows_are_delivered_again(start: Start, tmp_path: Path):
+    """After a crash rows get the same W&B steps as before, so that merged files have each once."""
     tracker = start()
     tracker.rewind({})
     tracker.log(rows(range(20)))
@@ -129,13 +129,13 @@ def test_nothing_is_marked_as_safe_before_the_end_and_all_is_offered_again(start
     tracker.log(rows(range(30)))
     tracker.finish(Status("finished"))
     first, second = (wandb_history(path) for path in wandb_files(tmp_path))
-    assert of_names(wandb_series(first + second)) == expected(range(30))
+    assert logged_series(wandb_series(first + second)) == expected(range(30))
     assert [point["_step"] for point in second] == list(range(30))
     assert tracker.mark() == {"last": 29}
 
 
-def test_a_continued_run_goes_on_under_its_id(start: Start, tmp_path: Path):
-    """A new attempt that begins at an earlier step comes behind what is there, with its own steps on our axis."""
+def test_a_continued_run_keeps_its_id(start: Start, tmp_path: Path):
+    """A new attempt with earlier steps is stored after the existing rows, with its own steps on the axis."""
     tracker = start()
     tracker.log(single("loss", {0: 1.0, 1: 2.0, 2: 3.0}))
     tracker.finish(Status("killed"))
@@ -152,8 +152,8 @@ def test_a_continued_run_goes_on_under_its_id(start: Start, tmp_path: Path):
     assert [record.exit.exit_code for record in wandb_records(first) if record.HasField("exit")] == [137]
 
 
-def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
-    """NaN and infinities, and a histogram that has no bins."""
+def test_nonfinite_values_are_stored(start: Start, tmp_path: Path):
+    """NaN and infinities, and a histogram without bins."""
     tracker = start()
     empty = type(HISTOGRAM)((), (), math.nan, math.nan, 0.0, 0, nonfinite=3)
     values = {"nan": math.nan, "inf": math.inf, "ninf": -math.inf}
@@ -166,7 +166,7 @@ def test_what_is_not_finite_stays_what_it_is(start: Start, tmp_path: Path):
 
 
 def test_arguments_reach_wandb(start: Start, tmp_path: Path):
-    """Those of ROLL's documentation and the rest of wandb.init's."""
+    """Those of ROLL's documentation and the others of wandb.init."""
     tracker = start(
         project="roll-agentic", entity="team", name="n", group="other", tags=["x"], notes="why", job_type="train",
         id="other-id", dir=None, log_dir=tmp_path / "wb", base_url="http://localhost:9",
@@ -179,23 +179,23 @@ def test_arguments_reach_wandb(start: Start, tmp_path: Path):
 
 
 def test_the_key_is_written_nowhere(start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Neither into the run's files nor into the user's home, nor onto the screen."""
+    """Neither to the run's files, nor to the home directory, nor to the terminal."""
     tracker = start(api_key=KEY)
     tracker.log(rows(range(2)))
     tracker.finish(Status("finished"))
-    assert holds_key(tmp_path) == []
+    assert files_with_key(tmp_path) == []
     assert KEY not in "".join(capfd.readouterr())
 
 
-def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """An unknown mode or argument, settings that are none, no key, no package."""
-    with pytest.raises(TrackerError, match="mode 'ofline'; expected online, offline, shared or disabled"):
+def test_configuration_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """An unknown mode or argument, wrong settings, a missing key, and a missing package."""
+    with pytest.raises(TrackerError, match="mode must be online, offline, shared or disabled; got 'ofline'"):
         make("wandb", {"mode": "ofline"})
     with pytest.raises(TrackerError, match="unknown argument 'entiti'; did you mean 'entity'?"):
         make("wandb", {"entiti": "x"})
-    with pytest.raises(TrackerError, match="settings: expected a mapping, got str"):
+    with pytest.raises(TrackerError, match="settings must be a mapping; got str"):
         make("wandb", {"settings": "x"})
-    with pytest.raises(TrackerError, match="api_key or WANDB_API_KEY, and mode: offline needs none"):
+    with pytest.raises(TrackerError, match="set api_key or WANDB_API_KEY to a key from .*, or use mode: offline"):
         make("wandb", {"mode": "online", "dir": str(tmp_path)}).start(INFO, CONFIG, tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(TrackerError, match=r"tracker 'wandb' is not installed: pip install 'windsock\[wandb\]'"):

@@ -1,4 +1,4 @@
-"""The ``windsock`` command: one module per subcommand, each with ``HELP``, ``EXAMPLE``, ``add_arguments``, ``run``."""
+"""The ``windsock`` command. Each subcommand is a module with ``HELP``, ``EXAMPLE``, ``add_arguments`` and ``run``."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     try:
         code = int(options.run(options))
-        sys.stdout.flush()
+        sys.stdout.flush()  # raises BrokenPipeError here instead of at exit
     except WindsockError as problem:
         print(f"windsock: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our pipe had enough
+    except BrokenPipeError:  # the reader closed the pipe, as head does
+        # The interpreter flushes stdout at exit: let that go to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+    """Return the argument parser."""
     parser = argparse.ArgumentParser(
         prog="windsock",
-        description="Look at recorded runs. RUN is an id, a unique prefix of it, a name, a path, or @last.",
-        epilog="windsock COMMAND --help tells more.",
+        description="Show, serve, export and manage recorded runs. RUN is an id, a unique prefix of an id, a name, "
+        "a path or @last (the newest run).",
+        epilog="Use windsock COMMAND --help for the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"windsock {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -58,5 +60,5 @@ def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    parser.add_argument("--dir", help="where runs are kept (default: $WINDSOCK_DIR or ./windsock-runs)")
+    parser.add_argument("--dir", help="directory of the runs (default: $WINDSOCK_DIR or ./windsock-runs)")
     parser.set_defaults(run=command.run)

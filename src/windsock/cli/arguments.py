@@ -1,4 +1,4 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windsock.journal.folder import default_dir, find_run
 
 
 def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Add the RUN argument."""
+    """Add the argument RUN."""
     if several:
         parser.add_argument("runs", metavar="RUN", nargs="+", help="id, unique prefix, name, path or @last")
     else:
@@ -21,16 +21,22 @@ def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_metrics(parser: argparse.ArgumentParser) -> None:
+    """Add --metrics."""
+    help = "only metrics that match, for example 'actor/*' (repeatable)"
+    parser.add_argument("--metrics", action="append", metavar="PATTERN", help=help)
 
 
 def directory(options: argparse.Namespace) -> Path:
-    """Return the directory that holds the runs."""
+    """Return the directory of the runs."""
     return Path(options.dir) if options.dir else default_dir()
 
 
 def run_folder(options: argparse.Namespace) -> Path:
-    """Return the folder of the RUN that was asked for."""
+    """Return the folder of RUN."""
     return find_run(options.run_reference, directory(options))
 
 

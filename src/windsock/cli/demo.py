@@ -1,6 +1,6 @@
-"""Train a small policy with PPO on FrozenLake, in NumPy, and watch it: a whole run to look at, in about a minute.
+"""Train a small policy with PPO on FrozenLake, in NumPy, and record it: a complete run in about a minute.
 
-The training is real, and so is its trouble: --sick NAME changes one thing in it that then goes wrong.
+With --sick NAME the training has one real fault, such as a learning rate that is too high.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ from typing import Any
 from windsock.cli.arguments import directory
 from windsock.settings import VOCABULARIES
 
-HELP = "train a small policy and watch it"
+HELP = "train a small policy and record it"
 EXAMPLE = "windsock demo --steps 100 --sick entropy-collapse"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``demo`` takes."""
-    parser.add_argument("--steps", type=int, help="how long to train (default 100 steps, about a minute)")
-    parser.add_argument("--seed", type=int, help="of all that is drawn: the same seed gives the same training")
-    parser.add_argument("--vocabulary", choices=VOCABULARIES, help="whose names the metrics get (default roll)")
-    parser.add_argument("--track-with", metavar="TRACKER", help="feed these trackers as well, separated by commas")
-    parser.add_argument("--config", metavar="YAML", help="settings, and a section demo: with entries of the recipe")
-    parser.add_argument("--sick", metavar="NAME", help="let it go wrong; --sick list tells how it can")
-    parser.add_argument("--name", help="what the run is called")
-    parser.add_argument("--quiet", action="store_true", help="say nothing but where the run is")
-    parser.add_argument("--open", action="store_true", help="serve the page afterwards and open it in a browser")
+    """Add the arguments of ``windsock demo``."""
+    parser.add_argument("--steps", type=int, help="number of steps (default 100, about a minute)")
+    parser.add_argument("--seed", type=int, help="random seed; the same seed gives the same training")
+    parser.add_argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)")
+    parser.add_argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas")
+    parser.add_argument("--config", metavar="YAML", help="file with settings, and a section demo: with hyperparameters")
+    parser.add_argument("--sick", metavar="NAME", help="train with a fault; --sick list shows all")
+    parser.add_argument("--name", help="name of the run")
+    parser.add_argument("--quiet", action="store_true", help="print only the path of the run")
+    parser.add_argument("--open", action="store_true", help="then serve the page and open it in a browser")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train."""
-    from windsock.demo.sick import SICK
+    """Train, or list the faults."""
+    from windsock.demo.sick_runs import SICK_RUNS
 
     if options.sick == "list":
-        for name, sickness in SICK.items():
-            print(f"{name:18}{sickness.why}")
+        for name, sick_run in SICK_RUNS.items():
+            print(f"{name:18}{sick_run.reason}")
         return 0
     return _train(options)
 
 
 def _train(options: argparse.Namespace) -> int:
-    from windsock.demo.lake import gymnasium_lake
-    from windsock.demo.training import begin, train
+    from windsock.demo.frozen_lake import gymnasium_module
+    from windsock.demo.training import start_runs, train
     from windsock.view import View
 
-    gymnasium_lake()  # before anything is recorded: it may be missing
-    recipe = _recipe(options)
-    trainer, explorer = begin(recipe, options.config, **_settings(options))
-    if trainer.id == "disabled":
-        train(recipe, trainer, explorer)
+    gymnasium_module()  # raises before anything is recorded where gymnasium is missing
+    config = _config(options)
+    trainer, explorer = start_runs(config, options.config, **_settings(options))
+    if trainer.id == "disabled":  # WINDSOCK_MODE=disabled: there is no run to show
+        train(config, trainer, explorer)
         return 0
     view = View(trainer.path)
     try:
-        with trainer, explorer, _watched(options, view, recipe.steps) as watch:
-            train(recipe, trainer, explorer, watch and watch.after_step)
+        with trainer, explorer, _display(options, view, config.steps) as display:
+            train(config, trainer, explorer, display and display.after_step)
     except KeyboardInterrupt:
-        _tell(options, view, "stopped by hand")
+        _print_end(options, view, "interrupted")
         return 130
-    _tell(options, view, "done")
+    _print_end(options, view, "done")
     return _serve_page(options) if options.open else 0
 
 
 def _serve_page(options: argparse.Namespace) -> int:
-    """Serve the page of the runs, as ``windsock up --open`` does."""
+    """Serve the page, as ``windsock up --open`` does."""
     from windsock.cli.up import PORT
     from windsock.cli.up import run as up
 
@@ -72,20 +72,20 @@ def _serve_page(options: argparse.Namespace) -> int:
     return up(argparse.Namespace(**given, dir=options.dir, open=True))
 
 
-def _recipe(options: argparse.Namespace) -> Any:
-    from windsock.demo.recipe import Recipe
-    from windsock.demo.sick import sicken
+def _config(options: argparse.Namespace) -> Any:
+    from windsock.demo.config import DemoConfig
+    from windsock.demo.sick_runs import sick_config
     from windsock.errors import SettingsError
     from windsock.settings import read_source
 
     section = read_source(options.config)[1].get("demo") or {}
     if not isinstance(section, dict):
-        raise SettingsError(f"demo: expected a mapping of entries, got {section!r}")
-    recipe = Recipe().changed(section)
+        raise SettingsError(f"demo must be a mapping of hyperparameters; got {section!r}")
+    config = DemoConfig().changed(section)
     if options.sick:
-        recipe = sicken(recipe, options.sick)
+        config = sick_config(config, options.sick)
     given = {"steps": options.steps, "seed": options.seed}
-    return recipe.changed({name: value for name, value in given.items() if value is not None})
+    return config.changed({name: value for name, value in given.items() if value is not None})
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -99,22 +99,22 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _watched(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
-    """Return what shows how it goes: a picture on the terminal, lines elsewhere, nothing (None) when quiet."""
+def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
+    """Return the live display; a context that gives None with --quiet."""
     from rich.console import Console
 
-    from windsock.terminal.live import Watch
+    from windsock.terminal.live import LiveDisplay
 
-    return nullcontext() if options.quiet else Watch(Console(), view, steps)
+    return nullcontext() if options.quiet else LiveDisplay(Console(), view, steps)
 
 
-def _tell(options: argparse.Namespace, view: Any, how: str) -> None:
-    """Say where the run is and what to look at next."""
-    from windsock.terminal.live import where_next
+def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
+    """Print the path of the run and commands to inspect it."""
+    from windsock.terminal.live import next_commands
 
     view.refresh()
-    print(f"{how}: run {view.id} in {view.path}")
+    print(f"{outcome}: run {view.id} in {view.path}")
     if not options.quiet:
-        reference = str(view.path) if options.dir else view.id  # the path is found wherever one looks
-        print("look at it with", *where_next(view, (options.track_with or "").split(","), reference), sep="\n  ")
+        reference = str(view.path) if options.dir else view.id  # an id is found in the default directory only
+        print("inspect it with", *next_commands(view, (options.track_with or "").split(","), reference), sep="\n  ")
     sys.stdout.flush()

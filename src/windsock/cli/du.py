@@ -1,4 +1,4 @@
-"""Tell how much disk the runs of a directory take, the largest first."""
+"""Show the disk usage of the runs in a directory, largest first."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives
 from windsock.journal.folder import read_run_info, run_folders
 
-HELP = "tell how much disk runs take"
+HELP = "show the disk usage of runs"
 EXAMPLE = "windsock du"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``du`` takes."""
+    """Add the arguments of ``windsock du``."""
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tell."""
+    """Print the sizes."""
     dir = directory(options)
     sizes = [
         (

@@ -1,7 +1,7 @@
-"""Write a run's metrics to a file: a row for each writer and step, a column for each metric.
+"""Export a run's metrics: one row per writer and step, one column per metric.
 
-In CSV a metric that was not logged at a step is an empty cell, and NaN is NaN. Parquet needs the extra
-windsock[parquet]. The format perfetto is a trace of the run's phases, for ui.perfetto.dev and chrome://tracing.
+In CSV, a metric that was not logged at a step is an empty cell, and NaN is NaN. Parquet needs windsock[parquet]. The
+format perfetto exports the run's phases as a trace for ui.perfetto.dev and chrome://tracing.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from windsock.cli.arguments import add_run, run_folder
+from windsock.cli.arguments import add_metrics, add_run, run_folder
 from windsock.errors import WindsockError
 from windsock.export import FORMATS, Wide, wide, write_csv, write_jsonl, write_parquet
 from windsock.view import View
 
-HELP = "write a run to CSV, JSON lines or Parquet, or its phases as a trace"
+HELP = "export metrics as CSV, JSON lines or Parquet, or phases as a trace"
 EXAMPLE = "windsock export @last --to csv -o run.csv --metrics 'critic/*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``export`` takes."""
+    """Add the arguments of ``windsock export``."""
     add_run(parser)
-    parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="the format")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output; not for parquet)")
-    parser.add_argument("--metrics", action="append", metavar="PATTERN", help="only these, e.g. 'actor/*' (repeatable)")
+    parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="output file (default: standard output; required for parquet)"
+    )
+    add_metrics(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export."""
+    """Export the run."""
     if options.to == "parquet" and not options.output:
-        raise WindsockError("parquet is no text: name a file with -o FILE")
+        raise WindsockError("parquet is a binary format: give a file with -o FILE")
     view = View(run_folder(options))
     if options.to == "perfetto":
         return _trace(view, options.output)
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _write_text(table, options.to, sys.stdout)
     if options.output:
-        print(f"{len(table)} rows, {len(table.columns)} metrics: {options.output}", file=sys.stderr)
+        print(f"wrote {len(table):,} rows of {len(table.columns):,} metrics to {options.output}", file=sys.stderr)
     return 0
 
 
@@ -58,9 +60,9 @@ def _trace(view: View, output: str | None) -> int:
         json.dump(made, sys.stdout)
     else:
         Path(output).write_text(json.dumps(made), encoding="utf-8")
-        print(f"{len(spans)} spans: {output} (open it at ui.perfetto.dev)", file=sys.stderr)
+        print(f"wrote {len(spans):,} spans to {output}; open it at ui.perfetto.dev", file=sys.stderr)
     return 0
 
 
-def _write_text(table: Wide, form: str, file: IO[str]) -> None:
-    (write_csv if form == "csv" else write_jsonl)(table, file)
+def _write_text(table: Wide, format: str, file: IO[str]) -> None:
+    (write_csv if format == "csv" else write_jsonl)(table, file)

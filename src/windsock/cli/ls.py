@@ -1,4 +1,4 @@
-"""List the runs of a directory, the newest last."""
+"""List the runs in a directory, newest last."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EXAMPLE = "windsock ls --project roll-agentic"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``ls`` takes."""
+    """Add the arguments of ``windsock ls``."""
     parser.add_argument("--project", help="only runs of this project")
-    parser.add_argument("--status", help="only runs that are running, finished, crashed, killed or stalled")
+    parser.add_argument("--status", help="only runs with this status: running, finished, crashed, killed or stalled")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """List."""
+    """Print the list."""
     runs = sorted((glance(folder) for folder in run_folders(directory(options))), key=lambda run: run.began)
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     if options.json:

@@ -1,7 +1,7 @@
-"""Show where the time of a run goes: a table of its phases, and a timeline of one step.
+"""Show the time and memory of a run's phases: a table, and a timeline of one step.
 
-The table is over all steps, or over the one that is asked for; the timeline is of that one, else of the last that was
-committed. SHARE is of the steps' time. PEAK is device memory, or host memory where there is no device.
+The table covers all steps, or the step given with --step. The timeline shows that step, or the last committed one.
+SHARE is the share of the steps' time. PEAK is device memory, or host memory where there is no device.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from windsock.model import PhaseSpan
 from windsock.probe.report import Timeline, Windows, summaries, timeline
 from windsock.view import View
 
-HELP = "show where the time and the memory go, phase by phase"
+HELP = "show the time and memory of phases"
 EXAMPLE = "windsock phases @last --step 12"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``phases`` takes."""
+    """Add the arguments of ``windsock phases``."""
     add_run(parser)
-    parser.add_argument("--step", type=int, metavar="N", help="this step (default: all, and a timeline of the last)")
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="step to show (default: all steps, and the timeline of the last)"
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show."""
+    """Print the table and the timeline."""
     view = View(run_folder(options))
     spans, windows = view.phases(), view.step_windows()
     if not spans:
-        raise WindsockError(f"run {view.id} has no phases: wrap parts of the loop in `with run.phase(name):`")
+        raise WindsockError(f"run {view.id} has no phases: record them with `with run.phase(name):`")
     step = options.step if options.step is not None else _last_step(spans, windows)
     shown = spans if options.step is None else [span for span in spans if span.step == step]
     if not shown:
         raise WindsockError(f"run {view.id} has no phases in step {step}; it has steps {_range(spans)}")
     if options.step is not None:
-        windows = {writer: {n: both for n, both in of.items() if n == step} for writer, of in windows.items()}
+        windows = {writer: {step: steps[step]} for writer, steps in windows.items() if step in steps}
     laid_out = timeline(spans, windows, step, _now(view))
     assert laid_out is not None
     if options.json:
@@ -54,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _last_step(spans: list[PhaseSpan], windows: Windows) -> int:
-    """Return the last step that was committed and has phases; the last with phases where none was."""
+    """Return the last committed step with phases, or the last step with phases where none is committed."""
     committed = {step for of_writer in windows.values() for step in of_writer}
     steps = {span.step for span in spans}
     return max(steps & committed or steps)

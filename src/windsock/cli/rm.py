@@ -1,4 +1,4 @@
-"""Remove runs for good. A run that is still being written is removed only with --force."""
+"""Delete runs permanently. A run that is still running is deleted only with --force."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from windsock.formatting import size
 from windsock.journal.folder import find_run
 from windsock.journal.glance import Glance, glance
 
-HELP = "remove runs"
+HELP = "delete runs"
 EXAMPLE = "windsock rm k7m2 x9pq --yes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``rm`` takes."""
+    """Add the arguments of ``windsock rm``."""
     add_run(parser, several=True)
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--force", action="store_true", help="also runs that are still being written")
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--force", action="store_true", help="include runs that are still running")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Remove."""
+    """Delete the runs."""
     runs = [glance(find_run(reference, directory(options))) for reference in options.runs]
     for one in runs:
-        refuse_running(one, options.force)
+        require_ended(one, options.force)
     for one in runs:
         if not options.yes and not _confirmed(one):
             print(f"kept {one.info.id}")
             continue
         shutil.rmtree(one.path)
-        print(f"removed {one.info.id} ({one.info.name}, {size(one.bytes)})")
+        print(f"deleted {one.info.id} ({one.info.name}, {size(one.bytes)})")
     return 0
 
 
-def refuse_running(one: Glance, force: bool = False) -> None:
-    """Raise where a run is not over."""
+def require_ended(one: Glance, force: bool = False) -> None:
+    """Raise where a run has not ended and ``force`` is not given."""
     if not one.status.ended and not force:
         raise WindsockError(f"run {one.info.id} ({one.info.name}) is {one.status.word}: end it first, or use --force")
 
 
 def _confirmed(one: Glance) -> bool:
     if not sys.stdin.isatty():
-        raise WindsockError("rm asks before it removes: use --yes where nobody can answer")
-    return input(f"remove {one.info.id} ({one.info.name}, {size(one.bytes)})? [y/N] ").strip().lower() in (
+        raise WindsockError("cannot ask for confirmation without a terminal: use --yes")
+    return input(f"delete {one.info.id} ({one.info.name}, {size(one.bytes)})? [y/N] ").strip().lower() in (
         "y",
         "yes",
     )

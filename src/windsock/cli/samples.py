@@ -1,6 +1,6 @@
-"""Look at the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
+"""Show the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
 
-All conditions must hold. The first search makes an index in the run's folder, which later ones use.
+All filters must match. The first search builds an index in the run's folder, which later searches use.
 """
 
 from __future__ import annotations
@@ -17,40 +17,48 @@ from windsock.samples.query import SORTS, Query, compiled
 from windsock.server.responses import to_strict_json
 from windsock.view import View
 
-HELP = "look at samples: filter, search, sort"
+HELP = "show samples: filter, search, sort"
 EXAMPLE = "windsock samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward"
-SHOWN = 20
-PATIENCE_SECONDS = 1.0
+DEFAULT_COUNT = 20
+PROGRESS_AFTER_SECONDS = 1.0
 ORDERS = tuple(sign + name for name in SORTS for sign in ("", "-"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``samples`` takes."""
+    """Add the arguments of ``windsock samples``."""
     add_run(parser)
-    parser.add_argument("--step", type=_steps, metavar="STEP", help="one step, or 10:20 with both included, 10:, :20")
-    parser.add_argument("--min-reward", type=float, metavar="X", help="only with at least this reward")
-    parser.add_argument("--max-reward", type=float, metavar="X", help="only with at most this reward")
-    parser.add_argument("--grep", metavar="TEXT", help="only with this text in them, regardless of case")
-    parser.add_argument("--regex", type=_regex, metavar="RE", help="only where this regular expression is found")
-    parser.add_argument("--task", help="only of this task")
-    parser.add_argument("--group", help="only of this group, the highest reward first")
-    parser.add_argument("--finish-reason", metavar="R", help="only those that ended so: stop, length, …")
     parser.add_argument(
-        "--sort", nargs="?", choices=ORDERS, metavar="KEY", help=f"by {', '.join(SORTS)}; -KEY: largest first"
+        "--step", type=_steps, metavar="STEP", help="a step, or a range that includes both ends: 10:20, 10:, :20"
     )
-    for order in ORDERS[1::2]:  # argparse takes "-reward" for an option: let it be one
+    parser.add_argument("--min-reward", type=float, metavar="X", help="minimum reward")
+    parser.add_argument("--max-reward", type=float, metavar="X", help="maximum reward")
+    parser.add_argument("--grep", metavar="TEXT", help="only samples that contain this text, ignoring case")
+    parser.add_argument("--regex", type=_regex, metavar="RE", help="only samples that match this regular expression")
+    parser.add_argument("--task", help="only samples of this task")
+    parser.add_argument("--group", help="only samples of this group, highest reward first")
+    parser.add_argument("--finish-reason", metavar="R", help="only samples with this finish reason: stop, length, …")
+    parser.add_argument(
+        "--sort",
+        nargs="?",
+        choices=ORDERS,
+        metavar="KEY",
+        help=f"sort by {', '.join(SORTS)}; -KEY sorts in descending order",
+    )
+    for order in ORDERS[1::2]:  # argparse parses "-reward" as an option, so make it one
         parser.add_argument(order, dest="sort", action="store_const", const=order, help=argparse.SUPPRESS)
-    parser.add_argument("-n", type=int, metavar="COUNT", help=f"show so many, 0 for all (default {SHOWN}; JSON: all)")
-    parser.add_argument("--full", action="store_true", help="cut no text short")
+    parser.add_argument(
+        "-n", type=int, metavar="COUNT", help=f"number of samples, 0 for all (default {DEFAULT_COUNT}, all with --json)"
+    )
+    parser.add_argument("--full", action="store_true", help="do not shorten texts")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look."""
+    """Print the samples."""
     view = View(run_folder(options))
-    if sys.stderr.isatty():
-        view.sample_index.on_progress = Patience().tell
-    shown = options.n if options.n is not None else 0 if options.json else SHOWN
+    if sys.stderr.isatty():  # the first search of a large run takes seconds
+        view.sample_index.on_progress = IndexProgress().show
+    shown = options.n if options.n is not None else 0 if options.json else DEFAULT_COUNT
     found = view.find_samples(_query(options), shown if shown > 0 else None)
     if options.json:
         for sample in found.samples:
@@ -58,27 +66,27 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
-    from windsock.terminal.samples import Sought, show_samples
+    from windsock.terminal.samples import Highlight, show_samples
 
-    sought = Sought(options.grep, options.regex, options.full)
-    show_samples(Console(highlight=False), view.info.name, found, sought)
+    highlight = Highlight(options.grep, options.regex, options.full)
+    show_samples(Console(highlight=False), view.info.name, found, highlight)
     return 0
 
 
-class Patience:
-    """Says on the terminal how far the index is, where making it takes long."""
+class IndexProgress:
+    """Progress of a slow indexing on the terminal."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._told = False
+        self._is_shown = False
 
-    def tell(self, done: int, total: int) -> None:
-        """Say it, now and then; nothing is left of it in the end."""
-        if done == total and self._told:
+    def show(self, done: int, total: int) -> None:
+        """Print the progress, and clear the line at the end."""
+        if done == total and self._is_shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        elif done % 16 == 0 and time.monotonic() - self._began > PATIENCE_SECONDS:
-            self._told = True
-            print(f"\rmaking the index of samples: {done * 100 // total} %", end="", file=sys.stderr, flush=True)
+        elif done % 16 == 0 and time.monotonic() - self._began > PROGRESS_AFTER_SECONDS:
+            self._is_shown = True
+            print(f"\rindexing samples: {done * 100 // total} %", end="", file=sys.stderr, flush=True)
 
 
 def _query(options: argparse.Namespace) -> Query:
@@ -92,7 +100,7 @@ def _steps(text: str) -> int | tuple[int | None, int | None]:
     try:
         return (int(first) if first else None, int(last) if last else None) if colon else int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a step or FIRST:LAST, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected STEP or FIRST:LAST; got {text!r}") from None
 
 
 def _regex(text: str) -> str:
@@ -103,6 +111,6 @@ def _regex(text: str) -> str:
 
 
 def _record(sample: Sample) -> dict[str, Any]:
-    """Return what a sample has, as strict JSON can carry it."""
+    """Return a sample's non-empty fields for strict JSON."""
     values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
     return {name: to_strict_json(value) for name, value in values.items() if value not in (None, "", (), {})}

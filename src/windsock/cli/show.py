@@ -1,11 +1,11 @@
-"""Show one run: its status, config and last values, each with a sparkline that hides no spike."""
+"""Show one run: status, configuration and last values with sparklines that keep spikes."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_folder
+from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_folder
 from windsock.formatting import json_number
 from windsock.relay.delivery_state import DeliveryState, read_desks
 from windsock.view import View
@@ -15,15 +15,15 @@ EXAMPLE = "windsock show @last --metrics 'critic/*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``show`` takes."""
+    """Add the arguments of ``windsock show``."""
     add_run(parser)
-    parser.add_argument("--metrics", action="append", metavar="PATTERN", help="only these, e.g. 'actor/*' (repeatable)")
-    parser.add_argument("--all", action="store_true", help="cut nothing short")
+    add_metrics(parser)
+    parser.add_argument("--all", action="store_true", help="show all metrics and settings")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Show."""
+    """Print the run."""
     view = View(run_folder(options))
     names = view.names(options.metrics or "*")
     if options.json:
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.summary import notices, verdicts
+    from windsock.summary import run_warnings, verdicts
     from windsock.terminal.show import open_phases
 
     status = view.status
@@ -50,18 +50,18 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "span": view.span,
         "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
         "path": str(view.path),
-        "trackers": [_delivery(desk) for desk in read_desks(view.path)],
+        "trackers": [_delivery(state) for state in read_desks(view.path)],
         "open_phases": open_phases(view),
         "config": view.config,
         "environment": view.environment,
-        "notices": notices(view),
+        "notices": run_warnings(view),
         "crucial": [{"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view)],
         "last": {name: _last(view, name) for name in names},
     }
 
 
-def _delivery(desk: DeliveryState) -> dict[str, object]:
-    return {key: value for key, value in asdict(desk).items() if key not in ("places", "mark", "session")}
+def _delivery(state: DeliveryState) -> dict[str, object]:
+    return {key: value for key, value in asdict(state).items() if key not in ("places", "mark", "session")}
 
 
 def _last(view: View, name: str) -> dict[str, object]:

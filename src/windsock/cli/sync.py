@@ -1,7 +1,7 @@
-"""Deliver a run to trackers: what an outage left behind, an offline run, or a tracker that was not there before.
+"""Deliver a run's rows to trackers: rows left by an outage, an offline run, or a tracker added later.
 
-Without --to it is every tracker that the run was configured with; relative paths are meant from where the training ran.
-Keys are not kept with a run: they are found where the tracker looks for them (WANDB_API_KEY, a login), or in --config.
+Without --to, rows go to every tracker of the run's configuration; relative paths start at the training's working
+directory. Keys are not stored with a run: trackers find them as usual (WANDB_API_KEY, a login) or in --config.
 """
 
 from __future__ import annotations
@@ -20,49 +20,58 @@ from windsock.relay.delivery_state import DeliveryState, lock_path, locked
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
 
-HELP = "deliver a run to trackers, now or again"
+HELP = "deliver a run to trackers"
 EXAMPLE = "windsock sync @last --to tensorboard --arg log_dir=runs/tb"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``sync`` takes."""
+    """Add the arguments of ``windsock sync``."""
     add_run(parser)
-    parser.add_argument("--to", action="append", metavar="TRACKER", help="only this one, or one more (repeatable)")
+    parser.add_argument("--to", action="append", metavar="TRACKER", help="deliver to this tracker (repeatable)")
     parser.add_argument(
-        "--arg", action="append", metavar="KEY=VALUE", default=[], help="what the tracker of --to takes"
+        "--arg",
+        action="append",
+        metavar="KEY=VALUE",
+        default=[],
+        help="argument of the tracker given with --to (repeatable)",
     )
-    parser.add_argument("--config", metavar="YAML", help="a file with track_with and tracker_kwargs")
-    parser.add_argument("--again", action="store_true", help="from the first step, also what it has already")
+    parser.add_argument("--config", metavar="YAML", help="file with track_with and tracker_kwargs")
+    parser.add_argument("--again", action="store_true", help="deliver all rows again, from the first step")
     parser.add_argument(
-        "--patience", type=float, default=60.0, metavar="SECONDS", help="how long a tracker may fail (default 60)"
+        "--patience",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="give up on a tracker that fails for so long (default 60)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Deliver."""
+    """Deliver the rows."""
     folder = run_folder(options).resolve()
     trackers = chosen_trackers(folder, options)
     if not trackers:
-        raise WindsockError("the run was configured with no tracker: name one with --to, e.g. --to tensorboard")
+        raise WindsockError("the run has no tracker: give one with --to, for example --to tensorboard")
     lock = locked(lock_path(folder))
     if lock is None:
-        raise WindsockError("the run's relay is at work and delivers by itself; windsock show tells how far it is")
+        raise WindsockError("the run's relay is running and delivers its rows; see the progress with windsock show")
+    # Relative paths in recorded arguments start at the training's directory; those given now, at this one.
     with lock, nullcontext() if options.arg or options.config else where_it_ran(folder):
-        desks = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
-    return 0 if all(desk.state in ("done", "healthy") for desk in desks) else 1
+        states = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
+    return 0 if all(state.state in ("done", "healthy") for state in states) else 1
 
 
 def chosen_trackers(folder: Path, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Return the trackers to feed, with what they take."""
+    """Return the trackers to deliver to, with their arguments."""
     known = recorded_trackers(folder)
     if options.config:
         known |= resolve(options.config, {}).trackers
     if not options.to:
         if options.arg:
-            raise WindsockError("--arg needs --to: which tracker takes it?")
-        return {name: kwargs for name, kwargs in known.items() if name != "stdout"}  # that was for who watched
+            raise WindsockError("--arg needs --to to name the tracker")
+        return {name: kwargs for name, kwargs in known.items() if name != "stdout"}  # stdout shows rows live only
     if options.arg and len(options.to) > 1:
-        raise WindsockError("--arg with several --to: give each tracker a sync of its own")
+        raise WindsockError("--arg with several --to is ambiguous: run sync once per tracker")
     return {name: {**known.get(name, {}), **dict(map(_argument, options.arg))} for name in options.to}
 
 
@@ -70,7 +79,7 @@ def _argument(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         raise WindsockError(f"--arg {text}: expected KEY=VALUE")
-    try:
+    try:  # numbers, booleans and lists; anything else is a string
         return key, json.loads(value)
     except ValueError:
         return key, value
@@ -82,7 +91,7 @@ def _deliver(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.
 
 
 def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: argparse.Namespace) -> DeliveryState:
-    courier = Delivery(
+    delivery = Delivery(
         folder,
         name,
         kwargs,
@@ -92,41 +101,41 @@ def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: arg
         anew=options.again,
         say=_progress(),
     )
-    before = courier.desk.delivered
+    before = delivery.desk.delivered
     try:
-        desk = courier.carry()
+        state = delivery.carry()
     except KeyboardInterrupt:
-        courier.stop()
+        delivery.stop()
         raise
-    _tell(desk, before)
-    return desk
+    _report(state, before)
+    return state
 
 
 def _lock(folder: Path, tracker: str) -> IO[str]:
     lock = locked(lock_path(folder, tracker))
     if lock is None:
-        raise WindsockError(f"tracker {tracker!r} is being fed by the training; windsock show tells how far it is")
+        raise WindsockError(f"the training delivers to tracker {tracker!r} itself; see the progress with windsock show")
     return lock
 
 
 def _progress() -> Any:
-    """Return what shows how it goes, on a terminal."""
+    """Return a callback that prints the progress on a terminal."""
     if not sys.stderr.isatty():
-        return lambda desk: None
-    return lambda desk: print(f"\r\x1b[K{desk.tracker}: {_words(desk)}", end="", file=sys.stderr, flush=True)
+        return lambda state: None
+    return lambda state: print(f"\r\x1b[K{state.tracker}: {_describe(state)}", end="", file=sys.stderr, flush=True)
 
 
-def _words(desk: DeliveryState) -> str:
-    trouble = f" ({desk.error})" if desk.error and desk.state not in ("done", "healthy") else ""
-    return f"{desk.state}, {desk.delivered:,} rows delivered{trouble}"
+def _describe(state: DeliveryState) -> str:
+    error = f" ({state.error})" if state.error and state.state not in ("done", "healthy") else ""
+    return f"{state.state}, {state.delivered:,} rows delivered{error}"
 
 
-def _tell(desk: DeliveryState, before: int) -> None:
+def _report(state: DeliveryState, before: int) -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    where = f"  {desk.url}" if desk.url else ""
-    refused = f", {desk.dropped:,} rows refused ({desk.error})" if desk.dropped else ""
-    if desk.state in ("done", "healthy"):
-        print(f"{desk.tracker}: {desk.delivered - before:,} rows delivered{refused}{where}")
+    url = f"  {state.url}" if state.url else ""
+    rejected = f", {state.dropped:,} rows rejected ({state.error})" if state.dropped else ""
+    if state.state in ("done", "healthy"):
+        print(f"{state.tracker}: {state.delivered - before:,} rows delivered{rejected}{url}")
     else:
-        print(f"{desk.tracker}: {_words(desk)}", file=sys.stderr)
+        print(f"{state.tracker}: {_describe(state)}", file=sys.stderr)

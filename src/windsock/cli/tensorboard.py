@@ -1,6 +1,7 @@
-"""Look at a run, or all runs of a project, in TensorBoard.
+"""Show a run, or all runs of a project, in TensorBoard.
 
-A run that was not tracked with TensorBoard is written for it first, into the run's folder; a live one is followed.
+The event files of a run that was not tracked with TensorBoard are written first, to the run's folder. The files of a
+running one are updated.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from windsock.relay.delivery import Delivery, recorded_trackers, where_it_ran
 from windsock.relay.delivery_state import is_free, lock_path, locked, read_desk
 from windsock.relay.supervisor import run_end
 
-HELP = "look at a run or a project in TensorBoard"
+HELP = "show a run or a project in TensorBoard"
 EXAMPLE = "windsock tensorboard @last --port 6006"
 TRACKER = "tensorboard"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what ``tensorboard`` takes."""
-    parser.add_argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="a run, or a project's name")
-    parser.add_argument("--port", type=int, default=6006, help="where to serve (default 6006)")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to serve at (default: this machine only)")
+    """Add the arguments of ``windsock tensorboard``."""
+    parser.add_argument("what", metavar="RUN|PROJECT", nargs="?", default="@last", help="run, or name of a project")
+    parser.add_argument("--port", type=int, default=6006, help="port to listen on (default 6006)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write what is missing, then be TensorBoard."""
+    """Write missing event files, then run TensorBoard until it is stopped."""
     if importlib.util.find_spec("tensorboard.main") is None:
         raise WindsockError("TensorBoard is not installed: pip install 'windsock[tensorboard]'")
-    folders = _folders(options)
-    places = {_title(folder): _event_folder(folder) for folder in folders}
-    print(f"TensorBoard: http://{options.host}:{options.port}/  (Ctrl-C ends it)", flush=True)
-    with tempfile.TemporaryDirectory(prefix="windsock-") as shelf:  # links give runs their names, also for HParams
-        for title, place in places.items():
-            (Path(shelf) / title).symlink_to(Path(place).absolute())
-        # The fast loader hides points whose step falls, which a run that logs steps in any order has.
-        command = [sys.executable, "-m", "tensorboard.main", "--logdir", shelf, "--load_fast=false"]
+    event_folders = {_title(run): _event_folder(run) for run in _folders(options)}
+    print(f"TensorBoard: http://{options.host}:{options.port}/  (stop with Ctrl-C)", flush=True)
+    with tempfile.TemporaryDirectory(prefix="windsock-") as folder:  # links give runs their names, also in HParams
+        for title, event_folder in event_folders.items():
+            (Path(folder) / title).symlink_to(Path(event_folder).absolute())
+        # The fast loader hides points after a falling step, which runs may log.
+        command = [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--load_fast=false"]
         return _serve([*command, "--host", options.host, "--port", str(options.port)])
 
 
 def _serve(command: list[str]) -> int:
-    """Run TensorBoard until it or we are told to end; it never outlives us."""
+    """Run TensorBoard until it exits or this process is terminated; always stop it."""
+    # Exit through finally on SIGTERM, which would otherwise leave TensorBoard running.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     process = subprocess.Popen(command)
     try:
@@ -71,32 +72,32 @@ def _folders(options: argparse.Namespace) -> list[Path]:
 
 
 def _title(folder: Path) -> str:
-    """Return what TensorBoard calls a run: its name and id, without what separates runs in its arguments."""
+    """Return a run's name in TensorBoard: its name and id, without the separators of TensorBoard's arguments."""
     name = read_run_info(folder).name
     return re.sub(r"[:,/\\]", "_", name if name == folder.name else f"{name}-{folder.name}")
 
 
 def _event_folder(folder: Path) -> str:
-    """Return where a run's event files are, with everything in them that the journal has."""
-    desk = read_desk(folder, TRACKER)
+    """Return the folder of a run's event files, after delivering all rows of the journal to them."""
+    state = read_desk(folder, TRACKER)
     lock = locked(lock_path(folder, TRACKER)) if is_free(folder) else None
-    if lock is None:  # the run's relay, or the training itself, is at work
-        if desk.url:
-            return desk.url
-        raise WindsockError(f"run {folder.name} is tracked without TensorBoard: look at it when it has ended")
+    if lock is None:  # the run's relay or the training itself delivers
+        if state.url:
+            return state.url
+        raise WindsockError(f"run {folder.name} is running without tracker tensorboard: try again when it has ended")
     kwargs = recorded_trackers(folder).get(TRACKER, {})
     with where_it_ran(folder):
-        desk = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
-    if desk.state == "refused":
-        raise WindsockError(desk.error)
+        state = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
+    if state.state == "refused":
+        raise WindsockError(state.error)
     if run_end(folder) is None:
         follower = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder))
-        threading.Thread(target=_carry, args=(follower, lock), daemon=True).start()
+        threading.Thread(target=_deliver, args=(follower, lock), daemon=True).start()
     else:
         lock.close()
-    return desk.url
+    return state.url
 
 
-def _carry(follower: Delivery, lock: IO[str]) -> None:
+def _deliver(follower: Delivery, lock: IO[str]) -> None:
     with lock:
         follower.carry()

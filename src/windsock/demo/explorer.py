@@ -1,4 +1,4 @@
-"""The explorer: plays episodes with the weights that it was last given."""
+"""The explorer: plays episodes with the weights of its last update."""
 
 from __future__ import annotations
 
@@ -8,69 +8,69 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.demo.lake import CHOICE, END, GOAL, PROMPT_LENGTH, SIZE, WORDS, Bools, Floats, Ints, Lakes
+from windsock.demo.frozen_lake import CHOICE, END, GOAL, PROMPT_LENGTH, SIZE, TOKEN_TEXTS, Bools, Floats, Ints, Lakes
 from windsock.demo.network import Network, log_softmax
 
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """Episodes of one call: a row for each, a column for each turn, in which the policy wrote one token."""
+    """A batch of episodes, as arrays of episodes and turns. In a turn the policy generates one token."""
 
     lakes: Lakes
     maps: Ints
     starts: Ints
-    positions: Ints  # (episodes, turns): where the turn began
+    positions: Ints  # (episodes, turns): at the start of the turn
     choices: Ints
     mask: Bools
-    log_probs: Floats  # of the choices, as they were drawn
-    ends: Ints  # where each episode ended
-    version: int  # of the weights
+    log_probs: Floats  # of the choices, when they were sampled
+    ends: Ints  # final position of each episode
+    version: int  # weight version
 
     def __len__(self) -> int:
         return len(self.maps)
 
     @property
     def solved(self) -> Bools:
-        """Whether an episode ended on the goal."""
+        """Whether each episode ended on the goal."""
         return np.asarray(self.lakes.tiles[self.maps, self.ends] == GOAL, np.bool_)
 
     @property
     def finished(self) -> Bools:
-        """Whether an episode ended because the policy said so."""
+        """Whether each episode ended with the end token."""
         return np.asarray((self.mask & (self.choices == END)).any(axis=1), np.bool_)
 
     @property
     def lengths(self) -> Ints:
-        """How many tokens the policy wrote."""
+        """Number of generated tokens of each episode."""
         return np.asarray(self.mask.sum(axis=1), np.int64)
 
     @property
     def token_counts(self) -> Ints:
-        """How many tokens an episode has in all: prompt, choices, and the position that answers each move."""
+        """Number of all tokens of each episode: prompt, choices, and the position after each move."""
         return np.asarray(PROMPT_LENGTH + 2 * self.lengths - self.finished, np.int64)
 
-    def seen(self, rows: Ints | None = None) -> NDArray[Any]:
-        """Return what the policy saw at each valid token, of all episodes or some."""
+    def observations(self, rows: Ints | None = None) -> NDArray[Any]:
+        """Return the observations at valid tokens, of all or of some episodes."""
         if rows is None:
-            return np.asarray(self.lakes.sights[self.maps[:, None], self.positions][self.mask])
-        return np.asarray(self.lakes.sights[self.maps[rows, None], self.positions[rows]][self.mask[rows]])
+            return np.asarray(self.lakes.observations[self.maps[:, None], self.positions][self.mask])
+        return np.asarray(self.lakes.observations[self.maps[rows, None], self.positions[rows]][self.mask[rows]])
 
-    def spread(self, of_tokens: NDArray[Any], rows: Ints | None = None) -> Floats:
-        """Return what each valid token has one of as an array of episodes and turns."""
+    def to_grid(self, token_values: NDArray[Any], rows: Ints | None = None) -> Floats:
+        """Return values of valid tokens as an array of episodes and turns, 0 elsewhere."""
         mask = self.mask if rows is None else self.mask[rows]
-        placed = np.zeros((*mask.shape, *of_tokens.shape[1:]))
-        placed[mask] = of_tokens
-        return placed
+        grid = np.zeros((*mask.shape, *token_values.shape[1:]))
+        grid[mask] = token_values
+        return grid
 
     def prompt_text(self, row: int) -> str:
-        """Return the prompt of an episode, as a map with the start in it."""
-        tiles = [WORDS[token] for token in self.lakes.tiles[self.maps[row]]]
+        """Return an episode's prompt as a map with its start."""
+        tiles = [TOKEN_TEXTS[token] for token in self.lakes.tiles[self.maps[row]]]
         tiles[self.starts[row]] = "S"
         return "\n".join("".join(tiles[line : line + SIZE]) for line in range(0, len(tiles), SIZE))
 
     def response_text(self, row: int) -> str:
-        """Return the moves of an episode."""
-        return " ".join(WORDS[CHOICE + choice] for choice in self.choices[row][self.mask[row]])
+        """Return an episode's moves."""
+        return " ".join(TOKEN_TEXTS[CHOICE + choice] for choice in self.choices[row][self.mask[row]])
 
 
 def play(
@@ -84,23 +84,24 @@ def play(
     temperature: float = 1.0,
     version: int = 0,
 ) -> Episodes:
-    """Play one episode for each entry of maps and starts, all at once, turn by turn.
+    """Play one episode per entry of ``maps`` and ``starts``, all in parallel.
 
-    An episode goes on until the policy ends it, also on the goal and in a hole, where moves lead nowhere any more.
+    An episode continues until the policy ends it, also on the goal and in a hole, where moves have no effect.
     """
     shape = len(maps), turns
     positions, choices = np.zeros(shape, np.int64), np.full(shape, END)
     mask, log_probs = np.zeros(shape, np.bool_), np.zeros(shape)
-    here, going = starts.copy(), np.arange(len(maps))
+    position, active = starts.copy(), np.arange(len(maps))
+    # Sampled for all turns at once, so that the stream does not depend on when episodes end.
     draws = rng.random((turns, len(maps)))
     for turn in range(turns):
-        logits = network.forward(weights, lakes.sights[maps[going], here[going]])[-1] / temperature
+        logits = network.forward(weights, lakes.observations[maps[active], position[active]])[-1] / temperature
         all_log_probs = log_softmax(logits)
-        chosen = (np.exp(all_log_probs).cumsum(axis=1) > draws[turn, going, None]).argmax(axis=1)
-        positions[going, turn], choices[going, turn], mask[going, turn] = here[going], chosen, True
-        log_probs[going, turn] = all_log_probs[np.arange(len(going)), chosen]
-        going, moves = going[chosen != END], chosen[chosen != END]
-        here[going] = lakes.after[maps[going], here[going], moves]
-        if not len(going):
+        chosen = (np.exp(all_log_probs).cumsum(axis=1) > draws[turn, active, None]).argmax(axis=1)
+        positions[active, turn], choices[active, turn], mask[active, turn] = position[active], chosen, True
+        log_probs[active, turn] = all_log_probs[np.arange(len(active)), chosen]
+        active, moves = active[chosen != END], chosen[chosen != END]
+        position[active] = lakes.after[maps[active], position[active], moves]
+        if not len(active):
             break
-    return Episodes(lakes, maps, starts, positions, choices, mask, log_probs, here, version)
+    return Episodes(lakes, maps, starts, positions, choices, mask, log_probs, position, version)

@@ -1,4 +1,4 @@
-"""A small network with its gradient written by hand, on one flat vector of weights, and Adam."""
+"""A small multilayer perceptron with an explicit gradient, and Adam."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Floats = NDArray[np.floating[Any]]
 
 
 class Network:
-    """A perceptron with tanh between its layers. The weights are the caller's: one vector, easily moved."""
+    """A multilayer perceptron with tanh activations. Its weights are one flat vector, kept by the caller."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.shapes = list(pairwise(sizes))
         self.size = sum((inputs + 1) * outputs for inputs, outputs in self.shapes)
 
     def initial(self, rng: np.random.Generator, last: float = 0.01) -> Floats:
-        """Draw weights; those of the last layer are small, so that nothing is decided at the start."""
+        """Sample initial weights; the last layer's are small, so that the first policy is nearly uniform."""
         layers = []
         for number, (inputs, outputs) in enumerate(self.shapes, 1):
             scale = last if number == len(self.shapes) else 1.0
@@ -28,7 +28,7 @@ class Network:
         return np.concatenate(layers).astype(np.float32)
 
     def layers(self, weights: Floats) -> list[tuple[Floats, Floats]]:
-        """Return matrix and bias of each layer, as views of the vector."""
+        """Return the matrix and bias of each layer, as views of the vector."""
         found, start = [], 0
         for inputs, outputs in self.shapes:
             middle, end = start + inputs * outputs, start + (inputs + 1) * outputs
@@ -37,24 +37,24 @@ class Network:
         return found
 
     def forward(self, weights: Floats, inputs: Floats) -> list[Floats]:
-        """Return what goes into each layer, and last what comes out."""
-        passed = [inputs]
+        """Return the inputs of all layers, followed by the output."""
+        activations = [inputs]
         for matrix, bias in self.layers(weights):
-            passed.append(passed[-1] @ matrix + bias)
-            if len(passed) <= len(self.shapes):
-                np.tanh(passed[-1], out=passed[-1])
-        return passed
+            activations.append(activations[-1] @ matrix + bias)
+            if len(activations) <= len(self.shapes):
+                np.tanh(activations[-1], out=activations[-1])
+        return activations
 
-    def gradient(self, weights: Floats, passed: Sequence[Floats], error: Floats) -> Floats:
-        """Return the gradient of a loss, of which ``error`` is the derivative by the output."""
+    def gradient(self, weights: Floats, activations: Sequence[Floats], error: Floats) -> Floats:
+        """Return the gradient of a loss by the weights; ``error`` is its derivative by the output."""
         gradient = np.empty_like(weights)
-        of_layers = self.layers(gradient)
+        layer_gradients = self.layers(gradient)
         for number in reversed(range(len(self.shapes))):
-            of_matrix, of_bias = of_layers[number]
-            np.matmul(passed[number].T, error, out=of_matrix)
-            error.sum(axis=0, out=of_bias)
-            if number:
-                error = (error @ self.layers(weights)[number][0].T) * (1 - passed[number] ** 2)
+            matrix_gradient, bias_gradient = layer_gradients[number]
+            np.matmul(activations[number].T, error, out=matrix_gradient)
+            error.sum(axis=0, out=bias_gradient)
+            if number:  # the derivative of tanh is 1 - tanh²
+                error = (error @ self.layers(weights)[number][0].T) * (1 - activations[number] ** 2)
         return gradient
 
 
@@ -64,15 +64,15 @@ def log_softmax(logits: Floats) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), np.float64)
 
 
-def adam(weights: Floats, moments: Floats, gradient: Floats, lr: float, number: int) -> None:
-    """Move the weights in place; ``moments`` holds both averages, ``number`` counts updates from 1."""
+def adam(weights: Floats, moments: Floats, gradient: Floats, lr: float, step: int) -> None:
+    """Update the weights and both moments in place; ``step`` counts updates from 1."""
     mean, square = moments
     mean += 0.1 * (gradient - mean)
     square += 0.001 * (gradient**2 - square)
-    weights -= lr * (mean / (1 - 0.9**number)) / (np.sqrt(square / (1 - 0.999**number)) + 1e-8)
+    weights -= lr * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
 
 
-def clipped(gradient: Floats, largest: float) -> tuple[Floats, float]:
-    """Return the gradient with its norm bounded, and the norm it had."""
+def clip_by_norm(gradient: Floats, max_norm: float) -> tuple[Floats, float]:
+    """Return the gradient scaled to at most ``max_norm``, and its original norm."""
     norm = float(np.sqrt(gradient @ gradient))
-    return (gradient * (largest / norm) if norm > largest else gradient), norm
+    return (gradient * (max_norm / norm) if norm > max_norm else gradient), norm

@@ -1,4 +1,4 @@
-"""The arithmetic of PPO: advantages, the two losses and their derivatives, over valid tokens."""
+"""PPO: advantages, and the derivatives of the policy and value losses, over valid tokens."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def advantages_of(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float) -> tuple[Floats, Floats]:
-    """Return advantages (GAE) and returns; a response ends with its last valid token, after which all is zero."""
+def gae(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: float) -> tuple[Floats, Floats]:
+    """Return advantages (generalised advantage estimation) and returns; 0 after the last valid token."""
     advantages = np.zeros_like(rewards)
     later = np.zeros(len(rewards))
     value_after = np.zeros(len(rewards))
     for turn in reversed(range(rewards.shape[1])):
-        surprise = rewards[:, turn] + discount * value_after - values[:, turn]
-        later = np.where(mask[:, turn], surprise + discount * trace * later, 0.0)
+        delta = rewards[:, turn] + discount * value_after - values[:, turn]
+        later = np.where(mask[:, turn], delta + discount * trace * later, 0.0)
         value_after = np.where(mask[:, turn], values[:, turn], 0.0)
         advantages[:, turn] = later
     return advantages, advantages + np.where(mask, values, 0.0)
 
 
 def whitened(advantages: Floats, mask: Bools) -> Floats:
-    """Return advantages with mean 0 and deviation 1 over valid tokens."""
+    """Return advantages with mean 0 and standard deviation 1 over valid tokens."""
     valid = advantages[mask]
     return np.where(mask, (advantages - valid.mean()) / (valid.std() + 1e-8), 0.0)
 
 
-def policy_error(
+def policy_gradient(
     logits: Floats,
     choices: Ints,
     old: Floats,
@@ -42,7 +42,7 @@ def policy_error(
     clip: float,
     entropy_coef: float,
 ) -> tuple[Floats, Floats]:
-    """Return the derivative of the policy loss by the logits, with the log-probs that every choice has now.
+    """Return the derivative of the policy loss by the logits, and the current log-probs of all choices.
 
     The loss is the token mean of ``-weight · min(r·A, clip(r)·A)`` minus ``entropy_coef`` times the entropy.
     """
@@ -51,8 +51,8 @@ def policy_error(
     rows = np.arange(len(choices))
     entropy = entropy_of(all_log_probs)
     ratio = np.exp(all_log_probs[rows, choices] - old)
-    binds = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
-    by_log_prob = np.where(binds, 0.0, -weights * ratio * advantages)
+    is_clipped = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
+    by_log_prob = np.where(is_clipped, 0.0, -weights * ratio * advantages)
     error = -probs * by_log_prob[:, None]
     error[rows, choices] += by_log_prob
     error += entropy_coef * probs * (all_log_probs + entropy[:, None])
@@ -69,7 +69,7 @@ def exact_kl(old: Floats, new: Floats) -> Floats:
     return np.asarray((np.exp(old) * (old - new)).sum(axis=-1))
 
 
-def value_error(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:
+def value_gradient(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:
     """Return the derivative of ``½ · mean(max((V-R)², (clip(V, V0±c)-R)²))`` by the values."""
     error = values - returns
     if clip is not None:

@@ -1,4 +1,4 @@
-"""The reward: what an episode is worth, and what of that each token gets."""
+"""Rewards: scores of episodes, rewards of tokens, and the filter of groups."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.demo.config import DemoConfig
 from windsock.demo.explorer import Episodes
-from windsock.demo.lake import END, Bools, Floats, Ints, gymnasium_lake
-from windsock.demo.recipe import Recipe
+from windsock.demo.frozen_lake import END, Bools, Floats, Ints, gymnasium_module
 
-APPROACH = 0.5  # what the faulty reward pays for a move towards the goal
+APPROACH_REWARD = 0.5  # of the faulty reward, per move towards the goal
 
 
-def scores_of(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:
-    """Return the score of each episode: 1 where it ended on the goal, else 0."""
+def episode_scores(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:
+    """Return the score of each episode: 1 where it ended on the goal, else 0; ``fault`` as in ``sick_runs``."""
     scores: Floats = episodes.solved.astype(np.float64)
     if fault == "pay-approach":
-        scores = APPROACH * _approaches(episodes, distance)
+        scores = APPROACH_REWARD * _approaches(episodes, distance)
     if fault == "replay-one-by-one":
-        scores = np.array([_replayed(episodes, row) for row in range(len(episodes))])
+        scores = np.array([_replay(episodes, row) for row in range(len(episodes))])
     return scores
 
 
 def _approaches(episodes: Episodes, distance: NDArray[Any]) -> Ints:
-    """Count the moves that led nearer to the goal; going away again costs nothing, and so pays to come back."""
+    """Count the moves towards the goal. Moves away cost nothing, so that moving back and forth is rewarded."""
     after = np.concatenate([episodes.positions[:, 1:], episodes.ends[:, None]], axis=1)
     last = episodes.lengths - 1
     after[np.arange(len(after)), last] = episodes.ends
@@ -33,10 +33,10 @@ def _approaches(episodes: Episodes, distance: NDArray[Any]) -> Ints:
     return np.asarray(((now < before) & (now >= 0) & episodes.mask).sum(axis=1), np.int64)
 
 
-def _replayed(episodes: Episodes, row: int) -> float:
-    """Play an episode again in a game of its own, move by move."""
+def _replay(episodes: Episodes, row: int) -> float:
+    """Return an episode's score by playing it again in a new environment."""
     board = episodes.prompt_text(row).split("\n")
-    game = gymnasium_lake().FrozenLakeEnv(desc=board, is_slippery=False)
+    game = gymnasium_module().FrozenLakeEnv(desc=board, is_slippery=False)
     game.reset(seed=0)
     reached = 0.0
     for choice in episodes.choices[row][episodes.mask[row]]:
@@ -45,29 +45,30 @@ def _replayed(episodes: Episodes, row: int) -> float:
     return reached
 
 
-def normalised(scores: Floats, runs: int) -> Floats:
-    """Return scores less the mean of their group, in units of its deviation. A group of equals has none: 0/0."""
+def group_normalised(scores: Floats, runs: int) -> Floats:
+    """Return scores minus their group's mean, over its standard deviation; NaN for a group of equal scores."""
     by_group = scores.reshape(-1, runs)
     with np.errstate(invalid="ignore"):
         return np.asarray((by_group - by_group.mean(1, keepdims=True)) / by_group.std(1, keepdims=True)).ravel()
 
 
-def token_rewards(episodes: Episodes, rewards: Floats, log_ratio: Floats, recipe: Recipe) -> Floats:
-    """Return the reward of each token: for moving, for staying near the reference, and at the end for the outcome."""
-    tokens = np.where(episodes.mask, recipe.move_reward - recipe.kl_coef * log_ratio, 0.0)
-    tokens[np.arange(len(tokens)), episodes.lengths - 1] += np.clip(rewards, -recipe.reward_clip, recipe.reward_clip)
+def token_rewards(episodes: Episodes, rewards: Floats, log_ratio: Floats, config: DemoConfig) -> Floats:
+    """Return the reward of each token: move reward, KL penalty, and the outcome at the last token."""
+    tokens = np.where(episodes.mask, config.move_reward - config.kl_coef * log_ratio, 0.0)
+    # The outcome is known only at the end, so the last token gets it.
+    tokens[np.arange(len(tokens)), episodes.lengths - 1] += np.clip(rewards, -config.reward_clip, config.reward_clip)
     return tokens
 
 
-def kept(scores: Floats, recipe: Recipe) -> Bools:
-    """Say which episodes are trained on: not those of groups whose scores are all alike, from which little is learnt.
+def kept_episodes(scores: Floats, config: DemoConfig) -> Bools:
+    """Return which episodes to train on: groups of equal scores are dropped, as they have no advantage.
 
-    No more than ``drop_at_most`` of the groups go, and never all.
+    At most the share ``drop_at_most`` of the groups is dropped, and never all.
     """
-    by_group = scores.reshape(-1, recipe.runs)
-    useless = by_group.max(axis=1) == by_group.min(axis=1)
-    if recipe.fault == "drop-unsolved-only":
-        useless = by_group.max(axis=1) == 0
-    most = int(recipe.drop_at_most * len(useless))
-    dropped = useless & (np.cumsum(useless) <= most)
-    return np.repeat(~dropped | dropped.all(), recipe.runs)
+    by_group = scores.reshape(-1, config.runs)
+    uninformative = by_group.max(axis=1) == by_group.min(axis=1)
+    if config.fault == "drop-unsolved-only":
+        uninformative = by_group.max(axis=1) == 0
+    max_dropped = int(config.drop_at_most * len(uninformative))
+    dropped = uninformative & (np.cumsum(uninformative) <= max_dropped)
+    return np.repeat(~dropped | dropped.all(), config.runs)

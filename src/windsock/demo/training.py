@@ -1,4 +1,4 @@
-"""A whole training of the demo, from the recipe to the end of the run."""
+"""A complete training of the demo."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from typing import Any
 
 import numpy as np
 
-from windsock.demo.recipe import Recipe
+from windsock.demo.config import DemoConfig
 from windsock.demo.trainer import Trainer
 from windsock.run import Run
 from windsock.session import init
 
 
-def begin(recipe: Recipe, source: Any = None, **settings: Any) -> tuple[Run, Run]:
-    """Begin the run: return what records the trainer and what records the explorer."""
-    usual: dict[str, Any] = {
+def start_runs(config: DemoConfig, source: Any = None, **settings: Any) -> tuple[Run, Run]:
+    """Start the run in both roles; return the trainer's and the explorer's run."""
+    defaults: dict[str, Any] = {
         "project": "demo",
-        "config": {"demo": asdict(recipe)},
+        "config": {"demo": asdict(config)},
         "devices": 1,
-        "peak_flops": peak_flops(),
+        "peak_flops": measure_peak_flops(),
     }
-    run = init(source, **(usual | settings))
+    run = init(source, **(defaults | settings))
     shared: dict[str, Any] = {"id": run.id, "vocabulary": run.info.vocabulary, "project": run.project}
     shared |= {name: settings.get(name) for name in ("mode", "concurrent")}
     folder = settings.get("dir") or run.path.parent.parent
-    return run, init(role="explorer", dir=folder, track_with=[], **shared)  # trackers are fed by the trainer
+    return run, init(role="explorer", dir=folder, track_with=[], **shared)  # the trainer's run delivers to trackers
 
 
 def train(
-    recipe: Recipe,
+    config: DemoConfig,
     run: Run,
     explorer: Run,
     after_step: Callable[[int], None] | None = None,
     keep: Path | None = None,
 ) -> Trainer:
-    """Train; ``after_step`` is called with each step that was committed.
+    """Train; call ``after_step`` with each committed step.
 
-    The states of the workers lie in a folder that goes when the training ends, or in ``keep``.
+    The states of the workers are stored in a temporary folder, or in ``keep``.
     """
-    with tempfile.TemporaryDirectory(prefix="windsock-demo-") as folder, one_thread():
+    with tempfile.TemporaryDirectory(prefix="windsock-demo-") as folder, single_threaded():
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
-        trainer = Trainer(recipe, run, explorer, keep or Path(folder))
-        for number in range(recipe.steps):
+        trainer = Trainer(config, run, explorer, keep or Path(folder))
+        for number in range(config.steps):
             trainer.step(number)
             if after_step is not None:
                 after_step(number)
     return trainer
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """Keep NumPy to one thread: matrices this small only wait for each other in several."""
+def single_threaded() -> AbstractContextManager[Any]:
+    """Limit NumPy to one thread: for matrices this small, several threads are slower."""
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
@@ -65,11 +65,11 @@ def one_thread() -> AbstractContextManager[Any]:
     return limits
 
 
-def peak_flops(size: int = 384, tries: int = 5) -> float:
-    """Return how many operations a second this processor does at best, by multiplying matrices."""
+def measure_peak_flops(size: int = 384, tries: int = 5) -> float:
+    """Return this processor's peak FLOP/s, measured by matrix products."""
     matrix = np.ones((size, size), np.float32)
     seconds = []
-    with one_thread():
+    with single_threaded():
         for _ in range(tries):
             began = time.perf_counter()
             matrix @ matrix

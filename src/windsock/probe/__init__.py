@@ -1,5 +1,5 @@
-"""Where the time and the memory of a step go: phases, devices, throughput, and a sampler of the machine.
+"""Time and memory of a step: phases, devices, throughput and system metrics.
 
-``phases`` is what a loop enters and leaves, ``probe`` writes it down and adds it up (``steps``), ``memory`` and
-``devices`` read what is held, ``report`` and ``trace`` make something to look at of the spans read back.
+A training loop enters ``phases``. ``probe`` writes their spans to the journal and sums them per step (``step_totals``).
+``memory`` and ``devices`` take the readings. ``report`` and ``trace`` present the spans of a recorded run.
 """

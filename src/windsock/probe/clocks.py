@@ -1,57 +1,57 @@
-"""The two clocks of a phase: the host's, which nobody sets, and the device's own, read without waiting for it."""
+"""The two clocks of a phase: the host's monotonic clock, and the device's, read without synchronising."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from windsock.probe.devices import Mark
+from windsock.probe.devices import DeviceEvent
 
 CLOCKS = ("host", "device")
 
 
 class HostClock:
-    """Monotonic seconds, and what they are in Unix time as it was when the clock was made."""
+    """Monotonic clock, with its offset to Unix time taken once, at construction."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter, wall: Callable[[], float] = time.time) -> None:
         self.now = now
         self._offset = wall() - now()
 
     def unix(self, moment: float) -> float:
-        """Return a moment of this clock in Unix time."""
+        """Convert a reading of this clock to Unix time."""
         return self._offset + moment
 
 
 class DeviceClock:
-    """Marks in a device's queue at the boundaries of a span's stretches.
+    """Device times of a span's stages, from events recorded in the device's queue at their boundaries.
 
-    Between two marks lies the time from when the device came to the first to when it came to the second: its work, and
-    its waiting for the host. Work queued before the span is not in it.
+    The time between two events is the device's work and its waiting for the host. Work queued before the span is not
+    included.
     """
 
-    __slots__ = ("_make", "_marks")
+    __slots__ = ("_events", "_make")
 
-    def __init__(self, make: Callable[[], Mark | None]) -> None:
-        self._make = make
-        self._marks: list[tuple[str, Mark]] = []
+    def __init__(self, make_event: Callable[[], DeviceEvent | None]) -> None:
+        self._make = make_event
+        self._events: list[tuple[str, DeviceEvent]] = []
 
-    def mark(self, ended: str = "") -> None:
-        """Put a mark where a stretch ended (the first one: where all began)."""
-        mark = self._make()
-        if mark is not None:
-            self._marks.append((ended, mark))
+    def record(self, ended_stage: str = "") -> None:
+        """Record an event at the end of a stage; the first event is the start of the span."""
+        event = self._make()
+        if event is not None:
+            self._events.append((ended_stage, event))
 
     @property
     def usable(self) -> bool:
-        """Whether there is a device that was marked."""
-        return len(self._marks) > 1
+        """Whether a device recorded events."""
+        return len(self._events) > 1
 
     def ready(self) -> bool:
-        """Tell whether the device has passed all marks, without waiting."""
-        return all(mark.reached() for _, mark in reversed(self._marks))
+        """Return whether the device has reached all events, without waiting."""
+        return all(event.reached() for _, event in reversed(self._events))
 
     def seconds(self) -> dict[str, float]:
-        """Return the device's seconds of each stretch, waiting for it where it has not got there."""
-        self._marks[-1][1].wait()
-        pairs = zip(self._marks, self._marks[1:], strict=False)
-        return {ended: mark.seconds_since(before) for (_, before), (ended, mark) in pairs}
+        """Return the device's seconds per stage; wait for the device where it is not done."""
+        self._events[-1][1].wait()
+        pairs = zip(self._events, self._events[1:], strict=False)
+        return {stage: event.seconds_since(before) for (_, before), (stage, event) in pairs}

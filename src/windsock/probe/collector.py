@@ -36,7 +36,7 @@ class PhaseCollector(Collector):
         from windsock.probe.probe import Probe
 
         recording = self._recording
-        return Probe.of(recording.settings, recording.journal, self._report, recording.began)
+        return Probe.from_settings(recording.settings, recording.journal, self._report, recording.began)
 
     @property
     def _in_use(self) -> bool:

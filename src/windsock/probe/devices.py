@@ -1,7 +1,7 @@
-"""The accelerators of this process, through one small interface; torch is used where it is loaded, never imported.
+"""The accelerators that this process uses. torch is taken from ``sys.modules`` and never imported here.
 
-A device is named by its number on the machine, not by the number that this process gives it: processes that see one
-device each would all call it 0.
+A device is identified by its index on the machine, not by its index in the process: processes that see one device each
+would all call it 0.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PEAK_FLOPS = {
     "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "H800": 989e12, "H20": 148e12,
     "A100": 312e12, "A800": 312e12, "L40S": 362e12, "MI300X": 1307e12,
 }  # fmt: skip
-"""Dense bfloat16 FLOP/s by a part of the device's name, as the makers' data sheets give them; the first that fits."""
+"""Dense bfloat16 FLOP/s from the vendors' data sheets, by a part of the device's name. The first match counts."""
 
 
-class Reading(NamedTuple):
-    """What the allocator of one device says, in bytes; peaks are since the last reset, None where it keeps none."""
+class AllocatorStats(NamedTuple):
+    """Memory statistics of one device's allocator in bytes. Peaks are since the last reset; None: not recorded."""
 
     allocated: int
     reserved: int
@@ -34,36 +34,36 @@ class Reading(NamedTuple):
     peak_reserved: int | None = None
 
 
-class Mark(Protocol):
-    """A point in a device's queue of work."""
+class DeviceEvent(Protocol):
+    """An event in a device's queue of work."""
 
     def reached(self) -> bool:
-        """Tell whether the device got there, without waiting."""
+        """Return whether the device has reached the event, without waiting."""
 
     def wait(self) -> None:
-        """Wait until the device gets there."""
+        """Wait until the device reaches the event."""
 
     def seconds_since(self, earlier: Any) -> float:
-        """Return the device's time from an earlier mark to this one; both must have been reached."""
+        """Return the device's seconds since an earlier event; both must have been reached."""
 
 
 class Device(Protocol):
     """One accelerator that this process uses."""
 
-    index: int  # on the machine
+    index: int  # on the machine, not in the process
     name: str
     uuid: str
     total: int | None  # bytes
 
-    def read(self) -> Reading:
-        """Read the allocator's statistics: one call, no waiting."""
+    def read(self) -> AllocatorStats:
+        """Read the allocator's statistics without synchronising."""
 
     def reset_peaks(self) -> None:
-        """Let the peaks begin at what is held now."""
+        """Reset the peaks to the current values."""
 
 
 class TorchDevice:
-    """A device of a torch back end that speaks as ``torch.cuda`` does: CUDA, ROCm, NPU, XPU."""
+    """A device of a torch back end with the interface of ``torch.cuda``: CUDA, ROCm, NPU, XPU."""
 
     def __init__(self, backend: str, module: Any, visible: int) -> None:
         properties = module.get_device_properties(visible)
@@ -75,21 +75,22 @@ class TorchDevice:
         self._statistics: Callable[[int], dict[str, Any]] = module.memory.memory_stats_as_nested_dict
         self._reset: Callable[[int], None] = module.memory.reset_peak_memory_stats
 
-    def read(self) -> Reading:
+    def read(self) -> AllocatorStats:
         """Read the allocator's statistics."""
+        # One call for all four numbers; torch's getters would build the same dictionary four times.
         statistics = self._statistics(self.visible)
         if not statistics:
-            return Reading(0, 0, 0, 0)
+            return AllocatorStats(0, 0, 0, 0)
         allocated, reserved = statistics["allocated_bytes"]["all"], statistics["reserved_bytes"]["all"]
-        return Reading(allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
+        return AllocatorStats(allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
 
     def reset_peaks(self) -> None:
-        """Let the peaks begin at what is held now."""
+        """Reset the peaks to the current values."""
         self._reset(self.visible)
 
 
 class MpsDevice:
-    """Apple's GPU, whose allocator keeps no peaks."""
+    """Apple's GPU. Its allocator records no peaks."""
 
     index = 0
     name = "mps"
@@ -101,47 +102,47 @@ class MpsDevice:
         with suppress(Exception):
             self.total = int(torch.mps.recommended_max_memory())
 
-    def read(self) -> Reading:
-        """Read what the allocator holds."""
-        return Reading(self._mps.current_allocated_memory(), self._mps.driver_allocated_memory())
+    def read(self) -> AllocatorStats:
+        """Read the allocator's statistics."""
+        return AllocatorStats(self._mps.current_allocated_memory(), self._mps.driver_allocated_memory())
 
     def reset_peaks(self) -> None:
-        """Do nothing: there are none."""
+        """Do nothing: the allocator records no peaks."""
 
 
-class EventMark:
-    """An event in the current stream of the current device."""
+class TorchEvent:
+    """A timing event in the current stream of the current device."""
 
     def __init__(self, module: Any) -> None:
         self._event = module.Event(enable_timing=True)
         self._event.record()
 
     def reached(self) -> bool:
-        """Tell whether the device got there."""
+        """Return whether the device has reached the event."""
         return bool(self._event.query())
 
     def wait(self) -> None:
-        """Wait until the device gets there."""
+        """Wait until the device reaches the event."""
         self._event.synchronize()
 
-    def seconds_since(self, earlier: EventMark) -> float:
-        """Return the device's time from an earlier mark to this one."""
+    def seconds_since(self, earlier: TorchEvent) -> float:
+        """Return the device's seconds since an earlier event."""
         return float(earlier._event.elapsed_time(self._event)) / 1000
 
 
 class Accelerators:
-    """The devices that this process uses. Those that it only sees are left alone."""
+    """The devices that this process uses. Devices that are only visible to it are not touched."""
 
     def __init__(self) -> None:
         self._known: dict[int, Device] = {}
         self._devices: list[Device] = []
 
     def devices(self) -> Sequence[Device]:
-        """Return the devices in use as of the last look; look where none is known yet."""
-        return self._devices if self._devices else self.look()
+        """Return the devices found by the last ``refresh``; refresh while none is known."""
+        return self._devices if self._devices else self.refresh()
 
-    def look(self) -> Sequence[Device]:
-        """Look which devices are in use by now: the current one, and others on which something was allocated."""
+    def refresh(self) -> Sequence[Device]:
+        """Find the devices in use: the current one, and those with allocated memory."""
         backend, module = _backend()
         if module is None:
             return self._devices
@@ -150,29 +151,30 @@ class Accelerators:
             return self._devices
         current = module.current_device()
         for visible in range(module.device_count()):
-            if visible not in self._known and (visible == current or _holds(module, visible)):
+            if visible not in self._known and (visible == current or _has_allocated(module, visible)):
                 self._known[visible] = TorchDevice(backend, module, visible)
         self._devices = [self._known[visible] for visible in sorted(self._known)]
         return self._devices
 
-    def mark(self) -> Mark | None:
-        """Put a mark into the current stream; None where there is no device with a queue."""
+    def record_event(self) -> DeviceEvent | None:
+        """Record an event in the current stream; None where no device has a queue."""
         _, module = _backend()
-        return None if module is None else EventMark(module)
+        return None if module is None else TorchEvent(module)
 
     def after_fork_in_child(self) -> None:
-        """Forget the parent's devices: a child cannot use them."""
+        """Drop the parent's devices: a forked child cannot use them."""
         self._known, self._devices = {}, []
 
 
-def _holds(module: Any, visible: int) -> bool:
+def _has_allocated(module: Any, visible: int) -> bool:
     statistics = module.memory.memory_stats_as_nested_dict(visible)
     return bool(statistics) and statistics["reserved_bytes"]["all"]["peak"] > 0
 
 
 def _backend() -> tuple[str, Any]:
-    """Return the back end that the training has begun to use; nothing is begun from here."""
+    """Return the name and module of the back end that the training has initialised; never initialise one."""
     torch = sys.modules.get("torch")
+    # Asking an uninitialised back end would create a context, which takes device memory.
     for name in ("cuda", "npu", "xpu"):
         module = getattr(torch, name, None)
         if module is not None and getattr(module, "is_initialized", bool)():
@@ -185,10 +187,10 @@ def _backend() -> tuple[str, Any]:
 def physical_index(
     backend: str, visible: int, count: int, uuid: str = "", environ: Mapping[str, str] | None = None
 ) -> int:
-    """Return a device's number on the machine from the number that this process gives it.
+    """Return the index on the machine of a device that has index ``visible`` in this process.
 
-    The variable that hides devices says it; where it names them by UUID, NVML does; where that is not there, the
-    process's rank on the machine tells processes apart.
+    It is taken from the variable that limits visible devices. Where that lists UUIDs, NVML is asked. Without NVML, it
+    is derived from the process's local rank.
     """
     environ = os.environ if environ is None else environ
     given = next((environ[name] for name in VISIBLE_VARIABLES.get(backend, ()) if environ.get(name)), "")
@@ -202,7 +204,7 @@ def physical_index(
 
 
 def local_rank(environ: Mapping[str, str]) -> int:
-    """Return this process's number on its machine, where a launcher says it."""
+    """Return this process's local rank from the launcher's variables; 0 without a launcher."""
     return next((int(environ[name]) for name in LOCAL_RANK_VARIABLES if environ.get(name, "").isdigit()), 0)
 
 
@@ -216,11 +218,11 @@ def _nvml_index(uuid: str) -> int | None:
             known = known.decode() if isinstance(known, bytes) else str(known)
             if known.removeprefix("GPU-") == uuid.removeprefix("GPU-"):
                 return index
-    except Exception:  # noqa: BLE001 - no package, no driver, no right to ask: all the same
+    except Exception:  # noqa: BLE001 - no package, no driver or no permission: the index is unknown
         return None
     return None
 
 
 def peak_flops(name: str) -> float | None:
-    """Return a device's dense bfloat16 peak in FLOP/s, where it is known."""
+    """Return a device's dense bfloat16 peak in FLOP/s; None where it is not known."""
     return next((peak for part, peak in PEAK_FLOPS.items() if part.lower() in name.lower()), None)

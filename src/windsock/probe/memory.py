@@ -1,7 +1,7 @@
-"""What is held: host memory of this process, and device memory with a peak for every open phase.
+"""Memory readings: host memory of this process, and device memory with a peak for every open phase.
 
-An allocator keeps one peak per device. Phases nest and run side by side, so each reading is folded into every phase
-that is open before the counter is reset for one of them.
+An allocator records one peak per device. Phases nest and overlap, so a reading is folded into the peaks of all open
+phases before the allocator's peak is reset for one of them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from windsock.probe.devices import Device, Reading
+from windsock.probe.devices import AllocatorStats, Device
 
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 ON_LINUX = Path("/proc/self/statm").exists()
 
 
 class HostReading(NamedTuple):
-    """Memory of a process in bytes: what lies in RAM, and its address space."""
+    """Memory of a process in bytes: resident set and address space."""
 
     rss: int
     vms: int
 
 
-class Statm:
-    """What the kernel says of this process's memory, kept open: that is a third of the cost.
+class StatmFile:
+    """The file ``/proc/self/statm``, kept open: reading it costs a third of opening and reading it.
 
-    After a fork the open file would tell of the parent, and somebody may have closed it and opened another in its
-    place: then it is opened anew.
+    It is opened again after a fork, where the descriptor still refers to the parent, and where other code has closed
+    the descriptor or reused its number.
     """
 
     FIELDS = 7
@@ -39,7 +39,7 @@ class Statm:
         self._process = self._file = -1
 
     def fields(self) -> list[bytes]:
-        """Read the numbers of pages."""
+        """Read the counts of pages."""
         if self._process == os.getpid():
             with suppress(OSError):
                 found = os.pread(self._file, 128, 0).split()
@@ -49,7 +49,7 @@ class Statm:
         return os.pread(self._file, 128, 0).split()
 
 
-_statm = Statm()
+_statm = StatmFile()
 
 
 def host_memory() -> HostReading:
@@ -61,7 +61,7 @@ def host_memory() -> HostReading:
 
 
 def host_memory_with_children() -> HostReading:
-    """Read the memory of this process and all below it; pages that they share count for each."""
+    """Read the memory of this process and its descendants; shared pages count once per process."""
     return _by_psutil(children=True)
 
 
@@ -73,15 +73,16 @@ def _by_psutil(children: bool) -> HostReading:
     for process in (own, *(own.children(recursive=True) if children else ())):
         try:
             info = process.memory_info()
-        except psutil.Error:  # gone meanwhile
+        except psutil.Error:  # the process has exited
             continue
         rss, vms = rss + info.rss, vms + info.vms
     return HostReading(rss, vms)
 
 
 def host_used() -> int:
-    """Return the bytes in use on the whole host: its total less what is available."""
+    """Return the host's memory in use in bytes: total minus available."""
     if ON_LINUX:
+        # The first lines have the form "MemTotal:  1234 kB".
         fields = Path("/proc/meminfo").read_bytes()[:256].split()
         found = dict(zip(fields[::3], fields[1::3], strict=False))
         if b"MemTotal:" in found and b"MemAvailable:" in found:
@@ -92,8 +93,8 @@ def host_used() -> int:
     return int(memory.total - memory.available)
 
 
-class Held(NamedTuple):
-    """One device at one moment of a phase: what is held now, and the most since the phase was entered."""
+class DeviceMemory(NamedTuple):
+    """Memory of one device at one moment of a phase: current values, and peaks since the phase was entered."""
 
     allocated: int
     reserved: int
@@ -101,88 +102,92 @@ class Held(NamedTuple):
     max_reserved: int | None
 
 
-class Watch:
-    """The peaks of one open phase, by device, and those of its work alone."""
+class MemoryPeaks:
+    """Peaks of one open phase by device, and the peaks during its execute stage (``work``)."""
 
-    __slots__ = ("peaks", "work", "working")
+    __slots__ = ("by_device", "work", "working")
 
     def __init__(self) -> None:
-        self.peaks: dict[int, tuple[int, int]] = {}
+        self.by_device: dict[int, tuple[int, int]] = {}
         self.work: dict[int, int] = {}
         self.working = False
 
     def fold(self, device: int, allocated: int, reserved: int) -> None:
-        """Take in what the allocator's counter says."""
-        known = self.peaks.get(device, (0, 0))
-        self.peaks[device] = max(known[0], allocated), max(known[1], reserved)
+        """Raise the peaks to an allocator's values."""
+        known = self.by_device.get(device, (0, 0))
+        self.by_device[device] = max(known[0], allocated), max(known[1], reserved)
         if self.working:
             self.work[device] = max(self.work.get(device, 0), allocated)
 
 
-class Ledger:
-    """Reads the devices on behalf of all open phases. Thread-safe, as the counters that it resets are the process's."""
+class MemoryMeter:
+    """Reads the devices and maintains the peaks of all open phases.
+
+    It is thread-safe: the allocator peaks that it resets are shared by all threads of the process.
+    """
 
     def __init__(self, devices: Callable[[], Sequence[Device]]) -> None:
         self._devices = devices
         self._lock = threading.RLock()
-        self._watches: dict[int, Watch] = {}
+        self._open_peaks: dict[int, MemoryPeaks] = {}
 
-    def enter(self, watch: Watch) -> dict[int, Held]:
-        """Read, and let the peaks of a phase begin here."""
+    def enter(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
+        """Read the devices and start a phase's peaks."""
         with self._lock:
-            held = self._read(watch, reset=True)
-            self._watches[id(watch)] = watch
-        return held
+            memory = self._read(peaks, reset=True)
+            self._open_peaks[id(peaks)] = peaks
+        return memory
 
-    def read(self, watch: Watch) -> dict[int, Held]:
-        """Read, in the middle of a phase."""
+    def read(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
+        """Read the devices in the middle of a phase."""
         with self._lock:
-            return self._read(watch, reset=False)
+            return self._read(peaks, reset=False)
 
-    def begin_work(self, watch: Watch) -> dict[int, Held]:
-        """Read, and let the peaks of the work begin here."""
+    def begin_work(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
+        """Read the devices and start the peaks of the execute stage."""
         with self._lock:
-            held = self._read(watch, reset=True)
-            watch.working = True
-            watch.work = {n: one.allocated for n, one in held.items() if one.max_allocated is not None}
-        return held
+            memory = self._read(peaks, reset=True)
+            peaks.working = True
+            peaks.work = {n: one.allocated for n, one in memory.items() if one.max_allocated is not None}
+        return memory
 
-    def end_work(self, watch: Watch) -> dict[int, Held]:
-        """Read, and let the peaks of the work end here."""
+    def end_work(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
+        """Read the devices and end the peaks of the execute stage."""
         with self._lock:
-            held = self._read(watch, reset=False)
-            watch.working = False
-        return held
+            memory = self._read(peaks, reset=False)
+            peaks.working = False
+        return memory
 
-    def renew(self, watch: Watch) -> dict[int, Held]:
-        """Read, and let the peaks of a watch begin anew."""
+    def restart(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
+        """Read the devices and start the peaks again."""
         with self._lock:
-            held = self._read(watch, reset=True)
-            watch.peaks = {device: (one.allocated, one.reserved) for device, one in held.items()}
-        return held
+            memory = self._read(peaks, reset=True)
+            peaks.by_device = {device: (one.allocated, one.reserved) for device, one in memory.items()}
+        return memory
 
-    def leave(self, watch: Watch) -> None:
-        """Forget a phase."""
+    def leave(self, peaks: MemoryPeaks) -> None:
+        """Remove a phase."""
         with self._lock:
-            self._watches.pop(id(watch), None)
+            self._open_peaks.pop(id(peaks), None)
 
-    def _read(self, watch: Watch, reset: bool) -> dict[int, Held]:
-        return {device.index: self._read_one(device, watch, reset) for device in self._devices()}
+    def _read(self, peaks: MemoryPeaks, reset: bool) -> dict[int, DeviceMemory]:
+        return {device.index: self._read_one(device, peaks, reset) for device in self._devices()}
 
-    def _read_one(self, device: Device, watch: Watch, reset: bool) -> Held:
+    def _read_one(self, device: Device, peaks: MemoryPeaks, reset: bool) -> DeviceMemory:
         reading = device.read()
         if reading.peak_allocated is None or reading.peak_reserved is None:
-            return Held(reading.allocated, reading.reserved, None, None)
-        self._fold(device.index, reading, self._watches.values())
+            return DeviceMemory(reading.allocated, reading.reserved, None, None)
+        # Order matters: the peak must reach all open phases before it is reset.
+        self._fold(device.index, reading, self._open_peaks.values())
         if reset:
             device.reset_peaks()
-        if id(watch) not in self._watches:
-            watch.fold(device.index, reading.allocated, reading.reserved)
-        return Held(reading.allocated, reading.reserved, *watch.peaks[device.index])
+        if id(peaks) not in self._open_peaks:  # a phase that is being entered: its peak starts at the current memory
+            peaks.fold(device.index, reading.allocated, reading.reserved)
+        return DeviceMemory(reading.allocated, reading.reserved, *peaks.by_device[device.index])
 
     @staticmethod
-    def _fold(device: int, reading: Reading, watches: Iterable[Watch]) -> None:
+    def _fold(device: int, reading: AllocatorStats, all_peaks: Iterable[MemoryPeaks]) -> None:
         assert reading.peak_allocated is not None
         assert reading.peak_reserved is not None
-        for watch in watches:
-            watch.fold(device, reading.peak_allocated, reading.peak_reserved)
+        for peaks in all_peaks:
+            peaks.fold(device, reading.peak_allocated, reading.peak_reserved)

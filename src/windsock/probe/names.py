@@ -1,4 +1,4 @@
-"""What the probe's values are called: by catalogue id, in the words of the run's vocabulary."""
+"""Names of the probe's metrics in the run's vocabulary, by catalogue id."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 
 GIB = 2.0**30
 Value = tuple[str, Filled, float]
-"""A catalogue id, what its placeholders stand for, and the value in the catalogue's unit."""
+"""A catalogue id, the values of its placeholders, and the number in the catalogue's unit."""
 
 
 class Names:
-    """Names values in one vocabulary, and remembers how."""
+    """Cache of metric names in one vocabulary."""
 
     def __init__(self, vocabulary: str) -> None:
         self._vocabulary = vocabulary
         self._known: dict[tuple[str, Filled], tuple[str, float]] = {}
 
     def named(self, values: Iterable[Value]) -> dict[str, float]:
-        """Return values by name, in the unit that the vocabulary documents."""
+        """Return values by name, in the vocabulary's unit."""
         found = {}
         for id, filled, value in values:
             name, factor = self._known.get((id, filled)) or self._find(id, filled)

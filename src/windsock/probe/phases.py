@@ -1,4 +1,4 @@
-"""What a training loop enters and leaves: a phase (``with``, ``async with`` or a decorator) and one passage."""
+"""Phases and spans: a phase is a context manager or decorator, a span is one entry into it."""
 
 from __future__ import annotations
 
@@ -13,83 +13,83 @@ from typing import Any, Protocol, TypeVar
 
 from windsock.journal.frames import phase_text
 from windsock.probe.clocks import DeviceClock
-from windsock.probe.memory import Held, HostReading, Watch
+from windsock.probe.memory import DeviceMemory, HostReading, MemoryPeaks
 from windsock.scalars import Deferred
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Amount = Any
-"""A number, a mapping of what is counted to a number, or a function that returns one of them when the work is done."""
+"""A number, a mapping of kind to number, or a function that returns either and is called when the phase ends."""
 
 current_span: ContextVar[Span | None] = ContextVar("windsock_span", default=None)
 
 
 class Span:
-    """One passage through a phase. ``tokens`` may be set in the body, as an alternative to ``tokens=`` of the phase."""
+    """One entry into a phase. The body may set ``tokens``, as an alternative to the phase's ``tokens=``."""
 
     __slots__ = (
-        "clock", "deferred", "entered", "execute", "failed", "flops", "held", "host", "id", "kinds", "lane", "left",
-        "mark", "nested", "offload", "onload", "open", "outer", "own", "owner", "parent", "parent_id", "phase", "spent",
-        "step", "stretch", "thread", "tokens", "watch",
+        "clock", "deferred", "device_memory", "entered", "execute", "failed", "flops", "host", "id", "lane", "left",
+        "nested_overhead", "offload", "onload", "open", "outer", "own_overhead", "owner", "parent", "parent_id",
+        "peaks", "phase", "stage", "stage_overhead", "stage_start", "step", "thread", "tokens", "tokens_by_kind",
     )  # fmt: skip
 
     def __init__(self, phase: Phase, owner: object = None, entered: float = 0.0) -> None:
         self.phase = phase
-        self.owner = owner  # who records it, and in which process: nobody, where it is None
+        self.owner = owner  # identifies the probe and process that record the span; None: not recorded
         self.entered = entered
         self.left = entered
-        self.mark = entered  # where the present stretch began
-        self.stretch = "onload" if phase.onload is not None else "execute"
+        self.stage_start = entered  # when the current stage began
+        self.stage = "onload" if phase.onload is not None else "execute"
         self.onload: float | None = None
         self.execute: float | None = None
         self.offload: float | None = None
-        self.spent = 0.0  # on probing inside the present stretch, by spans within this one
-        self.nested = 0.0  # the same, over all stretches
-        self.own = 0.0  # on probing this span
+        self.stage_overhead = 0.0  # seconds that the probe spent on nested spans in the current stage
+        self.nested_overhead = 0.0  # the same over all stages
+        self.own_overhead = 0.0  # seconds that the probe spent on this span
         self.open = True
         self.failed = False
         self.id = 0
-        self.outer: Span | None = None  # what was current at the entry
-        self.parent: Span | None = None  # the nearest of those that is open and of the same run
+        self.outer: Span | None = None  # current span at entry
+        self.parent: Span | None = None  # nearest outer span that is open and belongs to the same run
         self.parent_id = 0
         self.lane = ""
         self.thread = 0
         self.step: Any = None
         self.tokens: Any = phase.tokens
-        self.kinds: dict[str, float] = {}  # tokens by what they are
+        self.tokens_by_kind: dict[str, float] = {}
         self.flops: dict[str, float] = {}  # by model
-        self.deferred: tuple[tuple[str, ...], Deferred] | None = None  # tokens that are still on a device
+        self.deferred: tuple[tuple[str, ...], Deferred] | None = None  # token counts that are still on a device
         self.clock: DeviceClock | None = None
-        self.watch: Watch | None = None
-        self.held: dict[str, dict[int, Held]] = {}
+        self.peaks: MemoryPeaks | None = None
+        self.device_memory: dict[str, dict[int, DeviceMemory]] = {}
         self.host: dict[str, HostReading] = {}
 
     @property
     def seconds(self) -> float:
-        """Onload, execute and offload together."""
+        """Sum of onload, execute and offload."""
         return (self.onload or 0.0) + (self.execute or 0.0) + (self.offload or 0.0)
 
 
-class Timekeeper(Protocol):
-    """Who writes spans down. None of this raises."""
+class SpanRecorder(Protocol):
+    """Interface to what records spans. Its methods do not raise."""
 
     def open(self, phase: Phase) -> Span:
-        """Begin a span; its first stretch begins as this returns."""
+        """Begin a span. Its first stage begins when this returns."""
 
-    def turn(self, span: Span, stretch: str) -> None:
-        """End the present stretch; the next one begins as this returns."""
+    def switch_stage(self, span: Span, stage: str) -> None:
+        """End the current stage. The next one begins when this returns."""
 
     def close(self, span: Span, failed: bool) -> None:
-        """End the present stretch and the span."""
+        """End the current stage and the span."""
 
 
-class Unrecorded:
-    """Records nothing, for a run that is disabled: what the phases do for the caller is still done."""
+class NullRecorder:
+    """Recorder of a disabled run: records nothing, while phases still call ``onload`` and ``offload``."""
 
     def open(self, phase: Phase) -> Span:
-        """Return a span that is of no use."""
+        """Return a span that is not recorded."""
         return Span(phase)
 
-    def turn(self, span: Span, stretch: str) -> None:
+    def switch_stage(self, span: Span, stage: str) -> None:
         """Do nothing."""
 
     def close(self, span: Span, failed: bool) -> None:
@@ -97,15 +97,15 @@ class Unrecorded:
 
 
 class Phase:
-    """A named stretch of a step. It may be entered again and again, inside itself, from threads and from tasks.
+    """A named section of a step. It is re-entrant and may be entered from several threads and tasks.
 
-    ``onload`` and ``offload`` are the caller's: what they do is timed apart from the body. An exception of the body
-    still offloads, is recorded, and goes on its way; so do those of ``onload`` and ``offload`` themselves.
+    The ``onload`` and ``offload`` callables are timed apart from the body. ``offload`` is also called after an
+    exception in the body. Exceptions of all three are recorded and raised again.
     """
 
     def __init__(
         self,
-        timekeeper: Timekeeper,
+        recorder: SpanRecorder,
         name: str,
         timer: bool = False,
         onload: Callable[[], Any] | None = None,
@@ -122,77 +122,68 @@ class Phase:
         self.tokens = tokens
         self.flops = flops
         self.clock = clock
-        self._timekeeper = timekeeper
+        self._recorder = recorder
         self._entered: list[Span] = []
 
     def __repr__(self) -> str:
         return f"<windsock {'timer' if self.timer else 'phase'} {self.name!r}>"
 
     def __enter__(self) -> Span:
-        span = self._timekeeper.open(self)
-        self._entered.append(span)
+        span = self._open()
         if self.onload is not None:
-            try:
+            with _CloseOnFailure(self, span):
                 self.onload()
-            except BaseException:
-                self._close(span, failed=True)
-                raise
-            self._timekeeper.turn(span, "execute")
+            self._recorder.switch_stage(span, "execute")
         return span
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        span, failed = self._leaving(), _failed(kind)
-        if self.offload is None:
-            self._close(span, failed)
-            return
-        self._timekeeper.turn(span, "offload")
-        try:
-            self.offload()
-        except BaseException:
-            failed = True
-            raise
-        finally:
-            self._close(span, failed)
+        span, failed = self._start_leaving(kind)
+        if self.offload is not None:
+            with _CloseOnFailure(self, span):
+                self.offload()
+        self._close(span, failed)
 
     async def __aenter__(self) -> Span:
-        span = self._timekeeper.open(self)
-        self._entered.append(span)
+        span = self._open()
         if self.onload is not None:
-            try:
+            with _CloseOnFailure(self, span):
                 await _awaited(self.onload())
-            except BaseException:
-                self._close(span, failed=True)
-                raise
-            self._timekeeper.turn(span, "execute")
+            self._recorder.switch_stage(span, "execute")
         return span
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        span, failed = self._leaving(), _failed(kind)
-        if self.offload is None:
-            self._close(span, failed)
-            return
-        self._timekeeper.turn(span, "offload")
-        try:
-            await _awaited(self.offload())
-        except BaseException:
-            failed = True
-            raise
-        finally:
-            self._close(span, failed)
+        span, failed = self._start_leaving(kind)
+        if self.offload is not None:
+            with _CloseOnFailure(self, span):
+                await _awaited(self.offload())
+        self._close(span, failed)
 
     def __call__(self, function: Function) -> Function:
-        """Decorate a function or a coroutine function: every call is a passage."""
+        """Decorate a function or a coroutine function, so that each call is a span."""
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function.__qualname__} is a generator: enter the phase inside of it instead")
+            raise TypeError(f"{function.__qualname__} is a generator: enter the phase inside it instead")
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
         return wrap(self, function)  # type: ignore[no-any-return]
 
+    def _open(self) -> Span:
+        span = self._recorder.open(self)
+        self._entered.append(span)
+        return span
+
+    def _start_leaving(self, kind: type[BaseException] | None) -> tuple[Span, bool]:
+        """Return the span to close, in its offload stage where there is one, and whether it failed."""
+        span = self._leaving()
+        if self.offload is not None:
+            self._recorder.switch_stage(span, "offload")
+        return span, kind is not None and not issubclass(kind, GeneratorExit)  # closing a generator is not a failure
+
     def _leaving(self) -> Span:
-        """Return the span that is left: this context's innermost of this phase, else the newest of all."""
+        """Return the span to close: this context's innermost one of this phase, else the newest of all."""
+        # Phases may be left out of order or in another thread, so the current span need not be this phase's.
         span = current_span.get()
         while span is not None and not (span.phase is self and span.open):
             span = span.outer
@@ -203,11 +194,23 @@ class Phase:
     def _close(self, span: Span, failed: bool) -> None:
         if span in self._entered:
             self._entered.remove(span)
-        self._timekeeper.close(span, failed)
+        self._recorder.close(span, failed)
 
 
-def _failed(kind: type[BaseException] | None) -> bool:
-    return kind is not None and not issubclass(kind, GeneratorExit)
+class _CloseOnFailure:
+    """Context in which an exception closes the span as failed."""
+
+    __slots__ = ("_phase", "_span")
+
+    def __init__(self, phase: Phase, span: Span) -> None:
+        self._phase, self._span = phase, span
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._phase._close(self._span, failed=True)
 
 
 async def _awaited(result: Any) -> None:
@@ -233,8 +236,9 @@ def _around_coroutine(phase: Phase, function: Any) -> Any:
     return timed
 
 
-def lane() -> str:
-    """Name what runs at this moment: a task of asyncio, else a thread."""
+def current_lane() -> str:
+    """Return the name of the running asyncio task, or else of the thread."""
+    # A task exists only where asyncio is loaded: do not import it for the others.
     asyncio = sys.modules.get("asyncio")
     if asyncio is not None and asyncio._get_running_loop() is not None:
         task = asyncio.current_task()
@@ -245,7 +249,7 @@ def lane() -> str:
 
 
 def amounts(given: Amount) -> dict[str, Any]:
-    """Return an amount by what it counts; a bare number counts "tokens"."""
+    """Return an amount by kind; a bare number is of kind "tokens"."""
     value = given() if callable(given) else given
     if value is None:
         return {}

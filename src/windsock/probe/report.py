@@ -1,4 +1,4 @@
-"""What spans that were read back have to say: a summary of each phase, and one step laid out over time."""
+"""Reports on recorded spans: a summary of each phase, and the timeline of a step."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windsock.model import MAIN_ROLE, PhaseSpan, Writer
-from windsock.probe.intervals import Interval, clipped, length, overlap
+from windsock.probe.intervals import Interval, clip, length, overlap
 
 Windows = Mapping[Writer, Mapping[int, Interval]]
-"""From when to when each step of each writer went."""
+"""Start and end of each step, by writer."""
 
-MANY_LANES = 4  # that do the same; more of them share a group
+MAX_SEPARATE_LANES = 4  # lanes with the same phases; more of them share one group
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseSummary:
-    """All passages through one phase. Times are of one passage, in seconds; memory is in bytes.
+    """Statistics of all spans of one phase. Times are seconds per span; memory is in bytes.
 
-    ``share`` is of the steps' time on the writers that went through it; it never exceeds one, however many ran at once.
+    ``share`` is the phase's share of the steps' time on the writers that entered it. It never exceeds 1: overlapping
+    spans count once.
     """
 
     name: str
@@ -39,12 +40,12 @@ class PhaseSummary:
 
 
 def summaries(spans: Iterable[PhaseSpan], windows: Windows) -> list[PhaseSummary]:
-    """Summarise spans by name, in the order in which the names first came; open spans have no say."""
+    """Summarise closed spans by name, in the order in which the names first appear."""
     by_name: dict[tuple[str, bool], list[PhaseSpan]] = {}
     for span in spans:
         if span.end is not None:
             by_name.setdefault((span.name, span.timer), []).append(span)
-    return [_summary(of_name, windows) for of_name in by_name.values()]
+    return [_summary(same_name, windows) for same_name in by_name.values()]
 
 
 def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
@@ -74,7 +75,7 @@ def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest value that is at least as large as this share of all."""
+    """Return the smallest value that is not below the given share of all values."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -83,19 +84,19 @@ def _interval(span: PhaseSpan, until: float = math.inf) -> Interval:
 
 
 def _share(by_writer: Mapping[Writer, list[Interval]], windows: Windows) -> float | None:
-    inside = whole = 0.0
+    inside = total = 0.0
     for writer, intervals in by_writer.items():
         of_writer = windows.get(writer, {}).values()
-        whole += sum(end - start for start, end in of_writer)
-        if of_writer:
+        total += sum(end - start for start, end in of_writer)
+        if of_writer:  # time after the last commit belongs to no complete step
             first, last = min(start for start, _ in of_writer), max(end for _, end in of_writer)
-            inside += length(clipped(intervals, first, last))
-    return min(1.0, inside / whole) if whole > 0 else None
+            inside += length(clip(intervals, first, last))
+    return min(1.0, inside / total) if total > 0 else None
 
 
 @dataclass(slots=True)
 class TimelineRow:
-    """One line of a timeline: the spans of one name in one place of the nesting."""
+    """One line of a timeline: the spans of one name at one place of the nesting."""
 
     name: str
     depth: int
@@ -103,24 +104,24 @@ class TimelineRow:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all its spans together."""
+        """Sum of the spans' seconds."""
         return sum(span.seconds or 0.0 for span in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """One step over time: groups of rows by writer and lane."""
+    """The spans of one step, as groups of rows by writer and lane."""
 
     step: int
     start: float
     end: float
     groups: tuple[tuple[str, tuple[TimelineRow, ...]], ...]
-    unaccounted: float  # share of the main writer's step in no phase
-    overlap: float  # share of it in which phases of two or more lanes ran
+    unaccounted: float  # share of the main writer's step outside all phases
+    overlap: float  # share of it in which phases of two or more lanes overlap
 
 
 def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float) -> Timeline | None:
-    """Lay out the spans of a step; ``now`` is where those that are still open end. None where there are none."""
+    """Return the timeline of a step; open spans end at ``now``. None where the step has no spans."""
     of_step = [span for span in spans if span.step == step]
     if not of_step:
         return None
@@ -130,11 +131,11 @@ def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float
     main = min((span.writer for span in of_step), key=lambda writer: (writer.role != MAIN_ROLE, writer))
     began, ended = windows.get(main, {}).get(step, (start, end))
     lanes = _roots(of_step, main, end)
-    inside = [clipped(lane, began, ended) for lane in lanes.values()]
-    whole = max(ended - began, 1e-12)
+    inside = [clip(lane, began, ended) for lane in lanes.values()]
+    total = max(ended - began, 1e-12)
     covered = length(one for lane in inside for one in lane)
     groups = tuple((title, _rows(group)) for title, group in _groups(of_step))
-    return Timeline(step, start, end, groups, max(0.0, 1 - covered / whole), overlap(inside) / whole)
+    return Timeline(step, start, end, groups, max(0.0, 1 - covered / total), overlap(inside) / total)
 
 
 def _roots(spans: Iterable[PhaseSpan], writer: Writer, end: float) -> dict[str, list[Interval]]:
@@ -146,7 +147,7 @@ def _roots(spans: Iterable[PhaseSpan], writer: Writer, end: float) -> dict[str, 
 
 
 def _groups(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
-    """Group spans by writer and lane; many lanes that go through the same phases are one group."""
+    """Group spans by writer and lane; more than MAX_SEPARATE_LANES lanes with the same phases are one group."""
     lanes: dict[tuple[Writer, int, str], list[PhaseSpan]] = {}
     for span in spans:
         lanes.setdefault((span.writer, span.part, span.lane), []).append(span)
@@ -155,7 +156,7 @@ def _groups(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
         alike.setdefault((place[0], frozenset(span.name for span in of_lane)), []).append(place)
     found = []
     for places in alike.values():
-        if len(places) > MANY_LANES:
+        if len(places) > MAX_SEPARATE_LANES:
             found.append((f"{places[0][0]} · {len(places)} lanes", [s for place in places for s in lanes[place]]))
         else:
             found += [(f"{place[0]} · {place[2]}", lanes[place]) for place in places]
@@ -163,12 +164,12 @@ def _groups(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
 
 
 def _rows(spans: Sequence[PhaseSpan]) -> tuple[TimelineRow, ...]:
-    """Unite the spans of a group by their place in the nesting, outer before inner, earlier before later."""
+    """Merge the spans of a group by their place in the nesting, outer before inner, earlier before later."""
     by_id = {span.id: span for span in spans}
     rows: dict[tuple[str, ...], TimelineRow] = {}
     for span in sorted(spans, key=lambda span: span.start):
         path: tuple[str, ...] = (span.name,)
-        outer = by_id.get(span.parent or 0)
+        outer = by_id.get(span.parent or 0)  # a parent in another group is not found: the span is a root here
         while outer is not None:
             path = (outer.name, *path)
             outer = by_id.get(outer.parent or 0)

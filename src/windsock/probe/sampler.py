@@ -1,4 +1,4 @@
-"""A thread that looks at the machine every few seconds, and remembers which phase was open when it did."""
+"""System metrics, read by a background thread every few seconds and attributed to the open phases."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from windsock.probe.devices import local_rank
 from windsock.probe.names import GIB, Value
 
 Samples = dict[tuple[str, Filled], float]
-"""Catalogue id and device to what was read."""
+"""Readings by catalogue id and device."""
 
 
-class Gathered:
-    """What the samples since the last commit come to, over all and by phase."""
+class SampleAverages:
+    """Averages of the samples since the last commit, in total and by phase."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._found: dict[tuple[str, Filled], list[float]] = {}
 
     def add(self, samples: Samples, phases: Iterable[str]) -> None:
-        """Take in one look at the machine."""
+        """Add one set of readings, taken while these phases were open."""
         phases = sorted(phases)
         with self._lock:
             for (id, filled), value in samples.items():
@@ -35,7 +35,7 @@ class Gathered:
                     self._found.setdefault(place, []).append(value)
 
     def take(self) -> Iterator[Value]:
-        """Yield the means, or the largest where the catalogue says so, and begin anew."""
+        """Yield the means, or the maxima where the catalogue asks for them, and reset."""
         with self._lock:
             found, self._found = self._found, {}
         for (id, filled), values in found.items():
@@ -43,11 +43,11 @@ class Gathered:
 
 
 class Sampler:
-    """The thread. ``readers`` are what it asks; one that fails is told of once and asked no more."""
+    """Background thread that calls the readers. A reader that fails is reported once and dropped."""
 
     def __init__(
         self,
-        gathered: Gathered,
+        gathered: SampleAverages,
         open_phases: Callable[[], Iterable[str]],
         seconds: float,
         guard: Callable[[Exception], None],
@@ -65,23 +65,23 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stop.set()
-        self._thread.join(1.0)
+        self._thread.join(1.0)  # a driver call may hang; the thread is a daemon
 
     def _loop(self) -> None:
         if self._readers is None:
-            self._readers = [*_started(Host), *_started(lambda: Nvml(self._devices_in_use))]
-        while not self._stop.wait(self._seconds):
-            self._look()
+            self._readers = [*_started(HostReader), *_started(lambda: NvmlReader(self._devices_in_use))]
+        while not self._stop.wait(self._seconds):  # returns at once when the run finishes
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         assert self._readers is not None
         phases = list(self._open_phases())
         for reader in list(self._readers):
             try:
                 self._gathered.add(reader(), phases)
-            except Exception as problem:  # noqa: BLE001 - a driver may say anything
+            except Exception as problem:  # noqa: BLE001 - drivers raise anything
                 self._readers.remove(reader)
                 self._guard(problem)
 
@@ -93,20 +93,20 @@ def _started(make: Callable[[], Callable[[], Samples]]) -> list[Callable[[], Sam
         return []
 
 
-class Host:
-    """CPU, disk and network of the host, once per host: by its first process."""
+class HostReader:
+    """Reads CPU, disk and network of the host, in the first process of each host only."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         import psutil
 
         self._psutil = psutil
-        self._silent = local_rank(os.environ if environ is None else environ) > 0
-        psutil.cpu_percent()  # the first answer is of no use
+        self._is_idle = local_rank(os.environ if environ is None else environ) > 0
+        psutil.cpu_percent()  # the first call returns 0 by design
         self._before = time.monotonic(), self._bytes()
 
     def __call__(self) -> Samples:
-        """Read; rates are since the last call."""
-        if self._silent:
+        """Return the readings; rates are since the last call."""
+        if self._is_idle:
             return {}
         now, counted = time.monotonic(), self._bytes()
         then, before = self._before
@@ -128,15 +128,15 @@ class Host:
         return found
 
 
-class Nvml:
-    """NVIDIA devices that this process uses; all that it sees, where it does not use any itself."""
+class NvmlReader:
+    """Reads the NVIDIA devices that this process uses, or all visible ones where it uses none."""
 
     def __init__(self, in_use: Callable[[], set[int]] = set) -> None:
         import pynvml
 
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         if visible is not None and visible.strip() in ("", "-1"):
-            raise LookupError("no device is visible")
+            raise LookupError("no visible device")
         self._in_use = in_use
         pynvml.nvmlInit()
         self._nvml = pynvml
@@ -145,15 +145,15 @@ class Nvml:
         self._handles = {n: pynvml.nvmlDeviceGetHandleByIndex(n) for n in (numbers or range(count)) if n < count}
 
     def __call__(self) -> Samples:
-        """Read all devices; what one does not tell is missing."""
+        """Return the readings of all devices; readings that a device does not support are missing."""
         found: Samples = {}
         used = self._in_use() & set(self._handles) or set(self._handles)
         for number, handle in ((n, self._handles[n]) for n in sorted(used)):
-            for what, value in self._of_device(handle):
+            for what, value in self._device_readings(handle):
                 found[f"system/device/{{device}}/{what}", (("device", str(number)),)] = value
         return found
 
-    def _of_device(self, handle: Any) -> Iterator[tuple[str, float]]:
+    def _device_readings(self, handle: Any) -> Iterator[tuple[str, float]]:
         nvml = self._nvml
         readings: tuple[tuple[str, Callable[[], float]], ...] = (
             ("utilisation", lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100),

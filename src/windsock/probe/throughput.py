@@ -1,4 +1,4 @@
-"""Throughput: what was counted since the last commit over the time since the last commit. No window, no lag."""
+"""Throughput of a step: its counts over its duration. There is no window and no lag."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ def rates(
 ) -> Iterator[Value]:
     """Yield a step's rates and counters.
 
-    ``amounts`` were counted in this step and took ``seconds``; ``totals`` are since the run began. What was not counted
-    is missing; so is a rate of a step that took no time, and one per device where their number is not known.
+    ``amounts`` are this step's counts and ``seconds`` its duration; ``totals`` are the counts since the run began.
+    Values that were not counted are missing, and so are rates of a step of no duration, and rates
+    per device where the number of devices is unknown.
     """
     tokens, episodes = amounts.get("tokens"), amounts.get("episodes")
     if tokens is not None:

@@ -1,4 +1,4 @@
-"""Spans as a trace in Chrome's event format, which Perfetto and chrome://tracing open."""
+"""Export of spans in Chrome's trace event format, for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import Windows
 
 NANO = 1e9
-FIRST_THREAD = 100_001  # to Perfetto, thread 0 and the thread with its process's number are special
-STEPS = "steps"  # the lane that shows where steps begin and end
+FIRST_THREAD = 100_001  # Perfetto treats thread 0, and a thread with its process's number, specially
+STEPS = "steps"  # name of the lane that shows the steps
 
 
 def trace(spans: Sequence[PhaseSpan], windows: Windows, name: str, id: str) -> dict[str, Any]:
-    """Return the trace: a process for each writer, a thread for each lane, a slice for each span and its stretches."""
+    """Return the trace: a process per writer, a thread per lane, a slice per span and stage."""
     starts = [span.start for span in spans] + [began for w in windows.values() for began, _ in w.values()]
     origin = min(starts, default=0.0)
     return {
@@ -47,9 +47,10 @@ def _attempt(writer: Writer) -> str:
 
 
 def _lanes(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:
-    """Split spans into lanes in which they nest: one that only overlaps what is there gets a further lane."""
+    """Split spans into lanes in which they nest; a span that overlaps without nesting gets another lane."""
     lanes: dict[tuple[str, int], list[PhaseSpan]] = {}
     open_ends: dict[tuple[str, int], list[float]] = {}
+    # Of spans that start together the longest is first, so that the others nest in it.
     for span in sorted(spans, key=lambda span: (span.start, -_end(span))):
         for number in itertools.count(1):
             ends = open_ends.setdefault((span.lane, number), [])
@@ -82,18 +83,18 @@ def _span(span: PhaseSpan, process: int, thread: int, origin: float) -> Iterator
     if span.end is None:
         begin = _slice(span.name, process, thread, start, start, {**given, "open": True})
         del begin["dur"]
-        yield {**begin, "ph": "B"}
+        yield {**begin, "ph": "B"}  # a begin event without an end: viewers draw it to the end of the trace
         return
     yield _slice(span.name, process, thread, start, span.end - origin, given)
     if span.onload is not None or span.offload is not None:
-        for stretch, (begin_at, end_at) in stretches(span).items():
-            yield _slice(stretch, process, thread, begin_at - origin, end_at - origin, {})
+        for stage, (begin_at, end_at) in stages(span).items():
+            yield _slice(stage, process, thread, begin_at - origin, end_at - origin, {})
 
 
-def stretches(span: PhaseSpan) -> dict[str, tuple[float, float]]:
-    """Return from when to when a closed span was onloading, executing and offloading.
+def stages(span: PhaseSpan) -> dict[str, tuple[float, float]]:
+    """Return start and end of a closed span's onload, execute and offload stages.
 
-    The three fill the time between entry and exit in proportion: the device's clock may have run differently.
+    They are scaled to fill the time between entry and exit: stage times may be from the device's clock.
     """
     assert span.end is not None
     total = span.seconds
@@ -105,7 +106,7 @@ def stretches(span: PhaseSpan) -> dict[str, tuple[float, float]]:
 
 
 def _slice(name: str, process: int, thread: int, start: float, end: float, facts: dict[str, Any]) -> dict[str, Any]:
-    first, last = round(start * NANO), round(end * NANO)  # whole nanoseconds, so that what nests still does
+    first, last = round(start * NANO), round(end * NANO)  # rounded to nanoseconds, so that nesting is preserved
     times = {"ts": first / 1000, "dur": (last - first) / 1000}
     return {"ph": "X", "name": name, "cat": "phase", "pid": process, "tid": thread, **times, "args": facts}
 

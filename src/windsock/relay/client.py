@@ -29,7 +29,7 @@ OWN_VARIABLES = {"trackio": ("HF_", "HUGGING", "TRACKIO_"), "mlflow": ("MLFLOW_"
 """Whose keys a tracker finds in the environment, besides those that begin with its own name."""
 
 
-class _Link(ABC):
+class _Client(ABC):
     """What both ways of carrying share."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
@@ -96,7 +96,7 @@ class _Link(ABC):
         return texts
 
 
-class RelayClient(_Link):
+class RelayClient(_Client):
     """Carries through the relay's processes. Where another process of the run has a relay already, that one does."""
 
     def __init__(
@@ -152,7 +152,7 @@ class RelayClient(_Link):
             self._process.terminate()
             self._process.wait()
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Start a relay where there is none and something is left to carry."""
         self._tend_at = time.monotonic() + TEND_SECONDS
         if os.getpid() != self._owner or self._process is None or self._process.poll() is None:
@@ -166,7 +166,7 @@ class RelayClient(_Link):
 
     def _tend_now_and_then(self) -> None:
         if time.monotonic() >= self._tend_at:
-            self.tend()
+            self.maintain()
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all is delivered; where other processes of the run live, the relay goes on for them."""
@@ -184,7 +184,7 @@ class RelayClient(_Link):
         """Nothing here is open."""
 
 
-class ThreadClient(_Link):
+class ThreadClient(_Client):
     """Carries from threads of the training process, to trackers that live there or where processes are forbidden.
 
     A tracker that shows what this process does gets this writer's rows alone and leaves nothing behind; the others get
@@ -218,7 +218,7 @@ class ThreadClient(_Link):
             raise TrackerError(f"trackers cannot be fed: {problem}; dir= says where runs are kept") from problem
         self._check_started()
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Feed what another process has fed that is gone."""
         with suppress(OSError):  # of the directory, which is told elsewhere
             self._take()
@@ -262,7 +262,7 @@ class ThreadClient(_Link):
 
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Let the couriers end, and wait for them."""
-        self.tend()
+        self.maintain()
         self._status = status
         until = time.monotonic() + timeout
         for thread in self._threads:

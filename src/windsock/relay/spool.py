@@ -97,7 +97,7 @@ class SpoolClient:
         except OSError as problem:
             raise TrackerError(f"the run's bytes cannot be carried to {self._folder}: {problem}") from problem
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Start the carrier again where it died."""
         if self._process is None or os.getpid() != self._owner or self._process.poll() in (None, BUSY):
             return

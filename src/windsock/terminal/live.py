@@ -1,4 +1,4 @@
-"""A training while it goes on: how far it is, its vital signs, where its time goes; drawn, or as plain lines."""
+"""Live display of a training: progress, vital signs and phase shares, drawn in place or as plain lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import duration, number
-from windsock.terminal.spark import sparkline
+from windsock.terminal.sparkline import sparkline
 from windsock.view import View
 
 if TYPE_CHECKING:
@@ -30,26 +30,27 @@ VITAL_SIGNS = (
     "reward/zero_std_groups",
     "system/tokens_per_second",
 )
-IN_A_LINE = 5  # of them, where there is no terminal to draw on
+MAX_SIGNS_IN_LINE = 5
 REDRAW_SECONDS = 0.25
 SPARK_WIDTH = 32
 BAR_WIDTH = 40
-RECENT_STEPS = 10  # over which the shares of phases are
+RECENT_STEPS = 10  # steps over which phase shares are computed
 
 
-class Watch:
-    """Shows a run step by step. On a terminal it is one picture that changes, elsewhere a line now and then."""
+class LiveDisplay:
+    """Shows a run step by step: a display that is redrawn on a terminal, a line every few steps elsewhere."""
 
     def __init__(self, console: Console, view: View, steps: int, line_every: int = 10) -> None:
         self._console, self._view = console, view
         self._steps, self._line_every = steps, line_every
-        self._began = self._drawn = time.monotonic()
+        self._began = self._last_drawn = time.monotonic()
         self._live: Live | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> LiveDisplay:
         if self._console.is_terminal:
             from rich.live import Live
 
+            # No refresh thread: the display changes only after steps.
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
         return self
@@ -59,34 +60,34 @@ class Watch:
             self._live.stop()
 
     def after_step(self, step: int) -> None:
-        """Take note of a step that was committed."""
+        """Update the display after a committed step."""
         last = step == self._steps - 1
         if self._live is None:
             if step % self._line_every == 0 or last:
                 self._view.refresh()
                 line = plain_line(self._view, step, self._steps)
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        elif last or time.monotonic() - self._drawn >= REDRAW_SECONDS:
+        elif last or time.monotonic() - self._last_drawn >= REDRAW_SECONDS:
             self._view.refresh()
-            self._live.update(picture(self._view, step, self._steps, time.monotonic() - self._began), refresh=True)
-            self._drawn = time.monotonic()
+            self._live.update(dashboard(self._view, step, self._steps, time.monotonic() - self._began), refresh=True)
+            self._last_drawn = time.monotonic()
 
 
 def vital_signs(view: View) -> list[str]:
-    """Return the names of the vital signs that a run has."""
+    """Return the names of the vital signs that a run has logged."""
     known = set(view.names())
     names = [vocabulary_name(REGISTRY.metric(id), view.info.vocabulary).pattern for id in VITAL_SIGNS]
     return [name for name in names if name in known]
 
 
 def plain_line(view: View, step: int, steps: int) -> str:
-    """Return a step in one line."""
-    values = (f"{name} {number(view.series(name).last)}" for name in vital_signs(view)[:IN_A_LINE])
+    """Return a step's vital signs in one line."""
+    values = (f"{name} {number(view.series(name).last)}" for name in vital_signs(view)[:MAX_SIGNS_IN_LINE])
     return "  ".join([f"step {step + 1}/{steps}", *values])
 
 
-def picture(view: View, step: int, steps: int, seconds: float) -> Group:
-    """Return the whole picture."""
+def dashboard(view: View, step: int, steps: int, seconds: float) -> Group:
+    """Return progress, vital signs and phase shares."""
     from rich.console import Group
     from rich.text import Text
 
@@ -130,7 +131,7 @@ def _shares(view: View) -> Table:
 
 
 def phase_shares(view: View) -> list[tuple[str, float]]:
-    """Return what part of the phases' time each of them took in the last steps, the largest first."""
+    """Return each phase's share of the time of all phases in the last steps, largest first."""
     names = view.names("time/*/total")
     seconds = {name: float(view.series(name).values[-RECENT_STEPS:].sum()) for name in names}
     total = sum(seconds.values()) or 1.0
@@ -138,8 +139,8 @@ def phase_shares(view: View) -> list[tuple[str, float]]:
     return sorted(shares, key=lambda pair: -pair[1])
 
 
-def where_next(view: View, trackers: Iterable[str], reference: str) -> list[str]:
-    """Return the commands that show more of a run, which ``reference`` finds."""
+def next_commands(view: View, trackers: Iterable[str], reference: str) -> list[str]:
+    """Return commands to inspect a run; ``reference`` is its id or path."""
     name = vocabulary_name(REGISTRY.metric(VITAL_SIGNS[0]), view.info.vocabulary).pattern
     found = [
         f"windsock up {view.path.parent.parent} --open",

@@ -1,4 +1,4 @@
-"""Phases on a terminal: a table, and a step as a Gantt chart with a line for each phase and a group for each lane."""
+"""Phases on a terminal: a table, and a Gantt chart of one step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from windsock.formatting import duration, number, size
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, TimelineRow
-from windsock.probe.trace import stretches
+from windsock.probe.trace import stages
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 SHADES = {"onload": "░", "execute": "█", "offload": "▒", "timer": "━"}
-OPEN_MARK, FAILED_MARK = "▶", "✗"
+OPEN_SYMBOL, FAILED_SYMBOL = "▶", "✗"
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
-NARROW = 100  # columns, below which names are cut sooner
-TICK_EVERY = 9  # columns, about
+NARROW = 100  # columns; below this, columns are closer
+COLUMNS_PER_TICK = 9
 
 
-def show_phases(console: Console, name: str, phases: Sequence[PhaseSummary], laid_out: Timeline) -> None:
+def show_phases(console: Console, name: str, phases: Sequence[PhaseSummary], timeline: Timeline) -> None:
     """Print the table and the chart."""
     console.print(name, style="bold", markup=False, highlight=False)
     console.print(_table(phases, console.width))
     console.print()
-    for line in chart(laid_out, console.width):
+    for line in chart(timeline, console.width):
         console.print(line, overflow="crop", no_wrap=True)
 
 
@@ -44,7 +44,7 @@ def _table(phases: Sequence[PhaseSummary], width: int) -> Table:
     for phase in phases:
         table.add_row(
             Text(phase.name, style="italic" if phase.timer else ""),
-            Text(f"{phase.count:,}") + Text(f" {phase.failed}{FAILED_MARK}" if phase.failed else "", style="red"),
+            Text(f"{phase.count:,}") + Text(f" {phase.failed}{FAILED_SYMBOL}" if phase.failed else "", style="red"),
             duration(phase.mean),
             duration(phase.p95),
             Text(duration(phase.max)) + Text(f" {phase.slowest}" if several else "", style="dim"),
@@ -56,34 +56,34 @@ def _table(phases: Sequence[PhaseSummary], width: int) -> Table:
 
 
 def _memory(phase: PhaseSummary) -> str:
-    held = phase.peak if phase.peak is not None else phase.rss
-    return "–" if held is None else size(held)
+    memory = phase.peak if phase.peak is not None else phase.rss
+    return "–" if memory is None else size(memory)
 
 
-def chart(laid_out: Timeline, width: int) -> Iterator[Text]:
-    """Yield the lines of a step's chart."""
+def chart(timeline: Timeline, width: int) -> Iterator[Text]:
+    """Yield the lines of a step's Gantt chart."""
     from rich.text import Text
 
-    label = _label_width(laid_out, width)
-    room = width - label - 10
-    lasted = laid_out.end - laid_out.start
-    heading = f"step {laid_out.step:,}  {duration(lasted)}, {laid_out.unaccounted:.0%} in no phase"
-    heading += f", {laid_out.overlap:.0%} overlapping" if laid_out.overlap >= 0.005 else ""
+    label = _label_width(timeline, width)
+    columns = width - label - 10
+    lasted = timeline.end - timeline.start
+    heading = f"step {timeline.step:,}  {duration(lasted)}, {timeline.unaccounted:.0%} outside phases"
+    heading += f", {timeline.overlap:.0%} overlapping" if timeline.overlap >= 0.005 else ""
     yield Text(heading, style="bold")
-    yield Text(" " * (label + 10) + _axis(lasted, room), style="dim")
+    yield Text(" " * (label + 10) + _axis(lasted, columns), style="dim")
     colours: dict[str, str] = {}
-    for title, rows in laid_out.groups:
+    for title, rows in timeline.groups:
         yield Text(title, style="dim")
         for row in rows:
             if row.depth == 0:
                 colours.setdefault(row.name, COLOURS[len(colours) % len(COLOURS)])
                 colour = colours[row.name]
-            yield _line(row, laid_out, label, room, colour)
-    yield Text(_legend(laid_out), style="dim")
+            yield _line(row, timeline, label, columns, colour)
+    yield Text(_legend(timeline), style="dim")
 
 
-def _label_width(laid_out: Timeline, width: int) -> int:
-    names = [_label(row) for _, rows in laid_out.groups for row in rows]
+def _label_width(timeline: Timeline, width: int) -> int:
+    names = [_label(row) for _, rows in timeline.groups for row in rows]
     return min(max(map(len, names), default=0), int(width * 0.4))
 
 
@@ -91,7 +91,7 @@ def _label(row: TimelineRow) -> str:
     return "  " * (row.depth + 1) + row.name + (f" ×{len(row.spans)}" if len(row.spans) > 1 else "")
 
 
-def _line(row: TimelineRow, laid_out: Timeline, label: int, room: int, colour: str) -> Text:
+def _line(row: TimelineRow, timeline: Timeline, label: int, columns: int, colour: str) -> Text:
     from rich.text import Text
 
     name = _label(row)
@@ -99,58 +99,62 @@ def _line(row: TimelineRow, laid_out: Timeline, label: int, room: int, colour: s
         name = f"{name[: label // 2]}…{name[len(name) - label + label // 2 + 1 :]}"
     failed = any(span.failed for span in row.spans)
     line = Text(name.ljust(label), style="red" if failed else "")
-    seconds = row.seconds + sum(laid_out.end - span.start for span in row.spans if span.end is None)
+    seconds = row.seconds + sum(timeline.end - span.start for span in row.spans if span.end is None)
     line.append(duration(seconds).rjust(8) + "  ", style="dim")
-    line.append("".join(_cells(row.spans, laid_out, room)), style=colour)
+    line.append("".join(_cells(row.spans, timeline, columns)), style=colour)
     return line
 
 
-def _cells(spans: Sequence[PhaseSpan], laid_out: Timeline, room: int) -> list[str]:
-    """Return one character a column: the shade of what fills most of it, and a mark where a span failed or goes on."""
-    scale = room / max(laid_out.end - laid_out.start, 1e-9)
-    filled: list[dict[str, float]] = [{} for _ in range(room)]
-    marks: dict[int, str] = {}
+def _cells(spans: Sequence[PhaseSpan], timeline: Timeline, columns: int) -> list[str]:
+    """Return one character per column: the shade of the stage that fills most of it, or a failed or open symbol."""
+    # A column may be shared by several spans and stages: the one that covers most of it is drawn.
+    scale = columns / max(timeline.end - timeline.start, 1e-9)
+    filled: list[dict[str, float]] = [{} for _ in range(columns)]
+    symbols: dict[int, str] = {}
     for span in spans:
-        for place, cell in _covered(span, laid_out, scale, room):
+        for column, cell in _covered(span, timeline, scale, columns):
             for shade, covered in cell.items():
-                filled[place][shade] = filled[place].get(shade, 0.0) + covered
-        last = min(room - 1, max(0, math.ceil(((span.end or laid_out.end) - laid_out.start) * scale) - 1))
+                filled[column][shade] = filled[column].get(shade, 0.0) + covered
+        last = min(columns - 1, max(0, math.ceil(((span.end or timeline.end) - timeline.start) * scale) - 1))
         if span.end is None or span.failed:
-            marks[last] = OPEN_MARK if span.end is None else FAILED_MARK
+            symbols[last] = OPEN_SYMBOL if span.end is None else FAILED_SYMBOL
     cells = [max(cell, key=lambda shade: cell[shade]) if cell else " " for cell in filled]
-    return [marks.get(place, cell) for place, cell in enumerate(cells)]
+    return [symbols.get(column, cell) for column, cell in enumerate(cells)]
 
 
-def _pieces(span: PhaseSpan, end: float) -> Iterator[tuple[str, float, float]]:
+def _stages(span: PhaseSpan, end: float) -> Iterator[tuple[str, float, float]]:
     if span.end is None or span.timer:
         yield SHADES["timer" if span.timer else "execute"], span.start, end if span.end is None else span.end
         return
-    for stretch, (start, stop) in stretches(span).items():
-        yield SHADES[stretch], start, stop
+    for stage, (start, stop) in stages(span).items():
+        yield SHADES[stage], start, stop
 
 
-def _covered(span: PhaseSpan, laid_out: Timeline, scale: float, room: int) -> list[tuple[int, dict[str, float]]]:
-    """Return the columns of which a span covers at least half, or most, and how much of each its stretches cover."""
+def _covered(span: PhaseSpan, timeline: Timeline, scale: float, columns: int) -> list[tuple[int, dict[str, float]]]:
+    """Return the columns that a span covers, with the share that each stage covers.
+
+    Columns that are covered by less than half are left out, except where the span covers no other column better.
+    """
     cells: dict[int, dict[str, float]] = {}
-    for shade, start, end in _pieces(span, laid_out.end):
-        first, last = (start - laid_out.start) * scale, (end - laid_out.start) * scale
-        for place in range(min(room - 1, math.floor(first)), max(math.floor(first) + 1, math.ceil(last))):
-            covered = max(min(last, place + 1) - max(first, place), 1e-9)
-            if 0 <= place < room:
-                cells.setdefault(place, {})[shade] = covered
+    for shade, start, end in _stages(span, timeline.end):
+        first, last = (start - timeline.start) * scale, (end - timeline.start) * scale
+        for column in range(min(columns - 1, math.floor(first)), max(math.floor(first) + 1, math.ceil(last))):
+            covered = max(min(last, column + 1) - max(first, column), 1e-9)
+            if 0 <= column < columns:
+                cells.setdefault(column, {})[shade] = covered
     most = max((sum(cell.values()) for cell in cells.values()), default=0.0)
-    return [(place, cell) for place, cell in cells.items() if sum(cell.values()) >= min(0.5, most)]
+    return [(column, cell) for column, cell in cells.items() if sum(cell.values()) >= min(0.5, most)]
 
 
-def _axis(seconds: float, room: int) -> str:
-    """Return round times at their places."""
-    step = _round_step(seconds * TICK_EVERY / max(room, 1))
-    line = [" "] * room
+def _axis(seconds: float, columns: int) -> str:
+    """Return the time axis, with ticks at round times."""
+    step = _round_step(seconds * COLUMNS_PER_TICK / max(columns, 1))
+    line = [" "] * columns
     for tick in range(int(seconds / step) + 1):
         text = "0" if tick == 0 else _tick(tick * step)
-        place = round(tick * step / max(seconds, 1e-9) * room)
-        if place + len(text) <= room:
-            line[place : place + len(text)] = text
+        column = round(tick * step / max(seconds, 1e-9) * columns)
+        if column + len(text) <= columns:
+            line[column : column + len(text)] = text
     return "".join(line)
 
 
@@ -163,14 +167,14 @@ def _tick(seconds: float) -> str:
     return f"{seconds * 1000:g}ms" if seconds < 1 else f"{seconds:g}s"
 
 
-def _legend(laid_out: Timeline) -> str:
-    spans = [span for _, rows in laid_out.groups for row in rows for span in row.spans]
-    words = []
+def _legend(timeline: Timeline) -> str:
+    spans = [span for _, rows in timeline.groups for row in rows for span in row.spans]
+    entries = []
     if any(span.onload is not None or span.offload is not None for span in spans):
-        words += [f"{SHADES[stretch]} {stretch}" for stretch in ("onload", "execute", "offload")]
+        entries += [f"{SHADES[stage]} {stage}" for stage in ("onload", "execute", "offload")]
     elif any(not span.timer for span in spans):
-        words.append(f"{SHADES['execute']} phase")
-    words += [f"{SHADES['timer']} timer"] if any(span.timer for span in spans) else []
-    words += [f"{FAILED_MARK} failed"] if any(span.failed for span in spans) else []
-    words += [f"{OPEN_MARK} still open"] if any(span.end is None for span in spans) else []
-    return "  ".join(words)
+        entries.append(f"{SHADES['execute']} phase")
+    entries += [f"{SHADES['timer']} timer"] if any(span.timer for span in spans) else []
+    entries += [f"{FAILED_SYMBOL} failed"] if any(span.failed for span in spans) else []
+    entries += [f"{OPEN_SYMBOL} still open"] if any(span.end is None for span in spans) else []
+    return "  ".join(entries)

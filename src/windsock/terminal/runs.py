@@ -1,4 +1,4 @@
-"""The list of runs."""
+"""Table of runs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 COLOURS = {"running": "green", "finished": "", "crashed": "red", "killed": "red", "stalled": "yellow"}
-MARKS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌"}
+SYMBOLS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌"}
 
 
 def status_text(status: Status) -> Text:
-    """Return a status with its mark and colour."""
+    """Return a status with its symbol and colour."""
     from rich.text import Text
 
-    return Text(f"{MARKS[status.word]} {status.word}", style=COLOURS[status.word])
+    return Text(f"{SYMBOLS[status.word]} {status.word}", style=COLOURS[status.word])
 
 
 def runs_table(glances: Sequence[Glance]) -> Table:
-    """Return the runs as a table, in the order given."""
+    """Return a table of runs, in the order given."""
     from rich.table import Table
 
     now = time.time()

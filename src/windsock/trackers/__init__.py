@@ -1,5 +1,5 @@
-"""Trackers: places where rows are shown or kept.
+"""Trackers: destinations of rows, one module each.
 
-``protocol`` says what a tracker is, ``registry`` finds one by name. ``forms``, ``packages``, ``events`` and ``crc32c``
-are what trackers are made with; every other file is one tracker.
+``protocol`` is their interface and ``registry`` finds them by name. ``rows``, ``tables``, ``params``, ``dependencies``,
+``tensorboard_events`` and ``crc32c`` are shared by several of them.
 """

@@ -1,8 +1,8 @@
-"""CRC-32C (Castagnoli), as record files need it, in NumPy: the standard library has only the other polynomial.
+"""CRC-32C (Castagnoli) of record files, in NumPy: the standard library has only CRC-32.
 
-A CRC is linear: that of a text is the exclusive or of what each byte contributes from its place. So chunks of 64 bytes
-are reduced at once by a table of what a byte contributes from each of the 64 places, their results 64 at a time by a
-table for places that lie 64 bytes apart, and so on up.
+A CRC is linear: the CRC of a message is the exclusive or of the contributions of its bytes, which depend on their
+positions. Chunks of 64 bytes are reduced at once with a table of contributions from each of the 64 positions. The
+results are reduced 64 at a time with a table for positions 64 bytes apart, and so on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Words = npt.NDArray[np.uint32]
 
 @cache
 def _bytes_table() -> Words:
-    """Return the CRC's change by one byte, for each byte."""
+    """Return the CRC of each single byte."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ POLYNOMIAL, table >> 1).astype(np.uint32)
@@ -28,7 +28,7 @@ def _bytes_table() -> Words:
 
 
 @cache
-def _small_table() -> list[int]:
+def _int_table() -> list[int]:
     return [int(word) for word in _bytes_table()]
 
 
@@ -38,7 +38,7 @@ def _identity() -> Words:
 
 @cache
 def _shift(level: int) -> Words:
-    """Return what each value of each of the four bytes of a CRC becomes after 64**level bytes of zero."""
+    """Return, for each of a CRC's four bytes and each value, the CRC after 64**level further zero bytes."""
     if level == 0:
         by_one: Words = (_identity() >> 8) ^ _bytes_table()[_identity() & 0xFF]
         return by_one
@@ -49,14 +49,14 @@ def _shift(level: int) -> Words:
 
 
 def _apply(shift: Words, words: Words) -> Words:
-    parts = [shift[place][(words >> (8 * place)) & 0xFF] for place in range(4)]
+    parts = [shift[index][(words >> (8 * index)) & 0xFF] for index in range(4)]
     out: Words = np.bitwise_xor.reduce(parts)
     return out
 
 
 @cache
-def _places(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
-    """Return the table of contributions from the 64 places of a level, and where each place's part begins."""
+def _contributions(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
+    """Return the table of contributions from the 64 positions of a level, and the start of each position's entries."""
     tables = [_bytes_table()[None] if level == 0 else _identity()]
     for _ in range(WIDTH - 1):
         tables.append(_apply(_shift(level), tables[-1]))
@@ -65,33 +65,33 @@ def _places(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
 
 
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C of some bytes."""
+    """Return the CRC-32C of ``data``."""
     if len(data) < WIDTH:
-        return _small(data)
+        return _bytewise(data)
     count = -len(data) % WIDTH
-    padded = np.zeros(count + len(data), dtype=np.uint8)  # zeros in front change nothing: the register starts at 0 …
+    padded = np.zeros(count + len(data), dtype=np.uint8)  # leading zeros change nothing, as the register starts at 0 …
     padded[count:] = np.frombuffer(data, dtype=np.uint8)
-    padded[count : count + 4] ^= 0xFF  # … and this stands for its starting with ones
-    table, starts = _places(0)
+    padded[count : count + 4] ^= 0xFF  # … and this replaces its initial value of all ones
+    table, starts = _contributions(0)
     words = np.bitwise_xor.reduce(table[padded.reshape(-1, WIDTH) + starts], axis=1)
     level = 1
     while len(words) > 1:
-        words = _reduced(words, level)
+        words = _combine(words, level)
         level += 1
     return int(words[0]) ^ 0xFFFFFFFF
 
 
-def _reduced(words: Words, level: int) -> Words:
-    """Reduce the CRCs of neighbouring chunks 64 at a time."""
+def _combine(words: Words, level: int) -> Words:
+    """Combine the CRCs of adjacent chunks, 64 at a time."""
     padded = np.zeros(len(words) + -len(words) % WIDTH, dtype="<u4")
     padded[len(padded) - len(words) :] = words
-    table, starts = _places(level)
+    table, starts = _contributions(level)
     reduced: Words = np.bitwise_xor.reduce(table[padded.view(np.uint8).reshape(-1, 4 * WIDTH) + starts], axis=1)
     return reduced
 
 
-def _small(data: bytes) -> int:
-    table, crc = _small_table(), 0xFFFFFFFF
+def _bytewise(data: bytes) -> int:
+    table, crc = _int_table(), 0xFFFFFFFF
     for byte in data:
         crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
     return crc ^ 0xFFFFFFFF

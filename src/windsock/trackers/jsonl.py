@@ -1,4 +1,4 @@
-"""Rows as lines of JSON in a file."""
+"""Tracker that writes rows to a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from windsock.errors import TrackerError
 from windsock.formatting import json_number
 from windsock.model import MAIN_ROLE, Row, RunInfo, Status
 from windsock.to_plain import to_plain
-from windsock.trackers.forms import united
+from windsock.trackers.rows import merge_rows
 
 FILE_NAME = "metrics.jsonl"
 
 
-def line(row: Row) -> str:
-    """Return a row as one line of strict JSON; NaN and infinities stand as strings."""
+def json_line(row: Row) -> str:
+    """Return a row as one line of strict JSON; NaN and infinities are strings."""
     metrics = {name: json_number(value) for name, value in row.values.items()}
     record = {"step": row.step, "time": round(row.time, 3), "metrics": metrics}
-    if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):
+    if (row.writer.role, row.writer.rank) != (MAIN_ROLE, 0):  # most files have one writer: leave it out there
         record["writer"] = str(row.writer)
     others = {"texts": row.texts, "histograms": row.histograms, "samples": row.samples}
-    record |= {word: to_plain(what) for word, what in others.items() if what}
+    record |= {key: to_plain(content) for key, content in others.items() if content}
     return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
 class JsonlTracker:
     """Appends ``{"step": …, "time": …, "metrics": {…}}`` for every step to a file.
 
-    ``texts``, ``histograms`` and ``samples`` follow where a step has them. ``path`` is the file; by default it is
-    ``metrics.jsonl`` in the run's directory. The mark is the file's length; rewinding cuts it there.
+    ``texts``, ``histograms`` and ``samples`` are added where a step has them. ``path`` is by default ``metrics.jsonl``
+    in the run's directory. The mark is the file's length; rewinding truncates the file to it.
     """
 
     in_process: ClassVar[bool] = True
@@ -46,7 +46,7 @@ class JsonlTracker:
             raise TrackerError(f"tracker 'jsonl': path {path} is a directory; expected a file")
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        """Open the file; a continued run goes on at its end."""
+        """Open the file; a continued run appends to it."""
         path = self._path or folder / FILE_NAME
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,25 +56,26 @@ class JsonlTracker:
             raise TrackerError(f"tracker 'jsonl' cannot write {path}: {problem.strerror}") from problem
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Append a line for each row."""
+        """Append a line per row."""
         assert self._file is not None
         length = self._file.tell()
-        data = "".join(line(row) + "\n" for row in united(rows)).encode("ascii")
+        data = "".join(json_line(row) + "\n" for row in merge_rows(rows)).encode("ascii")
         try:
-            if self._file.write(data) != len(data):
+            if self._file.write(data) != len(data):  # raw files may write partially when the disk is full
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError:  # what was written of these rows would be there twice when they are offered again
+        except OSError:
+            # The rows are delivered again: remove those that were written.
             self._file.truncate(length)
             raise
 
     def finish(self, status: Status) -> None:
         """Close the file."""
         if self._file is not None and not self._file.closed:
-            self._mark = self.mark()
+            self._mark = self.mark()  # asked for again after finish
             self._file.close()
 
     def mark(self) -> dict[str, Any]:
-        """Bring the file to the disk and return its length."""
+        """Sync the file to disk and return its length."""
         assert self._file is not None
         if self._file.closed:
             return self._mark
@@ -82,7 +83,7 @@ class JsonlTracker:
         return {"length": self._file.seek(0, os.SEEK_END)}
 
     def rewind(self, mark: Mapping[str, Any]) -> None:
-        """Cut the file to its length at the mark."""
+        """Truncate the file to its length at the mark."""
         assert self._file is not None
         length = mark.get("length", self._first)
         if length < self._file.seek(0, os.SEEK_END):

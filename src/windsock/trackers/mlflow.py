@@ -1,4 +1,4 @@
-"""Rows in MLflow: a tracking server, a database or a directory."""
+"""Tracker for MLflow: a tracking server, a database or a directory."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import flat, markdown, numbers, samples_table
-from windsock.trackers.packages import require
+from windsock.trackers.dependencies import require_package
+from windsock.trackers.params import flat_params
+from windsock.trackers.rows import numbers
+from windsock.trackers.tables import markdown, samples_table
 
 if TYPE_CHECKING:
     from mlflow.entities import Experiment, Metric
 
-RUN_ID = "windsock.run_id"
-NAME = "windsock.name."
+RUN_ID_TAG = "windsock.run_id"
+NAME_TAG_PREFIX = "windsock.name."
 STATES = {"finished": "FINISHED", "crashed": "FAILED", "killed": "KILLED"}
-BATCH_METRICS, BATCH_PARAMS, LONGEST_PARAM, LONGEST_NAME = 1000, 100, 6000, 230
-REFUSED = re.compile(r"[^\w.\-/ ]")
+# Limits of MLflow's API.
+MAX_BATCH_METRICS, MAX_BATCH_PARAMS, MAX_PARAM_LENGTH, MAX_NAME_LENGTH = 1000, 100, 6000, 230
+UNSUPPORTED = re.compile(r"[^\w.\-/ ]")
 
 
 class MlflowTracker:
     """Logs rows in batches to an MLflow run, found again by the tag ``windsock.run_id``.
 
-    MLflow refuses names with other signs than letters, digits and ``_ - . / space``: ``@`` becomes ``_at_``, another
-    sign ``_`` with a checksum behind the name, and the name itself is kept as a tag of the run. Equal metrics (name,
-    step, time, value) are one in MLflow, so that a row which is offered again changes nothing.
+    MLflow allows only letters, digits and ``_ - . / space`` in names: ``@`` becomes ``_at_``, another character ``_``
+    with a checksum after the name, and the original name is stored as a tag of the run. MLflow stores equal metrics
+    (name, step, time, value) once, so a row that is delivered again changes nothing.
     """
 
     in_process: ClassVar[bool] = False
@@ -52,9 +55,9 @@ class MlflowTracker:
         password: str | None = None,
         token: str | None = None,
     ) -> None:
-        require("mlflow")
+        require_package("mlflow")
         if tags is not None and not isinstance(tags, Mapping):
-            raise TrackerError(f"tracker 'mlflow': tags: expected a mapping, got {type(tags).__name__}")
+            raise TrackerError(f"tracker 'mlflow': tags must be a mapping; got {type(tags).__name__}")
         self.url: str | None = None
         self._uri = tracking_uri or uri
         self._experiment = experiment_name or project
@@ -77,21 +80,22 @@ class MlflowTracker:
             self._client = MlflowClient(uri)
             experiment = self._find_experiment(self._experiment or info.project, uri)
             self._run_id = self._run_id or self._find_run(experiment, info) or self._create_run(experiment, info)
-            self._client.update_run(self._run_id, status="RUNNING")
+            self._client.update_run(self._run_id, status="RUNNING")  # a continued run was FINISHED
         except MlflowException as problem:
             if problem.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED"):
                 raise TrackerError(f"tracker 'mlflow': {problem.message}") from problem
             raise
-        self._recall_names()
+        self._load_names()
         self._log_params(config)
         self.url = f"{uri}#/experiments/{experiment.experiment_id}/runs/{self._run_id}"
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Log the numbers of all rows in batches, then texts, histograms and samples as artifacts."""
+        """Log numbers in batches, then texts, histograms and samples as artifacts."""
         assert self._run_id is not None
         metrics = (metric for row in rows for metric in self._metrics(row))
-        while batch := list(islice(metrics, BATCH_METRICS)):
+        while batch := list(islice(metrics, MAX_BATCH_METRICS)):
             self._client.log_batch(self._run_id, metrics=batch)
+        # Artifacts last: they are slow, and writing the same file again is harmless.
         for row in rows:
             self._log_artifacts(row)
 
@@ -105,16 +109,16 @@ class MlflowTracker:
     def _find_experiment(self, name: str, uri: str) -> Experiment:
         found = self._client.get_experiment_by_name(name)
         if found is None:
-            location = self._location or _beside(uri, name)
+            location = self._location or _artifact_location(uri, name)
             found = self._client.get_experiment(self._client.create_experiment(name, artifact_location=location))
         return found
 
     def _find_run(self, experiment: Experiment, info: RunInfo) -> str | None:
-        runs = self._client.search_runs([experiment.experiment_id], f"tags.`{RUN_ID}` = '{info.id}'", max_results=1)
+        runs = self._client.search_runs([experiment.experiment_id], f"tags.`{RUN_ID_TAG}` = '{info.id}'", max_results=1)
         return str(runs[0].info.run_id) if runs else None
 
     def _create_run(self, experiment: Experiment, info: RunInfo) -> str:
-        tags = {RUN_ID: info.id, "windsock.tags": ", ".join(info.tags), "windsock.group": info.group or ""}
+        tags = {RUN_ID_TAG: info.id, "windsock.tags": ", ".join(info.tags), "windsock.group": info.group or ""}
         tags |= {"mlflow.note.content": self._description or info.notes or "", **self._tags}
         tags = {key: value for key, value in tags.items() if value}
         name = self._name or info.name
@@ -122,14 +126,14 @@ class MlflowTracker:
         return str(self._client.create_run(experiment.experiment_id, started, tags, name).info.run_id)
 
     def _log_params(self, config: Mapping[str, Any]) -> None:
-        """Log what is not there yet: MLflow refuses a parameter whose value has changed."""
+        """Log the parameters that the run does not have: MLflow rejects changed values."""
         from mlflow.entities import Param
 
         assert self._run_id is not None
-        there = self._client.get_run(self._run_id).data.params
-        wanted = {self._accepted(name): str(value)[:LONGEST_PARAM] for name, value in flat(config).items()}
-        new = iter([Param(name, value) for name, value in wanted.items() if name not in there])
-        while batch := list(islice(new, BATCH_PARAMS)):
+        known = self._client.get_run(self._run_id).data.params
+        wanted = {self._valid_name(name): str(value)[:MAX_PARAM_LENGTH] for name, value in flat_params(config).items()}
+        new = iter([Param(name, value) for name, value in wanted.items() if name not in known])
+        while batch := list(islice(new, MAX_BATCH_PARAMS)):
             self._client.log_batch(self._run_id, params=batch)
 
     def _metrics(self, row: Row) -> Iterator[Metric]:
@@ -137,53 +141,54 @@ class MlflowTracker:
 
         time = int(row.time * 1000)
         for name, value in numbers(row).items():
-            yield Metric(self._accepted(name), value, time, row.step)
+            yield Metric(self._valid_name(name), value, time, row.step)
 
     def _log_artifacts(self, row: Row) -> None:
         assert self._run_id is not None
         for name, text in row.texts.items():
-            self._client.log_text(self._run_id, text, f"texts/{self._accepted(name)}/{row.step:08d}.md")
+            self._client.log_text(self._run_id, text, f"texts/{self._valid_name(name)}/{row.step:08d}.md")
         for name, counted in row.histograms.items():
             bins = {field: getattr(counted, field) for field in counted.__dataclass_fields__}
             plain = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in bins.items()}
-            self._client.log_dict(self._run_id, plain, f"histograms/{self._accepted(name)}/{row.step:08d}.json")
+            self._client.log_dict(self._run_id, plain, f"histograms/{self._valid_name(name)}/{row.step:08d}.json")
         if row.samples:
             table = markdown(samples_table(row.samples))
             self._client.log_text(self._run_id, table, f"samples/{row.step:08d}.md")
 
-    def _recall_names(self) -> None:
-        """Read back which name stands for which, so that a continued run maps as before."""
+    def _load_names(self) -> None:
+        """Read the names that were mapped before, so that a continued run maps them alike."""
         assert self._run_id is not None
         tags = self._client.get_run(self._run_id).data.tags
-        self._mapped = {tags[key]: key.removeprefix(NAME) for key in tags if key.startswith(NAME)}
+        self._mapped = {tags[key]: key.removeprefix(NAME_TAG_PREFIX) for key in tags if key.startswith(NAME_TAG_PREFIX)}
 
-    def _accepted(self, name: str) -> str:
-        """Return a name that MLflow takes; where it is another one, the original is kept as a tag of the run."""
+    def _valid_name(self, name: str) -> str:
+        """Return a name that MLflow allows; where it differs, store the original as a tag of the run."""
         if name not in self._mapped:
-            accepted = _accepted(name)
-            if accepted in self._mapped.values():
-                accepted = _with_checksum(accepted, name)
-            self._mapped[name] = accepted
-            if accepted != name:
+            valid = _valid_name(name)
+            if valid in self._mapped.values():
+                valid = _with_checksum(valid, name)
+            self._mapped[name] = valid
+            if valid != name:
                 assert self._run_id is not None
-                self._client.set_tag(self._run_id, NAME + accepted, name)
+                self._client.set_tag(self._run_id, NAME_TAG_PREFIX + valid, name)
         return self._mapped[name]
 
 
-def _accepted(name: str) -> str:
+def _valid_name(name: str) -> str:
     spoken = name.replace("@", "_at_")
-    plain = REFUSED.sub("_", re.sub(r"(?<=/)/+|^/|/$|(?<![^/])\.+(?![^/])", "_", spoken))
-    return plain if plain == spoken and len(plain) <= LONGEST_NAME else _with_checksum(plain, name)
+    # MLflow uses names as paths: no empty parts, no dots alone, no slash at either end.
+    plain = UNSUPPORTED.sub("_", re.sub(r"(?<=/)/+|^/|/$|(?<![^/])\.+(?![^/])", "_", spoken))
+    return plain if plain == spoken and len(plain) <= MAX_NAME_LENGTH else _with_checksum(plain, name)
 
 
 def _with_checksum(mapped: str, name: str) -> str:
-    """Return a name that no other is mapped to."""
+    """Return a unique name."""
     digest = hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    return f"{mapped[: LONGEST_NAME - 9]}_{digest}"
+    return f"{mapped[: MAX_NAME_LENGTH - 9]}_{digest}"
 
 
-def _beside(uri: str, experiment: str) -> str | None:
-    """Return where artifacts go for a database in a file: beside it, not into whatever directory we happen to be in."""
+def _artifact_location(uri: str, experiment: str) -> str | None:
+    """Return a folder beside a database file; by default MLflow writes artifacts to the working directory."""
     if not uri.startswith("sqlite:///"):
         return None
     return (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlartifacts" / experiment).as_uri()

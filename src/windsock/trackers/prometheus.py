@@ -1,4 +1,4 @@
-"""The last values of a run as an endpoint that Prometheus scrapes and Grafana shows."""
+"""Tracker that serves a run's last values to Prometheus."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.formatting import json_number
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import numbers, phases
-from windsock.trackers.packages import require
+from windsock.trackers.dependencies import require_package
+from windsock.trackers.rows import numbers
+from windsock.trackers.tables import phase_times
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -23,28 +24,28 @@ BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 18
 
 
 class PrometheusTracker:
-    """Serves ``http://host:port/metrics``: a gauge for each metric, the step, the run, and the time that phases take.
+    """Serves ``http://host:port/metrics``: a gauge per metric, the step, run information and phase durations.
 
-    ``actor/lr`` is ``windsock_actor_lr{name="actor/lr", …}``: the label ``name`` holds what was logged. ``host`` is
-    this machine alone unless it is told otherwise; port 0 takes any free one.
+    ``actor/lr`` is exported as ``windsock_actor_lr{name="actor/lr", …}``; the label ``name`` is the logged name. The
+    default host is this machine only; port 0 selects a free port.
 
-    Marks hold all that is shown, so that the endpoint shows the same after a restart and counts no phase twice. A row
-    of a lower step than the one shown changes nothing. Texts, histograms and samples have no place in Prometheus: they
-    are counted in ``skipped``.
+    A mark contains all exported values, so that a restarted endpoint shows the same and counts no phase twice. A row of
+    a lower step than the exported one is ignored. Prometheus has no texts, histograms of values or samples: they are
+    counted in ``skipped``.
     """
 
     in_process: ClassVar[bool] = False
 
     def __init__(self, port: int = PORT, host: str = "127.0.0.1") -> None:
-        require("prometheus", "prometheus_client")
+        require_package("prometheus", "prometheus_client")
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
-            raise TrackerError(f"tracker 'prometheus': port {port!r}; expected a number from 0 (any free one) to 65535")
+            raise TrackerError(f"tracker 'prometheus': port must be from 0 (any free port) to 65535; got {port!r}")
         self.url: str | None = None
         self.skipped = 0
         self._port, self._host = port, host
-        self._lock = threading.Lock()  # rows come while the endpoint is read
-        self._last: dict[tuple[str, str], tuple[int, int, float]] = {}  # by writer and name: attempt, step, value
-        self._phases: dict[tuple[str, str, str], list[float]] = {}  # by writer, phase and part: counts, then the sum
+        self._lock = threading.Lock()  # rows arrive while the endpoint is scraped
+        self._last: dict[tuple[str, str], tuple[int, int, float]] = {}  # (writer, name): attempt, step, value
+        self._phases: dict[tuple[str, str, str], list[float]] = {}  # (writer, phase, part): counts per bucket, sum
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
         """Open the endpoint."""
@@ -63,10 +64,10 @@ class PrometheusTracker:
         self.url = f"http://{self._host}:{self._server.server_port}/metrics"
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Show these rows instead of those before."""
+        """Export the values of these rows."""
         with self._lock:
             for row in rows:
-                self._take(row)
+                self._update(row)
 
     def finish(self, status: Status) -> None:
         """Close the endpoint."""
@@ -75,37 +76,40 @@ class PrometheusTracker:
         self._thread.join()
 
     def mark(self) -> dict[str, Any]:
-        """Return all that is shown."""
+        """Return all exported values."""
         last = [[*key, attempt, step, json_number(value)] for key, (attempt, step, value) in self._last.items()]
-        return {"last": last, "phases": [[*key, *map(json_number, kept)] for key, kept in self._phases.items()]}
+        return {"last": last, "phases": [[*key, *map(json_number, counts)] for key, counts in self._phases.items()]}
 
     def rewind(self, mark: Mapping[str, Any]) -> None:
-        """Show what was shown at the mark."""
+        """Export the values of the mark."""
         with self._lock:
             self._last = {(w, name): (a, step, float(value)) for w, name, a, step, value in mark.get("last", ())}
-            self._phases = {(w, phase, part): [*map(float, kept)] for w, phase, part, *kept in mark.get("phases", ())}
+            self._phases = {
+                (w, phase, part): [*map(float, counts)] for w, phase, part, *counts in mark.get("phases", ())
+            }
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families of metrics, as ``prometheus_client`` asks for them."""
-        with self._lock:
+        """Yield the metric families; ``prometheus_client`` calls this for each scrape."""
+        with self._lock:  # copy, so that a slow scrape does not block rows
             last = dict(self._last)
-            phases = {key: list(kept) for key, kept in self._phases.items()}
+            phases = {key: list(counts) for key, counts in self._phases.items()}
         yield from self._gauges(last)
         yield self._steps(last)
         yield self._phase_seconds(phases)
         yield self._run_info()
 
-    def _take(self, row: Row) -> None:
+    def _update(self, row: Row) -> None:
         self.skipped += len(row.texts) + len(row.histograms) + len(row.samples)
         for name, value in numbers(row).items():
             key = (str(row.writer), name)
+            # A new attempt replaces values of the old one, also at lower steps.
             if (row.writer.attempt, row.step) >= self._last.get(key, (0, row.step))[:2]:
                 self._last[key] = (row.writer.attempt, row.step, value)
-        for phase, parts in phases(row.values).items():
+        for phase, parts in phase_times(row.values).items():
             for part, seconds in parts.items():
-                kept = self._phases.setdefault((str(row.writer), phase, part), [0.0] * (len(BUCKETS) + 2))
-                kept[bisect_left(BUCKETS, seconds)] += 1
-                kept[-1] += seconds
+                counts = self._phases.setdefault((str(row.writer), phase, part), [0.0] * (len(BUCKETS) + 2))
+                counts[bisect_left(BUCKETS, seconds)] += 1
+                counts[-1] += seconds
 
     def _gauges(self, last: Mapping[tuple[str, str], tuple[int, int, float]]) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
@@ -133,22 +137,23 @@ class PrometheusTracker:
         from prometheus_client.core import HistogramMetricFamily
 
         labels = ["phase", "part", *self._labels()]
-        family = HistogramMetricFamily("windsock_phase_seconds", "Time that phases of a step take.", labels=labels)
+        family = HistogramMetricFamily("windsock_phase_seconds", "Duration of phases.", labels=labels)
         edges = [*map(str, BUCKETS), "+Inf"]
-        for (writer, phase, part), kept in phases.items():
-            below = [sum(kept[: place + 1]) for place in range(len(edges))]
-            family.add_metric([phase, part, *self._labels(writer)], list(zip(edges, below, strict=True)), kept[-1])
+        for (writer, phase, part), counts in phases.items():
+            # Prometheus' buckets are cumulative.
+            below = [sum(counts[: index + 1]) for index in range(len(edges))]
+            family.add_metric([phase, part, *self._labels(writer)], list(zip(edges, below, strict=True)), counts[-1])
         return family
 
     def _run_info(self) -> Metric:
         from prometheus_client.core import InfoMetricFamily
 
         info = self._info
-        words = {"run": info.id, "project": info.project, "run_name": info.name, "group": info.group or ""}
-        return InfoMetricFamily("windsock_run", "Who the run is.", value={**words, "tags": ",".join(info.tags)})
+        labels = {"run": info.id, "project": info.project, "run_name": info.name, "group": info.group or ""}
+        return InfoMetricFamily("windsock_run", "Run information.", value={**labels, "tags": ",".join(info.tags)})
 
     def _labels(self, writer: str | None = None) -> list[str]:
-        """Return the names of the labels that all values share, or the labels of a writer's."""
+        """Return the names of the common labels, or their values for a writer."""
         if writer is None:
             return ["run", "project", "writer"]
         return [self._info.id, self._info.project, writer]

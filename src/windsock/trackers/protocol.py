@@ -1,4 +1,4 @@
-"""What a tracker is, and what one offers whose rows shall arrive exactly once."""
+"""Interfaces of trackers: ``Tracker``, the optional ``Rewindable``, and the client that delivers a run's rows."""
 
 from __future__ import annotations
 
@@ -11,70 +11,69 @@ from windsock.model import Row, RunInfo, Status
 
 @runtime_checkable
 class Tracker(Protocol):
-    """A place where rows are shown or kept.
+    """A destination for rows, such as TensorBoard or W&B.
 
-    It is constructed with its keyword arguments (the parameters of ``__init__`` are what users may configure; a
-    wrong value raises ``TrackerError`` there), started once, given rows in the order in which their steps were
-    committed, and finished. It is never called by the training loop itself, so it may block and it may raise: rows
-    that it raised for are offered again. ``TrackerError`` out of ``start`` means that the configuration is wrong;
-    any other exception, that the place is out of reach for now.
+    The parameters of ``__init__`` are the tracker's settings; a wrong value raises ``TrackerError`` there. The tracker
+    is started once, receives rows in the order in which their steps were committed, and is finished. The training loop
+    never calls it, so it may block and it may raise: rows for which ``log`` raised are delivered again.
+    ``TrackerError`` from ``start`` means that the configuration is wrong, any other exception that the destination is
+    not reachable now.
 
-    Two attributes are shown to users where a tracker has them: ``url``, where to look at the result, and
-    ``skipped``, how many values the place refused. One that has a true ``own_rows`` shows what its process does: it
-    gets the rows of that writer alone.
+    Optional attributes: ``url`` (address of the result) and ``skipped`` (number of values that the destination does not
+    support) are shown to users. A tracker with a true ``own_rows`` receives only the rows of its own process.
     """
 
     in_process: ClassVar[bool]
-    """Whether it lives in the training process (it shows something there) or behind the relay."""
+    """Whether the tracker runs in the training process, or else in the relay process."""
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        """Begin, or go on with, the run that ``info`` names; ``config`` holds no secrets."""
+        """Start or continue the run of ``info``; ``config`` contains no secrets."""
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Show or keep these rows."""
+        """Show or store these rows."""
 
     def finish(self, status: Status) -> None:
-        """End: everything was delivered, and this is how the run ended."""
+        """End the run after all rows are delivered; ``status`` is its final state."""
 
 
 @runtime_checkable
 class Rewindable(Protocol):
-    """What a tracker may offer besides, so that a row that is offered again is not there twice.
+    """Optional methods with which each row is stored exactly once, also after a crash.
 
-    Rows come from the journal by a cursor that survives its carrier. Whoever carries them saves the cursor together
-    with a mark of the tracker, and after a crash goes on from the last pair that was saved::
+    Rows are read from the journal with a cursor. The cursor is saved together with a mark of the tracker, and delivery
+    resumes from the last saved pair::
 
         start(...) → rewind(saved mark, or {}) → mark() → log(...) → mark() → … → finish(...) → mark()
 
-    A tracker without these two methods has its cursor saved after every ``log``: its rows arrive at least once, which
-    is enough where the same row twice is the same as once.
+    For a tracker without these methods the cursor is saved after every ``log``. Its rows arrive at least once, which is
+    enough where storing a row twice equals storing it once.
     """
 
     def mark(self) -> dict[str, Any] | None:
-        """Make safe what was logged so far and say where that is, as plain JSON.
+        """Make the rows so far durable and return their position as plain JSON.
 
-        None where it cannot be known to be safe yet: the cursor then stays at the mark before. Asked for between
-        calls of ``log`` and once more after ``finish``.
+        Return None where that is not possible yet: the cursor then stays at the previous mark. Called between calls of
+        ``log`` and once after ``finish``.
         """
 
     def rewind(self, mark: Mapping[str, Any]) -> None:
-        """Be as at this mark: what came after it is offered again. An empty mark is the beginning of the run."""
+        """Return to this mark; the rows after it are delivered again. An empty mark is the start of the run."""
 
 
-class Link(Protocol):
-    """What a run holds of whoever carries its rows on: to trackers, in its process or outside, or from a spool."""
+class DeliveryClient(Protocol):
+    """Interface of a run to what delivers its rows to trackers, or copies them from a spool."""
 
     def start(self) -> None:
-        """Begin; raises ``TrackerError`` where a tracker's configuration is wrong."""
+        """Start the delivery; raise ``TrackerError`` where a tracker's configuration is wrong."""
 
-    def tend(self) -> None:
-        """See that the carrying goes on; called now and then, never by the training loop."""
+    def maintain(self) -> None:
+        """Check that the delivery is running, and restart it if not. Called by a background thread."""
 
     def values(self) -> dict[str, float]:
-        """Return how the trackers are doing, to be logged."""
+        """Return the delivery's metrics, such as rows behind and failures."""
 
     def wait(self, status: Status, timeout: float) -> list[str]:
-        """Wait until all is delivered; say of each tracker that has something left how much, and what to do."""
+        """Wait until all rows are delivered; return a message for each tracker that has rows left."""
 
     def after_fork_in_child(self) -> None:
-        """Let go of what is the parent's."""
+        """Drop the parent's connections and threads."""

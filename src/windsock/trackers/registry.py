@@ -1,4 +1,4 @@
-"""Finding trackers by name: ours, and those that other packages offer as entry points."""
+"""Registry of trackers by name: built-in ones, and those of other packages' entry points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windsock.trackers.protocol import Tracker
 
 GROUP = "windsock.trackers"
 
-OURS = {
+BUILT_IN = {
     "stdout": "windsock.trackers.stdout:StdoutTracker",
     "jsonl": "windsock.trackers.jsonl:JsonlTracker",
     "tensorboard": "windsock.trackers.tensorboard:TensorBoardTracker",
@@ -27,12 +27,12 @@ OURS = {
 
 
 def names() -> list[str]:
-    """Return the names of all trackers that can be asked for."""
-    return sorted({*OURS, *(point.name for point in _offered())})
+    """Return the names of all available trackers."""
+    return sorted({*BUILT_IN, *(point.name for point in _entry_points())})
 
 
 def make(name: str, kwargs: Mapping[str, Any]) -> Tracker:
-    """Construct the tracker of that name with the user's arguments."""
+    """Construct a tracker with the user's arguments."""
     kind = _find(name)
     _check_arguments(name, kind, kwargs)
     try:
@@ -42,37 +42,38 @@ def make(name: str, kwargs: Mapping[str, Any]) -> Tracker:
     except Exception as problem:
         raise TrackerError(f"tracker {name!r} cannot be set up: {type(problem).__name__}: {problem}") from problem
     if not isinstance(tracker, Tracker):
-        raise TrackerError(f"tracker {name!r} ({kind!r}) lacks one of start, log, finish and in_process")
+        raise TrackerError(f"tracker {name!r} ({kind!r}) is missing start, log, finish or in_process")
     return tracker
 
 
 def _find(name: str) -> Any:
-    if name in OURS:
-        module, _, attribute = OURS[name].partition(":")
+    if name in BUILT_IN:
+        module, _, attribute = BUILT_IN[name].partition(":")
         return getattr(importlib.import_module(module), attribute)
-    for point in _offered():
+    for point in _entry_points():
         if point.name == name:
             try:
                 return point.load()
             except ImportError as problem:
                 raise TrackerError(f"tracker {name!r} cannot be imported from {point.value}: {problem}") from problem
     near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names())}"
+    hint = f"did you mean {near[0]!r}?" if near else f"known trackers: {', '.join(names())}"
     raise TrackerError(f"unknown tracker {name!r}: {hint}")
 
 
-def _offered() -> tuple[EntryPoint, ...]:
+def _entry_points() -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=GROUP))
 
 
 def _check_arguments(name: str, kind: Any, kwargs: Mapping[str, Any]) -> None:
-    """Refuse an argument that the tracker does not take, naming the nearest that it does."""
+    """Raise for an argument that the tracker does not take, with the nearest name."""
     parameters = inspect.signature(kind).parameters
+    # A tracker with **kwargs checks its arguments itself.
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return
     for given in kwargs:
         if given not in parameters:
             near = difflib.get_close_matches(given, parameters, 1, 0.5)
-            takes = ", ".join(parameters) or "no arguments"
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {takes}"
+            expected = ", ".join(parameters) or "no arguments"
+            hint = f"did you mean {near[0]!r}?" if near else f"expected {expected}"
             raise TrackerError(f"tracker {name!r}: unknown argument {given!r}; {hint}")

@@ -1,4 +1,4 @@
-"""Rows on standard output: a block for people on a terminal, a line of JSON for programs in a pipe."""
+"""Tracker that prints rows: blocks of text on a terminal, lines of JSON in a pipe."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import IO, Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.formatting import by_family, number
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import united
-from windsock.trackers.jsonl import line
+from windsock.trackers.jsonl import json_line
+from windsock.trackers.rows import merge_rows
 
 BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-NARROWEST = 40
+MIN_WIDTH = 40
 
 
-def block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> str:
-    """Return a row as a heading and one paragraph per family of names.
+def text_block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> str:
+    """Return a row as a heading and one paragraph per family of metrics.
 
     ::
 
@@ -33,8 +33,8 @@ def block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> 
     margin = max((len(family) for family, _ in families), default=0) + 4
     for family, members in families:
         cells = [(name[len(family) + 1 :] if family else name, number(row.values[name])) for name in members]
-        for place, text in enumerate(_wrapped(cells, max(width - margin, NARROWEST), dim, plain)):
-            lines.append(f"  {family if place == 0 else '':<{margin - 2}}{text}")
+        for index, text in enumerate(_wrap_cells(cells, max(width - margin, MIN_WIDTH), dim, plain)):
+            lines.append(f"  {family if index == 0 else '':<{margin - 2}}{text}")
     lines += [f"  {dim}{name}{plain} {_one_line(text, width - len(name) - 3)}" for name, text in row.texts.items()]
     if row.samples:
         lines.append(f"  {dim}samples{plain} {len(row.samples)}")
@@ -43,10 +43,10 @@ def block(row: Row, width: int = 100, title: str = "", colour: bool = False) -> 
 
 def _one_line(text: str, width: int) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= width else text[: max(width, NARROWEST) - 1] + "…"
+    return text if len(text) <= width else text[: max(width, MIN_WIDTH) - 1] + "…"
 
 
-def _wrapped(cells: list[tuple[str, str]], width: int, dim: str, plain: str) -> Iterator[str]:
+def _wrap_cells(cells: list[tuple[str, str]], width: int, dim: str, plain: str) -> Iterator[str]:
     line: list[str] = []
     used = 0
     for name, value in cells:
@@ -61,31 +61,31 @@ def _wrapped(cells: list[tuple[str, str]], width: int, dim: str, plain: str) -> 
 
 
 class StdoutTracker:
-    """Prints every step. ``format`` is ``text``, ``json`` or ``auto``: text on a terminal, JSON in a pipe."""
+    """Prints every step. ``format`` is ``text``, ``json`` or ``auto`` (text on a terminal, JSON in a pipe)."""
 
     in_process: ClassVar[bool] = True
     own_rows: ClassVar[bool] = True
 
     def __init__(self, format: str = "auto") -> None:
         if format not in ("auto", "text", "json"):
-            raise TrackerError(f"tracker 'stdout': format {format!r}; expected auto, text or json")
+            raise TrackerError(f"tracker 'stdout': format must be auto, text or json; got {format!r}")
         self._format = format
         self._title = ""
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        """Remember what to put into the headings."""
+        """Store the run's name for the headings."""
         self._title = info.name
 
     def log(self, rows: Sequence[Row]) -> None:
         """Print the rows."""
-        out: IO[str] = sys.stdout
+        out: IO[str] = sys.stdout  # looked up per call: tests and notebooks replace it
         is_terminal = out.isatty()
         as_text = self._format == "text" or (self._format == "auto" and is_terminal)
         width = shutil.get_terminal_size().columns
-        for row in united(rows):
-            text = block(row, width, self._title, is_terminal) if as_text else line(row)
+        for row in merge_rows(rows):
+            text = text_block(row, width, self._title, is_terminal) if as_text else json_line(row)
             out.write(text + "\n")
         out.flush()
 
     def finish(self, status: Status) -> None:
-        """Nothing is left to do: every row was printed when it came."""
+        """Do nothing: rows are printed as they arrive."""

@@ -1,4 +1,4 @@
-"""Rows in Trackio: in its local database, or on a Space or server."""
+"""Tracker for Trackio: its local database, a Hugging Face Space, or a server."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import numbers, samples_table
-from windsock.trackers.packages import require
+from windsock.trackers.dependencies import require_package
+from windsock.trackers.rows import numbers
+from windsock.trackers.tables import samples_table
 
 
 class TrackioTracker:
     """Logs rows to a Trackio run; the arguments are those of ``trackio.init``.
 
-    Locally every row is written at once, with its own time and an id made of what it holds, and Trackio takes an id
-    once: a row that is offered again changes nothing. With ``space_id`` or ``server_url`` Trackio sends in its own time
-    and a row may arrive twice after a crash.
+    A local row is written at once, with its time and an id derived from its content. Trackio stores an id once, so a
+    row that is delivered again changes nothing. With ``space_id`` or ``server_url`` Trackio sends rows in the
+    background, and a row may be stored twice after a crash.
     """
 
     in_process: ClassVar[bool] = False
@@ -41,7 +42,7 @@ class TrackioTracker:
         cpu_log_interval: float = 10.0,
         webhook_url: str | None = None,
     ) -> None:
-        require("trackio")
+        require_package("trackio")
         self.url: str | None = None
         self._project, self._name, self._group = project, name, group
         self._is_local = not (space_id or server_url)
@@ -53,7 +54,7 @@ class TrackioTracker:
         }  # fmt: skip
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        """Begin the run of the same id, or go on with it."""
+        """Start or continue the run."""
         import trackio
 
         settings = {f"config{key}" if key.startswith("_") else key: value for key, value in config.items()}
@@ -66,7 +67,7 @@ class TrackioTracker:
                 self._name or info.name,
                 self._group or info.group,
                 config=settings,
-                resume="never" if self._is_local else "allow",  # a name says less than the id
+                resume="never" if self._is_local else "allow",  # a local run is continued by its id, not by its name
                 embed=False,
                 **self._arguments,
             )
@@ -77,21 +78,22 @@ class TrackioTracker:
         self.url = self._run.url or f"trackio show --project {self._run.project}"
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Write the rows, or leave them to Trackio's sender."""
+        """Write the rows to the database, or pass them to Trackio's sender."""
         if self._is_local:
             self._write(rows)
             return
         for row in rows:
-            self._run.log(_shown(row), step=row.step)
+            self._run.log(_payload(row), step=row.step)
 
     def finish(self, status: Status) -> None:
-        """End the run and wait until Trackio has sent what it holds."""
+        """End the run and wait until Trackio has sent all rows."""
         self._run.finish()
 
     def _write(self, rows: Sequence[Row]) -> None:
         from trackio.sqlite_storage import SQLiteStorage
 
         run = self._run
+        # trackio.log sends in the background with the time of the call; this stores the row's own time, at once.
         SQLiteStorage.bulk_log(
             run.project,
             run.name,
@@ -104,36 +106,36 @@ class TrackioTracker:
         )
 
     def _plain(self, row: Row) -> dict[str, Any]:
-        """Return what a row shows as Trackio's own log call would store it."""
+        """Return a row's content as ``trackio.log`` would store it."""
         from trackio.table import Table
         from trackio.utils import RESERVED_KEYS
 
-        place = {"project": self._run.project, "run": self._run.name, "step": row.step}
+        context = {"project": self._run.project, "run": self._run.name, "step": row.step}
         plain: dict[str, Any] = {}
-        for name, value in _shown(row).items():
-            kept = f"__{name}" if name in RESERVED_KEYS or name.startswith("__") else name
+        for name, value in _payload(row).items():
+            key = f"__{name}" if name in RESERVED_KEYS or name.startswith("__") else name
             is_plain = isinstance(value, float)
-            plain[kept] = value if is_plain else value._to_dict(**place if isinstance(value, Table) else {})
+            plain[key] = value if is_plain else value._to_dict(**context if isinstance(value, Table) else {})
         return plain
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _payload(row: Row) -> dict[str, Any]:
     import trackio
 
-    shown: dict[str, Any] = {name: float(value) for name, value in numbers(row).items()}
-    shown |= {name: trackio.Markdown(text) for name, text in row.texts.items()}
-    shown |= {
+    payload: dict[str, Any] = {name: float(value) for name, value in numbers(row).items()}
+    payload |= {name: trackio.Markdown(text) for name, text in row.texts.items()}
+    payload |= {
         name: trackio.Histogram(np_histogram=(counted.counts, counted.edges))
         for name, counted in row.histograms.items()
         if counted.counts
     }
     if row.samples:
         columns, cells = samples_table(row.samples)
-        shown["samples"] = trackio.Table(columns=columns, data=cells)
-    return shown
+        payload["samples"] = trackio.Table(columns=columns, data=cells)
+    return payload
 
 
 def _id(row: Row) -> str:
-    """Return an id that the same row gets whenever it is offered."""
+    """Return an id that is the same each time a row is delivered."""
     content = repr((row.writer, row.step, row.time, sorted(row.values.items()), sorted(row.texts)))
     return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Rows in Weights & Biases, online or offline."""
+"""Tracker for Weights & Biases, online or offline."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
-from windsock.trackers.forms import numbers, samples_table
-from windsock.trackers.packages import require
+from windsock.trackers.dependencies import require_package
+from windsock.trackers.rows import numbers
+from windsock.trackers.tables import samples_table
 
 STEP = "windsock/step"
 CREATED = "windsock/created"
@@ -20,14 +21,14 @@ EXIT_CODES = {"finished": 0, "crashed": 1, "killed": 137}
 
 
 class WandbTracker:
-    """Hands rows to a W&B run; the arguments are those of ``wandb.init``, and ``api_key`` and ``base_url``.
+    """Logs rows to a W&B run; the arguments are those of ``wandb.init``, ``api_key`` and ``base_url``.
 
-    W&B drops a step that is not above the last. So every row is a W&B step of its own, equal to the row's step as long
-    as steps rise, and carries its step as ``windsock/step``, which is the axis of all charts: nothing is dropped.
+    W&B drops steps that do not rise. So every row is a W&B step of its own, equal to the row's step while steps rise,
+    and has its step as ``windsock/step``, the x axis of all charts. Nothing is dropped.
 
-    What was handed over is safe when the run is finished and not before, so that there is no mark until then. Rows that
-    are offered again get the W&B step that they had, and those that the server has are not sent again; an offline
-    run is written anew, complete, and ``wandb sync`` merges the two by W&B's step.
+    Rows are durable only when the run is finished, so there is no mark before. Rows that are delivered again get the
+    same W&B step as before, and rows that the server has are not sent again. An offline run is written again from its
+    start; ``wandb sync`` merges both files by W&B step.
     """
 
     in_process: ClassVar[bool] = False
@@ -56,11 +57,11 @@ class WandbTracker:
         api_key: str | None = None,
         base_url: str | None = None,
     ) -> None:
-        require("wandb")
+        require_package("wandb")
         if mode not in (None, "online", "offline", "shared", "disabled"):
-            raise TrackerError(f"tracker 'wandb': mode {mode!r}; expected online, offline, shared or disabled")
+            raise TrackerError(f"tracker 'wandb': mode must be online, offline, shared or disabled; got {mode!r}")
         if settings is not None and not isinstance(settings, Mapping):
-            raise TrackerError(f"tracker 'wandb': settings: expected a mapping, got {type(settings).__name__}")
+            raise TrackerError(f"tracker 'wandb': settings must be a mapping; got {type(settings).__name__}")
         self.url: str | None = None
         self._arguments = {
             "project": project, "entity": entity, "name": name, "group": group, "id": id, "resume": resume,
@@ -68,100 +69,110 @@ class WandbTracker:
             "notes": notes, "mode": mode, "dir": dir or log_dir, "config_exclude_keys": config_exclude_keys,
             "config_include_keys": config_include_keys, "save_code": save_code, "force": force,
         }  # fmt: skip
+        # Without console capture: the relay's output is not the training's.
         self._settings = {"console": "off", **(settings or {})}
         self._access = {"api_key": api_key, "base_url": base_url}
         self._last = -1
-        self._first = self._there = 0
+        self._first = 0  # W&B step of this run's first row
+        self._on_server = 0  # W&B steps that the server has
         self._finished = False
 
     def start(self, info: RunInfo, config: Mapping[str, Any], folder: Path) -> None:
-        """Begin the W&B run of the same id, or resume it."""
+        """Start or resume the W&B run."""
         import wandb
 
-        chosen = self._chosen(info, folder)
-        _await_free_second(Path(chosen["dir"]) / "wandb")
+        arguments = self._init_arguments(info, folder)
+        _wait_for_free_second(Path(arguments["dir"]) / "wandb")
         try:
-            self._run = wandb.init(**chosen, config=dict(config), settings=self._all_settings())
+            self._run = wandb.init(**arguments, config=dict(config), settings=self._all_settings())
         except wandb.errors.AuthenticationError as problem:
-            raise TrackerError(f"tracker 'wandb': {problem}; keys are at https://wandb.ai/authorize") from problem
+            raise TrackerError(f"tracker 'wandb': {problem}; get a key from https://wandb.ai/authorize") from problem
         except (wandb.errors.UsageError, ValueError) as problem:
             raise TrackerError(
-                f"tracker 'wandb': {problem}; a key (https://wandb.ai/authorize) goes into api_key or WANDB_API_KEY, "
-                "and mode: offline needs none"
+                f"tracker 'wandb': {problem}; set api_key or WANDB_API_KEY to a key from https://wandb.ai/authorize, "
+                "or use mode: offline"
             ) from problem
         self.url = self._run.url
-        self._place(info)
+        self._find_position(info)
+        # All charts use the row's step as their x axis, whatever W&B's own step is.
         self._run.define_metric(STEP, hidden=True)
         self._run.define_metric("*", step_metric=STEP)
 
     def log(self, rows: Sequence[Row]) -> None:
-        """Hand over the rows, each at once."""
+        """Log each row as one W&B step."""
         for row in rows:
-            at = max(row.step, self._last + 1)
-            if at >= self._there:
-                self._run.log({**self._shown(row), STEP: row.step, "_timestamp": row.time}, step=at, commit=True)
-            self._last = at
+            wandb_step = max(row.step, self._last + 1)
+            if wandb_step >= self._on_server:
+                self._run.log(
+                    {**self._payload(row), STEP: row.step, "_timestamp": row.time}, step=wandb_step, commit=True
+                )
+            self._last = wandb_step
 
     def finish(self, status: Status) -> None:
-        """End the run, with an exit code that says whether it went well, and wait until all is sent."""
+        """End the run with an exit code and wait until all rows are sent."""
         import wandb
 
         self._run.summary.update({"windsock/status": status.word, "windsock/reason": status.reason})
         self._run.finish(exit_code=EXIT_CODES.get(status.word, 1))
-        if wandb.run is None:  # nobody else needs W&B's service, and only its end brings the last bytes to the disk
+        if wandb.run is None:  # no other W&B run: stop the service, which flushes the last bytes to disk
             wandb.teardown()
         self._finished = True
 
     def mark(self) -> dict[str, Any] | None:
-        """Return the last W&B step once the run is finished: until then rows may be in memory alone."""
+        """Return the last W&B step once the run is finished; before that, rows may be in memory only."""
         return {"last": self._last} if self._finished else None
 
     def rewind(self, mark: Mapping[str, Any]) -> None:
-        """Count W&B's steps on from the mark."""
+        """Continue W&B's steps from the mark."""
         self._last = mark.get("last", self._first - 1)
 
-    def _chosen(self, info: RunInfo, folder: Path) -> dict[str, Any]:
+    def _init_arguments(self, info: RunInfo, folder: Path) -> dict[str, Any]:
         given = {key: value for key, value in self._arguments.items() if value is not None}
-        ours: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "project": info.project, "name": info.name, "id": info.id, "group": info.group, "tags": list(info.tags),
             "notes": info.notes, "dir": folder, "reinit": "create_new",
         }  # fmt: skip
         if not {"resume", "resume_from", "fork_from"} & given.keys():
-            ours["resume"] = "allow"
-        return {**ours, **given}
+            defaults["resume"] = "allow"  # a restarted relay continues the same W&B run
+        return {**defaults, **given}
 
     def _all_settings(self) -> dict[str, Any]:
-        """Return the settings with the key in them, which W&B takes from there without writing it anywhere."""
+        """Return the settings with the key; W&B does not write keys from settings to any file."""
         return {**self._settings, **{key: value for key, value in self._access.items() if value}}
 
-    def _place(self, info: RunInfo) -> None:
-        """Find out what the server has of this very run; behind what it has of another, ours begins."""
-        ours = self._run.summary.get(CREATED) == info.created
-        self._first, self._there = (0, self._run.step) if ours else (self._run.step, 0)
+    def _find_position(self, info: RunInfo) -> None:
+        """Find the first W&B step of this run, and the steps of it that the server has.
+
+        Where the server has another run of the same id, this run starts after its steps.
+        """
+        is_same = self._run.summary.get(CREATED) == info.created
+        self._first, self._on_server = (0, self._run.step) if is_same else (self._run.step, 0)
         self._last = self._run.step - 1
         self._run.summary[CREATED] = info.created
 
-    def _shown(self, row: Row) -> dict[str, Any]:
+    def _payload(self, row: Row) -> dict[str, Any]:
         import wandb
 
-        shown: dict[str, Any] = dict(numbers(row))
-        shown |= {name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False) for name, text in row.texts.items()}
-        shown |= {
+        payload: dict[str, Any] = dict(numbers(row))
+        payload |= {
+            name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False) for name, text in row.texts.items()
+        }
+        payload |= {
             name: wandb.Histogram(np_histogram=(list(counted.counts), list(counted.edges)))
             for name, counted in row.histograms.items()
             if counted.counts
         }
         if row.samples:
             columns, cells = samples_table(row.samples)
-            shown["samples"] = wandb.Table(columns=columns, data=cells)
-        return shown
+            payload["samples"] = wandb.Table(columns=columns, data=cells)
+        return payload
 
 
-def _await_free_second(folder: Path) -> None:
-    """Wait while there is a run of this very second: W&B names a directory by it and writes over what is there."""
+def _wait_for_free_second(folder: Path) -> None:
+    """Wait while a run of this second exists: W&B names directories by second and overwrites existing ones."""
     while any(folder.glob(f"*run-{time.strftime('%Y%m%d_%H%M%S')}-*")):
         time.sleep(0.05)
 
 
-def _list(words: str | Sequence[str] | None) -> list[str] | None:
-    return [words] if isinstance(words, str) else list(words) if words else None
+def _list(tags: str | Sequence[str] | None) -> list[str] | None:
+    return [tags] if isinstance(tags, str) else list(tags) if tags else None

@@ -9,13 +9,12 @@ from typing import Any
 from windsock.catalogue.names import recognise
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationError, translate
-from windsock.formatting import family
+from windsock.formatting import family, flatten
 from windsock.server.responses import bilingual, to_strict_json
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, match_name, metric_records, name_source
 from windsock.server.views.curves import Window
 from windsock.server.views.phases import phase_seconds
-from windsock.summary import flat
 
 ABSENT = {"absent": True}
 
@@ -38,7 +37,7 @@ def compared_run(opened: OpenRun) -> ComparedRun:
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
     view = opened.view
     return ComparedRun(
-        opened.location.key, view.info.name, name_source(opened), view.names(), dict(flat(view.config)), phases
+        opened.location.key, view.info.name, name_source(opened), view.names(), dict(flatten(view.config)), phases
     )
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from windsock.formatting import flatten
 from windsock.relay.delivery_state import read_desks
 from windsock.samples.query import Query
 from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import writer_triples
 from windsock.server.views.overview import writer_records
-from windsock.summary import flat, missing, notices
+from windsock.summary import missing, run_warnings
 from windsock.view import View
 
 RELAY_FIELDS = (
@@ -32,11 +33,11 @@ def details_view(opened: OpenRun) -> dict[str, Any]:
         "info": asdict(view.info),
         "path": str(view.path),
         "config": config,
-        "config_flat": [list(pair) for pair in flat(config)],
+        "config_flat": [list(pair) for pair in flatten(config)],
         "environment": view.environment,
         "writers": writer_records(view),
         "attempts": writer_triples(view),
-        "notices": notices(view),
+        "notices": run_warnings(view),
         "damage": view.damage(),
         "skipped": [
             {"name": name, "reason": reason, "count": count} for name, (reason, count) in view.skipped().items()

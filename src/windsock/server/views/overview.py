@@ -14,7 +14,7 @@ from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, metric_records, name_source
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 from windsock.server.views.phases import phase_seconds
-from windsock.summary import known_names, missing, notices, verdicts
+from windsock.summary import known_names, missing, run_warnings, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")
 TIME_POINTS = 100
@@ -42,7 +42,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
         "time": phase_seconds(opened, Window(TIME_POINTS)),
-        "notices": notices(view),
+        "notices": run_warnings(view),
         "writers": writer_records(view),
     }
 

@@ -1,7 +1,6 @@
-"""FrozenLake as a language: a map is a prompt, an episode is a response of moves, ended by a token of its own.
+"""FrozenLake as a language task: a map is a prompt, an episode is a response of moves and an end token.
 
-The maps and their rules are gymnasium's; its table of transitions is turned into arrays, so that many episodes are
-played at once.
+Maps and rules are gymnasium's. Its transition table is converted to arrays, so that many episodes are played at once.
 """
 
 from __future__ import annotations
@@ -22,46 +21,46 @@ Bools = NDArray[np.bool_]
 SIZE = 4
 CELLS = SIZE * SIZE
 MOVES = 4  # left, down, right, up, as gymnasium numbers them
-END = MOVES  # the choice that ends an episode
+END = MOVES  # the end token
 CHOICES = MOVES + 1
 
-PAD, FROZEN, HOLE, GOAL = range(4)  # tokens: padding, tiles, then positions, then choices
+PAD, FROZEN, HOLE, GOAL = range(4)  # token ids: padding and tiles, then positions, then choices
 POSITION = 4
 CHOICE = POSITION + CELLS
 VOCABULARY = CHOICE + CHOICES
-PROMPT_LENGTH = CELLS + 1  # the tiles and where one stands
+PROMPT_LENGTH = CELLS + 1  # tiles and position
 TILES = {"S": FROZEN, "F": FROZEN, "H": HOLE, "G": GOAL}
-WORDS = ["", "F", "H", "G", *(f"@{cell}" for cell in range(CELLS)), "left", "down", "right", "up", "end"]
+TOKEN_TEXTS = ["", "F", "H", "G", *(f"@{cell}" for cell in range(CELLS)), "left", "down", "right", "up", "end"]
 
 REACH = SIZE - 1
-WINDOW = 2 * REACH + 1  # a map seen from any of its cells
+WINDOW = 2 * REACH + 1  # contains the complete map, seen from any cell
 FEATURES = 3 * WINDOW * WINDOW
 
 
 @dataclass(frozen=True, slots=True)
 class Lakes:
-    """Many maps as arrays: tiles as tokens, where each move leads, how far the goal is, what is seen from each cell."""
+    """Maps as arrays: tiles as tokens, transitions, distances to the goal, and observations."""
 
     tiles: Ints  # (maps, cells)
     after: Ints  # (maps, cells, moves)
-    distance: Ints  # (maps, cells): fewest moves to the goal, -1 where it cannot be reached
-    sights: Floats  # (maps, cells, features)
+    distance: Ints  # (maps, cells): fewest moves to the goal, -1: unreachable
+    observations: Floats  # (maps, cells, features)
 
     def __len__(self) -> int:
         return len(self.tiles)
 
     def prompts(self, maps: Ints, starts: Ints) -> Ints:
-        """Return the prompt of each episode: the tiles of its map and the position it starts from."""
+        """Return the prompts of episodes: the tiles of the map and the start position."""
         return np.concatenate([self.tiles[maps], POSITION + starts[:, None]], axis=1)
 
     def best_scores(self, maps: Ints, starts: Ints, turns: int) -> Floats:
-        """Return what an optimal player scores: 1 where the goal can be reached in time."""
+        """Return the scores of an optimal player: 1 where the goal can be reached within ``turns``."""
         distance = self.distance[maps, starts]
         return ((distance >= 0) & (distance <= turns)).astype(np.float32)
 
 
-def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float = 0.7) -> Lakes:
-    """Draw different maps that can be solved, none of them among those to avoid."""
+def sample_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float = 0.7) -> Lakes:
+    """Sample different solvable maps, none of them in ``avoid``."""
     seen = {row.tobytes() for row in avoid.tiles} if avoid is not None else set()
     tiles, after = [], []
     for number, board in _boards(seed, frozen):
@@ -73,19 +72,21 @@ def draw_lakes(count: int, seed: int, avoid: Lakes | None = None, frozen: float 
         if len(tiles) == count:
             break
         if number > 100 * count:
-            raise WindsockError(f"there are not {count} different maps of {SIZE}x{SIZE} with {frozen:.0%} ice")
+            raise WindsockError(
+                f"cannot find {count} different {SIZE}x{SIZE} maps with {frozen:.0%} ice: use fewer maps"
+            )
     return _lakes(tiles, after)
 
 
-def classic_lake() -> Lakes:
-    """Return gymnasium's own map of this size."""
-    board = gymnasium_lake().MAPS[f"{SIZE}x{SIZE}"]
+def classic_map() -> Lakes:
+    """Return gymnasium's standard map of this size."""
+    board = gymnasium_module().MAPS[f"{SIZE}x{SIZE}"]
     return _lakes([_tokens(board)], [_transitions(board)])
 
 
 def _lakes(tiles: list[Ints], after: list[Ints]) -> Lakes:
     all_tiles, all_after = np.array(tiles), np.array(after)
-    return Lakes(all_tiles, all_after, _distances(all_tiles, all_after), _sights(all_tiles))
+    return Lakes(all_tiles, all_after, _distances(all_tiles, all_after), _observations(all_tiles))
 
 
 def _tokens(board: list[str]) -> Ints:
@@ -94,7 +95,7 @@ def _tokens(board: list[str]) -> Ints:
 
 def _boards(seed: int, frozen: float) -> Iterator[tuple[int, list[str]]]:
     """Yield gymnasium's random maps."""
-    frozen_lake = gymnasium_lake()
+    frozen_lake = gymnasium_module()
     seeds = np.random.default_rng(seed)
     number = 0
     while True:
@@ -102,23 +103,23 @@ def _boards(seed: int, frozen: float) -> Iterator[tuple[int, list[str]]]:
         yield number, frozen_lake.generate_random_map(SIZE, frozen, seed=int(seeds.integers(2**31)))
 
 
-def gymnasium_lake() -> Any:
-    """Return gymnasium's module of the game."""
+def gymnasium_module() -> Any:
+    """Return gymnasium's FrozenLake module."""
     try:
         from gymnasium.envs.toy_text import frozen_lake
     except ImportError:
-        raise WindsockError("the demo plays a game of gymnasium: pip install 'windsock[demo]'") from None
+        raise WindsockError("the demo needs gymnasium: pip install 'windsock[demo]'") from None
     return frozen_lake
 
 
 def _transitions(board: list[str]) -> Ints:
-    """Return where each move leads from each cell, as gymnasium's own table has it."""
-    table = gymnasium_lake().FrozenLakeEnv(desc=board, is_slippery=False).P
+    """Return the next cell for each cell and move, from gymnasium's table."""
+    table = gymnasium_module().FrozenLakeEnv(desc=board, is_slippery=False).P
     return np.array([[table[cell][move][0][1] for move in range(MOVES)] for cell in range(CELLS)])
 
 
 def _distances(tiles: Ints, after: Ints) -> Ints:
-    """Return the fewest moves to the goal from every cell of every map, by value iteration over all at once."""
+    """Return the fewest moves to the goal from every cell of every map, by value iteration."""
     far = CELLS * 2
     distance = np.where(tiles == GOAL, 0, far)
     walkable = tiles == FROZEN
@@ -128,8 +129,8 @@ def _distances(tiles: Ints, after: Ints) -> Ints:
     return np.where(distance < far, distance, -1)
 
 
-def _sights(tiles: Ints) -> Floats:
-    """Return holes, goal and the world's edge as seen from each cell, with oneself in the middle."""
+def _observations(tiles: Ints) -> Floats:
+    """Return the observation of each cell: holes, goal and the map's border, centred on the cell."""
     board = np.pad(tiles.reshape(-1, SIZE, SIZE), ((0, 0), (REACH, REACH), (REACH, REACH)), constant_values=PAD)
     windows = np.lib.stride_tricks.sliding_window_view(board, (WINDOW, WINDOW), axis=(1, 2))
     channels = [(windows == token).reshape(len(tiles), CELLS, -1) for token in (HOLE, GOAL, PAD)]

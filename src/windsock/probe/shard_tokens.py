@@ -1,4 +1,4 @@
-"""How evenly the tokens of a step lie on the data-parallel shards, before and after balancing."""
+"""Balance of a step's tokens over the data-parallel shards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from windsock.probe.names import Value
 
 
 def shard_values(before: Sequence[float], after: Sequence[float] | None = None) -> Iterator[Value]:
-    """Yield the statistics of tokens per shard; without ``after``, only those before balancing."""
+    """Yield statistics of tokens per shard before balancing and, where ``after`` is given, after it."""
     if len(before):
         low, high = float(min(before)), float(max(before))
         yield "system/shard_tokens/min", (), low

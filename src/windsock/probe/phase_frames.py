@@ -1,4 +1,4 @@
-"""The markers of a span, as they go into the journal."""
+"""Journal frames for the open and the close of a span."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from windsock.journal.frames import FAILED, OPEN_STEP, TIMER
 from windsock.probe.phases import Span
 
 
-def open_mark(span: Span, start: float) -> bytes:
-    """Encode that a span began; ``start`` is in Unix time."""
+def encode_open(span: Span, start: float) -> bytes:
+    """Encode the start of a span; ``start`` is in Unix time."""
     flags = TIMER if span.phase.timer else 0
     lane = frames.phase_text(span.lane)
     return frames.phase_open_payload(span.id, span.parent_id, OPEN_STEP, start, flags, span.phase.text, lane)
 
 
-def close_mark(span: Span, start: float, step: int | None, flags: int = 0) -> bytes:
-    """Encode that a span ended; ``step`` None: the one it began in is not committed yet."""
+def encode_close(span: Span, start: float, step: int | None, flags: int = 0) -> bytes:
+    """Encode the end of a span; ``step`` is None while its step is not committed."""
     flags |= (TIMER if span.phase.timer else 0) | (FAILED if span.failed else 0)
-    peaks = [peak for peak, _ in span.watch.peaks.values()] if span.watch is not None else ()
+    peaks = [peak for peak, _ in span.peaks.by_device.values()] if span.peaks is not None else ()
     durations = (
         span.left - span.entered,
         math.nan if span.onload is None else span.onload,
         span.execute or 0.0,
         math.nan if span.offload is None else span.offload,
-        sum(span.kinds.values()) if span.kinds else math.nan,
+        sum(span.tokens_by_kind.values()) if span.tokens_by_kind else math.nan,
         max(peaks, default=math.nan),
         span.host["end"].rss if "end" in span.host else math.nan,
     )
@@ -38,5 +38,5 @@ def close_mark(span: Span, start: float, step: int | None, flags: int = 0) -> by
         span.phase.text,
         frames.phase_text(span.lane),
         durations,
-        frames.phase_text("+".join(span.kinds)),
+        frames.phase_text("+".join(span.tokens_by_kind)),
     )

@@ -1,4 +1,4 @@
-"""States of the workers: arrays that are in memory only while somebody works with them, and checkpoints."""
+"""Arrays of the demo's workers, in memory only while they are used, and checkpoints of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class State:
-    """The arrays of one worker. Between ``onload`` and ``offload`` they are in memory, otherwise in a file alone."""
+class WorkerState:
+    """Arrays of one worker: in memory between ``onload`` and ``offload``, otherwise in a file."""
 
     def __init__(self, path: Path, **arrays: NDArray[Any]) -> None:
         self._path = path
-        self._kinds = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+        self._formats = {name: (array.dtype, array.shape) for name, array in arrays.items()}
         self._arrays: dict[str, NDArray[Any]] = arrays
         self.offload()
 
@@ -23,19 +23,19 @@ class State:
         return self._arrays[name]
 
     def onload(self) -> None:
-        """Read the arrays."""
+        """Read the arrays from the file."""
         with self._path.open("rb") as file:
-            for name, (dtype, shape) in self._kinds.items():
+            for name, (dtype, shape) in self._formats.items():
                 self._arrays[name] = np.fromfile(file, dtype, int(np.prod(shape))).reshape(shape)
 
     def offload(self) -> None:
-        """Write the arrays, and forget them."""
+        """Write the arrays to the file and free them."""
         with self._path.open("wb") as file:
-            for name in self._kinds:
+            for name in self._formats:
                 self._arrays[name].tofile(file)
         self._arrays.clear()
 
-    def __enter__(self) -> State:
+    def __enter__(self) -> WorkerState:
         self.onload()
         return self
 
@@ -43,23 +43,23 @@ class State:
         self.offload()
 
 
-def save(path: Path, states: Mapping[str, State], **others: Any) -> None:
-    """Write a checkpoint; one that is there already is replaced whole."""
+def save_checkpoint(path: Path, states: Mapping[str, WorkerState], **others: Any) -> None:
+    """Write a checkpoint atomically; replace an existing one."""
     arrays: dict[str, Any] = dict(others)
     for worker, state in states.items():
         with state:
-            arrays |= {f"{worker}.{name}": state[name] for name in state._kinds}
+            arrays |= {f"{worker}.{name}": state[name] for name in state._formats}
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".part.npz")
-    np.savez(unfinished, **arrays)
-    unfinished.replace(path)
+    temporary = path.with_suffix(".part.npz")
+    np.savez(temporary, **arrays)
+    temporary.replace(path)  # a kill while writing leaves the old checkpoint
 
 
-def restore(path: Path, states: Mapping[str, State]) -> dict[str, NDArray[Any]]:
-    """Put a checkpoint back into the states; return what else it held."""
+def load_checkpoint(path: Path, states: Mapping[str, WorkerState]) -> dict[str, NDArray[Any]]:
+    """Load a checkpoint into the states; return its other arrays."""
     with np.load(path) as saved:
         for worker, state in states.items():
             with state:
-                for name in state._kinds:
+                for name in state._formats:
                     state[name][...] = saved[f"{worker}.{name}"]
         return {name: saved[name] for name in saved.files if name.partition(".")[0] not in states}

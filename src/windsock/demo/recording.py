@@ -1,0 +1,166 @@
+"""The demo's calls to windsock, apart from phases: rollouts, measured batches, samples, counts and evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windsock.demo.config import DemoConfig
+from windsock.demo.explorer import Episodes
+from windsock.demo.frozen_lake import CHOICE, END, PROMPT_LENGTH, Bools, Floats, Ints
+from windsock.demo.ppo import entropy_of, exact_kl
+from windsock.rollouts.statistics import spell
+from windsock.run import Run
+
+if TYPE_CHECKING:
+    from windsock.demo.tasksets import Taskset
+    from windsock.demo.trainer import Experience
+
+
+def record_rollouts(run: Run, step: int, episodes: Episodes, tasks: Ints, config: DemoConfig) -> None:
+    """Record the outcomes of a step's episodes by task."""
+    gathered = run.rollouts(step)
+    metrics = {"score": episodes.solved, "finished": episodes.finished, "moves": episodes.lengths}
+    gathered.add_many(tasks, metrics=metrics, runs=np.tile(np.arange(config.runs), config.tasks))
+    gathered.close(expected_tasks=config.tasks, expected_runs=config.runs)
+    run.log({"weight_version": episodes.version})
+
+
+def record_pipeline(run: Run, scores: Floats, tasks: Ints, keep: Bools, seconds: float) -> None:
+    """Record the effect of the filter."""
+    run.pipeline(
+        count=int(keep.sum()),
+        rewards=scores,
+        groups=tasks,
+        metrics={"filtered_count": int((~keep).sum())},
+        seconds={"filter": seconds},
+    )
+
+
+def record_experience(run: Run, e: Experience, config: DemoConfig, version: int) -> None:
+    """Measure the data part of a step, and record staleness, samples, counts and shard balance."""
+    episodes = e.episodes
+    run.measure(
+        {
+            "response_mask": episodes.mask,
+            "actions": CHOICE + episodes.choices,
+            "eos_ids": [CHOICE + END],
+            "finished": episodes.finished,
+            "prompt_lengths": np.full(len(episodes), PROMPT_LENGTH),
+            "old_log_probs": e.old,
+            "ref_log_probs": e.ref,
+            "rollout_log_probs": episodes.log_probs,
+            "old_entropy": entropy_of(e.old_all),
+            "old_values": e.values,
+            "rewards": e.rewards,
+            "advantages": e.advantages,
+            "raw_advantages": e.raw_advantages,
+            "returns": e.returns,
+            "scores": e.scores,
+            "unclipped_rewards": e.outcomes,
+            "groups": e.tasks,
+            "weights": e.weights,
+            "keep": e.keep,
+        },
+        kl_coef=config.kl_coef,
+        reward_clip=config.reward_clip,
+        max_response_length=config.turns,
+        max_prompt_length=PROMPT_LENGTH + 1,  # above the length of every prompt: none is truncated
+    )
+    run.staleness(
+        weight_versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
+    )
+    run.samples(list(_samples(e, config)))
+    tokens = episodes.token_counts
+    run.count(tokens=int(tokens.sum()), samples=int(e.keep.sum()), episodes=len(episodes))
+    run.shards(*_shards(tokens, config.shards))
+
+
+def _samples(e: Experience, config: DemoConfig) -> Iterator[dict[str, object]]:
+    """Yield the first episodes of the step as samples."""
+    episodes = e.episodes
+    for row in range(min(config.samples, len(episodes))):
+        yield {
+            "prompt": episodes.prompt_text(row),
+            "completion": episodes.response_text(row),
+            "reward": float(e.scores[row]),
+            "advantage": float(e.advantages[row, 0]),
+            "length": int(episodes.lengths[row]),
+            "finish_reason": "stop" if episodes.finished[row] else "length",
+            "task": int(e.tasks[row]),
+            "group": int(e.tasks[row]),
+            "run": row % config.runs,
+            "weight_version": episodes.version,
+        }
+
+
+def _shards(tokens: Ints, shards: int) -> tuple[list[float], list[float]]:
+    """Return tokens per shard: in the order of the episodes, and balanced by dealing them out from long to short."""
+    descending = np.sort(tokens)[::-1]
+    back_and_forth = np.concatenate([np.arange(shards), np.arange(shards)[::-1]])
+    shard_of = np.resize(back_and_forth, len(descending))
+    before = [float(shard.sum()) for shard in np.array_split(tokens, shards)]
+    return before, np.bincount(shard_of, descending, shards).tolist()
+
+
+def record_policy(run: Run, e: Experience, rows: Ints, log_probs: Floats, config: DemoConfig) -> None:
+    """Measure the policy part of a mini-batch; ``log_probs`` has all choices of its valid tokens."""
+    mask = e.episodes.mask[rows]
+    chosen = log_probs[np.arange(len(log_probs)), e.episodes.choices[rows][mask]]
+    run.measure(
+        {
+            "response_mask": mask,
+            "log_probs": e.episodes.to_grid(chosen, rows),
+            "entropy": e.episodes.to_grid(entropy_of(log_probs), rows),
+            "exact_kl": e.episodes.to_grid(exact_kl(e.old_all[rows][mask], log_probs), rows),
+            "old_log_probs": e.old[rows],
+            "ref_log_probs": e.ref[rows],
+            "advantages": e.advantages[rows],
+            "scores": e.scores[rows],
+            "weights": e.weights[rows],
+        },
+        part="policy",
+        clip=config.clip,
+        entropy_coef=config.entropy_coef,
+        loss="token-mean",
+    )
+
+
+def record_value(run: Run, e: Experience, rows: Ints, values: Floats, config: DemoConfig) -> None:
+    """Measure the value part of a mini-batch."""
+    run.measure(
+        {
+            "response_mask": e.episodes.mask[rows],
+            "values": values,
+            "old_values": e.values[rows],
+            "returns": e.returns[rows],
+        },
+        part="value",
+        value_clip=config.value_clip,
+        loss="token-mean",
+    )
+
+
+def record_update(run: Run, statistics: Mapping[str, float]) -> None:
+    """Log learning rates and gradient norms."""
+    run.log({spell(id, run.info.vocabulary): value for id, value in statistics.items()})
+
+
+def record_evaluation(
+    trainer: Run, explorer: Run, step: int, taskset: Taskset, played: Episodes, config: DemoConfig
+) -> None:
+    """Record an evaluation; the one on held-out maps is also the training's validation."""
+    scores = played.solved.astype(np.float64)
+    tasks, runs = divmod(np.arange(len(played)), config.repeats)
+    detailed, prefix = taskset.detailed, taskset.prefix
+    with explorer.evaluation(
+        taskset.name, step, repeats=config.repeats, prefix=prefix, detailed_stats=detailed
+    ) as gathered:
+        gathered.add_many(tasks, metrics={"score": scores, "moves": played.lengths}, runs=runs)
+    if taskset.name == "held_out":
+        best = taskset.lakes.best_scores(played.maps, played.starts, config.turns)
+        with trainer.validation(step) as validation:
+            validation.add_many(scores)
+        trainer.log({"val/score/of_best": scores.sum() / best.sum()})
