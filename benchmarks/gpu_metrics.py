@@ -18,9 +18,10 @@ import triton.language as tl
 
 import windsock
 from windsock.measurement import device
-from windsock.measurement.options import Options
+from windsock.measurement.options import Options, given
 from windsock.measurement.parts import Measurement
 from windsock.stats import rows_triton
+from windsock.stats.channels import wanted
 
 FIELDS = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "returns")
 SIZES = ((1024, 8192, 1.6), (1024, 32768, 1.25))
@@ -114,12 +115,11 @@ def one_size(rows: int, width: int, bar: float) -> bool:
     data = make(rows, width)
     batch, options = windsock.Batch(**data), Options()
     launched = device.launch(batch, PARTS, options)
-    flags = device._flags(batch, PARTS, options)
-    channels = frozenset(channel for flag in flags for channel in device.FLAGS[flag][2])
+    channels = wanted(PARTS, given(batch.given, options))
     tensors = {name: data[name] for name in FIELDS}
     half = ragged(data["response_mask"])
     kernel, padded = (
-        milliseconds(lambda: rows_triton.rows(tensors, mask, None, None, None, flags, channels, options))  # noqa: B023
+        milliseconds(lambda: rows_triton.rows(tensors, mask, None, None, None, channels, options))  # noqa: B023
         for mask in (data["response_mask"], half)
     )
     limit = min(milliseconds(read_once(data, block)) for block in (1024, 2048, 4096, 8192))

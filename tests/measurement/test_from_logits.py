@@ -42,4 +42,5 @@ def test_what_is_given_goes_before_what_logits_tell():
 def test_without_logits_the_exact_kl_is_missing_and_says_so():
     """Never an estimate under the exact one's name."""
     measured = measure(Batch(response_mask=MASK, log_probs=np.zeros(MASK.shape), old_log_probs=np.zeros(MASK.shape)))
-    assert measured.missing["actor/policykl"] == "the batch has no logits and old_logits, nor exact_kl"
+    reason = measured.missing["actor/policykl"]
+    assert reason == "the batch has no exact_kl, and no logits and old_logits to compute it from"

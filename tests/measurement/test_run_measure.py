@@ -121,7 +121,8 @@ def test_why_a_metric_is_missing_is_in_the_journal():
     run.measure({"response_mask": [[1, 1]]}, part=None)
     run.commit(0)
     [event] = [e for e in windsock.open(run.path).events() if e["event"] == "missing"]
-    assert event["metrics"]["actor/ratio_mean"] == "the batch has no log_probs"
+    reason = "the batch has no log_probs, and no logits and actions to compute it from"
+    assert event["metrics"]["actor/ratio_mean"] == reason
 
 
 def test_what_was_measured_and_never_committed_is_written_at_the_end():

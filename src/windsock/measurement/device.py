@@ -8,54 +8,24 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import SEQUENCE_FIELDS, Batch
-from windsock.measurement.channels import CHANNELS, RESPONSE
-from windsock.measurement.options import Options
+from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
+from windsock.measurement.options import Options, given
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, StateKind
-from windsock.stats.rows import COLUMNS, SPREAD, WIDTH, handed_over, owners, torch_rows
+from windsock.stats.channels import CHANNELS, Tokens, arrays_of, wanted
+from windsock.stats.rows import COLUMNS, WIDTH, moved_to, owners, torch_rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-FLAGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    # flag: part, what it needs, the channels that it fills
-    "POLICY": ("policy", ("log_probs", "old_log_probs"), ("ratio", "kl_k1", "kl_k2", "kl_k3", "above", "below")),
-    "NLL": ("policy", ("log_probs",), ("nll",)),
-    "SURROGATE": ("policy", ("log_probs", "old_log_probs", "advantages"), ("surrogate", "binds", "high", "low")),
-    "DUAL": ("policy", ("log_probs", "old_log_probs", "advantages", "dual_clip"), ("dual",)),
-    "REF_LOSS": ("policy", ("log_probs", "ref_log_probs"), ("ref_k3",)),
-    "ENTROPY": ("policy", ("entropy",), ("entropy",)),
-    "EXACT": ("policy", ("exact_kl",), ("exact_kl",)),
-    "ADVANTAGES": ("data", ("advantages",), ("advantages",)),
-    "RETURNS": ("data", ("returns",), ("returns",)),
-    "OLD": ("data", ("old_log_probs",), ("old_log_probs",)),
-    "REF": ("data", ("ref_log_probs",), ("ref_log_probs",)),
-    "OLD_REF": ("data", ("old_log_probs", "ref_log_probs"), ("old_minus_ref",)),
-    "OLD_ENTROPY": ("data", ("old_entropy",), ("old_entropy",)),
-    "ROLLOUT": (
-        "data", ("old_log_probs", "rollout_log_probs"),
-        ("rollout_log_probs", "mismatch", "mismatch_k3", "mismatch_ratio", "log_prob_difference",
-         "probability_difference"),
-    ),
-    "OLD_VALUES": ("data value", ("old_values",), ("old_values",)),
-    "RESIDUAL": ("data", ("returns", "old_values"), ("residual",)),
-    "VALUES": ("value", ("values",), ("values",)),
-    "ERROR": ("value", ("values", "returns"), ("error", "value_loss")),
-    "VALUE_CLIP": ("value", ("values", "returns", "old_values", "value_clip"), ("value_clip",)),
-    "REWARDS": ("data", ("rewards",), ("rewards",)),
-    "ENDS": ("data", ("actions", "eos_ids"), ("ends",)),
-}  # fmt: skip
-NEGATED = {"mismatch_k1": "mismatch"}  # channels that are another one with the sign turned
 
 
 def on_device(batch: Batch) -> bool:
@@ -93,10 +63,10 @@ class Launched:
 
 def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
     """Queue the pass over a batch. Nothing here waits for the device."""
-    flags = _flags(batch, parts, options)
-    rows = _by_kernel(batch, flags, options)
+    channels = wanted(parts, given(batch.given, options))
+    rows = _by_kernel(batch, channels, options)
     if rows is None:
-        rows = _by_torch(batch, flags, options)
+        rows = _by_torch(batch, channels, options)
     return Launched(outline(batch), parts, options, rows, _device_sequences(batch))
 
 
@@ -133,17 +103,6 @@ def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
     return arrays
 
 
-def _flags(batch: Batch, parts: tuple[str, ...], options: Options) -> set[str]:
-    def there(name: str) -> bool:
-        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in batch.given
-
-    return {
-        flag
-        for flag, (of, needs, _) in FLAGS.items()
-        if any(part in of.split() for part in parts) and all(there(name) for name in needs)
-    }
-
-
 @cache
 def _kernels(device: str) -> ModuleType | None:
     """Return the Triton kernels where they run."""
@@ -155,13 +114,13 @@ def _kernels(device: str) -> ModuleType | None:
         return None
 
 
-def _by_kernel(batch: Batch, flags: set[str], options: Options) -> Any | None:
+def _by_kernel(batch: Batch, channels: frozenset[str], options: Options) -> Any | None:
     """Launch the kernels; None where there are none, or where they cannot be compiled."""
     kernels = _kernels(batch.response_mask.device.type)
     if kernels is None or _broken:
         return None
     try:
-        return _launch_kernels(kernels, batch, flags, options)
+        return _launch_kernels(kernels, batch, channels, options)
     except Exception as problem:  # noqa: BLE001 - whatever Triton lacks here, torch measures as well
         _broken.append(problem)
         print(f"windsock: the Triton kernels do not run here, torch measures instead: {problem}", file=sys.stderr)
@@ -172,41 +131,42 @@ _broken: list[Exception] = []
 """Why the kernels are not tried again."""
 
 
-def _launch_kernels(kernels: ModuleType, batch: Batch, flags: set[str], options: Options) -> Any:
+def _launch_kernels(kernels: ModuleType, batch: Batch, channels: frozenset[str], options: Options) -> Any:
     mask = batch.response_mask.contiguous()
-    tensors = {
-        name: getattr(batch, name).detach().contiguous() for name in kernels.TENSORS if getattr(batch, name) is not None
-    }
-    keep = None if batch.keep is None else handed_over(batch.keep, mask.device).contiguous()
-    eos = handed_over(batch.eos_ids, mask.device).reshape(-1) if "ENDS" in flags else None
+    needed = arrays_of(channels, given(batch.given, options))
+    tensors = {name: getattr(batch, name).detach().contiguous() for name in TOKEN_FIELDS if name in needed}
+    keep = None if batch.keep is None else moved_to(mask.device, batch.keep).contiguous()
+    eos = moved_to(mask.device, batch.eos_ids).reshape(-1) if "eos_ids" in needed else None
     bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.contiguous()
-    channels = frozenset(channel for flag in flags for channel in FLAGS[flag][2])
-    return kernels.rows(tensors, mask, keep, bounds, eos, flags, channels, options)
+    return kernels.rows(tensors, mask, keep, bounds, eos, channels, options)
 
 
-def _by_torch(batch: Batch, flags: set[str], options: Options) -> Any:
+def _by_torch(batch: Batch, channels: frozenset[str], options: Options) -> Any:
     import torch
 
     response = batch.response_mask.bool()
     valid, bounds = response, batch.cu_seqlens
     if batch.keep is not None:
-        keep = handed_over(batch.keep, response.device).bool()
+        keep = moved_to(response.device, batch.keep).bool()
         if keep.shape == (batch.sequences,):
             keep = keep[:, None] if bounds is None else keep[owners(bounds, len(response))]
         valid = response & keep
 
-    def pick(name: str) -> Any:
-        if name == "ends":
-            return torch.isin(batch.actions, handed_over(batch.eos_ids, response.device).reshape(-1))
-        return torch.where(response if name == "rewards" else valid, getattr(batch, name).detach().double(), 0.0)
+    def read(mask: Any, name: str) -> Any:
+        if name == "eos_ids":
+            return moved_to(response.device, batch.eos_ids).reshape(-1)
+        return torch.where(mask, getattr(batch, name).detach().double(), 0.0)
 
-    def compute(channel: str) -> Callable[[], Any]:
-        return lambda: CHANNELS[channel](pick, options)
-
-    wanted = {channel: compute(channel) for flag in flags for channel in FLAGS[flag][2]}
-    if options.value_clip is not None and batch.old_values is None:
-        wanted.pop("value_loss", None)  # it cannot be clipped, and is missing
-    return torch_rows(wanted, valid, response, RESPONSE, bounds)
+    tokens = {
+        of_response: Tokens(partial(read, mask), options, keep=False)
+        for of_response, mask in ((False, valid), (True, response))
+    }
+    compute = {
+        name: partial(getattr, tokens[CHANNELS[name].of_response], name)
+        for name in channels
+        if not CHANNELS[name].combines
+    }
+    return torch_rows(compute, valid, response, bounds)
 
 
 def _device_sequences(batch: Batch) -> dict[str, Any]:
@@ -218,8 +178,6 @@ def _device_sequences(batch: Batch) -> dict[str, Any]:
         value = getattr(batch, name)
         if isinstance(value, torch.Tensor) and value.device == batch.response_mask.device:
             found[name] = value.detach().double() if value.is_floating_point() else value.long()
-    if batch.prompt_lengths is None and isinstance(batch.prompt_mask, torch.Tensor):
-        found["prompt_lengths"] = batch.prompt_mask.bool().sum(-1)
     return found
 
 
@@ -234,8 +192,6 @@ class DeviceSelection(Selection):
         self._fetched = fetched
         self.counts = self._column("valid").astype(np.int64)
         self.response_lengths = self._column("response").astype(np.int64)
-        if "prompt_lengths" in fetched:
-            self.prompt_lengths = fetched["prompt_lengths"].astype(np.int64)
 
     def sequence(self, name: str) -> NDArray[Any]:
         """Return an array of the sequences as it is."""
@@ -243,13 +199,12 @@ class DeviceSelection(Selection):
 
     def totals(self, channel: str) -> Floats:
         """Add a channel up per sequence."""
-        if channel == "outside":
-            return self.totals("above") + self.totals("below")
-        if channel in NEGATED:
-            return -self.totals(NEGATED[channel])
+        combined = CHANNELS[channel].combines
+        if combined:
+            return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
         total = self._column(channel)
-        if channel in SPREAD:
-            total = total + self._shift(channel) * self.counts
+        if CHANNELS[channel].statistics == "spread":
+            total = total + self._column(channel, "shift") * self.counts
         return total
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
@@ -284,11 +239,13 @@ class DeviceSelection(Selection):
         return np.array([low, rank, high, rank, bad.sum()])
 
     def _bad(self, channel: str) -> Floats:
-        channel = NEGATED.get(channel, channel)
-        return self._column(channel, "bad") if (channel, "bad") in COLUMNS else np.zeros(len(self.counts))
+        """Count the values of each sequence that are not finite; the conditions of a count always are."""
+        if CHANNELS[channel].combines:
+            return sum((self._bad(other) for other in CHANNELS[channel].combines), self._zeros())
+        return self._column(channel, "bad") if (channel, "bad") in COLUMNS else self._zeros()
 
-    def _shift(self, channel: str) -> Floats:
-        return self._column(channel, "shift")
+    def _zeros(self) -> Floats:
+        return np.zeros(len(self.counts))
 
     def _column(self, channel: str, slot: str = "sum") -> Floats:
         return self._rows[:, COLUMNS[channel, slot]]

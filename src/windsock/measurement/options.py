@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,3 +73,12 @@ class Options:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
         if self.loss == "seq-mean-token-sum-norm" and not self.loss_norm:
             raise SettingsError("measure: loss seq-mean-token-sum-norm divides by loss_norm: give it")
+
+
+def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:
+    """Return a function that tells whether the input of a name, an array or an option, is there."""
+
+    def has(name: str) -> bool:
+        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in arrays
+
+    return has

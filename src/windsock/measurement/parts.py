@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.errors import SettingsError
 from windsock.measurement import device
-from windsock.measurement.batch import Batch
+from windsock.measurement.batch import COMPUTED_FROM, Batch
+from windsock.measurement.completion import completed
 from windsock.measurement.device import Launched
-from windsock.measurement.logits import completed
-from windsock.measurement.options import Options
-from windsock.measurement.quantities import QUANTITIES, LackingError, Quantity
+from windsock.measurement.options import Options, given
+from windsock.measurement.quantities import QUANTITIES, Quantity
 from windsock.measurement.selection import HostSelection, Selection
 from windsock.model import Missing
 from windsock.states import KINDS, Layout
+from windsock.stats.channels import Need
 
 Floats = NDArray[np.float64]
 Part = Literal["data", "policy", "value"]
 Values = dict[str, "float | Missing"]
 
 PARTS: tuple[Part, ...] = ("data", "policy", "value")
-FROM_LOGITS = {"entropy": "entropy or logits", "exact_kl": "logits and old_logits, nor exact_kl"}
 BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in QUANTITIES}
 
 
@@ -113,20 +113,17 @@ def measured_states(
     selection: Selection, parts: tuple[str, ...], rank: int = 0
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities whose inputs are there, and why the others are missing."""
-    given, options = selection.batch.given, selection.options
+    has = given(selection.batch.given, selection.options)
     states: dict[str, Floats] = {}
     missing: dict[str, str] = {}
     for quantity in QUANTITIES:
         if quantity.part not in parts:
             continue
-        reason = _lacking(quantity, given, options)
-        if reason is None:
-            try:
-                states[quantity.state] = _state(quantity, selection, rank)
-                continue
-            except LackingError as problem:
-                reason = str(problem)
-        missing.update(dict.fromkeys(quantity.metrics, reason))
+        unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
+        if unmet is None:
+            states[quantity.state] = _state(quantity, selection, rank)
+        else:
+            missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
     return states, missing
 
 
@@ -137,19 +134,13 @@ def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
     return quantity.kind.of(quantity.data(selection, selection.options), rank)
 
 
-def _lacking(quantity: Quantity, given: frozenset[str], options: Options) -> str | None:
-    """Say which input is not there."""
-    for need in quantity.needs:
-        alternatives = need.split("|")
-        if not any(_has(name, given, options) for name in alternatives):
-            if need in Options.__dataclass_fields__:
-                return f"{need} is not set"
-            return f"the batch has no {FROM_LOGITS.get(need, ' or '.join(alternatives))}"
-    return None
-
-
-def _has(name: str, given: frozenset[str], options: Options) -> bool:
-    return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in given
+def _reason(unmet: Need) -> str:
+    """Return the reason for a missing metric: the input that is not given."""
+    name = unmet.name
+    if name in Options.__dataclass_fields__:
+        return f"{name} is not set"
+    computed = f", and no {COMPUTED_FROM[name]} to compute it from" if name in COMPUTED_FROM else ""
+    return f"the batch has no {name}{computed}{f', which {unmet.when} needs' if unmet.when else ''}"
 
 
 def finished(

@@ -6,17 +6,17 @@ Padding is left out by selection and not by multiplication, so that NaN and garb
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.batch import Batch, to_numpy
-from windsock.measurement.channels import CHANNELS, RESPONSE
 from windsock.measurement.options import Options
 from windsock.states import StateKind
 from windsock.stats import sequences
+from windsock.stats.channels import CHANNELS, Tokens
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,9 +48,7 @@ class Selection(ABC):
     @cached_property
     def prompt_lengths(self) -> Ints:
         """How many prompt tokens each sequence has."""
-        if self.batch.prompt_lengths is not None:
-            return np.asarray(self.sequence("prompt_lengths"), np.int64)
-        return np.asarray(self.sequence("prompt_mask").astype(np.bool_).sum(axis=-1), np.int64)
+        return np.asarray(self.sequence("prompt_lengths"), np.int64)
 
     def sums(self, channel: str) -> Floats:
         """Add a channel up per sequence, for the sequences that have a valid token."""
@@ -75,8 +73,10 @@ class HostSelection(Selection):
         self.response = to_numpy(batch.response_mask).astype(np.bool_)
         self.valid = self._kept()
         self.counts, self.response_lengths = self._count(self.valid), self._count(self.response)
-        self._channels: dict[str, NDArray[Any]] = {}
-        self._picked: dict[tuple[str, bool], Floats] = {}
+        self._tokens = {
+            of_response: Tokens(partial(_read, batch, mask), options, keep=True)
+            for of_response, mask in ((False, self.valid), (True, self.response))
+        }
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""
@@ -84,26 +84,13 @@ class HostSelection(Selection):
 
     def totals(self, channel: str) -> Floats:
         """Add a channel up per sequence."""
-        counts = self.response_lengths if channel in RESPONSE else self.counts
+        counts = self.response_lengths if CHANNELS[channel].of_response else self.counts
         return sequences.sums(self.channel(channel).astype(np.float64, copy=False), counts)
 
     def channel(self, name: str) -> NDArray[Any]:
         """Return a channel at its tokens, one sequence after the other."""
-        if name not in self._channels:
-            mask = self.response if name in RESPONSE else self.valid
-            self._channels[name] = CHANNELS[name](lambda field: self._pick(field, mask), self.options)
-        return self._channels[name]
-
-    def _pick(self, name: str, mask: Bools) -> Floats:
-        key = name, mask is self.response
-        if key not in self._picked:
-            self._picked[key] = self._tokens(name)[mask].astype(np.float64, copy=False)
-        return self._picked[key]
-
-    def _tokens(self, name: str) -> NDArray[Any]:
-        if name == "ends":
-            return np.isin(to_numpy(self.batch.actions), np.asarray(self.batch.eos_ids).ravel())
-        return to_numpy(getattr(self.batch, name))
+        values: NDArray[Any] = getattr(self._tokens[CHANNELS[name].of_response], name)
+        return values
 
     def _kept(self) -> Bools:
         if self.batch.keep is None:
@@ -122,3 +109,9 @@ class HostSelection(Selection):
             return np.asarray(mask.sum(axis=-1), np.int64)
         before = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
         return np.diff(before[self._bounds])
+
+
+def _read(batch: Batch, mask: Bools, name: str) -> NDArray[Any]:
+    """Return an array of the batch at the tokens of a mask, in double precision; ``eos_ids`` as they are."""
+    array = to_numpy(getattr(batch, name))
+    return array.ravel() if name == "eos_ids" else array[mask].astype(np.float64, copy=False)

@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from windsock.stats.library import library
+from windsock.stats.numpy_or_torch import numpy_or_torch
 
 Clip = tuple[float, float]
-
-
-def kl_k1(d: Any) -> Any:
-    """Return -d: unbiased for KL(old‖current), noisy, and negative for half of the tokens."""
-    return -d
 
 
 def kl_k2(d: Any) -> Any:
@@ -25,7 +20,7 @@ def kl_k2(d: Any) -> Any:
 
 def kl_k3(d: Any) -> Any:
     """Return exp(d) - 1 - d: unbiased for KL(old‖current), never negative. Accurate also where d is tiny."""
-    return library(d).expm1(d) - d
+    return numpy_or_torch(d).expm1(d) - d
 
 
 def ratio_above(ratio: Any, clip: Clip) -> Any:
@@ -40,7 +35,7 @@ def ratio_below(ratio: Any, clip: Clip) -> Any:
 
 def clipped(ratio: Any, clip: Clip) -> Any:
     """Return the ratio, held inside the band."""
-    return library(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
+    return numpy_or_torch(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
 
 
 def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
@@ -50,7 +45,7 @@ def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
 
 def surrogate_gain(ratio: Any, advantages: Any, clip: Clip) -> Any:
     """Return min(r·A, clip(r)·A)."""
-    return library(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
+    return numpy_or_torch(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
 
 
 def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip, dual_clip: float) -> Any:
@@ -60,7 +55,7 @@ def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip, dual_clip: float) -
 
 def surrogate_loss(ratio: Any, advantages: Any, clip: Clip, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
-    xp = library(ratio)
+    xp = numpy_or_torch(ratio)
     gain = surrogate_gain(ratio, advantages, clip)
     if dual_clip is not None:
         gain = xp.where(advantages < 0, xp.maximum(gain, dual_clip * advantages), gain)
