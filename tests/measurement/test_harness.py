@@ -118,7 +118,7 @@ def test_what_lacks_an_input_is_missing_with_the_reason_and_costs_nothing_else(l
 def test_any_split_into_micro_batches_and_ranks_gives_the_whole(seed: int, parts: int, loss: str):
     """Means of means are never taken; groups and episodes lie whole in one call."""
     data = make(18, 7, seed)
-    options = Options.of({**OPTIONS, "loss": loss})
+    options = Options.from_keywords({**OPTIONS, "loss": loss})
     whole = Batch(**data)
     cuts = [0, *sorted(np.random.default_rng(seed).choice([6, 12], parts - 1)), 18]
     merged = Measurement()

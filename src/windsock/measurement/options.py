@@ -37,7 +37,7 @@ class Options:
     temperature: float = 1.0
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Options:
+    def from_keywords(cls, given: dict[str, Any]) -> Options:
         """Check and complete what a user gave."""
         known = cls.__dataclass_fields__
         for name in given:

@@ -88,7 +88,7 @@ class Measurement:
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, to travel."""
         self._collect()
-        layout = Layout.of({name: BY_STATE[name].kind for name in self._states})
+        layout = Layout.from_kinds({name: BY_STATE[name].kind for name in self._states})
         return layout, layout.pack(self._states)
 
     def finish(self, vocabulary: str) -> Measured:
@@ -131,7 +131,7 @@ def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
     if quantity.channel is not None:
         return selection.state(quantity.kind, quantity.channel, rank)
     assert quantity.data is not None
-    return quantity.kind.of(quantity.data(selection, selection.options), rank)
+    return quantity.kind.from_values(quantity.data(selection, selection.options), rank)
 
 
 def _reason(unmet: Need) -> str:
@@ -255,5 +255,5 @@ def measure(batch: Batch, *, vocabulary: str = "roll", part: Part | None = None,
     ``loss_norm``, ``max_response_length``, ``max_prompt_length``.
     """
     measurement = Measurement()
-    measurement.add(batch, check_part(part), Options.of(options))
+    measurement.add(batch, check_part(part), Options.from_keywords(options))
     return measurement.finish(vocabulary)

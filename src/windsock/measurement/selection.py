@@ -80,7 +80,7 @@ class HostSelection(Selection):
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""
-        return kind.of(self.channel(channel), rank)
+        return kind.from_values(self.channel(channel), rank)
 
     def totals(self, channel: str) -> Floats:
         """Add a channel up per sequence."""
