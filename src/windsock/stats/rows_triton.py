@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 SHORT = Shape(256, 2, 4, 3, None)
 LONG = Shape(512, 4, 4, 3, 128)
 LONG_WIDTH = 16384  # from this width on LONG is faster, measured on an H200
-HALF = tl.constexpr(65536)  # two counts share an integer, one in each half
+HALF = tl.constexpr(65536)  # two counts share an integer: of all values, and from here on of NaN
 
 
 named_tuple: Any = namedtuple  # for mypy, which takes literal fields only
@@ -90,13 +90,13 @@ SUM_BAD = tl.constexpr(SLOTS["sum"].index("bad"))
 
 @triton.jit
 def _load(pointer, places, inside, mask):
-    """Read a tensor in its dtype; what is outside the mask becomes 0, whatever lies there."""
+    """Read a tensor in its dtype, as float32; values outside the mask, also NaN, become 0."""
     return tl.where(mask, tl.load(pointer + places, mask=inside, other=0.0).to(tl.float32), 0.0)
 
 
 @triton.jit
 def _k3(d, ratio):
-    """Return exp(d) - 1 - d; by its series where d is small, since there the difference would cancel."""
+    """Return exp(d) - 1 - d, by its series where d is small, because the difference cancels there."""
     series = d * d * (0.5 + d * (0.16666667 + d * (0.041666668 + d * 0.008333334)))
     return tl.where(tl.abs(d) < 0.06, series, ratio - 1.0 - d)
 
@@ -344,7 +344,7 @@ def _store_bad(out, bad, WANTED: tl.constexpr):
 
 @triton.jit
 def _extent(mask, length, SCAN: tl.constexpr):
-    """Return where the stretch begins and ends in which a sequence's response tokens lie, to the nearest SCAN."""
+    """Return the range of a sequence's response tokens, to the nearest SCAN."""
     lane = tl.arange(0, SCAN)
     start, end, seen = 0, length, 0
     while (seen == 0) & (start < end):
@@ -360,7 +360,7 @@ def _extent(mask, length, SCAN: tl.constexpr):
 
 @triton.jit
 def _stretch(bounds, row, width, PACKED: tl.constexpr):
-    """Return where a sequence begins and how long it is; from its beginning on, 32 bits count its tokens."""
+    """Return the first token of a sequence, in 64 bits, and its length, in 32 bits."""
     base, length = row * width, width
     if PACKED:
         base = tl.load(bounds + row).to(tl.int64)
@@ -370,7 +370,7 @@ def _stretch(bounds, row, width, PACKED: tl.constexpr):
 
 @triton.jit
 def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
-    """Return which of some tokens belong to the response, and which of those count."""
+    """Return which of some tokens belong to the response, and which of those ``keep`` includes."""
     response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
     valid = response
     if KEEP == 1:
