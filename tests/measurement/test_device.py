@@ -186,7 +186,7 @@ def test_kernels_that_cannot_run_are_replaced_by_torch(monkeypatch: pytest.Monke
     there, here = tensors(make(5, 6, 14), "cpu")
     for _ in range(2):
         assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
-    assert capsys.readouterr().err.count("torch measures instead: no C compiler") == 1
+    assert capsys.readouterr().err.count("measuring with torch instead: no C compiler") == 1
 
 
 def test_tensors_are_not_kept_until_the_step_ends(place: str):

@@ -261,7 +261,7 @@ def test_arrays_that_do_not_fit_are_refused_with_the_reason(wrong: dict, message
         ({"clip": -1}, "clip: expected a number or"),
         ({"loss": "mean"}, "loss: expected one of token-mean"),
         ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
-        ({"loss": "seq-mean-token-sum-norm"}, "divides by loss_norm: give it"),
+        ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
         ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Batches on an accelerator: one pass there, one small copy back per step, and nothing waits in between.
+"""Measure batches on an accelerator: one pass there and one small copy to the host per step, without waiting.
 
-``launch`` queues the pass over a batch's tensors and returns at once. ``collect`` brings what several launches left
-back in one copy, and the metrics follow on the host from the statistics of each sequence.
+``launch`` queues the pass over a batch's tensors and returns at once. ``collect`` copies the results of several
+launches to the host together; the host computes the metrics from the statistics of each sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
+from windsock.measurement.batch import FIELDS, SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
 from windsock.measurement.options import Options, given
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, StateKind
@@ -29,20 +29,21 @@ Ints = NDArray[np.int64]
 
 
 def on_device(batch: Batch) -> bool:
-    """Tell whether the batch lies on an accelerator."""
+    """Return whether the batch is on an accelerator."""
     torch = sys.modules.get("torch")
     mask = batch.response_mask
     return torch is not None and isinstance(mask, torch.Tensor) and mask.device.type not in ("cpu", "meta")
 
 
 def outline(batch: Batch) -> Any:
-    """Return what the host needs to know of a batch, without its tensors: those must not be kept until the step ends.
+    """Return the batch without its tensors, which must not be in memory until the step ends.
 
-    Arrays that lie on the device are only marked as being there.
+    An array is None, or True where it is given; arrays of the sequences that are on the host are included.
     """
-    marked: dict[str, Any] = {name: True if name in batch.given else None for name in Batch.__dataclass_fields__}
-    kept = {name: getattr(batch, name) for name in SEQUENCE_FIELDS if _on_host(getattr(batch, name))}
-    return SimpleNamespace(**{**marked, **kept, "given": batch.given, "sequences": batch.sequences})
+    given_arrays = batch.given
+    flags: dict[str, Any] = {name: True if name in given_arrays else None for name in FIELDS}
+    on_host = {name: getattr(batch, name) for name in SEQUENCE_FIELDS if _on_host(getattr(batch, name))}
+    return SimpleNamespace(**{**flags, **on_host, "given": given_arrays, "sequences": batch.sequences})
 
 
 def _on_host(value: Any) -> bool:
@@ -52,17 +53,17 @@ def _on_host(value: Any) -> bool:
 
 @dataclass(slots=True)
 class Launched:
-    """A pass that was queued: where its results will be, and what the host needs to finish it."""
+    """A queued pass: the tensors of its results, and the host's data to finish it."""
 
-    batch: Any  # an outline
+    batch: Any  # from ``outline``
     parts: tuple[str, ...]
     options: Options
     rows: Any
-    sequences: dict[str, Any] = field(default_factory=dict)  # arrays of the sequences that lie on the device
+    sequences: dict[str, Any] = field(default_factory=dict)  # arrays of the sequences that are on the device
 
 
 def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
-    """Queue the pass over a batch. Nothing here waits for the device."""
+    """Queue the pass over a batch. This never waits for the device."""
     channels = wanted(parts, given(batch.given, options))
     rows = _by_kernel(batch, channels, options)
     if rows is None:
@@ -71,7 +72,7 @@ def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
 
 
 def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
-    """Bring what was launched to the host, in one copy for each device, and wait for it."""
+    """Copy the results of launches to the host together, and wait for them."""
     pieces = [(one, name, tensor) for one in launched for name, tensor in [("", one.rows), *one.sequences.items()]]
     fetched = _fetch([tensor for _, _, tensor in pieces])
     by_launch: dict[int, dict[str, NDArray[Any]]] = {}
@@ -81,7 +82,7 @@ def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
 
 
 def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copy tensors as one run of bytes through pinned memory, and cut it up again."""
+    """Copy tensors to the host as one run of bytes: only a copy to pinned memory does not block the stream."""
     import torch
 
     flat = [
@@ -105,7 +106,7 @@ def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
 
 @cache
 def _kernels(device: str) -> ModuleType | None:
-    """Return the Triton kernels where they run."""
+    """Return the module of Triton kernels, or None for a device or an installation without Triton."""
     if device != "cuda":
         return None
     try:
@@ -115,20 +116,20 @@ def _kernels(device: str) -> ModuleType | None:
 
 
 def _by_kernel(batch: Batch, channels: frozenset[str], options: Options) -> Any | None:
-    """Launch the kernels; None where there are none, or where they cannot be compiled."""
+    """Launch the kernels; return None where there are none, or where they cannot be compiled."""
     kernels = _kernels(batch.response_mask.device.type)
     if kernels is None or _broken:
         return None
     try:
         return _launch_kernels(kernels, batch, channels, options)
-    except Exception as problem:  # noqa: BLE001 - whatever Triton lacks here, torch measures as well
+    except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
         _broken.append(problem)
-        print(f"windsock: the Triton kernels do not run here, torch measures instead: {problem}", file=sys.stderr)
+        print(f"windsock: Triton kernels failed, measuring with torch instead: {problem}", file=sys.stderr)
         return None
 
 
 _broken: list[Exception] = []
-"""Why the kernels are not tried again."""
+"""The failure of the kernels; after it they are not tried again in this process."""
 
 
 def _launch_kernels(kernels: ModuleType, batch: Batch, channels: frozenset[str], options: Options) -> Any:
@@ -170,7 +171,7 @@ def _by_torch(batch: Batch, channels: frozenset[str], options: Options) -> Any:
 
 
 def _device_sequences(batch: Batch) -> dict[str, Any]:
-    """Return the arrays of sequences that have to be fetched, in dtypes that NumPy knows."""
+    """Return the arrays of sequences that are on the device, in dtypes that NumPy has."""
     import torch
 
     found = {}
@@ -182,7 +183,7 @@ def _device_sequences(batch: Batch) -> dict[str, Any]:
 
 
 class DeviceSelection(Selection):
-    """A batch that was measured on a device, as the statistics of its sequences."""
+    """A batch measured on a device: the statistics of its sequences."""
 
     def __init__(self, launched: Launched, fetched: dict[str, NDArray[Any]]) -> None:
         self.batch = launched.batch
@@ -194,11 +195,11 @@ class DeviceSelection(Selection):
         self.response_lengths = self._column("response").astype(np.int64)
 
     def sequence(self, name: str) -> NDArray[Any]:
-        """Return an array of the sequences as it is."""
+        """Return an array of the sequences."""
         return self._fetched[name] if name in self._fetched else super().sequence(name)
 
     def totals(self, channel: str) -> Floats:
-        """Add a channel up per sequence."""
+        """Return the sum of a channel per sequence."""
         combined = CHANNELS[channel].combines
         if combined:
             return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
@@ -219,13 +220,13 @@ class DeviceSelection(Selection):
         return self._moments(channel, some, bad)
 
     def _moments(self, channel: str, some: NDArray[np.bool_], bad: Floats) -> Floats:
-        """Merge the sequences' squares by the distances of their means from the whole's."""
+        """Return the moments of all tokens: the squares within sequences and between their means."""
         counts = self.counts[some].astype(np.float64)
         if not len(counts):
             return MOMENTS.empty()
         totals = self.totals(channel)[some]
         around = self._column(channel)[some]
-        inner = self._column(channel, "squares")[some] - around * around / counts
+        inner = self._column(channel, "squares")[some] - around * around / counts  # may round to below 0
         means, mean = totals / counts, totals.sum() / counts.sum()
         squares = np.maximum(inner, 0.0).sum() + (counts * np.square(means - mean)).sum()
         return np.array([counts.sum(), totals.sum(), np.nan if bad.sum() else squares, bad.sum()])
@@ -239,7 +240,7 @@ class DeviceSelection(Selection):
         return np.array([low, rank, high, rank, bad.sum()])
 
     def _bad(self, channel: str) -> Floats:
-        """Count the values of each sequence that are not finite; the conditions of a count always are."""
+        """Return the number of values of each sequence that are not finite; conditions always are."""
         if CHANNELS[channel].combines:
             return sum((self._bad(other) for other in CHANNELS[channel].combines), self._zeros())
         return self._column(channel, "bad") if (channel, "bad") in COLUMNS else self._zeros()

@@ -78,7 +78,7 @@ class Measurement:
                 known = self._states.get(name)
                 self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
             self._missing.update(other._missing)
-            self._options = self._options.united(other._options)
+            self._options = self._options.merged_with(other._options)
             self._launched += other._launched
 
     def described_options(self) -> dict[str, Any]:

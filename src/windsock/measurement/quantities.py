@@ -20,7 +20,8 @@ from windsock.stats.channels import CHANNELS, Need
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Data = Callable[[Selection, Any], Any]  # the second argument are the options; those it needs are set
+Data = Callable[[Selection, Any], Any]
+"""Takes the batch and the options, of which the needed ones are set; returns the values of a state."""
 
 NO_TOKEN = "no valid token"
 NO_SEQUENCE = "no sequence"
@@ -30,15 +31,12 @@ NO_GROUP = "no group"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One state of one part of a step.
+    """One state of one part of a step: of a channel of tokens, or of data about the sequences."""
 
-    ``needs`` are arrays of the batch and options.
-    """
-
-    state: str
+    state: str  # the name that journals have: it must never change
     kind: StateKind
     part: str
-    needs: tuple[Need, ...]
+    needs: tuple[Need, ...]  # arrays of the batch and options
     channel: str | None = None
     data: Data | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)  # id to the statistic of the state
@@ -105,7 +103,7 @@ def _spread(
 
 
 def _scores(s: Selection, o: Any) -> Floats:
-    """Return one score per episode, its first, or per sequence where no episodes are told."""
+    """Return one score per episode, its first, or per sequence where no episodes are given."""
     return _first_of_episode(s, np.ones(len(s.counts), np.bool_))
 
 
@@ -129,7 +127,7 @@ def _rlhf(s: Selection, o: Any) -> Floats:
 
 
 def _groups(s: Selection) -> tuple[Ints, Floats, Floats]:
-    """Return the size of each group, its lowest and its highest score."""
+    """Return the size, the lowest score and the highest score of each group."""
     _, sizes, low, high = groups.extremes(s.sequence("scores").astype(np.float64), s.sequence("groups"))
     return sizes, low, high
 
@@ -156,7 +154,7 @@ def _reward_clipped(s: Selection, o: Any) -> NDArray[np.bool_]:
 
 
 def _nll(channel: str) -> Data:
-    """Return minus the mean log-prob of each sequence."""
+    """Measure minus the mean log-prob of each sequence."""
     return lambda s, o: -s.means(channel)
 
 
@@ -165,7 +163,7 @@ def _perplexity(channel: str) -> Data:
 
 
 def _sft(positive: bool) -> Data:
-    """Reduce the loss of the sequences whose score is above zero, or of the others."""
+    """Measure the loss of the sequences with a score above 0, or of the others."""
     return lambda s, o: s.reduced("nll", chosen=(s.sequence("scores").astype(np.float64) > 0) == positive)
 
 
