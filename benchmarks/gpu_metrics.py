@@ -19,7 +19,7 @@ import triton.language as tl
 import windsock
 from windsock.measurement import device
 from windsock.measurement.options import Options, given
-from windsock.measurement.parts import Measurement
+from windsock.measurement.step import Measurement
 from windsock.stats import rows_triton
 from windsock.stats.channels import wanted
 

@@ -15,7 +15,7 @@ from test_harness import LOSSES, OPTIONS, make
 import windsock
 from windsock.measurement import device
 from windsock.measurement.batch import TOKEN_FIELDS, Batch
-from windsock.measurement.parts import Measurement, measure
+from windsock.measurement.step import Measurement, measure
 
 CUDA = torch.cuda.is_available()
 PATHS = ["torch", pytest.param("kernel", marks=pytest.mark.skipif(not CUDA, reason="needs a CUDA device"))]

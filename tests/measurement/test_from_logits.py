@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 
 RANDOM = np.random.default_rng(0)
 OLD = RANDOM.normal(0, 2, (3, 4, 11))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 from windsock.stats.sequences import reduced, sums
 
 PPO = {

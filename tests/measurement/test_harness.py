@@ -15,8 +15,9 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.spec import inputs
 from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
 from windsock.measurement.options import Options
-from windsock.measurement.parts import DERIVED, Measurement, measure
 from windsock.measurement.quantities import QUANTITIES
+from windsock.measurement.step import Measurement, measure
+from windsock.measurement.values import DERIVED
 
 LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 OPTIONS = {

@@ -14,7 +14,7 @@ from test_harness import LOSSES, OPTIONS, make
 
 import windsock
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 from windsock.terminal.show import notices
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"

@@ -8,7 +8,7 @@ import pytest
 
 from windsock.measurement.batch import FIELDS, TOKEN_FIELDS
 from windsock.measurement.options import Options
-from windsock.measurement.parts import PARTS
+from windsock.measurement.step import PARTS
 from windsock.stats import rows
 from windsock.stats.channels import CHANNELS, Tokens
 

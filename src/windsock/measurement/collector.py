@@ -10,7 +10,7 @@ from typing import Any
 from windsock.journal.frames import Kind
 from windsock.measurement.batch import Batch
 from windsock.measurement.options import Options
-from windsock.measurement.parts import Measurement, check_part
+from windsock.measurement.step import Measurement, check_part
 from windsock.recording import Collector, Recording
 
 

@@ -281,3 +281,4 @@ VALUE = [
 ]
 
 QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE)
+BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in QUANTITIES}
