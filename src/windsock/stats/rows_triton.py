@@ -508,7 +508,7 @@ def rows(
     shape = LONG if mask.shape[-1] >= LONG_WIDTH and bounds is None else SHORT
     registers = None if "mismatch" in channels else shape.registers  # its exponentials need more
     sums = _sum_columns(mask.device, channels)
-    with torch.cuda.device(mask.device):
+    with torch.cuda.device_of(mask):
         _rows[(sequences,)](
             out,
             *arguments,
