@@ -7,6 +7,7 @@ the kernels run on CPU tensors too.
 import gc
 import math
 import os
+import warnings
 import weakref
 from collections.abc import Iterator
 from types import ModuleType
@@ -31,7 +32,7 @@ PATHS = ["torch", pytest.param("kernel", marks=NO_KERNELS)]
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the device of the tensors; measuring uses the path under test."""
     if request.param == "torch" or INTERPRETED:
-        kernels = None if request.param == "torch" else interpreted_kernels(request, monkeypatch)
+        kernels = None if request.param == "torch" else interpreted_kernels(monkeypatch)
         monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
         monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_broken", [])
@@ -39,7 +40,7 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     assert device._broken == []
 
 
-def interpreted_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def interpreted_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the kernels under Triton's interpreter, with the NaN rules of a GPU."""
     from triton.runtime.interpreter import InterpreterBuilder as Builder
 
@@ -47,8 +48,8 @@ def interpreted_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Builder, "create_minnumf", lambda self, a, b: self.binary_op(a, b, np.fmin))
     monkeypatch.setattr(Builder, "create_maxnumf", lambda self, a, b: self.binary_op(a, b, np.fmax))
-    for kind in ("RuntimeWarning", "DeprecationWarning"):  # NumPy's, about NaN and about Triton's own code
-        request.node.add_marker(pytest.mark.filterwarnings(f"ignore::{kind}"))
+    for kind in (RuntimeWarning, DeprecationWarning):  # NumPy's, about NaN and about Triton's own code
+        warnings.simplefilter("ignore", kind)
     return rows_triton
 
 
