@@ -1,4 +1,4 @@
-"""What measuring a batch costs on the CPU: windsock beside eager torch code that computes the same numbers.
+"""Cost of measuring a batch on the CPU: windsock and eager torch code that computes the same numbers.
 
 The torch code selects the valid tokens, as a careful person would write it, in double precision, one expression per
 metric. Both compute every metric of the data, policy and value parts; their numbers are compared first.

@@ -1,4 +1,4 @@
-"""What log-probs, entropy and exact KL cost on a GPU, beside eager code, and beside reading the logits once.
+"""Cost of log-probs, entropy and exact KL on a GPU, compared with eager code and with reading the logits once.
 
 The eager rivals are written here as TRL and veRL write theirs, without their packages: the same torch calls on the same
 chunks. The limit is the fastest of a few plain kernels that read every byte and add it up. Times are medians of CUDA

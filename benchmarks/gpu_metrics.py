@@ -1,6 +1,6 @@
-"""What measuring a batch costs on a GPU: the fused pass, against reading its bytes once and against eager code.
+"""Cost of measuring a batch on a GPU: the fused pass, compared with reading its bytes once and with eager code.
 
-Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give the whole PPO set:
+Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give the complete PPO set:
 ratios, clips, KL estimates, losses, moments, extremes and counts of non-finite values, for every sequence. The eager
 code computes the usual two dozen of those as frameworks do, one masked expression and one ``.item()`` per metric.
 """
@@ -42,14 +42,14 @@ def make(rows: int, width: int) -> dict[str, torch.Tensor]:
 
 
 def ragged(mask: torch.Tensor) -> torch.Tensor:
-    """Return a mask of responses that fill between none and all of the width."""
+    """Return a mask of responses of random lengths, from none to all of the width."""
     rows, width = mask.shape
     return torch.arange(width, device="cuda") < torch.randint(0, width + 1, (rows, 1), device="cuda")
 
 
 @triton.jit
 def _read(a, b, c, d, e, mask, out, size, BLOCK: tl.constexpr):  # noqa: N803
-    """Read six arrays once and keep one number of it."""
+    """Read six arrays once and store one number per block."""
     places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = places < size
     total = tl.load(a + places, mask=inside, other=0.0) + tl.load(b + places, mask=inside, other=0.0)
@@ -101,7 +101,7 @@ def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Return the time that the device needs, launches left out: the work is replayed as a graph."""
+    """Return the time of the device without launches: the work is replayed as a CUDA graph."""
     with torch.cuda.stream(torch.cuda.Stream()):
         return float(triton.testing.do_bench_cudagraph(work, rep=100, return_mode="median"))
 
@@ -111,7 +111,7 @@ def milliseconds_with_host(work: Callable[[], object]) -> float:
 
 
 def one_size(rows: int, width: int, bar: float) -> bool:
-    """Measure one size and print its table; True where the bars hold."""
+    """Measure one size and print its table; return whether the bars hold."""
     data = make(rows, width)
     batch, options = windsock.Batch(**data), Options()
     launched = device.launch(batch, PARTS, options)
@@ -162,7 +162,7 @@ def _wall(batch: windsock.Batch) -> float:
 
 
 def _error(data: dict[str, torch.Tensor], launched: device.Launched) -> float:
-    """Compare with the host's double precision on the first sequences."""
+    """Return the largest relative error against the host's double precision on the first sequences."""
     some = {name: value[:64].cpu().numpy() for name, value in data.items()}
     expected = windsock.measure(windsock.Batch(**some))
     there = windsock.measure(windsock.Batch(**{name: value[:64].contiguous() for name, value in data.items()}))

@@ -63,7 +63,7 @@ Arrays = named_tuple("Arrays", [_field(name) for name in ARRAYS])
 
 
 class Limits(NamedTuple):
-    """The options that formulas use; 0 where one is not set, and no wanted channel uses it."""
+    """The options that formulas use; one that is not set is 0, and no wanted channel uses it."""
 
     clip_low: float
     clip_high: float
