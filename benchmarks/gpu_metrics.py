@@ -1,6 +1,6 @@
 """Cost of measuring a batch on a GPU: the fused pass, compared with reading its bytes once and with eager code.
 
-Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give all PPO metrics:
+Five float32 tensors and a mask (log-probs, old and reference log-probs, advantages, returns) give the complete PPO set:
 ratios, clips, KL estimates, losses, moments, extremes and counts of non-finite values, for every sequence. The eager
 code computes the usual two dozen of those as frameworks do, one masked expression and one ``.item()`` per metric.
 """
@@ -18,9 +18,10 @@ import triton.language as tl
 
 import windsock
 from windsock.measurement import device
-from windsock.measurement.options import Options
-from windsock.measurement.parts import Measurement
+from windsock.measurement.options import Options, given
+from windsock.measurement.step import Measurement
 from windsock.stats import rows_triton
+from windsock.stats.channels import wanted
 
 FIELDS = ("log_probs", "old_log_probs", "ref_log_probs", "advantages", "returns")
 SIZES = ((1024, 8192, 1.6), (1024, 32768, 1.25))
@@ -41,14 +42,14 @@ def make(rows: int, width: int) -> dict[str, torch.Tensor]:
 
 
 def ragged(mask: torch.Tensor) -> torch.Tensor:
-    """Return a mask of responses of random lengths from 0 to the width."""
+    """Return a mask of responses of random lengths, from none to all of the width."""
     rows, width = mask.shape
     return torch.arange(width, device="cuda") < torch.randint(0, width + 1, (rows, 1), device="cuda")
 
 
 @triton.jit
 def _read(a, b, c, d, e, mask, out, size, BLOCK: tl.constexpr):  # noqa: N803
-    """Read six arrays once and store one number."""
+    """Read six arrays once and store one number per block."""
     places = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = places < size
     total = tl.load(a + places, mask=inside, other=0.0) + tl.load(b + places, mask=inside, other=0.0)
@@ -66,7 +67,7 @@ def read_once(data: dict[str, torch.Tensor], block: int) -> Callable[[], object]
 
 
 def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
-    """Compute the usual metrics as frameworks do: masked means, with an item() each."""
+    """Compute the usual metrics as frameworks write them: masked means, and an item() for each."""
     mask = data["response_mask"].float()
     lp, old, ref, adv, ret = (data[name] for name in FIELDS)
 
@@ -100,7 +101,7 @@ def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """Return the device's time without launches, by replaying the work as a graph."""
+    """Return the time of the device without launches: the work is replayed as a CUDA graph."""
     with torch.cuda.stream(torch.cuda.Stream()):
         return float(triton.testing.do_bench_cudagraph(work, rep=100, return_mode="median"))
 
@@ -110,16 +111,15 @@ def milliseconds_with_host(work: Callable[[], object]) -> float:
 
 
 def one_size(rows: int, width: int, bar: float) -> bool:
-    """Measure one size, print its table, and return whether the bars hold."""
+    """Measure one size and print its table; return whether the bars hold."""
     data = make(rows, width)
     batch, options = windsock.Batch(**data), Options()
     launched = device.launch(batch, PARTS, options)
-    flags = device._flags(batch, PARTS, options)
-    channels = frozenset(channel for flag in flags for channel in device.FLAGS[flag][2])
+    channels = wanted(PARTS, given(batch.given, options))
     tensors = {name: data[name] for name in FIELDS}
     half = ragged(data["response_mask"])
     kernel, padded = (
-        milliseconds(lambda: rows_triton.rows(tensors, mask, None, None, None, flags, channels, options))  # noqa: B023
+        milliseconds(lambda: rows_triton.rows(tensors, mask, None, None, None, channels, options))  # noqa: B023
         for mask in (data["response_mask"], half)
     )
     limit = min(milliseconds(read_once(data, block)) for block in (1024, 2048, 4096, 8192))
@@ -162,7 +162,7 @@ def _wall(batch: windsock.Batch) -> float:
 
 
 def _error(data: dict[str, torch.Tensor], launched: device.Launched) -> float:
-    """Compare with the host's double precision on the first sequences."""
+    """Return the largest relative error against the host's double precision on the first sequences."""
     some = {name: value[:64].cpu().numpy() for name, value in data.items()}
     expected = windsock.measure(windsock.Batch(**some))
     there = windsock.measure(windsock.Batch(**{name: value[:64].contiguous() for name, value in data.items()}))

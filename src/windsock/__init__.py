@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
     from windsock.journal.series import Buckets, Series
     from windsock.measurement.batch import Batch
-    from windsock.measurement.parts import measure
+    from windsock.measurement.step import measure
     from windsock.model import Histogram, Row, RunInfo, Status
     from windsock.run import Run
     from windsock.scalars import histogram
@@ -63,7 +63,7 @@ _HOMES = {
     "histogram": "scalars",
     "init": "session",
     "log": "session",
-    "measure": "measurement.parts:measure",
+    "measure": "measurement.step:measure",
     "open": "view:open_run",
     "translate": "catalogue.translate",
 }

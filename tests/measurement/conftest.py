@@ -1,4 +1,4 @@
-"""Batches to measure."""
+"""Make the helpers of these tests importable."""
 
 import sys
 from pathlib import Path

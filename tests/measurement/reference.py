@@ -1,4 +1,4 @@
-"""Every measured metric again, token by token in plain Python: slow, obvious, and written without the library.
+"""Every measured metric, token by token in plain Python, without the library: slow and obvious.
 
 ``reference(data, options)`` takes padded lists and returns id to value, or to None where there is none.
 """
@@ -39,7 +39,7 @@ def clip(x, low, high):
 
 
 class Walk:
-    """Goes through the valid tokens of padded data."""
+    """The valid tokens of padded data."""
 
     def __init__(self, data):
         self.data = data
@@ -68,7 +68,7 @@ class Walk:
 
 
 def reduce(walk, function, options, weights=None, rows=None):
-    """Reduce a per-token loss in the way the options say."""
+    """Return the mean of a per-token loss by the ``loss`` option."""
     rows = [i for i in (walk.rows if rows is None else rows) if walk.valid(i)]
     how = options.get("loss", "seq-mean-token-mean")
     sums = {i: math.fsum(function(i, t) for t in walk.valid(i)) for i in rows}
@@ -125,7 +125,7 @@ def lengths(walk, options, out):
 
 
 def scores_of(walk, rows):
-    """Take one score per episode, the first, or per sequence."""
+    """Return one score per episode, the first, or per sequence."""
     data, seen, found = walk.data, set(), []
     for i in rows:
         episode = data["episodes"][i] if data.get("episodes") is not None else i
@@ -275,8 +275,8 @@ def policy(walk, options, out):
     if walk.has("weights"):
         pg = out["policy/loss/weighted_pg"] = reduce(walk, lambda i, t: -gain(i, t), options, weights=data["weights"])
     terms = [(options.get("kl_loss_coef", 0.0), kl), (-options.get("entropy_coef", 0.0), entropy)]
-    lacking = pg is None or any(c and term is None for c, term in terms)
-    out["policy/loss/total"] = None if lacking else pg + math.fsum(c * term for c, term in terms if c)
+    incomplete = pg is None or any(c and term is None for c, term in terms)
+    out["policy/loss/total"] = None if incomplete else pg + math.fsum(c * term for c, term in terms if c)
 
 
 def value(walk, options, out):

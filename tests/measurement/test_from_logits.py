@@ -1,11 +1,11 @@
-"""What a batch lacks and its logits tell."""
+"""Arrays that are computed from the logits of a batch."""
 
 import numpy as np
 import pytest
 import torch
 
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 
 RANDOM = np.random.default_rng(0)
 OLD = RANDOM.normal(0, 2, (3, 4, 11))
@@ -21,7 +21,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("convert", [np.asarray, torch.tensor], ids=["numpy", "torch"])
 def test_exact_kl_entropy_and_log_probs_follow_from_logits(convert):
-    """A trainer that hands over logits needs to compute nothing itself."""
+    """A trainer that passes logits need not compute them."""
     batch = Batch(response_mask=convert(MASK), logits=convert(NEW), old_logits=convert(OLD), actions=convert(ACTIONS))
     measured = measure(batch, temperature=1.3)
     p, q, valid = softmax(OLD / 1.3), softmax(NEW / 1.3), MASK.astype(bool)
@@ -33,13 +33,14 @@ def test_exact_kl_entropy_and_log_probs_follow_from_logits(convert):
     assert measured["actor/ratio_mean"] == pytest.approx(np.exp(taken[1] - taken[0]).mean(), rel=1e-5)
 
 
-def test_what_is_given_goes_before_what_logits_tell():
-    """A trainer's own entropy is taken as it is."""
+def test_given_arrays_are_used_before_logits():
+    """A trainer's own entropy is not replaced."""
     given = measure(Batch(response_mask=MASK, logits=NEW, entropy=np.full(MASK.shape, 7.0)))
     assert given["policy/entropy/mean"] == 7.0
 
 
-def test_without_logits_the_exact_kl_is_missing_and_says_so():
-    """Never an estimate under the exact one's name."""
+def test_without_logits_the_exact_kl_is_missing_with_the_reason():
+    """An estimate is never reported as the exact KL."""
     measured = measure(Batch(response_mask=MASK, log_probs=np.zeros(MASK.shape), old_log_probs=np.zeros(MASK.shape)))
-    assert measured.missing["actor/policykl"] == "the batch has no logits and old_logits, nor exact_kl"
+    reason = measured.missing["actor/policykl"]
+    assert reason == "the batch has no exact_kl, and no logits and old_logits to compute it from"

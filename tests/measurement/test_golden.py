@@ -1,10 +1,10 @@
-"""Numbers of the frameworks' own sources: those that are right, and their known bugs, which we do not have."""
+"""Numbers from the sources of the frameworks: the right ones, and their known bugs, which windsock does not have."""
 
 import numpy as np
 import pytest
 
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 from windsock.stats.sequences import reduced, sums
 
 PPO = {
@@ -36,7 +36,7 @@ def test_bug_statistics_do_not_change_with_the_reduction_of_losses():
 
 
 def test_bug_policykl_is_not_minus_k1():
-    """Without logits the exact KL is missing; the k1 estimate stands beside it, with the sign of a KL."""
+    """Without logits the exact KL is missing; the k1 estimate is another metric, with the sign of a KL."""
     measured = measure(Batch(**PPO))
     assert "actor/policykl" not in measured
     assert measured["actor/policykl_k1"] == pytest.approx(0.1)
@@ -81,7 +81,7 @@ def test_critic_numbers_and_the_masked_row_that_must_not_count():
 
 
 def test_bug_ratio_extremes_of_no_token_are_no_sentinels():
-    """ROLL leaks 1e10 as the minimum and 0 as the maximum of nothing."""
+    """ROLL logs 1e10 as the minimum and 0 as the maximum of no tokens."""
     nothing = {**PPO, "response_mask": [[0, 0, 0, 0], [0, 0, 0, 0]]}
     measured = measure(Batch(**nothing))
     assert "actor/ratio_min" in measured.missing

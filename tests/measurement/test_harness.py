@@ -1,7 +1,9 @@
-"""One harness for every metric that is measured of a batch: equal to an independent reference, however it is split."""
+"""One harness for every measured metric: equal to an independent reference, for any split of the batch."""
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +14,12 @@ from reference import reference
 
 import windsock
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.catalogue.spec import inputs
-from windsock.measurement.batch import SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
+from windsock.catalogue.spec import INPUTS, inputs
+from windsock.measurement.batch import FIELDS, SEQUENCE_FIELDS, TOKEN_FIELDS, VOCABULARY_FIELDS, Batch
 from windsock.measurement.options import Options
-from windsock.measurement.parts import DERIVED, Measurement, measure
 from windsock.measurement.quantities import QUANTITIES
+from windsock.measurement.step import Measurement, measure
+from windsock.measurement.values import DERIVED
 
 LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 OPTIONS = {
@@ -27,11 +30,11 @@ SETTINGS_ONLY = {"reward/kl_coef", "policy/kl_loss_coef", "policy/entropy_coef"}
 
 
 def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
-    """Make padded data with ragged masks, some of them empty, and every field there is."""
+    """Return padded data with ragged masks, some of them empty, and every field."""
     random = np.random.default_rng(seed)
     lengths = random.integers(0, width + 1, rows)
     mask = np.arange(width) < lengths[:, None]
-    mask &= random.random((rows, width)) < 0.9  # holes, as observations between turns leave them
+    mask &= random.random((rows, width)) < 0.9  # holes, like observations between turns
     old = -random.exponential(1.0, (rows, width))
     data = {
         "response_mask": mask,
@@ -74,22 +77,38 @@ def assert_agree(got: dict, expected: dict, rtol: float = 1e-9, atol: float = 1e
             assert got[id] == pytest.approx(value, rel=rtol, abs=atol, nan_ok=True), id
 
 
-def test_the_reference_knows_every_metric_that_is_measured():
-    """No metric gets past the harness."""
+def test_the_reference_has_every_measured_metric():
+    """No metric is left out of the harness."""
     measured = {id for quantity in QUANTITIES for id in quantity.metrics} | set(DERIVED)
     expected = reference(plain(make(12, 8, 0)), {**OPTIONS, "loss": "token-mean"})
     assert measured - SETTINGS_ONLY == set(expected)
 
 
-def test_the_catalogue_says_the_same_about_what_is_measured():
-    """Part, state and needs of every measured metric are declared as they are computed."""
+def test_the_catalogue_has_the_part_and_the_needs_of_every_quantity():
+    """The catalogue's part, state and needs of a metric agree with its quantity."""
     for quantity in QUANTITIES:
         for id in quantity.metrics:
             metric = REGISTRY.metric(id)
             declared = {name for need in metric.needs for name in inputs(need)}
             assert metric.part == quantity.part, id
             assert metric.state != "none", id
-            assert {name for need in quantity.needs for name in inputs(need)} <= declared, id
+            assert {need.name for need in quantity.needs if need.when is None} <= declared, id
+
+
+def test_the_catalogue_accepts_exactly_the_arrays_options_and_counts_that_exist():
+    """A metric can need a field of Batch, an option of measure or a count of ``run.count``."""
+    counts = {"tokens", "samples", "devices", "flops"}
+    assert set(INPUTS) == {*FIELDS, *Options.__dataclass_fields__, *counts}
+
+
+def test_the_documentation_has_every_array_and_option():
+    """docs/measuring.md lists the arrays by their axes, and the options."""
+    text = (Path(__file__).parents[2] / "docs/measuring.md").read_text()
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("|")}
+    listed = {"tokens": TOKEN_FIELDS, "sequences": SEQUENCE_FIELDS, "tokens × vocabulary": VOCABULARY_FIELDS}
+    for axes, names in listed.items():
+        assert re.findall(r"`(\w+)`", rows[axes]) == list(names)
+    assert all(f"`{name}`" in text for name in (*FIELDS, *Options.__dataclass_fields__))
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,9 +120,9 @@ def test_every_metric_equals_the_reference(rows: int, width: int, seed: int, los
     assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
 
 
-@pytest.mark.parametrize("leave_out", ["none of them", *TOKEN_FIELDS[:-1], *SEQUENCE_FIELDS, "keep", "eos_ids"])
-def test_what_lacks_an_input_is_missing_with_the_reason_and_costs_nothing_else(leave_out: str):
-    """Each field is left out in turn: what can be computed still is, the rest says what it lacks."""
+@pytest.mark.parametrize("leave_out", ["none of them", *TOKEN_FIELDS[1:], *SEQUENCE_FIELDS, "keep", "eos_ids"])
+def test_a_metric_without_an_input_is_missing_with_the_reason(leave_out: str):
+    """Each field is left out in turn: the metrics that do not need it are unchanged, the others have a reason."""
     data = make(6, 7, 1)
     data.pop(leave_out, None)
     measured = measure(Batch(**data), **OPTIONS)
@@ -115,10 +134,10 @@ def test_what_lacks_an_input_is_missing_with_the_reason_and_costs_nothing_else(l
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from(LOSSES))
-def test_any_split_into_micro_batches_and_ranks_gives_the_whole(seed: int, parts: int, loss: str):
-    """Means of means are never taken; groups and episodes lie whole in one call."""
+def test_any_split_into_micro_batches_and_ranks_gives_the_values_of_the_batch(seed: int, parts: int, loss: str):
+    """No mean of means is computed; groups and episodes are not split."""
     data = make(18, 7, seed)
-    options = Options.of({**OPTIONS, "loss": loss})
+    options = Options.from_keywords({**OPTIONS, "loss": loss})
     whole = Batch(**data)
     cuts = [0, *sorted(np.random.default_rng(seed).choice([6, 12], parts - 1)), 18]
     merged = Measurement()
@@ -131,10 +150,10 @@ def test_any_split_into_micro_batches_and_ranks_gives_the_whole(seed: int, parts
 
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -1e30])
 def test_garbage_under_the_mask_changes_nothing(garbage: float):
-    """NaN, infinities and huge numbers in padding are never looked at, and wider padding neither."""
+    """NaN, infinities and huge numbers in padding are never used, in padding of any width."""
     data = make(9, 8, 2)
     expected = measure(Batch(**data), **OPTIONS)
-    for name in TOKEN_FIELDS[:-1]:
+    for name in TOKEN_FIELDS[1:]:
         value = data[name].astype(float)
         value[~data["response_mask"]] = garbage
         data[name] = np.pad(value, ((0, 0), (0, 5)), constant_values=garbage)
@@ -146,7 +165,7 @@ def test_garbage_under_the_mask_changes_nothing(garbage: float):
 @given(st.integers(0, 8), st.integers(0, 2**32 - 1), st.booleans())
 @example(3, 2622087, False)
 def test_packed_and_padded_are_the_same(rows: int, seed: int, token_keep: bool):
-    """A stream of tokens with boundaries measures like the padded matrix it came from."""
+    """A stream of tokens with boundaries gives the values of the padded matrix."""
     data = make(rows, 6, seed, token_keep)
     lengths = np.random.default_rng(seed).integers(0, 7, rows) if rows else np.zeros(0, int)
     inside = np.arange(6) < lengths[:, None]
@@ -155,13 +174,13 @@ def test_packed_and_padded_are_the_same(rows: int, seed: int, token_keep: bool):
     for name in (*TOKEN_FIELDS, *(["keep"] if token_keep else [])):
         packed[name] = data[name][inside]
     packed["cu_seqlens"] = np.concatenate([[0], np.cumsum(lengths)])
-    assume(not token_keep or lengths.sum() != rows)  # as many tokens as sequences: keep is then taken per sequence
+    assume(not token_keep or lengths.sum() != rows)  # with as many tokens as sequences, keep is read as per sequence
     assert measure(Batch(**packed), **OPTIONS) == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 1e-12)])
 def test_torch_and_numpy_agree_for_every_dtype(dtype: torch.dtype, rtol: float):
-    """Half precision is read as it is: the numbers are those of the rounded inputs, exactly computed."""
+    """The values of half precision are those of the rounded inputs, computed in double precision."""
     data = make(9, 8, 3)
     tensors = dict(data)
     for name, value in data.items():
@@ -174,8 +193,8 @@ def test_torch_and_numpy_agree_for_every_dtype(dtype: torch.dtype, rtol: float):
     assert got == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=rtol)
 
 
-def test_a_nan_in_the_data_is_seen_and_counted_and_stays_where_it_is():
-    """Metrics that the value enters are NaN and say how many; all others are untouched."""
+def test_a_nan_is_counted_and_affects_only_metrics_of_its_array():
+    """Metrics that are computed from the value are NaN, with a count; all others are unchanged."""
     data = make(6, 8, 4)
     clean = measure(Batch(**data), **OPTIONS)
     row, column = np.argwhere(data["response_mask"] & data["keep"][:, None])[0]
@@ -191,7 +210,7 @@ def test_a_nan_in_the_data_is_seen_and_counted_and_stays_where_it_is():
 
 
 def test_an_empty_mask_is_missing_and_never_zero():
-    """Token metrics of a batch without a valid token say so; counts are counts."""
+    """Token metrics of a batch without a valid token are missing with that reason; counts are 0."""
     data = make(4, 5, 5)
     data["response_mask"][:] = False
     measured = measure(Batch(**data), **OPTIONS)
@@ -218,7 +237,7 @@ def test_sums_over_very_many_tokens_stay_right():
 
 
 def test_clip_fraction_without_value_clip_is_missing():
-    """Not the mean squared error that ROLL stores there."""
+    """It is not the mean squared error, which ROLL logs under this name."""
     data = make(5, 6, 6)
     measured = measure(Batch(**data))
     assert measured.missing["critic/clipfrac"] == "value_clip is not set"
@@ -226,7 +245,7 @@ def test_clip_fraction_without_value_clip_is_missing():
 
 
 def test_a_value_clip_without_old_values_is_missing():
-    """The loss that is configured cannot be computed, so none is."""
+    """The configured loss cannot be computed, so there is no value."""
     data = make(5, 6, 6)
     data.pop("old_values")
     assert "old_values" in measure(Batch(**data), value_clip=0.2).missing["critic/loss"]
@@ -244,11 +263,11 @@ def test_a_value_clip_without_old_values_is_missing():
         ({"advantages": np.ones((1, 2), complex)}, "advantages: expected real numbers, got complex128"),
         ({"values": torch.ones(1, 2, device="meta")}, "values is on meta, response_mask on the host: move one"),
         ({"cu_seqlens": [0, 2]}, r"response_mask: expected packed \(cu_seqlens is given\)"),
-        ({"cu_seqlens": [0, 5], "response_mask": [1, 1]}, "cu_seqlens: expected rising boundaries from 0 to 2, got"),
+        ({"cu_seqlens": [0, 5], "response_mask": [1, 1]}, "cu_seqlens: expected ascending boundaries from 0 to 2, got"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused_with_the_reason(wrong: dict, message: str):
-    """Shapes are checked when the batch is described, not when it is measured."""
+def test_arrays_of_a_wrong_shape_are_rejected_with_the_reason(wrong: dict, message: str):
+    """Shapes are checked when the batch is created, not when it is measured."""
     with pytest.raises(windsock.WindsockError, match=message):
         Batch(**{"response_mask": [[1, 1]], **wrong})
 
@@ -261,11 +280,11 @@ def test_arrays_that_do_not_fit_are_refused_with_the_reason(wrong: dict, message
         ({"clip": -1}, "clip: expected a number or"),
         ({"loss": "mean"}, "loss: expected one of token-mean"),
         ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
-        ({"loss": "seq-mean-token-sum-norm"}, "divides by loss_norm: give it"),
+        ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
         ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict, message: str):
-    """An error names the option, what it takes and what came."""
+def test_wrong_options_are_rejected(options: dict, message: str):
+    """An error has the option, the accepted values and the given value."""
     with pytest.raises(windsock.SettingsError, match=message):
         measure(Batch(response_mask=[[1]]), **options)

@@ -1,4 +1,4 @@
-"""Measuring inside a run: per micro-batch, per part, over ranks, and what the journal then says."""
+"""Measuring in a run: per micro-batch, per part and per rank, and the values in the journal."""
 
 import csv
 import os
@@ -14,7 +14,7 @@ from test_harness import LOSSES, OPTIONS, make
 
 import windsock
 from windsock.measurement.batch import Batch
-from windsock.measurement.parts import measure
+from windsock.measurement.step import measure
 from windsock.summary import run_warnings
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
@@ -28,8 +28,8 @@ FROM_BATCH = (
 
 
 @pytest.mark.parametrize("vocabulary", ["roll", "trl", "trinity"])
-def test_every_documented_name_that_comes_from_a_batch_is_produced(vocabulary: str):
-    """The list of the documentation, vocabulary by vocabulary, from one measured step."""
+def test_every_documented_name_of_a_batch_is_written(vocabulary: str):
+    """One measured step has all names of the documentation, in each vocabulary."""
     with SEED.open() as file:
         names = [row["name"] for row in csv.DictReader(file, delimiter="\t") if row["vocabulary"] == vocabulary]
     wanted = {name for name in names if name.startswith(FROM_BATCH) and "{" not in name} - LOGGED
@@ -41,7 +41,7 @@ def test_every_documented_name_that_comes_from_a_batch_is_produced(vocabulary: s
 
 
 def test_micro_batches_of_a_step_are_the_whole_batch():
-    """Data once, policy and value per micro-batch: the committed values are those of the whole."""
+    """With the data part once and the others per micro-batch, the committed values are those of the batch."""
     data = make(24, 9, 1)
     whole = Batch(**data)
     run = windsock.init()
@@ -116,16 +116,17 @@ def test_a_batch_that_does_not_fit_does_not_stop_the_training(capsys: pytest.Cap
 
 
 def test_why_a_metric_is_missing_is_in_the_journal():
-    """The page can say why there is no curve."""
+    """The page shows the reason in place of a curve."""
     run = windsock.init()
     run.measure({"response_mask": [[1, 1]]}, part=None)
     run.commit(0)
     [event] = [e for e in windsock.open(run.path).events() if e["event"] == "missing"]
-    assert event["metrics"]["actor/ratio_mean"] == "the batch has no log_probs"
+    reason = "the batch has no log_probs, and no logits and actions to compute it from"
+    assert event["metrics"]["actor/ratio_mean"] == reason
 
 
 def test_what_was_measured_and_never_committed_is_written_at_the_end():
-    """A script that ends in the middle of a step loses no measurement."""
+    """A script that ends in the middle of a step loses no measured batch."""
     run = windsock.init()
     run.measure(Batch(**make(6, 6, 5)))
     run.finish()
@@ -146,8 +147,8 @@ for step in range(2):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_ranks_that_never_talk_to_each_other_read_as_the_whole_batch(tmp_path: Path, loss: str):
-    """Four processes write their states; the reader merges them before it divides."""
+def test_a_reader_merges_the_states_of_ranks(tmp_path: Path, loss: str):
+    """Four processes write their states without a collective; the view has the values of the complete batch."""
     script = tmp_path / "rank.py"
     script.write_text(textwrap.dedent(RANK))
     processes = []
@@ -164,8 +165,8 @@ def test_ranks_that_never_talk_to_each_other_read_as_the_whole_batch(tmp_path: P
     assert abs(alone[0] - expected["actor/ratio_mean"]) > 1e-6
 
 
-def test_what_one_part_was_told_holds_whatever_part_comes_last(tmp_path: Path):
-    """The coefficient of the KL comes with the data, that of the entropy with the policy, and neither is lost."""
+def test_options_of_one_part_hold_for_any_order_of_parts(tmp_path: Path):
+    """The KL coefficient of the data part and the entropy coefficient of the policy part are both used."""
     batch = make(12, 8, 0)
     parts = [("data", {"kl_coef": 0.3}), ("policy", {"entropy_coef": 0.5}), ("value", {"value_clip": 0.2})]
     whole = measure(Batch(**batch), vocabulary="trl", entropy_coef=0.5)["policy/loss/total"]

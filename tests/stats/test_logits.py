@@ -20,12 +20,12 @@ from windsock.stats.logits import kl_exact, log_prob_and_entropy
 INF, NAN = math.inf, math.nan
 HALVES = ("bfloat16", "float16")
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "bfloat16": 1e-5, "float16": 1e-5}
-"""Absolute error against float64 computed from the same, already rounded logits; half precision costs nothing more."""
+"""Absolute error against float64 computed from the same, already rounded logits; half precision adds no error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A library, the device its arrays live on, and a dtype for the logits."""
+    """A library, a device, and a dtype for the logits."""
 
     library: str
     device: str
@@ -61,7 +61,7 @@ HOMES += [Home("torch", "cuda", dtype) for dtype in TOLERANCE]
 
 @pytest.fixture(params=HOMES, ids=str)
 def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """Give each library, device and dtype in turn; CUDA with the kernels and, as if Triton were absent, without."""
+    """Return each library, device and dtype in turn; CUDA with the kernels and without, as if Triton were absent."""
     home: Home = request.param
     if home.device == "cuda":
         if not torch.cuda.is_available():
@@ -86,7 +86,7 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def reference(logits: Any, actions: Any, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return log-probs and entropy by their definitions, from all of a softmax."""
+    """Return log-probs and entropy by their definitions, from the complete softmax."""
     log_p = log_softmax(wide(logits) / temperature)
     p = np.exp(log_p)
     taken = np.take_along_axis(log_p, wide(actions).astype(np.int64)[..., None], -1)[..., 0]
@@ -103,7 +103,7 @@ def reference_kl(old: Any, new: Any, temperature: float = 1.0) -> np.ndarray:
 
 
 def realistic(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Return logits as a trained model gives them: normal ones with a few high peaks."""
+    """Return logits like those of a trained model: normal ones with a few high peaks."""
     random = np.random.default_rng(seed)
     values = random.normal(0.0, 3.0, shape)
     peaks = random.integers(0, shape[-1], (*shape[:-1], min(4, shape[-1])))
@@ -168,7 +168,7 @@ def test_a_nearly_certain_token_leaves_a_small_positive_entropy(home: Home):
 
 @pytest.mark.parametrize("temperature", [0.3, 1, 2.5])
 def test_temperature_divides_the_logits(home: Home, temperature: float):
-    """A temperature gives what the divided logits give, on both sides of the KL."""
+    """A temperature gives the results of the divided logits, on both sides of the KL."""
     logits, actions = home.logits(realistic((4, 600))), home.integers(some_actions((4, 600)))
     check(home, logits, actions, temperature)
     check_kl(home, home.logits(realistic((4, 600), seed=8)), logits, temperature)
@@ -176,7 +176,7 @@ def test_temperature_divides_the_logits(home: Home, temperature: float):
 
 @pytest.mark.parametrize("garbage", [NAN, INF, -INF])
 def test_what_lies_under_the_mask_does_not_matter(home: Home, garbage: float):
-    """Positions that the mask turns off give 0 whatever they hold, and the others what they give without it."""
+    """Masked positions give 0 for any logits, and the others the results without a mask."""
     values, actions = realistic((3, 5, 400)), some_actions((3, 5, 400))
     old = realistic((3, 5, 400), seed=2)
     mask = np.random.default_rng(4).random((3, 5)) < 0.5
@@ -193,7 +193,7 @@ def test_what_lies_under_the_mask_does_not_matter(home: Home, garbage: float):
 
 
 def test_a_mask_that_is_off_everywhere_gives_zeros(home: Home):
-    """Nothing valid is no error here: what is missing is for the caller to say."""
+    """A mask without a position is no error: the results are 0."""
     logits, off = home.logits(np.full((2, 3, 10), NAN)), home.booleans(np.zeros((2, 3)))
     log_probs, entropy = log_prob_and_entropy(logits, home.integers(np.zeros((2, 3))), mask=off)
     assert not wide(log_probs).any()
@@ -202,7 +202,7 @@ def test_a_mask_that_is_off_everywhere_gives_zeros(home: Home):
 
 
 def test_tokens_that_cannot_be_taken_add_nothing(home: Home):
-    """-inf logits stay out of entropy and KL, and the log-prob of such a token is -inf."""
+    """-inf logits add nothing to entropy and KL, and the log-prob of such a token is -inf."""
     values, old = realistic((4, 10_000)), realistic((4, 10_000), seed=6)
     values[:, ::3] = -INF
     old[:, ::3] = -INF
@@ -218,7 +218,7 @@ def test_tokens_that_cannot_be_taken_add_nothing(home: Home):
 
 
 def test_the_lowest_finite_logit_serves_as_minus_infinity(home: Home):
-    """Vocabularies masked with the smallest number of the dtype, on one side or both, give what -inf gives."""
+    """Vocabularies masked with the smallest number of the dtype, on one side or both, give the results of -inf."""
     lowest = float(torch.finfo(getattr(torch, home.dtype)).min)
     actions = [7000, 7000, 7000]
     values, old = realistic((3, 10_000)), realistic((3, 10_000), seed=6)
@@ -234,7 +234,7 @@ def test_the_lowest_finite_logit_serves_as_minus_infinity(home: Home):
 @pytest.mark.parametrize("width", [10_000, 10_001])
 @pytest.mark.parametrize("place", [0, 1234, 9999])
 def test_a_nan_stays_in_its_position(home: Home, place: int, width: int):
-    """A NaN anywhere in a row makes that row's results NaN, and no other's."""
+    """A NaN anywhere in a row makes the results of that row NaN, and of no other."""
     values, actions = realistic((5, width)), some_actions((5, width))
     values[2, place] = NAN
     logits, old = home.logits(values), home.logits(realistic((5, width), seed=6))
@@ -245,7 +245,7 @@ def test_a_nan_stays_in_its_position(home: Home, place: int, width: int):
 
 @pytest.mark.parametrize("row", [[INF, 1.0, 2.0], [-INF, -INF, -INF], [INF, INF, NAN]], ids=str)
 def test_logits_that_are_no_distribution_give_nan(home: Home, row: list[float]):
-    """+inf and a row of nothing but -inf are shown, not repaired."""
+    """+inf and a row of -inf only give NaN."""
     logits, other = home.logits([row, [0.0, 1.0, 2.0]]), home.logits([[0.0, 1.0, 2.0]] * 2)
     results = [
         *log_prob_and_entropy(logits, home.integers([1, 1])),
@@ -258,7 +258,7 @@ def test_logits_that_are_no_distribution_give_nan(home: Home, row: list[float]):
 
 
 def test_an_action_outside_the_vocabulary_has_no_log_prob(home: Home):
-    """Ids below 0 or from V on give NaN for that log-prob alone; the entropy does not depend on them."""
+    """Ids below 0 or of at least V give a NaN log-prob; the entropy does not depend on them."""
     logits = home.logits(realistic((4, 50)))
     log_probs, entropy = log_prob_and_entropy(logits, home.integers([-1, 50, 49, 2**40]))
     assert np.isnan(wide(log_probs)).tolist() == [True, True, False, True]
@@ -266,7 +266,7 @@ def test_an_action_outside_the_vocabulary_has_no_log_prob(home: Home):
 
 
 def test_a_token_that_only_the_old_policy_can_take_makes_the_kl_infinite(home: Home):
-    """Support that the current policy lost is infinite divergence, even where the old probability is tiny."""
+    """A token that only the old policy can take gives +inf, even where its probability is tiny."""
     old, new = np.zeros((3, 4000)), np.zeros((3, 4000))
     new[0, 5] = -INF
     old[1, 5], new[1, 5] = -4000.0, -INF
@@ -276,7 +276,7 @@ def test_a_token_that_only_the_old_policy_can_take_makes_the_kl_infinite(home: H
 
 
 def test_the_kl_of_equal_logits_is_exactly_zero(home: Home):
-    """A policy does not diverge from itself, with or without unreachable tokens."""
+    """The KL of a policy with itself is 0, with or without unreachable tokens."""
     values = realistic((4, 10_000))
     values[1, :1000] = -INF
     logits = home.logits(values)
@@ -284,7 +284,7 @@ def test_the_kl_of_equal_logits_is_exactly_zero(home: Home):
 
 
 def test_the_kl_of_nearly_equal_logits_is_small_and_not_negative(home: Home):
-    """Rounding is all that can lie between a tiny divergence and zero."""
+    """A tiny divergence is below 0 by at most a rounding error."""
     values = realistic((16, 10_000))
     old = home.logits(values + np.random.default_rng(9).normal(0.0, 1e-3, values.shape))
     divergence = wide(kl_exact(old, home.logits(values)))
@@ -293,7 +293,7 @@ def test_the_kl_of_nearly_equal_logits_is_small_and_not_negative(home: Home):
 
 
 def test_the_kl_takes_two_dtypes(home: Home):
-    """Old logits kept in half precision meet current ones in float32."""
+    """Old logits in half precision and current ones in float32 are compared without another rounding."""
     if home.library == "numpy" or home.dtype not in HALVES:
         pytest.skip("half precision on torch")
     new = home.logits(realistic((5, 4321))).float()
@@ -303,7 +303,7 @@ def test_the_kl_takes_two_dtypes(home: Home):
 
 @pytest.mark.parametrize("shape", [(0, 7), (2, 0, 7), (0, 1)], ids=str)
 def test_no_positions_give_empty_results(home: Home, shape: tuple[int, ...]):
-    """An empty batch is a batch."""
+    """An empty batch gives empty results."""
     logits = home.logits(np.zeros(shape))
     log_probs, entropy = log_prob_and_entropy(logits, home.integers(np.zeros(shape[:-1])))
     mask = home.booleans(np.zeros(shape[:-1]))
@@ -335,7 +335,7 @@ def views(logits: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["shifted", "every other", "swapped", "part of the vocabulary", "one row", "repeated"])
 def test_leading_dimensions_may_have_any_strides(home: Home, name: str):
-    """A view is read where it lies and gives what its copy gives, with actions and masks that are views themselves."""
+    """A view is read without a copy and gives the results of its copy, also with views of actions and masks."""
     view = views(home.logits(realistic((4, 6, 2, 130))))[name]
     old = views(home.logits(realistic((4, 6, 2, 130), seed=4)))[name]
     actions = home.integers(np.repeat(some_actions(tuple(view.shape))[..., None], 2, -1))[..., 0]
@@ -351,7 +351,7 @@ def test_leading_dimensions_may_have_any_strides(home: Home, name: str):
 
 
 def test_positions_do_not_depend_on_their_chunk(home: Home, monkeypatch: pytest.MonkeyPatch):
-    """Working on a few positions at a time gives what all at once give."""
+    """Chunks of a few positions give the results of all at once."""
     logits, actions = home.logits(realistic((3, 7, 90))), home.integers(some_actions((3, 7, 90)))
     mask = home.booleans(np.arange(21).reshape(3, 7) % 4 > 0)
     whole = *log_prob_and_entropy(logits, actions, mask=mask), kl_exact(logits * 0.5, logits, mask=mask)
@@ -389,7 +389,7 @@ rows = st.integers(1, 12).flatmap(
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_small_random_logits(library: str, dtype: str, rows: list[list[float]], temperature: float, data: Any):
-    """Any finite logits with any unreachable tokens give the reference's numbers."""
+    """Any finite logits with any unreachable tokens give the values of the reference."""
     values = np.array(rows)
     values[np.isneginf(values).all(-1), 0] = 1.0
     home = Home(library, "cpu", "float64" if (library, dtype) == ("numpy", "bfloat16") else dtype)
@@ -420,8 +420,8 @@ WRONG: list[tuple[tuple[Any, ...], type[Exception], str]] = [
     ((TZ.to(torch.complex64), TA), TypeError, "got complex64"),
     ((Z[:, :0], A), ValueError, r"logits: expected the shape \(..., V\) with V of at least 1, got \(2, 0\)"),
     ((np.asarray(1.0), A), ValueError, r"got \(\)"),
-    ((np.zeros((3, 2)).T, A), ValueError, "logits: expected a contiguous last dimension, got one of stride 2"),
-    ((torch.zeros(3, 2).T, TA), ValueError, "logits: expected a contiguous last dimension, got one of stride 2"),
+    ((np.zeros((3, 2)).T, A), ValueError, "logits: expected a contiguous last dimension, got stride 2"),
+    ((torch.zeros(3, 2).T, TA), ValueError, "logits: expected a contiguous last dimension, got stride 2"),
     ((Z, A[:1]), ValueError, r"actions: expected one for each position of a NumPy array of shape \(2, 3\), got a"),
     ((TZ, A), ValueError, r"of a tensor on cpu of shape \(2, 3\), got a NumPy array of shape \(2,\)"),
     ((TZ, [0, 0]), ValueError, "got list"),
@@ -433,7 +433,7 @@ WRONG: list[tuple[tuple[Any, ...], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("arguments", "kind", "text"), WRONG)
 def test_wrong_arguments_say_what_was_expected_and_what_came(arguments: Any, kind: type[Exception], text: str):
-    """An error names the argument, what it should be and what it is."""
+    """An error has the argument, the expected value and the given one."""
     with pytest.raises(kind, match=text):
         log_prob_and_entropy(*arguments)
 
@@ -449,13 +449,13 @@ def test_two_sets_of_logits_have_one_shape_and_one_home():
 
 
 def test_arrays_take_actions_and_masks_as_lists():
-    """NumPy logits are met by whatever NumPy takes for an array."""
+    """With NumPy logits, actions and masks are anything that NumPy converts to an array."""
     log_probs, _ = log_prob_and_entropy(np.zeros((2, 4), np.float32), [1, 2], mask=[True, False])
     np.testing.assert_allclose(log_probs, [-math.log(4), 0.0], atol=1e-15)
 
 
 def test_numpy_holds_no_second_copy_of_the_logits():
-    """Extra memory is that of a few positions, however many there are."""
+    """Extra memory is that of a few positions, for any number of positions."""
     logits = np.random.default_rng(0).normal(size=(400, 20_000)).astype(np.float32)
     actions = np.zeros(400, int)
     tracemalloc.start()
@@ -478,7 +478,7 @@ def test_the_module_loads_neither_torch_nor_triton():
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_the_device_is_never_waited_for(home: Home):
-    """On CUDA nothing synchronises, with a mask and without, whatever the strides."""
+    """On CUDA nothing synchronises, with and without a mask, for any strides."""
     if home.device != "cuda":
         pytest.skip("host arrays have nothing to wait for")
     logits = home.logits(realistic((3, 4, 2, 500)))
@@ -494,7 +494,7 @@ def test_the_device_is_never_waited_for(home: Home):
 
 
 def test_the_kernels_hold_nothing_but_their_results(home: Home):
-    """With Triton the extra memory on the device is the results', whatever the size of the vocabulary."""
+    """With Triton the only extra memory on the device is that of the results, for any vocabulary."""
     if home.library != "triton":
         pytest.skip("about the kernels")
     logits = torch.randn(64, 100_000, device="cuda").to(getattr(torch, home.dtype))

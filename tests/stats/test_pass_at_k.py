@@ -13,23 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.stats.pass_at_k import Tries, majority, powers_below, share_interval, winning
+from windsock.stats.pass_at_k import TaskScores, majority, powers_below, share_interval, winning
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/aggregation.json").read_text())
 values_of_a_task = st.lists(st.floats(-5, 5, allow_nan=False), min_size=1, max_size=4)
 
 
-def one_task(values: list[float]) -> Tries:
-    return Tries.of(np.array(values, np.float64), np.zeros(len(values), np.int64))
+def one_task(values: list[float]) -> TaskScores:
+    return TaskScores.from_runs(np.array(values, np.float64), np.zeros(len(values), np.int64))
 
 
 @pytest.mark.parametrize("vector", VECTORS["bootstrap"], ids=lambda v: f"{v['values']}@{v['k']}")
-def test_the_closed_form_is_the_one_that_the_bootstrap_estimates(vector):
-    """Trinity's and veRL's thousand draws lie around our number, which has no noise."""
-    tries, k = one_task(vector["values"]), vector["k"]
+def test_the_closed_form_is_the_limit_of_the_bootstrap(vector):
+    """The thousand draws of Trinity and veRL scatter around the exact number."""
+    scores, k = one_task(vector["values"]), vector["k"]
     exact = vector["closed_form_with_replacement"]
-    assert tries.best(k)[0] == pytest.approx(exact["best"], rel=1e-12)
-    assert tries.worst(k)[0] == pytest.approx(exact["worst"], rel=1e-12)
+    assert scores.best(k)[0] == pytest.approx(exact["best"], rel=1e-12)
+    assert scores.worst(k)[0] == pytest.approx(exact["worst"], rel=1e-12)
     noise = 5 * vector["seed42_n1000"]["best_std"] / math.sqrt(1000) + 1e-12
     assert vector["seed42_n1000"]["best_mean"] == pytest.approx(exact["best"], abs=noise)
 
@@ -39,21 +39,21 @@ def test_best_and_worst_of_k_equal_enumeration(tasks, k, chance):
     """Over all n^k draws with replacement, for tasks of any size together and in any order."""
     flat = [(value, 7 * task) for task, values in enumerate(tasks) for value in values]
     chance.shuffle(flat)
-    tries = Tries.of(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
+    scores = TaskScores.from_runs(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
     draws = [list(itertools.product(values, repeat=k)) for values in tasks]
-    assert tries.best(k) == pytest.approx([np.mean([max(draw) for draw in of]) for of in draws], abs=1e-9)
-    assert tries.worst(k) == pytest.approx([np.mean([min(draw) for draw in of]) for of in draws], abs=1e-9)
-    assert tries.mean() == pytest.approx([np.mean(values) for values in tasks], abs=1e-12)
-    assert tries.std() == pytest.approx([np.std(values) for values in tasks], abs=1e-9)
+    assert scores.best(k) == pytest.approx([np.mean([max(draw) for draw in of]) for of in draws], abs=1e-9)
+    assert scores.worst(k) == pytest.approx([np.mean([min(draw) for draw in of]) for of in draws], abs=1e-9)
+    assert scores.mean() == pytest.approx([np.mean(values) for values in tasks], abs=1e-12)
+    assert scores.std() == pytest.approx([np.std(values) for values in tasks], abs=1e-9)
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=4), st.integers(1, 6))
 def test_pass_at_k_equals_enumeration(tasks, k):
-    """Over all k-subsets of a task's tries; a task with fewer tries has no estimate."""
+    """Over all k-subsets of a task's runs; a task with fewer runs has no estimate."""
     flat = [(float(value), task) for task, values in enumerate(tasks) for value in values]
-    tries = Tries.of(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
+    scores = TaskScores.from_runs(np.array([v for v, _ in flat]), np.array([t for _, t in flat]))
     expected = [np.mean([any(draw) for draw in itertools.combinations(of, k)]) for of in tasks if len(of) >= k]
-    assert tries.pass_at(k) == pytest.approx(expected, abs=1e-12)
+    assert scores.pass_at(k) == pytest.approx(expected, abs=1e-12)
 
 
 def brute_majority(values: list[float], answers: list[str | None], k: int) -> float:
@@ -71,21 +71,21 @@ def brute_majority(values: list[float], answers: list[str | None], k: int) -> fl
     st.lists(st.tuples(st.floats(-2, 2), st.sampled_from(["a", "b", "c", "d", None])), min_size=1, max_size=8),
     st.data(),
 )
-def test_the_majority_equals_enumeration(tries, data):
+def test_the_majority_equals_enumeration(runs, data):
     """Over all k-subsets, ties shared, abstentions not voting."""
-    values, answers = [v for v, _ in tries], [a for _, a in tries]
-    k = data.draw(st.integers(1, len(tries)))
+    values, answers = [v for v, _ in runs], [a for _, a in runs]
+    k = data.draw(st.integers(1, len(runs)))
     assert majority(values, answers, k) == pytest.approx(brute_majority(values, answers, k), abs=1e-9)
 
 
-def test_the_majority_of_all_tries_is_the_plain_one():
-    """maj@n is what the most frequent answer is worth."""
+def test_the_majority_of_all_runs_is_the_plain_one():
+    """maj@n is the score of the most frequent answer."""
     assert majority([1, 1, 1, 0, 0], ["7", "7", "7", "8", "9"], 5) == 1.0
     assert majority([1, 1, 0, 0], ["7", "7", "8", "8"], 4) == 0.5
 
 
-def test_many_tries_are_no_trouble():
-    """Chances of 16 tries with many answers sum to one."""
+def test_the_chances_of_many_runs_sum_to_one():
+    """The chances of five answers and of no vote, for 16 runs, add up to 1."""
     wins, nobody = winning((5, 4, 3, 2, 1), 1, 8)
     assert math.fsum(wins) + nobody == pytest.approx(1.0, abs=1e-12)
     assert sorted(wins, reverse=True) == list(wins)
@@ -113,23 +113,23 @@ def test_the_interval_covers_the_truth_about_95_times_in_100(draw):
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_an_interval_lies_around_its_mean_within_zero_and_one(values):
-    """And has a width, also where all tasks agree."""
+def test_an_interval_includes_its_mean_within_zero_and_one(values):
+    """The interval has a width also where all tasks agree."""
     low, high = share_interval(np.array(values))
     assert 0 <= low <= np.mean(values) + 1e-12
     assert np.mean(values) - 1e-12 <= high <= 1
     assert high > low
 
 
-def test_non_finite_tries_stay_visible():
-    """A NaN makes its own task's statistics NaN and no other's."""
-    tries = Tries.of(np.array([1.0, np.nan, 0.0, 1.0]), np.array([0, 0, 1, 1]))
-    for statistic in (tries.mean(), tries.std(), tries.best(2), tries.worst(2)):
+def test_a_nan_score_affects_only_its_task():
+    """A NaN makes the statistics of its own task NaN and of no other."""
+    scores = TaskScores.from_runs(np.array([1.0, np.nan, 0.0, 1.0]), np.array([0, 0, 1, 1]))
+    for statistic in (scores.mean(), scores.std(), scores.best(2), scores.worst(2)):
         assert np.isnan(statistic[0])
         assert np.isfinite(statistic[1])
 
 
-def test_no_tries_at_all_are_no_tasks():
-    """Nothing in, nothing out."""
-    tries = Tries.of(np.empty(0), np.empty(0, np.int64))
-    assert len(tries.mean()) == len(tries.best(2)) == len(tries.pass_at(2)) == 0
+def test_no_runs_are_no_tasks():
+    """The statistics of no runs are empty arrays."""
+    scores = TaskScores.from_runs(np.empty(0), np.empty(0, np.int64))
+    assert len(scores.mean()) == len(scores.best(2)) == len(scores.pass_at(2)) == 0

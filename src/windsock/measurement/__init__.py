@@ -1,5 +1,6 @@
-"""From a trainer's arrays to metrics.
+"""Metrics of a trainer's batches.
 
-``batch`` describes what a trainer has, ``quantities`` binds it to statistics and states, ``parts`` measures a part of a
-step and turns merged states into named values.
+``batch`` has the arrays, ``quantities`` declares the states and the metrics of each, ``selection`` and ``device``
+compute the states on the host and on an accelerator, ``step`` merges the states of a step, and ``values`` turns merged
+states into named values.
 """

@@ -1,12 +1,13 @@
-"""What a trainer has of a batch, under the names that everyone uses, in either of the two usual layouts."""
+"""The arrays of a trainer's batch, under their usual names, padded or packed."""
 
+# ruff: noqa: RUF009 - ``_array`` returns a dataclass field
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,62 +18,62 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-TOKEN_FIELDS = (
-    "log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "advantages", "raw_advantages", "returns",
-    "values", "old_values", "rewards", "entropy", "old_entropy", "exact_kl", "actions", "response_mask",
-)  # fmt: skip
-SEQUENCE_FIELDS = ("unclipped_rewards", "scores", "finished", "prompt_lengths", "groups", "episodes", "weights")
-LOGIT_FIELDS = ("logits", "old_logits")
+Axes = Literal["tokens", "sequences", "vocabulary", "other"]
+
+
+def _array(axes: Axes, computed_from: str = "") -> Any:
+    """Declare an array of the batch. ``computed_from`` are the arrays that it follows from where it is not given."""
+    return field(default=None, metadata={"axes": axes, "computed_from": computed_from})
 
 
 class BatchError(WindsockError, ValueError):
-    """The arrays of a batch do not fit each other."""
+    """An array of a batch is missing or has a wrong shape, device or dtype."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The arrays of a batch; all are optional but ``response_mask``.
 
-    Padded: token arrays are ``(sequences, width)``. Packed: they are one stream ``(tokens,)`` and ``cu_seqlens`` holds
+    Padded: token arrays are ``(sequences, width)``. Packed: they are one stream ``(tokens,)``, and ``cu_seqlens`` are
     the ``sequences + 1`` boundaries, as attention kernels take them. Arrays of sequences are ``(sequences,)``; logits
     have the vocabulary as a further, last axis; ``prompt_mask`` has a width of its own; ``keep`` is per sequence or,
-    where it does not fit that, per token. NumPy arrays, torch tensors on any device and lists are taken. What stands
-    outside the mask is never looked at.
+    where its shape differs from that, per token. NumPy arrays, torch tensors on any device and lists are accepted.
+    Values outside the mask are never used.
     """
 
-    response_mask: Any = None
-    log_probs: Any = None
-    old_log_probs: Any = None
-    ref_log_probs: Any = None
-    rollout_log_probs: Any = None
-    advantages: Any = None
-    raw_advantages: Any = None
-    returns: Any = None
-    values: Any = None
-    old_values: Any = None
-    rewards: Any = None
-    unclipped_rewards: Any = None
-    scores: Any = None
-    entropy: Any = None
-    old_entropy: Any = None
-    logits: Any = None
-    old_logits: Any = None
-    exact_kl: Any = None
-    actions: Any = None
-    eos_ids: Any = None
-    finished: Any = None
-    prompt_mask: Any = None
-    prompt_lengths: Any = None
-    cu_seqlens: Any = None
-    groups: Any = None
-    episodes: Any = None
-    weights: Any = None
-    keep: Any = None
+    response_mask: Any = _array("tokens")
+    log_probs: Any = _array("tokens", computed_from="logits and actions")
+    old_log_probs: Any = _array("tokens", computed_from="old_logits and actions")
+    ref_log_probs: Any = _array("tokens")
+    rollout_log_probs: Any = _array("tokens")
+    advantages: Any = _array("tokens")
+    raw_advantages: Any = _array("tokens")
+    returns: Any = _array("tokens")
+    values: Any = _array("tokens")
+    old_values: Any = _array("tokens")
+    rewards: Any = _array("tokens")
+    unclipped_rewards: Any = _array("sequences")
+    scores: Any = _array("sequences")
+    entropy: Any = _array("tokens", computed_from="logits")
+    old_entropy: Any = _array("tokens", computed_from="old_logits or entropy")
+    logits: Any = _array("vocabulary")
+    old_logits: Any = _array("vocabulary")
+    exact_kl: Any = _array("tokens", computed_from="logits and old_logits")
+    actions: Any = _array("tokens")
+    eos_ids: Any = _array("other")
+    finished: Any = _array("sequences")
+    prompt_mask: Any = _array("other")
+    prompt_lengths: Any = _array("sequences", computed_from="prompt_mask")
+    cu_seqlens: Any = _array("other")
+    groups: Any = _array("sequences")
+    episodes: Any = _array("sequences")
+    weights: Any = _array("sequences")
+    keep: Any = _array("other")
     sequences: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         if self.response_mask is None:
-            raise BatchError("a batch needs response_mask: which tokens of each sequence the policy wrote")
+            raise BatchError("a batch needs response_mask: 1 at the tokens that the policy generated")
         shape = _shape(self.response_mask)
         wanted = 1 if self.cu_seqlens is not None else 2
         if len(shape) != wanted:
@@ -88,7 +89,7 @@ class Batch:
             self._expect(name, shape)
         for name in SEQUENCE_FIELDS:
             self._expect(name, (count,))
-        for name in LOGIT_FIELDS:
+        for name in VOCABULARY_FIELDS:
             got = _shape(getattr(self, name))
             if getattr(self, name) is not None and got[:-1] != shape:
                 raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
@@ -98,9 +99,9 @@ class Batch:
             raise BatchError(f"prompt_mask: expected ({count}, width), got shape {_shape(self.prompt_mask)}")
 
     def _check_devices(self) -> None:
-        """Refuse token arrays that lie on another device than the mask, or hold no real numbers."""
+        """Reject token arrays that are on another device than the mask, and complex ones."""
         home = getattr(self.response_mask, "device", None)
-        for name in (*TOKEN_FIELDS, *LOGIT_FIELDS):
+        for name in (*TOKEN_FIELDS, *VOCABULARY_FIELDS):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -119,17 +120,17 @@ class Batch:
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of the arrays that are there."""
-        return frozenset(f.name for f in fields(self) if f.init and getattr(self, f.name) is not None)
+        """The names of the given arrays."""
+        return frozenset(name for name in FIELDS if getattr(self, name) is not None)
 
     def having(self, **arrays: Any) -> Batch:
-        """Return this batch with further arrays, or others in place of its own."""
+        """Return this batch with further arrays, or with other ones in place of its own."""
         return Batch(**{**{name: getattr(self, name) for name in self.given}, **arrays})
 
     def split(self, parts: int) -> list[Batch]:
-        """Cut a padded batch into micro-batches of whole sequences."""
+        """Cut a padded batch into micro-batches of complete sequences."""
         if self.cu_seqlens is not None:
-            raise BatchError("split cuts padded batches; a packed one has to be packed anew")
+            raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
         bounds = np.linspace(0, self.sequences, parts + 1).astype(int)
         return [self.take(slice(a, b)) for a, b in pairwise(bounds.tolist()) if b > a]
 
@@ -137,6 +138,24 @@ class Batch:
         """Return a batch of some of the sequences."""
         chosen = {n: getattr(self, n) if n == "eos_ids" else getattr(self, n)[rows] for n in self.given}
         return Batch(**chosen)
+
+
+FIELDS = tuple(array.name for array in fields(Batch) if array.init)
+COMPUTED_FROM: dict[str, str] = {
+    array.name: array.metadata["computed_from"]
+    for array in fields(Batch)
+    if array.init and array.metadata["computed_from"]
+}
+"""In words, the arrays from which an array is computed where it is not given."""
+
+
+def _fields_over(axes: Axes) -> tuple[str, ...]:
+    return tuple(array.name for array in fields(Batch) if array.init and array.metadata["axes"] == axes)
+
+
+TOKEN_FIELDS = _fields_over("tokens")
+SEQUENCE_FIELDS = _fields_over("sequences")
+VOCABULARY_FIELDS = _fields_over("vocabulary")
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -147,10 +166,10 @@ def _shape(value: Any) -> tuple[int, ...]:
 def _sequences_of(cu_seqlens: Any, tokens: int) -> int:
     device = getattr(cu_seqlens, "device", None)
     if device is not None and getattr(device, "type", "cpu") != "cpu":
-        return len(cu_seqlens) - 1  # looking at the boundaries would wait for the device
+        return len(cu_seqlens) - 1  # checking the boundaries would wait for the device
     bounds = to_numpy(cu_seqlens)
     if bounds.ndim != 1 or len(bounds) < 1 or bounds[0] != 0 or bounds[-1] != tokens or (np.diff(bounds) < 0).any():
-        raise BatchError(f"cu_seqlens: expected rising boundaries from 0 to {tokens}, got {_short(bounds)}")
+        raise BatchError(f"cu_seqlens: expected ascending boundaries from 0 to {tokens}, got {_short(bounds)}")
     return len(bounds) - 1
 
 
@@ -160,7 +179,7 @@ def _short(values: NDArray[Any]) -> str:
 
 
 def to_numpy(value: Any) -> NDArray[Any]:
-    """Return an array on the host; half precision that NumPy does not know is widened, exactly."""
+    """Return an array on the host; bfloat16, which NumPy does not have, becomes float32."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach()

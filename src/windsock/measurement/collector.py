@@ -10,7 +10,7 @@ from typing import Any
 from windsock.journal.frames import Kind
 from windsock.measurement.batch import Batch
 from windsock.measurement.options import Options
-from windsock.measurement.parts import Measurement, check_part
+from windsock.measurement.step import Measurement, check_part
 from windsock.recording import Collector, Recording
 
 
@@ -33,7 +33,7 @@ class MeasurementCollector(Collector):
     ) -> None:
         """Measure a batch for a step; a step that was committed already is counted as late instead."""
         whole = batch if isinstance(batch, Batch) else Batch(**batch)
-        parts, checked = check_part(part), Options.of(dict(options))
+        parts, checked = check_part(part), Options.from_keywords(dict(options))
         committed = self._recording.step
         if step is not None and committed is not None and step <= committed:
             self._recording.late_batches += 1

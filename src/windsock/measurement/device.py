@@ -1,78 +1,49 @@
-"""Batches on an accelerator: one pass there, one small copy back per step, and nothing waits in between.
+"""Measure batches on an accelerator: one pass there and one small copy to the host per step, without waiting.
 
-``launch`` queues the pass over a batch's tensors and returns at once. ``collect`` brings what several launches left
-back in one copy, and the metrics follow on the host from the statistics of each sequence.
+``launch`` queues the pass over a batch's tensors and returns at once. ``collect`` copies the results of several
+launches to the host together; the host computes the metrics from the statistics of each sequence.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import SEQUENCE_FIELDS, Batch
-from windsock.measurement.channels import CHANNELS, RESPONSE
-from windsock.measurement.options import Options
+from windsock.measurement.batch import FIELDS, SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
+from windsock.measurement.options import Options, given
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, StateKind
-from windsock.stats.rows import COLUMNS, SPREAD, WIDTH, handed_over, owners, torch_rows
+from windsock.stats.channels import CHANNELS, Tokens, arrays_of, wanted
+from windsock.stats.rows import COLUMNS, WIDTH, moved_to, owners, torch_rows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-FLAGS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    # flag: part, what it needs, the channels that it fills
-    "POLICY": ("policy", ("log_probs", "old_log_probs"), ("ratio", "kl_k1", "kl_k2", "kl_k3", "above", "below")),
-    "NLL": ("policy", ("log_probs",), ("nll",)),
-    "SURROGATE": ("policy", ("log_probs", "old_log_probs", "advantages"), ("surrogate", "binds", "high", "low")),
-    "DUAL": ("policy", ("log_probs", "old_log_probs", "advantages", "dual_clip"), ("dual",)),
-    "REF_LOSS": ("policy", ("log_probs", "ref_log_probs"), ("ref_k3",)),
-    "ENTROPY": ("policy", ("entropy",), ("entropy",)),
-    "EXACT": ("policy", ("exact_kl",), ("exact_kl",)),
-    "ADVANTAGES": ("data", ("advantages",), ("advantages",)),
-    "RETURNS": ("data", ("returns",), ("returns",)),
-    "OLD": ("data", ("old_log_probs",), ("old_log_probs",)),
-    "REF": ("data", ("ref_log_probs",), ("ref_log_probs",)),
-    "OLD_REF": ("data", ("old_log_probs", "ref_log_probs"), ("old_minus_ref",)),
-    "OLD_ENTROPY": ("data", ("old_entropy",), ("old_entropy",)),
-    "ROLLOUT": (
-        "data", ("old_log_probs", "rollout_log_probs"),
-        ("rollout_log_probs", "mismatch", "mismatch_k3", "mismatch_ratio", "log_prob_difference",
-         "probability_difference"),
-    ),
-    "OLD_VALUES": ("data value", ("old_values",), ("old_values",)),
-    "RESIDUAL": ("data", ("returns", "old_values"), ("residual",)),
-    "VALUES": ("value", ("values",), ("values",)),
-    "ERROR": ("value", ("values", "returns"), ("error", "value_loss")),
-    "VALUE_CLIP": ("value", ("values", "returns", "old_values", "value_clip"), ("value_clip",)),
-    "REWARDS": ("data", ("rewards",), ("rewards",)),
-    "ENDS": ("data", ("actions", "eos_ids"), ("ends",)),
-}  # fmt: skip
-NEGATED = {"mismatch_k1": "mismatch"}  # channels that are another one with the sign turned
-
 
 def on_device(batch: Batch) -> bool:
-    """Tell whether the batch lies on an accelerator."""
+    """Return whether the batch is on an accelerator."""
     torch = sys.modules.get("torch")
     mask = batch.response_mask
     return torch is not None and isinstance(mask, torch.Tensor) and mask.device.type not in ("cpu", "meta")
 
 
 def outline(batch: Batch) -> Any:
-    """Return what the host needs to know of a batch, without its tensors: those must not be kept until the step ends.
+    """Return the batch without its tensors, which must not be in memory until the step ends.
 
-    Arrays that lie on the device are only marked as being there.
+    An array is None, or True where it is given; arrays of the sequences that are on the host are included.
     """
-    marked: dict[str, Any] = {name: True if name in batch.given else None for name in Batch.__dataclass_fields__}
-    kept = {name: getattr(batch, name) for name in SEQUENCE_FIELDS if _on_host(getattr(batch, name))}
-    return SimpleNamespace(**{**marked, **kept, "given": batch.given, "sequences": batch.sequences})
+    given_arrays = batch.given
+    flags: dict[str, Any] = {name: True if name in given_arrays else None for name in FIELDS}
+    on_host = {name: getattr(batch, name) for name in SEQUENCE_FIELDS if _on_host(getattr(batch, name))}
+    return SimpleNamespace(**{**flags, **on_host, "given": given_arrays, "sequences": batch.sequences})
 
 
 def _on_host(value: Any) -> bool:
@@ -82,26 +53,26 @@ def _on_host(value: Any) -> bool:
 
 @dataclass(slots=True)
 class Launched:
-    """A pass that was queued: where its results will be, and what the host needs to finish it."""
+    """A queued pass: the tensors of its results, and the host's data to finish it."""
 
-    batch: Any  # an outline
+    batch: Any  # from ``outline``
     parts: tuple[str, ...]
     options: Options
     rows: Any
-    sequences: dict[str, Any] = field(default_factory=dict)  # arrays of the sequences that lie on the device
+    sequences: dict[str, Any] = field(default_factory=dict)  # arrays of the sequences that are on the device
 
 
 def launch(batch: Batch, parts: tuple[str, ...], options: Options) -> Launched:
-    """Queue the pass over a batch. Nothing here waits for the device."""
-    flags = _flags(batch, parts, options)
-    rows = _by_kernel(batch, flags, options)
+    """Queue the pass over a batch. This never waits for the device."""
+    channels = wanted(parts, given(batch.given, options))
+    rows = _by_kernel(batch, channels, options)
     if rows is None:
-        rows = _by_torch(batch, flags, options)
+        rows = _by_torch(batch, channels, options)
     return Launched(outline(batch), parts, options, rows, _device_sequences(batch))
 
 
 def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
-    """Bring what was launched to the host, in one copy for each device, and wait for it."""
+    """Copy the results of launches to the host together, and wait for them."""
     pieces = [(one, name, tensor) for one in launched for name, tensor in [("", one.rows), *one.sequences.items()]]
     fetched = _fetch([tensor for _, _, tensor in pieces])
     by_launch: dict[int, dict[str, NDArray[Any]]] = {}
@@ -111,7 +82,7 @@ def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
 
 
 def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copy tensors as one run of bytes through pinned memory, and cut it up again."""
+    """Copy tensors to the host as one run of bytes: only a copy to pinned memory does not block the stream."""
     import torch
 
     flat = [
@@ -133,20 +104,9 @@ def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
     return arrays
 
 
-def _flags(batch: Batch, parts: tuple[str, ...], options: Options) -> set[str]:
-    def there(name: str) -> bool:
-        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in batch.given
-
-    return {
-        flag
-        for flag, (of, needs, _) in FLAGS.items()
-        if any(part in of.split() for part in parts) and all(there(name) for name in needs)
-    }
-
-
 @cache
 def _kernels(device: str) -> ModuleType | None:
-    """Return the Triton kernels where they run."""
+    """Return the module of Triton kernels, or None for a device or an installation without Triton."""
     if device != "cuda":
         return None
     try:
@@ -155,62 +115,63 @@ def _kernels(device: str) -> ModuleType | None:
         return None
 
 
-def _by_kernel(batch: Batch, flags: set[str], options: Options) -> Any | None:
-    """Launch the kernels; None where there are none, or where they cannot be compiled."""
+def _by_kernel(batch: Batch, channels: frozenset[str], options: Options) -> Any | None:
+    """Launch the kernels; return None where there are none, or where they cannot be compiled."""
     kernels = _kernels(batch.response_mask.device.type)
     if kernels is None or _broken:
         return None
     try:
-        return _launch_kernels(kernels, batch, flags, options)
-    except Exception as problem:  # noqa: BLE001 - whatever Triton lacks here, torch measures as well
+        return _launch_kernels(kernels, batch, channels, options)
+    except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
         _broken.append(problem)
-        print(f"windsock: the Triton kernels do not run here, torch measures instead: {problem}", file=sys.stderr)
+        print(f"windsock: Triton kernels failed, measuring with torch instead: {problem}", file=sys.stderr)
         return None
 
 
 _broken: list[Exception] = []
-"""Why the kernels are not tried again."""
+"""The failure of the kernels; after it they are not tried again in this process."""
 
 
-def _launch_kernels(kernels: ModuleType, batch: Batch, flags: set[str], options: Options) -> Any:
+def _launch_kernels(kernels: ModuleType, batch: Batch, channels: frozenset[str], options: Options) -> Any:
     mask = batch.response_mask.contiguous()
-    tensors = {
-        name: getattr(batch, name).detach().contiguous() for name in kernels.TENSORS if getattr(batch, name) is not None
-    }
-    keep = None if batch.keep is None else handed_over(batch.keep, mask.device).contiguous()
-    eos = handed_over(batch.eos_ids, mask.device).reshape(-1) if "ENDS" in flags else None
+    needed = arrays_of(channels, given(batch.given, options))
+    tensors = {name: getattr(batch, name).detach().contiguous() for name in TOKEN_FIELDS if name in needed}
+    keep = None if batch.keep is None else moved_to(mask.device, batch.keep).contiguous()
+    eos = moved_to(mask.device, batch.eos_ids).reshape(-1) if "eos_ids" in needed else None
     bounds = None if batch.cu_seqlens is None else batch.cu_seqlens.contiguous()
-    channels = frozenset(channel for flag in flags for channel in FLAGS[flag][2])
-    return kernels.rows(tensors, mask, keep, bounds, eos, flags, channels, options)
+    return kernels.rows(tensors, mask, keep, bounds, eos, channels, options)
 
 
-def _by_torch(batch: Batch, flags: set[str], options: Options) -> Any:
+def _by_torch(batch: Batch, channels: frozenset[str], options: Options) -> Any:
     import torch
 
     response = batch.response_mask.bool()
     valid, bounds = response, batch.cu_seqlens
     if batch.keep is not None:
-        keep = handed_over(batch.keep, response.device).bool()
+        keep = moved_to(response.device, batch.keep).bool()
         if keep.shape == (batch.sequences,):
             keep = keep[:, None] if bounds is None else keep[owners(bounds, len(response))]
         valid = response & keep
 
-    def pick(name: str) -> Any:
-        if name == "ends":
-            return torch.isin(batch.actions, handed_over(batch.eos_ids, response.device).reshape(-1))
-        return torch.where(response if name == "rewards" else valid, getattr(batch, name).detach().double(), 0.0)
+    def read(mask: Any, name: str) -> Any:
+        if name == "eos_ids":
+            return moved_to(response.device, batch.eos_ids).reshape(-1)
+        return torch.where(mask, getattr(batch, name).detach().double(), 0.0)
 
-    def compute(channel: str) -> Callable[[], Any]:
-        return lambda: CHANNELS[channel](pick, options)
-
-    wanted = {channel: compute(channel) for flag in flags for channel in FLAGS[flag][2]}
-    if options.value_clip is not None and batch.old_values is None:
-        wanted.pop("value_loss", None)  # it cannot be clipped, and is missing
-    return torch_rows(wanted, valid, response, RESPONSE, bounds)
+    tokens = {
+        of_response: Tokens(partial(read, mask), options, keep=False)
+        for of_response, mask in ((False, valid), (True, response))
+    }
+    compute = {
+        name: partial(getattr, tokens[CHANNELS[name].of_response], name)
+        for name in channels
+        if not CHANNELS[name].combines
+    }
+    return torch_rows(compute, valid, response, bounds)
 
 
 def _device_sequences(batch: Batch) -> dict[str, Any]:
-    """Return the arrays of sequences that have to be fetched, in dtypes that NumPy knows."""
+    """Return the arrays of sequences that are on the device, in dtypes that NumPy has."""
     import torch
 
     found = {}
@@ -218,13 +179,11 @@ def _device_sequences(batch: Batch) -> dict[str, Any]:
         value = getattr(batch, name)
         if isinstance(value, torch.Tensor) and value.device == batch.response_mask.device:
             found[name] = value.detach().double() if value.is_floating_point() else value.long()
-    if batch.prompt_lengths is None and isinstance(batch.prompt_mask, torch.Tensor):
-        found["prompt_lengths"] = batch.prompt_mask.bool().sum(-1)
     return found
 
 
 class DeviceSelection(Selection):
-    """A batch that was measured on a device, as the statistics of its sequences."""
+    """A batch measured on a device: the statistics of its sequences."""
 
     def __init__(self, launched: Launched, fetched: dict[str, NDArray[Any]]) -> None:
         self.batch = launched.batch
@@ -234,22 +193,19 @@ class DeviceSelection(Selection):
         self._fetched = fetched
         self.counts = self._column("valid").astype(np.int64)
         self.response_lengths = self._column("response").astype(np.int64)
-        if "prompt_lengths" in fetched:
-            self.prompt_lengths = fetched["prompt_lengths"].astype(np.int64)
 
     def sequence(self, name: str) -> NDArray[Any]:
-        """Return an array of the sequences as it is."""
+        """Return an array of the sequences."""
         return self._fetched[name] if name in self._fetched else super().sequence(name)
 
     def totals(self, channel: str) -> Floats:
-        """Add a channel up per sequence."""
-        if channel == "outside":
-            return self.totals("above") + self.totals("below")
-        if channel in NEGATED:
-            return -self.totals(NEGATED[channel])
+        """Return the sum of a channel per sequence."""
+        combined = CHANNELS[channel].combines
+        if combined:
+            return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
         total = self._column(channel)
-        if channel in SPREAD:
-            total = total + self._shift(channel) * self.counts
+        if CHANNELS[channel].statistics == "spread":
+            total = total + self._column(channel, "shift") * self.counts
         return total
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
@@ -264,13 +220,13 @@ class DeviceSelection(Selection):
         return self._moments(channel, some, bad)
 
     def _moments(self, channel: str, some: NDArray[np.bool_], bad: Floats) -> Floats:
-        """Merge the sequences' squares by the distances of their means from the whole's."""
+        """Return the moments of all tokens: the squares within sequences and between their means."""
         counts = self.counts[some].astype(np.float64)
         if not len(counts):
             return MOMENTS.empty()
         totals = self.totals(channel)[some]
         around = self._column(channel)[some]
-        inner = self._column(channel, "squares")[some] - around * around / counts
+        inner = self._column(channel, "squares")[some] - around * around / counts  # may round to below 0
         means, mean = totals / counts, totals.sum() / counts.sum()
         squares = np.maximum(inner, 0.0).sum() + (counts * np.square(means - mean)).sum()
         return np.array([counts.sum(), totals.sum(), np.nan if bad.sum() else squares, bad.sum()])
@@ -284,11 +240,13 @@ class DeviceSelection(Selection):
         return np.array([low, rank, high, rank, bad.sum()])
 
     def _bad(self, channel: str) -> Floats:
-        channel = NEGATED.get(channel, channel)
-        return self._column(channel, "bad") if (channel, "bad") in COLUMNS else np.zeros(len(self.counts))
+        """Return the number of values of each sequence that are not finite; conditions always are."""
+        if CHANNELS[channel].combines:
+            return sum((self._bad(other) for other in CHANNELS[channel].combines), self._zeros())
+        return self._column(channel, "bad") if (channel, "bad") in COLUMNS else self._zeros()
 
-    def _shift(self, channel: str) -> Floats:
-        return self._column(channel, "shift")
+    def _zeros(self) -> Floats:
+        return np.zeros(len(self.counts))
 
     def _column(self, channel: str, slot: str = "sum") -> Floats:
         return self._rows[:, COLUMNS[channel, slot]]

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.options import Options
-from windsock.measurement.parts import BY_STATE, Measured, Measurement
+from windsock.measurement.quantities import BY_STATE
+from windsock.measurement.step import Measurement
+from windsock.measurement.values import Measured
 from windsock.states import Layout
 
 Floats = NDArray[np.float64]

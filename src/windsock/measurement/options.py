@@ -1,8 +1,9 @@
-"""What a trainer's losses and clips are set to: the part of its configuration that metrics depend on."""
+"""The options of measuring: the clips and losses of a trainer's configuration."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,10 +16,10 @@ class Options:
     """The settings of one measurement.
 
     ``clip`` is one number or ``(low, high)``; ``dual_clip`` is the bound c of dual-clip PPO; ``value_clip`` and
-    ``reward_clip`` are None where nothing is clipped; ``kl_coef`` weighs the KL in the reward, ``kl_loss_coef`` that in
-    the loss; ``loss`` is how losses are reduced and ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``;
-    ``max_response_length`` and ``max_prompt_length`` are the configured limits, against which truncation is told;
-    ``right_score`` is what a right answer earns; ``temperature`` divides logits where those are given.
+    ``reward_clip`` are None where nothing is clipped; ``kl_coef`` is the weight of the KL in the reward,
+    ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses and ``loss_norm`` the divisor of
+    ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or ``max_prompt_length`` tokens counts as
+    truncated; ``right_score`` is the score of a right answer; ``temperature`` divides logits.
     """
 
     clip: tuple[float, float] = (0.2, 0.2)
@@ -36,8 +37,8 @@ class Options:
     temperature: float = 1.0
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Options:
-        """Check and complete what a user gave."""
+    def from_keywords(cls, given: dict[str, Any]) -> Options:
+        """Return the checked options of a call's keywords."""
         known = cls.__dataclass_fields__
         for name in given:
             if name not in known:
@@ -49,17 +50,17 @@ class Options:
         options._check()
         return options
 
-    def united(self, other: Options) -> Options:
-        """Return what was set for either part of a step; where both were, the other's.
+    def merged_with(self, other: Options) -> Options:
+        """Return the options that were set for either part of a step; where both were, the other's.
 
-        A trainer tells the coefficients of its policy loss with the policy's batches alone: a batch of the critic that
-        comes later does not take them back.
+        A trainer gives the coefficients of its policy loss with the policy part alone: a later value part, which has
+        the defaults, does not reset them.
         """
-        usual = Options()
+        default = Options()
         changed = {
             name: getattr(other, name)
             for name in self.__dataclass_fields__
-            if getattr(other, name) != getattr(usual, name)
+            if getattr(other, name) != getattr(default, name)
         }
         return replace(self, **changed)
 
@@ -71,4 +72,13 @@ class Options:
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
         if self.loss == "seq-mean-token-sum-norm" and not self.loss_norm:
-            raise SettingsError("measure: loss seq-mean-token-sum-norm divides by loss_norm: give it")
+            raise SettingsError("measure: loss seq-mean-token-sum-norm needs loss_norm, its divisor")
+
+
+def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:
+    """Return a function from the name of an array or an option to whether it is given."""
+
+    def has(name: str) -> bool:
+        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in arrays
+
+    return has

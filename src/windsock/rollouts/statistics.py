@@ -15,7 +15,7 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.rollouts.columns import Column
 from windsock.rollouts.gathering import Frame, Gathering
 from windsock.rollouts.plan import Plan
-from windsock.stats.pass_at_k import Tries, majority, powers_below, share_interval
+from windsock.stats.pass_at_k import TaskScores, majority, powers_below, share_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -165,7 +165,7 @@ class StepStatistics:
         if self._plan.has_reduction(metric):
             yield self._of_metric(metric, column.statistic), _one_number(runs, column.statistic)
             return
-        tries = Tries.of(runs.values, runs.tasks)
+        tries = TaskScores.from_runs(runs.values, runs.tasks)
         repeats = self._plan.repeats or int(tries.counts.max())
         ks = powers_below(repeats)
         yield from self._statistic(metric, "mean", repeats, tries.mean())
@@ -193,7 +193,7 @@ class StepStatistics:
         for stat, value in over_tasks(of_tasks, DETAILED).items():
             yield self._of_metric(metric, f"{what}@{{k}}/{{stat}}", k=str(k), stat=stat), value
 
-    def _pass_at(self, metric: str, k: int, tries: Tries) -> Named:
+    def _pass_at(self, metric: str, k: int, tries: TaskScores) -> Named:
         chances = tries.pass_at(k)
         if len(chances):
             low, high = share_interval(chances)
@@ -227,7 +227,7 @@ class StepStatistics:
                     yield self._name(f"validation/{{tag}}/score/{over}", tag=tag), value
 
     def _group(self, metric: str, column: Column, runs: Runs) -> Named:
-        tries = Tries.of(runs.values, runs.tasks)
+        tries = TaskScores.from_runs(runs.values, runs.tasks)
         for what, of_groups in (("reward_mean", tries.mean()), ("reward_std", tries.std())):
             for over, value in over_tasks(of_groups, self._plan.over_tasks).items():
                 yield self._name(f"pipeline/group/{what}/{over}"), value

@@ -1,11 +1,11 @@
-"""Mergeable partial results, and how they travel.
+"""Mergeable partial results.
 
-A state is a few float64 numbers that hold all that is needed of the data seen so far. Two states of one kind merge
-into the state of both data sets together, in any order; only at the very end is a state turned into a value. So it
-does not matter how a batch was split over micro-batches, ranks or machines.
+A state is a few float64 numbers that summarise the data of a metric. Two states of one kind merge into the state of
+both data sets together, in any order, and only a merged state is turned into a value. How a batch was split over
+micro-batches, ranks or machines therefore does not change the value.
 
-Merging over *micro-batches and ranks of one step* is what happens here. Merging over *steps* is something else and
-is never done: the mean over a hundred steps of a hundred batches is a smoothing, a choice of the person who looks.
+States are merged over the *micro-batches and ranks of one step*. They are never merged over *steps*: a mean over a
+hundred steps is a smoothing, and the reader of a chart chooses it.
 """
 
 from windsock.states.kinds import EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, StateKind

@@ -1,8 +1,8 @@
-"""The kinds of state: what each keeps, how two merge, and what value comes out.
+"""The kinds of state: the slots of each, how two states merge, and the values of a state.
 
 A state is a row of ``width`` float64 slots, so that many of them stack into an array and merge at once. Every kind has
 an identity, ``empty``, and a ``merge`` that is associative and commutative up to rounding. The last slot of each counts
-the inputs that were NaN or infinite: such an input makes the value non-finite, as it is, and the count says how many.
+the inputs that were NaN or infinite; such an input makes the value non-finite.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from windsock.model import Missing
 
 Floats = NDArray[np.float64]
 
+NO_VALUES = "there were no values"
+
 
 class StateKind(ABC):
-    """An algebra: ``of`` data, ``empty``, ``merge``, ``value``. Leading axes of states are a stack of them."""
+    """A kind of mergeable state. Leading axes of a state are a stack of states."""
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]]
 
     @property
     def width(self) -> int:
-        """How many numbers a state is."""
+        """The number of slots."""
         return len(self.slots)
 
     def empty(self) -> Floats:
@@ -35,7 +37,7 @@ class StateKind(ABC):
         return np.zeros(self.width)
 
     @abstractmethod
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values."""
 
     @abstractmethod
@@ -44,13 +46,14 @@ class StateKind(ABC):
 
     @abstractmethod
     def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the finished numbers by statistic."""
+        """Return the finished values by the name of the statistic."""
 
     def __repr__(self) -> str:
         return self.name
 
 
-_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")  # NaN and infinities are values here
+# NaN and infinities are results here, and NumPy's warnings about them would reach the training's terminal.
+_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")
 
 
 def _data(values: ArrayLike) -> Floats:
@@ -61,78 +64,79 @@ def _nonfinite(values: Floats) -> float:
     return float(len(values) - np.isfinite(values).sum())
 
 
-class _Added(StateKind):
-    """A kind whose slots just add up."""
+class _Additive(StateKind):
+    """A kind that merges by adding slot to slot."""
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
-        """Add."""
+        """Return the sum of both states."""
         return a + b
 
 
-class Sum(_Added):
+class Sum(_Additive):
     """A total."""
 
     name = "sum"
     slots = ("sum", "nonfinite")
 
     @_quiet
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values."""
         data = _data(values)
         return np.array([data.sum(), _nonfinite(data)])
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the total; of nothing it is 0."""
+        """Return the total, which is 0 for no values."""
         return {"sum": float(state[0])}
 
 
-class Mean(_Added):
-    """A mean: sum and count, divided only at the end."""
+class Mean(_Additive):
+    """A mean: sum and count, divided when the step is finished."""
 
     name = "mean"
     slots = ("sum", "count", "nonfinite")
 
     @_quiet
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values."""
         data = _data(values)
         return np.array([data.sum(), len(data), _nonfinite(data)])
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the mean."""
-        return {"mean": quotient(state[0], state[1], "there were no values")}
+        return {"mean": quotient(state[0], state[1], NO_VALUES)}
 
 
-class Ratio(_Added):
-    """A quotient of two totals that are counted by themselves, such as a loss over its denominator."""
+class Ratio(_Additive):
+    """A quotient of two totals, such as a loss and its denominator."""
 
     name = "ratio"
     slots = ("numerator", "denominator", "nonfinite")
 
     @_quiet
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of pairs of numerator and denominator."""
         data = np.asarray(values, np.float64).reshape(-1, 2)
         return np.array([*data.sum(axis=0), _nonfinite(data.ravel())])
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the quotient."""
-        return {"ratio": quotient(state[0], state[1], "its denominator is zero")}
+        return {"ratio": quotient(state[0], state[1], "the denominator is zero")}
 
 
 class Moments(StateKind):
-    """Count, sum, and sum of squared deviations from the own mean, which does not cancel as a sum of squares does.
+    """Count, sum, and the sum of squared deviations from the mean, which does not cancel as a sum of squares does.
 
-    Squares merge by the distance of the two means (Chan, Golub and LeVeque). The sum is kept and not the mean, so that
-    an infinity gives the mean of the whole however the data were split; the squares are then NaN.
+    Squares merge by the distance of the two means (Chan, Golub and LeVeque). The state has the sum and not the mean:
+    with an infinity among the values, the mean of all then does not depend on how they were split. The squares are
+    NaN in that case.
     """
 
     name = "moments"
     slots = ("count", "sum", "squares", "nonfinite")
 
     @_quiet
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values."""
         data = _data(values)
         if not len(data):
@@ -142,7 +146,7 @@ class Moments(StateKind):
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
-        """Add; to the squares comes what lies between the two means."""
+        """Return the sum of both states, with the distance of the two means added to the squares."""
         merged = a + b
         one_is_empty = (a[..., 0] == 0) | (b[..., 0] == 0)
         apart = b[..., 1] / b[..., 0] - a[..., 1] / a[..., 0]
@@ -152,25 +156,25 @@ class Moments(StateKind):
         return merged
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return mean, and variance and standard deviation of the population (ddof 0)."""
+        """Return the mean, and the variance and standard deviation with ddof 0."""
         count, total, squares = (float(slot) for slot in state[:3])
         if count == 0:
-            nothing = Missing("there were no values")
+            nothing = Missing(NO_VALUES)
             return {"mean": nothing, "var": nothing, "std": nothing}
         return {"mean": total / count, "var": squares / count, "std": math.sqrt(squares / count)}
 
 
 class Extrema(StateKind):
-    """Smallest and largest value, and the rank that holds each. A NaN anywhere makes both NaN."""
+    """Smallest and largest value, and the rank of each. A NaN anywhere makes both NaN."""
 
     name = "extrema"
     slots = ("min", "min_rank", "max", "max_rank", "nonfinite")
 
     def empty(self) -> Floats:
-        """Return the state of no data: bounds that any value passes."""
+        """Return the state of no data: every value is inside of its bounds."""
         return np.array([math.inf, math.inf, -math.inf, math.inf, 0.0])
 
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values of one rank."""
         data = _data(values)
         if not len(data):
@@ -178,7 +182,10 @@ class Extrema(StateKind):
         return np.array([data.min(), rank, data.max(), rank, _nonfinite(data)])
 
     def merge(self, a: Floats, b: Floats) -> Floats:
-        """Keep the outer ones; of equal ones the lower rank's, so that the order of merging does not show."""
+        """Return the smaller minimum and the larger maximum; of equal ones those of the lower rank.
+
+        The choice of the rank makes the result independent of the order of merging.
+        """
         low, low_rank = _outer(a[..., 0], a[..., 1], b[..., 0], b[..., 1])
         high, high_rank = _outer(-a[..., 2], a[..., 3], -b[..., 2], b[..., 3])
         return np.stack([low, low_rank, -high, high_rank, a[..., 4] + b[..., 4]], axis=-1)
@@ -186,21 +193,22 @@ class Extrema(StateKind):
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return minimum, maximum and their ranks."""
         if math.isinf(state[1]):
-            nothing = Missing("there were no values")
+            nothing = Missing(NO_VALUES)
             return dict.fromkeys(("min", "max", "min_rank", "max_rank"), nothing)
         return {"min": float(state[0]), "max": float(state[2]), "min_rank": state[1], "max_rank": state[3]}
 
 
 def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
-    """Return the smaller value and who holds it; NaN is smaller than all, as it must not vanish."""
-    a_key, b_key = np.where(np.isnan(a), -np.inf, a), np.where(np.isnan(b), -np.inf, b)
-    tie = (np.isnan(a) == np.isnan(b)) & (a_key == b_key)
-    a_wins = np.where(tie, a_rank <= b_rank, (np.isnan(a) & ~np.isnan(b)) | ((a_key < b_key) & ~np.isnan(b)))
+    """Return the smaller value and its rank. NaN is smaller than every number, so that it is never dropped."""
+    a_nan, b_nan = np.isnan(a), np.isnan(b)
+    a_key, b_key = np.where(a_nan, -np.inf, a), np.where(b_nan, -np.inf, b)
+    tie = (a_nan == b_nan) & (a_key == b_key)
+    a_wins = np.where(tie, a_rank <= b_rank, (a_nan & ~b_nan) | (a_key < b_key))
     return np.where(a_wins, a, b), np.where(a_wins, a_rank, b_rank)
 
 
 class Last(StateKind):
-    """The newest value, by an order that the caller gives (an update's number, a time)."""
+    """The newest value, by an order that the caller gives, such as a time or the number of an update."""
 
     name = "last"
     slots = ("value", "order", "nonfinite")
@@ -209,7 +217,7 @@ class Last(StateKind):
         """Return the state of no data: older than anything."""
         return np.array([math.nan, -math.inf, 0.0])
 
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of pairs of value and order."""
         state = self.empty()
         for value, order in np.asarray(values, np.float64).reshape(-1, 2):
@@ -217,22 +225,22 @@ class Last(StateKind):
         return state
 
     def merge(self, a: Floats, b: Floats) -> Floats:
-        """Keep the newer; of equally new ones the larger, so that the order of merging does not show."""
+        """Return the newer state; of equally new ones the larger, so that the order of merging does not matter."""
         a_value, b_value = (np.where(np.isnan(s[..., 0]), np.inf, s[..., 0]) for s in (a, b))
         a_wins = (a[..., 1] > b[..., 1]) | ((a[..., 1] == b[..., 1]) & (a_value >= b_value))
         return np.where(a_wins[..., None], a, b)
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the newest value."""
-        return {"last": Missing("there was no value") if state[1] == -math.inf else float(state[0])}
+        return {"last": Missing(NO_VALUES) if state[1] == -math.inf else float(state[0])}
 
 
-class Quantiles(_Added):
-    """Counts in bins whose width grows with the value: any quantile to within 2 % of the value, by addition alone.
+class Quantiles(_Additive):
+    """Counts in bins whose width grows with the value: any quantile to within 2 % of the value.
 
-    This is the idea of DDSketch with a fixed range of bins. A sketch that grows (t-digest, KLL, DDSketch proper) cannot
-    lie in a vector whose slots add up, and needs names or code where it is merged; counts in fixed bins merge on any
-    device and in one all-reduce. Values closer to zero than ``TINY`` count as zero, those beyond ``HUGE`` as ``HUGE``.
+    This is DDSketch with a fixed range of bins. A sketch that grows (t-digest, KLL, DDSketch itself) does not fit into
+    a vector whose slots add up; counts in fixed bins merge on any device and in one all-reduce. Values closer to zero
+    than ``TINY`` count as zero, those beyond ``HUGE`` as ``HUGE``.
     """
 
     name = "quantiles"
@@ -243,8 +251,8 @@ class Quantiles(_Added):
     SIDE: ClassVar[int] = math.ceil(math.log(HUGE / TINY) / math.log(GAMMA)) + 1
     slots = (*(f"bin{n}" for n in range(2 * SIDE + 1)), "nonfinite")
 
-    def of(self, values: ArrayLike, rank: int = 0) -> Floats:
-        """Return the state of some values; non-finite ones are counted and have no bin."""
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values; those that are not finite are counted and have no bin."""
         data = _data(values)
         finite = data[np.isfinite(data)]
         state = self.empty()
@@ -260,7 +268,7 @@ class Quantiles(_Added):
         return np.clip(signed.astype(np.int64), -self.SIDE, self.SIDE) + self.SIDE
 
     def quantile(self, state: Floats, share: float) -> float | Missing:
-        """Return the value below which ``share`` of the data lie, to within 2 %."""
+        """Return the value with ``share`` of the data below it, to within 2 %."""
         counts = state[:-1]
         total = counts.sum()
         if total == 0:
@@ -278,7 +286,7 @@ class Quantiles(_Added):
 
 
 def quotient(numerator: Any, denominator: Any, reason: str) -> float | Missing:
-    """Divide, or say why that cannot be done. Never 0 for want of data."""
+    """Return the quotient, or Missing with the reason where the denominator is 0."""
     if denominator == 0:
         return Missing(reason)
     return float(numerator) / float(denominator)

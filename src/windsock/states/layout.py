@@ -1,7 +1,7 @@
 """All states of a step in one vector.
 
-A layout says which state, of which kind, lies where. Its hash is what travels with a vector: processes with equal
-hashes merge their vectors slot by slot without knowing a single name, however many metrics there are.
+A layout has the name, the kind and the place of each state in the vector. A vector is stored with the hash of its
+layout: vectors with equal hashes are merged slot by slot, without looking at the names.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Layout:
-    """Named states in order. Two layouts with the same entries are the same, with the same hash."""
+    """Names and kinds of states, in order. Layouts with the same entries are equal and have the same hash."""
 
     entries: tuple[tuple[str, str], ...]  # name, kind
 
     @classmethod
-    def of(cls, kinds: Mapping[str, StateKind]) -> Layout:
-        """Lay out states, alphabetically, so that every process arrives at the same layout."""
+    def from_kinds(cls, kinds: Mapping[str, StateKind]) -> Layout:
+        """Return the layout of some states, in alphabetical order, so that every process has the same."""
         return cls(tuple(sorted((name, kind.name) for name, kind in kinds.items())))
 
     @cached_property
     def hash(self) -> int:
-        """What identifies the layout: 8 bytes of BLAKE2b over its description."""
+        """8 bytes of BLAKE2b over the description. Journals store it: it must never change."""
         return int.from_bytes(blake2b(self.describe().encode(), digest_size=8).digest(), "little")
 
     @cached_property
     def places(self) -> dict[str, slice]:
-        """Where each state lies."""
+        """The slots of each state."""
         found, start = {}, 0
         for name, kind in self.entries:
             found[name] = slice(start, start + KINDS[kind].width)
@@ -47,16 +47,16 @@ class Layout:
 
     @cached_property
     def width(self) -> int:
-        """How long a vector is."""
+        """The length of a vector."""
         return sum(KINDS[kind].width for _, kind in self.entries)
 
     def describe(self) -> str:
-        """Return the layout as JSON, for the journal: an array of names and kinds."""
+        """Return the layout as JSON, as the journal stores it: an array of pairs of name and kind."""
         return json.dumps(self.entries, separators=(",", ":"))
 
     @classmethod
     def parse(cls, description: str) -> Layout:
-        """Read what ``describe`` wrote."""
+        """Return the layout of a description."""
         return cls(tuple((str(name), str(kind)) for name, kind in json.loads(description)))
 
     def empty(self) -> Floats:
@@ -64,18 +64,18 @@ class Layout:
         return np.concatenate([KINDS[kind].empty() for _, kind in self.entries]) if self.entries else np.empty(0)
 
     def pack(self, states: Mapping[str, Floats]) -> Floats:
-        """Put states into a vector; those not given are empty."""
+        """Return the vector of some states; the others are empty."""
         vector = self.empty()
         for name, state in states.items():
             vector[self.places[name]] = state
         return vector
 
     def unpack(self, vector: Floats) -> dict[str, Floats]:
-        """Take a vector apart."""
+        """Return the states of a vector by name."""
         return {name: vector[place] for name, place in self.places.items()}
 
     def merge(self, vectors: Sequence[Floats]) -> Floats:
-        """Merge the vectors of many micro-batches, ranks or roles; of none, the empty vector."""
+        """Merge the vectors of micro-batches, ranks or roles; the result of none is the empty vector."""
         return reduce(self._merge_two, vectors, self.empty())
 
     def _merge_two(self, a: Floats, b: Floats) -> Floats:
@@ -86,7 +86,7 @@ class Layout:
 
     @cached_property
     def _by_kind(self) -> list[tuple[StateKind, NDArray[np.int64]]]:
-        """The slots of all states of each kind, as one array: merging takes as many calls as there are kinds."""
+        """The slots of all states of each kind as one array, so that each kind is merged by one call."""
         slots: dict[str, list[range]] = {}
         for (_, kind), place in zip(self.entries, self.places.values(), strict=True):
             slots.setdefault(kind, []).append(range(place.start, place.stop))

@@ -1,1 +1,1 @@
-"""Numbers from arrays and masks: pure functions that return plain tuples, without names and without logging."""
+"""Statistics of arrays and masks: pure functions, without metric names and without logging."""

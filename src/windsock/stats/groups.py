@@ -1,4 +1,4 @@
-"""Groups: the samples of one prompt, whose scores are compared with each other."""
+"""Statistics of groups: the samples of one prompt, whose scores are compared with each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Bools = NDArray[np.bool_]
 
 
 def extremes(scores: Floats, groups: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints, Floats, Floats]:
-    """Return the groups, how many scores each has, and their smallest and largest; a NaN makes both NaN."""
+    """Return the groups, their numbers of scores, and their smallest and largest scores; a NaN makes both NaN."""
     names, place = np.unique(groups, return_inverse=True)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     np.minimum.at(low, place, scores)
@@ -20,11 +20,11 @@ def extremes(scores: Floats, groups: NDArray[np.generic]) -> tuple[NDArray[np.ge
 
 
 def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Bools, Bools, Bools]:
-    """Tell the groups in which no score, every score, or some scores reach ``right``."""
+    """Return which groups have no score, only scores, or some scores of at least ``right``."""
     none, every = high < right, low >= right
     return none, every, ~none & ~every
 
 
 def zero_spread(low: Floats, high: Floats) -> Bools:
-    """Tell the groups whose scores are all equal: they teach nothing."""
+    """Return which groups have equal scores only; their advantages are 0."""
     return np.equal(low, high)

@@ -1,7 +1,8 @@
-"""What the logits of a policy say about the tokens it took: log-probs, entropy, and the exact KL between two policies.
+"""Log-probs and entropy of a policy, and the exact KL between two policies, from logits.
 
-Every function reads its logits once, in the dtype they have, and never holds a softmax of more than a few positions.
-NumPy arrays and torch tensors both work; tensors on a CUDA device go through Triton kernels where Triton is installed.
+Every function reads its logits once, in their dtype, and never has a softmax of more than a few positions in memory.
+NumPy arrays and torch tensors both work; tensors on a CUDA device are computed by Triton kernels where Triton is
+installed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 
 HOST_ENTRIES = 1 << 18
-"""Logits that are worked on at a time on the host: small enough for its caches."""
+"""The number of logits in a chunk on the host: small enough for its caches."""
 
 DEVICE_ENTRIES = 1 << 23
-"""The same on a device without Triton, where a chunk has to be worth its launches."""
+"""The number of logits in a chunk on a device without Triton: large enough to be worth its kernel launches."""
 
 
 def log_prob_and_entropy(
@@ -30,12 +31,12 @@ def log_prob_and_entropy(
 
     log p(a) and -Σ p · log p with p = softmax(logits / temperature) over the last dimension, for logits of shape
     (..., V) and integer actions of shape (...). A logit of -inf is a token that cannot be taken: it adds nothing to the
-    entropy, and its own log-prob is -inf. Where ``mask``, booleans of shape (...), is off, no matter what lies there,
-    both results are 0.
+    entropy, and its own log-prob is -inf. Where ``mask``, booleans of shape (...), is False, both results are 0,
+    whatever the logits are.
 
-    A position whose logits hold a NaN or +inf, or -inf alone, gives NaN; an action outside the vocabulary gives a NaN
-    log-prob. No position touches another. Results are float32 for tensors and float64 for arrays and float64 tensors;
-    they carry no gradient.
+    A position with a NaN or +inf among its logits, or with -inf only, gives NaN; an action outside the vocabulary gives
+    a NaN log-prob. Other positions are not affected. Results are float32 for tensors and float64 for arrays and float64
+    tensors; they have no gradient.
     """
     (logits,) = _checked_logits(temperature, logits=logits)
     actions = _checked_positions(logits, "integers", actions=actions)
@@ -55,11 +56,11 @@ def kl_exact(old_logits: Any, logits: Any, temperature: float = 1.0, mask: Any |
     Σ p · (log p - log q) with p = softmax(old_logits / temperature) and q = softmax(logits / temperature) over the last
     dimension of two sets of logits of one shape (..., V). A token that the old policy cannot take (-inf) adds nothing;
     one that it can take and the current policy cannot makes the divergence +inf. Equal logits give exactly 0, and
-    nearly equal ones may come out below it by a rounding error. Where ``mask``, booleans of shape (...), is off, no
-    matter what lies there, the result is 0.
+    nearly equal ones may give a negative rounding error. Where ``mask``, booleans of shape (...), is False, the result
+    is 0, whatever the logits are.
 
-    A position that holds a NaN or +inf, or -inf alone, on either side gives NaN, and no other position does. The result
-    is float32 for tensors and float64 for arrays and float64 tensors; it carries no gradient.
+    A position with a NaN or +inf, or with -inf only, on either side gives NaN, and no other position does. The result
+    is float32 for tensors and float64 for arrays and float64 tensors; it has no gradient.
     """
     old_logits, logits = _checked_logits(temperature, old_logits=old_logits, logits=logits)
     mask = _checked_positions(logits, "booleans", mask=mask)
@@ -74,7 +75,7 @@ def _log_prob_and_entropy(temperature: float, library: Any, rows: Any, taken: An
     top, distance, weights, total = _softmax(temperature, library, rows)
     log_total = library.log(total)
     moment = (weights * library.where(weights > 0, distance, 0.0)).sum(-1)
-    # Neither term of the entropy is negative, so that nothing cancels where it is small.
+    # Both terms of the entropy are at least 0, so that nothing cancels where it is small.
     return (taken - top) / temperature - log_total, log_total - moment / total
 
 
@@ -84,7 +85,8 @@ def _kl_exact(temperature: float, library: Any, old: Any, new: Any) -> tuple[Any
     possible = old > -math.inf
     difference = library.where(possible & (new > -math.inf), old - new, 0.0)
     slope = (weights * difference).sum(-1) / old_total
-    # The mean difference and that of the highest logits meet first: a shift common to one side's logits is in both.
+    # The mean difference and the difference of the highest logits are subtracted first: a shift common to all logits
+    # of one side is in both and cancels.
     divergence = (slope - (old_top - new_top)) / temperature + library.log(new_total / old_total)
     barred = (possible & (new == -math.inf)).any(-1)
     return (library.where(barred, math.inf * (old_total * new_total), divergence),)  # NaN times infinity stays NaN
@@ -109,17 +111,17 @@ def _taken(logits: Any, actions: Any) -> Any:
 
 
 def _over_positions(compute: Callable[..., tuple[Any, ...]], count: int, mask: Any | None, *inputs: Any) -> list[Any]:
-    """Return the results of ``compute``, run over a few positions at a time, with zeros where the mask is off.
+    """Return the results of ``compute``, run over a few positions at a time, with zeros where the mask is False.
 
-    On the host the positions that are off are not read. On a device, which ones these are is not known without waiting
-    for it: there all are computed, and zeros selected.
+    On the host masked positions are not read. On a device all positions are computed and zeros selected: reading the
+    mask on the host would wait for the device.
     """
     first, shape = inputs[0], inputs[0].shape[:-1]
     on_host = isinstance(first, np.ndarray) or first.is_cpu
     library, results = _blank(count, *inputs)
     for positions in _chunks(first, mask if on_host else None, HOST_ENTRIES if on_host else DEVICE_ENTRIES):
         places = _unravelled(positions, shape)
-        with np.errstate(all="ignore"):  # what is no number comes out as NaN
+        with np.errstate(all="ignore"):  # NaN and infinities are results
             values = compute(library, *(_widened(each[places]) for each in inputs))
         for result, value in zip(results, values, strict=True):
             result[positions] = value
@@ -128,7 +130,7 @@ def _over_positions(compute: Callable[..., tuple[Any, ...]], count: int, mask: A
 
 
 def _blank(count: int, *inputs: Any) -> tuple[ModuleType, list[Any]]:
-    """Return the library of the inputs, and zeros for every position."""
+    """Return the library of the inputs, and results of zeros for every position."""
     positions = math.prod(inputs[0].shape[:-1])
     if isinstance(inputs[0], np.ndarray):
         return np, [np.zeros(positions) for _ in range(count)]
@@ -138,21 +140,21 @@ def _blank(count: int, *inputs: Any) -> tuple[ModuleType, list[Any]]:
 
 
 def _chunks(logits: Any, mask: Any | None, entries: int) -> Iterator[Any]:
-    """Yield the numbers of the positions that the mask leaves, in runs of about so many logits."""
+    """Yield the indices of the positions where the mask is True, in chunks of about ``entries`` logits."""
     *shape, vocabulary = logits.shape
-    run = max(1, entries // vocabulary)
+    size = max(1, entries // vocabulary)
     total = math.prod(shape)
     positions = np.arange(total) if mask is None else np.flatnonzero(np.asarray(mask))
     if not isinstance(logits, np.ndarray):
         torch = sys.modules["torch"]
         on_device = not logits.is_cpu
         positions = torch.arange(total, device=logits.device) if on_device else torch.from_numpy(positions)
-    for start in range(0, len(positions), run):
-        yield positions[start : start + run]
+    for start in range(0, len(positions), size):
+        yield positions[start : start + size]
 
 
 def _unravelled(positions: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return the indices along each dimension of positions in a row."""
+    """Return the indices along each dimension of flat positions."""
     places = []
     for size in reversed(shape):
         places.append(positions % size)
@@ -161,7 +163,7 @@ def _unravelled(positions: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _widened(values: Any) -> Any:
-    """Return the values as float64, or those of a narrower tensor as float32."""
+    """Return arrays and float64 tensors as float64, other tensors as float32."""
     if isinstance(values, np.ndarray | np.generic):
         return values.astype(np.float64)
     torch = sys.modules["torch"]
@@ -169,7 +171,7 @@ def _widened(values: Any) -> Any:
 
 
 def _kernels(*logits: Any) -> Any | None:
-    """Return the module of kernels where they apply: logits of 32 or 16 bits on a CUDA device, with Triton there."""
+    """Return the module of kernels for logits of 32 or 16 bits on a CUDA device, or None where it does not apply."""
     if isinstance(logits[0], np.ndarray) or not logits[0].is_cuda or any(each.element_size() > 4 for each in logits):
         return None
     return _load_kernels()
@@ -184,7 +186,7 @@ def _load_kernels() -> Any | None:
 
 
 def _checked_logits(temperature: float, **logits: Any) -> list[Any]:
-    """Return the logits without their gradients, or raise what is wrong with them or with the temperature."""
+    """Return the logits without their gradients; raise if they or the temperature are wrong."""
     if not (math.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature: expected a positive number, got {temperature}")
     first_name, first = next(iter(logits.items()))
@@ -203,12 +205,12 @@ def _check_dtype_and_layout(name: str, logits: Any) -> None:
     if logits.ndim == 0 or logits.shape[-1] == 0:
         raise ValueError(f"{name}: expected the shape (..., V) with V of at least 1, got {tuple(logits.shape)}")
     stride = logits.strides[-1] // logits.itemsize if isinstance(logits, np.ndarray) else logits.stride(-1)
-    if stride != 1 and logits.shape[-1] > 1 and 0 not in logits.shape:  # where nothing is, strides mean nothing
-        raise ValueError(f"{name}: expected a contiguous last dimension, got one of stride {stride}; pass a copy")
+    if stride != 1 and logits.shape[-1] > 1 and 0 not in logits.shape:  # an empty tensor has any strides
+        raise ValueError(f"{name}: expected a contiguous last dimension, got stride {stride}; pass a contiguous copy")
 
 
 def _checked_positions(logits: Any, kind: str, **named: Any) -> Any:
-    """Return the actions or the mask that belong to logits, or raise what is wrong with them."""
+    """Return the actions or the mask of some logits; raise if they are wrong."""
     ((name, values),) = named.items()
     if values is None:
         return None
@@ -226,7 +228,7 @@ def _dtype(values: Any) -> str:
 
 
 def _place(values: Any) -> str | None:
-    """Return where values live, in words, or None for what is neither array nor tensor."""
+    """Return the type and device of an array or a tensor in words, or None for other types."""
     if isinstance(values, np.ndarray):
         return "a NumPy array"
     torch = sys.modules.get("torch")

@@ -1,7 +1,7 @@
 """The Triton kernels behind ``windsock.stats.logits``: one program reads one position's logits once.
 
-Each lane of a program keeps a running maximum and its sums relative to it, and the lanes meet once, after the last
-tile: no reduction over the program stands in the loop, and the sums are rescaled once per tile and lane.
+Each lane of a program has a running maximum and sums relative to it. The lanes are combined once, after the last tile:
+the loop has no reduction over the program, and the sums are rescaled once per tile and lane.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"
@@ -23,10 +23,10 @@ SINGLE_STEPS = 8  # the same, of single logits
 LN_2 = tl.constexpr(0.6931471805599453)
 
 LOWEST = tl.constexpr(-3.4028234663852886e38)
-"""Where a running maximum begins: finite, so that -inf minus it is -inf and not NaN."""
+"""The first value of a running maximum: finite, so that -inf minus it is -inf and not NaN."""
 
 FLOOR = tl.constexpr(-1024.0)
-"""An exponent whose power of two is zero; instead of -inf, because zero times this is zero."""
+"""An exponent whose power of two is 0, used instead of -inf, because 0 times this is 0 and not NaN."""
 
 CAP = tl.constexpr(1e30)
 """The largest difference of two logits that is summed: a tile of them does not overflow."""
@@ -52,18 +52,18 @@ def _lane_sum(tile):
 
 @triton.jit
 def _decline(old, new, scale):
-    """Return the power of two by which sums relative to one maximum shrink when they become relative to another."""
+    """Return the exponent of two that rescales sums from one maximum to another."""
     return tl.maximum((old - new) * scale, FLOOR)
 
 
 @triton.jit
 def _take(tile, top, total, moment, scale):
-    """Take a tile into each lane's maximum, sum of 2^d and sum of d · 2^d, where d = (logit - maximum) · scale."""
+    """Update each lane's maximum, sum of 2^d and sum of d · 2^d with a tile, where d = (logit - maximum) · scale."""
     higher = tl.maximum(top, _lane_max(tile))
     decline = _decline(top, higher, scale)
     shrink = tl.exp2(decline)
     distance = (tile - higher) * scale
-    power = tl.exp2(distance)  # of the distance without a floor, which would pass over a NaN
+    power = tl.exp2(distance)  # without the floor, whose maximum would drop a NaN
     moment = (moment + total * decline) * shrink + _lane_sum(power * tl.maximum(distance, FLOOR))
     total = total * shrink + _lane_sum(power)
     return higher, total, moment
@@ -74,7 +74,7 @@ def log_prob_and_entropy_kernel(
     logits, stride_0, stride_1, width, vocabulary, actions, mask, log_probs, entropies, scale, rate,
     lanes: tl.constexpr, vector: tl.constexpr, steps: tl.constexpr,
 ):  # fmt: skip
-    """Write the log-prob of the action and the entropy of one position; zeros, unread, where the mask is off."""
+    """Write the log-prob of the action and the entropy of one position; zeros where the mask is 0, without reading."""
     row = tl.program_id(0).to(tl.int64)
     valid = tl.load(mask + row) != 0 if mask is not None else True
     length = tl.where(valid, vocabulary, 0)
@@ -111,13 +111,13 @@ def log_prob_and_entropy_kernel(
 
 @triton.jit
 def _take_pair(old, new, old_top, old_total, new_top, new_total, slope, gap, scale):
-    """Take two tiles into each lane's maxima, sums of 2^d, sum of 2^d(old) · (old - new) and largest difference."""
+    """Update each lane's maxima, sums of 2^d, sum of 2^d(old) · (old - new) and largest difference with two tiles."""
     old_higher = tl.maximum(old_top, _lane_max(old))
     new_higher = tl.maximum(new_top, _lane_max(new))
     old_shrink = tl.exp2((old_top - old_higher) * scale)
     new_shrink = tl.exp2((new_top - new_higher) * scale)
     power = tl.exp2((old - old_higher) * scale)
-    difference = old - new  # NaN where both are -inf: maxima and minima pass it over, and its power is zero
+    difference = old - new  # NaN where both are -inf: maxima and minima ignore it, and its power is 0
     gap = tl.maximum(gap, _lane_max(difference))
     slope = slope * old_shrink + _lane_sum(power * tl.minimum(tl.maximum(difference, -CAP), CAP))
     old_total = old_total * old_shrink + _lane_sum(power)
@@ -131,7 +131,7 @@ def kl_exact_kernel(
     mask, divergences, scale, rate,
     lanes: tl.constexpr, vector: tl.constexpr, steps: tl.constexpr,
 ):  # fmt: skip
-    """Write KL(old || new) of one position; zero, unread, where the mask is off."""
+    """Write KL(old || new) of one position; 0 where the mask is 0, without reading."""
     row = tl.program_id(0).to(tl.int64)
     valid = tl.load(mask + row) != 0 if mask is not None else True
     length = tl.where(valid, vocabulary, 0)
@@ -167,16 +167,16 @@ def kl_exact_kernel(
     slope_all = tl.sum(slope * old_shrink)
     old_all = tl.sum(old_total * old_shrink)
     new_all = tl.sum(new_total * tl.exp2((new_top - new_highest) * scale))
-    # The two highest logits are subtracted inside, where a shift common to all logits of one side cancels.
+    # The highest logits are subtracted here: a shift common to all logits of one side cancels.
     divergence = (slope_all / old_all - (old_highest - new_highest)) * rate
     divergence += tl.log(tl.div_rn(new_all, old_all))  # rounded, so that equal sums divide to exactly 1
-    # A token that the old policy can take and the new one cannot; the product is NaN where a side is no distribution.
+    # A token that the old policy can take and the new one cannot; the product is NaN where a sum is not finite.
     divergence = tl.where(tl.max(gap) == float("inf"), float("inf") * (old_all * new_all), divergence)
     tl.store(divergences + row, tl.where(valid, divergence, 0.0))
 
 
 def log_prob_and_entropy(logits: Any, actions: Any, temperature: float, mask: Any | None) -> tuple[Any, Any]:
-    """Launch the kernel over every position; the arguments are as ``windsock.stats.logits`` checks them."""
+    """Launch the kernel over every position. ``windsock.stats.logits`` has checked the arguments."""
     log_probs = torch.empty(actions.shape, dtype=torch.float32, device=logits.device)
     entropy = torch.empty_like(log_probs)
     flat = [actions.contiguous(), mask if mask is None else mask.contiguous(), log_probs, entropy]
@@ -191,7 +191,7 @@ def log_prob_and_entropy(logits: Any, actions: Any, temperature: float, mask: An
 
 
 def kl_exact(old_logits: Any, logits: Any, temperature: float, mask: Any | None) -> Any:
-    """Launch the kernel over every position; the arguments are as ``windsock.stats.logits`` checks them."""
+    """Launch the kernel over every position. ``windsock.stats.logits`` has checked the arguments."""
     divergence = torch.empty(logits.shape[:-1], dtype=torch.float32, device=logits.device)
     flat = [mask if mask is None else mask.contiguous(), divergence]
     with torch.cuda.device_of(logits):
@@ -205,7 +205,7 @@ def kl_exact(old_logits: Any, logits: Any, temperature: float, mask: Any | None)
 
 
 def _planes(logits: Sequence[Any], flat: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Sequence[Any]]]:
-    """Yield views of the logits with two leading dimensions, and of the rest their part: what one launch can walk."""
+    """Yield views for one launch each: of the logits with two leading dimensions, and of the other tensors."""
     if logits[0].numel() == 0:
         return
     if all(each.is_contiguous() for each in logits):
@@ -220,15 +220,16 @@ def _planes(logits: Sequence[Any], flat: Sequence[Any]) -> Iterator[tuple[Sequen
 
 
 def _strides(view: Any) -> tuple[int, int]:
-    """Return the strides of the leading dimensions, 0 where there is one place only: a multiple of any vector."""
+    """Return the strides of the leading dimensions; 0, a multiple of any vector, for a dimension of size 1."""
     first, second = (view.stride(place) if view.shape[place] > 1 else 0 for place in (0, 1))
     return first, second
 
 
 def _shape(*views: Any) -> dict[str, int]:
-    """Return the constants of a launch: vectors where Triton can tell that every row begins at one, else single loads.
+    """Return the constants of a launch: vector loads where every row is aligned to a vector, else single loads.
 
-    Neighbouring lanes then load neighbouring logits; a lane that loads a vector piece by piece is several times slower.
+    With single loads neighbouring lanes load neighbouring logits. A lane that loads a vector in pieces is several
+    times slower.
     """
     vector = VECTOR_BYTES // max(view.element_size() for view in views)
     if all(number % 16 == 0 for view in views for number in (view.data_ptr(), *_strides(view))):

@@ -1,6 +1,6 @@
-"""Statistics of several tries at each of many tasks: the best and the worst of k, pass@k, what a majority answers.
+"""Statistics of several runs of each of many tasks: the best and the worst of k, pass@k, the vote of a majority.
 
-All are exact: no random numbers, and no dependence on the order of the tries.
+All are exact: there are no random numbers, and the order of the runs does not matter.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
-    """The tries at tasks that have at least one, sorted upwards within each task."""
+class TaskScores:
+    """The scores of tasks with at least one run, ascending within each task."""
 
     values: Floats
-    tasks: Ints  # the place of each value's task among ``counts``
+    tasks: Ints  # the index of each value's task in ``counts``
     places: Floats  # 1, 2, … within the task
-    counts: Floats  # tries of each task
+    counts: Floats  # runs of each task
 
     @classmethod
-    def of(cls, values: Floats, tasks: Ints) -> Tries:
-        """Sort tries by task and value; tasks are any integers, and those without a try do not exist here."""
+    def from_runs(cls, values: Floats, tasks: Ints) -> TaskScores:
+        """Sort the scores of runs by task and value; tasks are any integers, and only those with a run are included."""
         order = np.lexsort((values, tasks))
         values, tasks = values[order], tasks[order]
         begins = np.append(True, tasks[1:] != tasks[:-1])[: len(tasks)]
@@ -39,59 +39,60 @@ class Tries:
         counts = np.diff(np.append(starts, len(tasks))).astype(np.float64)
         return cls(values, dense, np.arange(1.0, len(tasks) + 1) - starts[dense], counts)
 
-    def _sums(self, parts: Floats) -> Floats:
-        return np.bincount(self.tasks, parts, minlength=len(self.counts)).astype(np.float64, copy=False)
+    def _sums(self, terms: Floats) -> Floats:
+        return np.bincount(self.tasks, terms, minlength=len(self.counts)).astype(np.float64, copy=False)
 
     def mean(self) -> Floats:
-        """Return the mean of each task's tries."""
+        """Return the mean score of each task."""
         return self._sums(self.values) / self.counts
 
     def std(self) -> Floats:
-        """Return the standard deviation (ddof 0) of each task's tries."""
+        """Return the standard deviation (ddof 0) of each task's scores."""
         with np.errstate(invalid="ignore"):
             return np.sqrt(self._sums(np.square(self.values - self.mean()[self.tasks])) / self.counts)
 
     def best(self, k: int) -> Floats:
-        """Return the expected maximum of k draws with replacement: Σ v_(i)·((i/n)^k − ((i−1)/n)^k)."""
+        """Return the expected maximum of k runs drawn with replacement: Σ v_(i)·((i/n)^k − ((i−1)/n)^k)."""
         n = self.counts[self.tasks]
         return self._sums(self.values * ((self.places / n) ** k - ((self.places - 1) / n) ** k))
 
     def worst(self, k: int) -> Floats:
-        """Return the expected minimum of k draws with replacement."""
+        """Return the expected minimum of k runs drawn with replacement."""
         n = self.counts[self.tasks]
         from_above = n - self.places + 1
         return self._sums(self.values * ((from_above / n) ** k - ((from_above - 1) / n) ** k))
 
     def pass_at(self, k: int) -> Floats:
-        """Return the chance that one of k tries without replacement is right, 1 − C(n−c, k)/C(n, k).
+        """Return the chance that one of k runs drawn without replacement is right, 1 − C(n−c, k)/C(n, k).
 
-        Only of tasks with at least k tries: of the others there is no unbiased estimate.
+        Only tasks with at least k runs are included: for the others there is no unbiased estimate.
         """
         right = self._sums((self.values > 0).astype(np.float64))
         enough = self.counts >= k
         pairs = np.stack([self.counts[enough], right[enough]], axis=1).astype(np.int64)
+        # Many tasks have the same counts, and the binomials are large integers: each pair is computed once.
         unique, inverse = np.unique(pairs, axis=0, return_inverse=True)
         chances = [1 - math.comb(n - c, k) / math.comb(n, k) for n, c in unique.tolist()]
         return np.array(chances, np.float64)[inverse.ravel()] if chances else np.empty(0)
 
     @property
     def binary(self) -> bool:
-        """Whether every try is worth 0 or 1."""
+        """Whether every score is 0 or 1."""
         return bool(np.all((self.values == 0) | (self.values == 1)))
 
 
 def powers_below(repeats: int) -> list[int]:
-    """Return the k for which the best and worst of k are told: powers of two from 2 on, and ``repeats`` itself."""
+    """Return the k of best@k and worst@k: the powers of two from 2 on that are below ``repeats``, and ``repeats``."""
     powers = [2**n for n in range(1, max(repeats, 1).bit_length()) if 2**n < repeats]
     return [*powers, repeats] if repeats > 1 else []
 
 
 def share_interval(values: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over tasks of values in [0, 1], tasks being draws from many like them.
+    """Return the 95 % interval of a mean over tasks of values in [0, 1], where the tasks are a random sample.
 
-    Wilson's interval with an effective number of tasks m = n·p(1−p)/s², where s² = (Σ(x−p)² + p(1−p))/n. For values
-    that are all 0 or 1 it is Wilson's of about n; where tasks differ less it narrows as the standard error does; and
-    it has a width where all tasks agree.
+    It is Wilson's interval with an effective number of tasks m = n·p(1−p)/s², where s² = (Σ(x−p)² + p(1−p))/n. For
+    values that are all 0 or 1, m is about n. Where tasks differ less, the interval narrows as the standard error does.
+    Where all tasks agree, it still has a width.
     """
     n = len(values)
     p = float(values.mean())
@@ -105,34 +106,34 @@ def share_interval(values: Floats) -> tuple[float, float]:
 
 
 def majority(values: Sequence[float], answers: Sequence[str | None], k: int) -> float:
-    """Return what the most frequent answer of k tries without replacement is worth, on average over all such draws.
+    """Return the expected score of the most frequent answer among k runs drawn without replacement.
 
-    An answer is worth the mean of its tries; of equally frequent answers each wins as often. None abstains, and where
-    all of k abstain, their mean counts. k is at most the number of tries.
+    The score of an answer is the mean of its runs; equally frequent answers win equally often. A run with answer None
+    abstains, and where all k abstain, their mean counts. k is at most the number of runs.
     """
-    worth: dict[str | None, list[float]] = {}
+    scores: dict[str | None, list[float]] = {}
     for value, answer in zip(values, answers, strict=True):
-        worth.setdefault(answer, []).append(value)
-    silent = worth.pop(None, [])
-    ranked = sorted(worth.values(), key=len, reverse=True)
-    wins, nobody = winning(tuple(len(tries) for tries in ranked), len(silent), k)
-    parts = [win * math.fsum(tries) / len(tries) for win, tries in zip(wins, ranked, strict=True) if win]
-    return math.fsum([*parts, nobody * math.fsum(silent) / len(silent)] if nobody else parts)
+        scores.setdefault(answer, []).append(value)
+    abstained = scores.pop(None, [])
+    ranked = sorted(scores.values(), key=len, reverse=True)
+    wins, no_vote = winning(tuple(len(runs) for runs in ranked), len(abstained), k)
+    terms = [win * math.fsum(runs) / len(runs) for win, runs in zip(wins, ranked, strict=True) if win]
+    return math.fsum([*terms, no_vote * math.fsum(abstained) / len(abstained)] if no_vote else terms)
 
 
 @lru_cache(maxsize=1 << 16)
 def winning(votes: tuple[int, ...], abstentions: int, k: int) -> tuple[tuple[float, ...], float]:
-    """Return each answer's chance to win a vote of k tries drawn without replacement, and that nobody votes.
+    """Return each answer's chance to win the vote of k runs drawn without replacement, and the chance of no vote.
 
-    ``votes`` are how often each answer was given, downwards. An answer that wins with m votes does so against every
-    way the others can have at most m; t others with m as well leave it 1/(t+1) of the win, which is the integral of
-    y^t over [0, 1] and is taken exactly by Gauss-Legendre nodes.
+    ``votes`` are the counts of the answers, descending. An answer with m votes wins against every draw in which no
+    other answer has more. With t others at m votes as well it gets 1/(t+1) of the win, which is the integral of y^t
+    over [0, 1]; Gauss-Legendre nodes compute that exactly.
     """
     draws = math.comb(sum(votes) + abstentions, k)
-    nobody = math.comb(abstentions, k) / draws
+    no_vote = math.comb(abstentions, k) / draws
     if k == sum(votes) + abstentions:
         winners = votes.count(votes[0]) if votes else 0
-        return tuple(float(count == votes[0]) / winners for count in votes), nobody
+        return tuple(float(count == votes[0]) / winners for count in votes), no_vote
     nodes, weights = np.polynomial.legendre.leggauss(len(votes) // 2 + 1)
     ties, weights = (nodes + 1) / 2, weights / 2
     chances: dict[int, float] = {}
@@ -144,17 +145,18 @@ def winning(votes: tuple[int, ...], abstentions: int, k: int) -> tuple[tuple[flo
             for m in range(1, min(count, k) + 1)
         )
         chances[count] = ways / draws
-    return tuple(chances[count] for count in votes), nobody
+    return tuple(chances[count] for count in votes), no_vote
 
 
 def _ways(others: Sequence[int], abstentions: int, m: int, rest: int, ties: Floats) -> Floats:
-    """Count the draws of ``rest`` tries in which no other answer has more than m, each one with m weighing ``ties``."""
-    found = np.zeros((len(ties), rest + 1))
-    found[:, : abstentions + 1] = [math.comb(abstentions, v) for v in range(min(abstentions, rest) + 1)]
+    """Count the draws of ``rest`` runs in which no other answer has more than m; each one at m weighs ``ties``."""
+    # ways[:, n]: the number of draws of n runs from the abstentions and the answers so far.
+    ways = np.zeros((len(ties), rest + 1))
+    ways[:, : abstentions + 1] = [math.comb(abstentions, v) for v in range(min(abstentions, rest) + 1)]
     for count in others:
-        taken = np.zeros_like(found)
+        with_answer = np.zeros_like(ways)
         for v in range(min(count, m, rest) + 1):
             factor = math.comb(count, v) * (ties[:, None] if v == m else 1.0)
-            taken[:, v:] += factor * found[:, : rest + 1 - v]
-        found = taken
-    return found[:, rest]
+            with_answer[:, v:] += factor * ways[:, : rest + 1 - v]
+        ways = with_answer
+    return ways[:, rest]

@@ -1,21 +1,16 @@
-"""Per-token quantities of a policy update, of NumPy arrays or torch tensors; every result has the arguments' shape.
+"""Per-token formulas of a policy update, for NumPy arrays and torch tensors; results have the shape of the arguments.
 
-``d`` is the log-ratio, current minus old log-prob; ``ratio`` is its exponential; ``advantages`` weigh the tokens. A
-clip range is ``(low, high)``: the band runs from ``1 - low`` to ``1 + high``.
+``d`` is the log-ratio, current minus old log-prob; ``ratio`` is its exponential. A clip range is ``(low, high)``: the
+band is from ``1 - low`` to ``1 + high``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from windsock.stats.library import library
+from windsock.stats.numpy_or_torch import numpy_or_torch
 
 Clip = tuple[float, float]
-
-
-def kl_k1(d: Any) -> Any:
-    """Return -d: unbiased for KL(old‖current), noisy, and negative for half of the tokens."""
-    return -d
 
 
 def kl_k2(d: Any) -> Any:
@@ -25,42 +20,42 @@ def kl_k2(d: Any) -> Any:
 
 def kl_k3(d: Any) -> Any:
     """Return exp(d) - 1 - d: unbiased for KL(old‖current), never negative. Accurate also where d is tiny."""
-    return library(d).expm1(d) - d
+    return numpy_or_torch(d).expm1(d) - d
 
 
 def ratio_above(ratio: Any, clip: Clip) -> Any:
-    """Tell where the ratio is beyond the upper edge of the band."""
+    """Return where the ratio is above the band."""
     return ratio > 1.0 + clip[1]
 
 
 def ratio_below(ratio: Any, clip: Clip) -> Any:
-    """Tell where the ratio is beyond the lower edge of the band."""
+    """Return where the ratio is below the band."""
     return ratio < 1.0 - clip[0]
 
 
 def clipped(ratio: Any, clip: Clip) -> Any:
-    """Return the ratio, held inside the band."""
-    return library(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
+    """Return the ratio, clipped to the band."""
+    return numpy_or_torch(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
 
 
 def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
-    """Tell where clipping changes the objective: outside the band, on the side to which the advantage pushes."""
+    """Return where clipping changes the objective: outside the band, in the direction of the advantage."""
     return clipped(ratio, clip) * advantages < ratio * advantages
 
 
 def surrogate_gain(ratio: Any, advantages: Any, clip: Clip) -> Any:
     """Return min(r·A, clip(r)·A)."""
-    return library(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
+    return numpy_or_torch(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
 
 
 def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip, dual_clip: float) -> Any:
-    """Tell where the bound on the loss of a bad token with a huge ratio takes hold."""
+    """Return where dual clipping bounds the loss of a token with a negative advantage and a large ratio."""
     return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
 
 
 def surrogate_loss(ratio: Any, advantages: Any, clip: Clip, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
-    xp = library(ratio)
+    xp = numpy_or_torch(ratio)
     gain = surrogate_gain(ratio, advantages, clip)
     if dual_clip is not None:
         gain = xp.where(advantages < 0, xp.maximum(gain, dual_clip * advantages), gain)

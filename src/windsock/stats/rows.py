@@ -1,49 +1,42 @@
-"""Statistics of every sequence of a batch, computed where its tensors lie, in one pass and without waiting.
+"""Statistics of every sequence of a batch, computed on the device of its tensors, in one pass and without waiting.
 
-The result is a matrix with a row for each sequence and a column for each statistic of each channel: small enough to be
-fetched once per step, complete enough that every metric of the batch follows from it on the host, in double precision.
+The result is a matrix with a row for each sequence and a column for each statistic of each channel. It is small enough
+to be copied once per step, and complete enough for the host to compute every metric of the batch from it, in double
+precision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-SPREAD_SLOTS = ("sum", "squares", "shift", "min", "max", "bad", "nan")
-"""Of channels whose spread is wanted: sum and squares are of the distances to ``shift``, so that nothing cancels."""
-PLAIN_SLOTS = ("sum", "bad")
+from windsock.stats.channels import CHANNELS, Channel, Statistics
 
-SPREAD = (
-    "ratio", "advantages", "returns", "old_values", "residual", "mismatch_ratio", "log_prob_difference",
-    "probability_difference",
-)  # fmt: skip
-PLAIN = (
-    "nll", "kl_k1", "kl_k2", "kl_k3", "ref_k3", "surrogate", "entropy", "exact_kl", "old_log_probs", "ref_log_probs",
-    "old_entropy", "old_minus_ref", "rollout_log_probs", "mismatch", "mismatch_k3", "values", "error", "value_loss",
-    "rewards",
-)  # fmt: skip
-FLAGS = (
-    "POLICY", "NLL", "SURROGATE", "DUAL", "REF_LOSS", "ENTROPY", "EXACT", "ADVANTAGES", "RETURNS", "OLD", "REF",
-    "OLD_REF", "OLD_ENTROPY", "ROLLOUT", "OLD_VALUES", "RESIDUAL", "VALUES", "ERROR", "VALUE_CLIP", "REWARDS", "ENDS",
-)  # fmt: skip
-"""The switches of a pass: each fills a few channels of what it needs."""
-COUNTED = ("above", "below", "binds", "high", "low", "dual", "value_clip", "ends")
+SLOTS: dict[Statistics, tuple[str, ...]] = {
+    # The sum and the squares of a spread are of the distances to ``shift``, so that nothing cancels.
+    "spread": ("sum", "squares", "shift", "min", "max", "bad", "nan"),
+    "sum": ("sum", "bad"),
+    "count": ("sum",),
+}
+STORED: tuple[Channel, ...] = tuple(
+    channel
+    for statistics in SLOTS
+    for channel in CHANNELS.values()
+    if channel.statistics == statistics and not channel.combines
+)
+"""The channels that a pass computes, in the order of their columns: spreads, then sums, then counts."""
 
 COLUMNS: dict[tuple[str, str], int] = {
     column: place
     for place, column in enumerate(
         [("valid", "sum"), ("response", "sum")]
-        + [(channel, slot) for channel in SPREAD for slot in SPREAD_SLOTS]
-        + [(channel, slot) for channel in PLAIN for slot in PLAIN_SLOTS]
-        + [(channel, "sum") for channel in COUNTED]
+        + [(channel.name, slot) for channel in STORED for slot in SLOTS[channel.statistics]]
     )
 }
 WIDTH = len(COLUMNS)
 
 
-def torch_rows(
-    channels: dict[str, Callable[[], Any]], valid: Any, response: Any, of_response: frozenset[str], bounds: Any | None
-) -> Any:
+def torch_rows(channels: Mapping[str, Callable[[], Any]], valid: Any, response: Any, bounds: Any | None) -> Any:
     """Return the matrix by plain torch operations, for devices without Triton. Nothing here waits for the device.
 
     ``channels`` compute token arrays; ``valid`` and ``response`` are boolean masks; ``bounds`` are the boundaries of a
@@ -60,15 +53,16 @@ def torch_rows(
     put("valid", "sum", valid.double())
     put("response", "sum", response.double())
     for name, compute in channels.items():
-        mask = response if name in of_response else valid
+        channel = CHANNELS[name]
+        mask = response if channel.of_response else valid
         data = compute()
-        if name in COUNTED:
+        if channel.statistics == "count":
             put(name, "sum", (data.bool() & mask).double())
             continue
         data = torch.where(mask, data.double(), 0.0)
         put(name, "sum", data)
         put(name, "bad", (~torch.isfinite(data)).double())
-        if name in SPREAD:
+        if channel.statistics == "spread":
             put(name, "squares", data * data)
             put(name, "nan", torch.isnan(data).double())
             put(name, "min", torch.where(mask, data, torch.inf), "amin")
@@ -87,8 +81,8 @@ def _per_sequence(values: Any, how: str, bounds: Any | None, sequences: int) -> 
     return result if bounds is None else result.scatter_reduce_(0, owners(bounds, len(values)), values, how)
 
 
-def handed_over(values: Any, device: Any) -> Any:
-    """Return values as a tensor on a device, without waiting: what lies on the host goes through pinned memory."""
+def moved_to(device: Any, values: Any) -> Any:
+    """Return values as a tensor on a device, without waiting: the copy from the host is from pinned memory."""
     import torch
 
     tensor = torch.as_tensor(values)

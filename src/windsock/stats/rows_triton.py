@@ -1,14 +1,19 @@
-"""The Triton kernels behind ``windsock.stats.rows``: one program goes through one sequence once.
+"""The Triton kernels behind ``windsock.stats.rows``: one program reads the tokens of one sequence once.
 
-Lanes keep their own sums and extremes and meet once, at the end of the sequence. What is not there, or not asked for,
-is compiled out; what lies before the first and after the last response token is not read. Values that are not finite
-are counted by a second kernel, which looks only at sequences whose sums came out non-finite.
+Each lane has its own sums and extremes; they are combined once, at the end of the sequence. A channel that is not
+wanted is compiled out, and tokens before the first and after the last response token are not read. A second kernel
+counts the values that are not finite; it reads only the sequences whose sums came out non-finite.
+
+``_values`` has the formulas of the channels. The rest follows from their declarations in ``windsock.stats.channels``:
+the switches, the arrays to read, the accumulators and the columns. Loops over channels run at compile time.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"
-# ruff: noqa: N803
+# mypy: disable-error-code="assignment"
+# ruff: noqa: N803, RUF005 - Triton cannot compile starred items of a tuple
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,14 +21,14 @@ import torch
 import triton
 import triton.language as tl
 
-from windsock.stats.rows import COLUMNS, FLAGS, WIDTH, handed_over
+from windsock.stats.rows import COLUMNS, SLOTS, STORED, WIDTH, moved_to
 
-SCAN = 1024  # tokens of the mask that are looked at together, to find where a response begins and ends
+SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
 BAD_BLOCK = 512
 
 
 class Shape(NamedTuple):
-    """How a sequence is gone through: tokens at a time, warps, and tokens that a lane adds up before its sums."""
+    """How a sequence is read: tokens at a time, warps, and tokens that a lane adds up before its sums."""
 
     block: int
     warps: int
@@ -34,118 +39,277 @@ class Shape(NamedTuple):
 
 SHORT = Shape(256, 2, 4, 3, None)
 LONG = Shape(512, 4, 4, 3, 128)
-LONG_WIDTH = 16384  # from here on the second is faster, measured on an H200
-HALF = tl.constexpr(65536)  # two counts share an integer, one in each half
+LONG_WIDTH = 16384  # from this width on LONG is faster, measured on an H200
+HALF = tl.constexpr(65536)  # two counts share an integer: of all values, and from here on of NaN
 
-TENSORS = (
-    "log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "advantages", "returns", "values", "old_values",
-    "entropy", "old_entropy", "exact_kl", "rewards", "actions",
-)  # fmt: skip
-C_VALID = tl.constexpr(COLUMNS["valid", "sum"])
-C_RESPONSE = tl.constexpr(COLUMNS["response", "sum"])
-C_RATIO = tl.constexpr(COLUMNS["ratio", "sum"])
-C_ADVANTAGES = tl.constexpr(COLUMNS["advantages", "sum"])
-C_RETURNS = tl.constexpr(COLUMNS["returns", "sum"])
-C_OLD_VALUES = tl.constexpr(COLUMNS["old_values", "sum"])
-C_RESIDUAL = tl.constexpr(COLUMNS["residual", "sum"])
-C_MISMATCH_RATIO = tl.constexpr(COLUMNS["mismatch_ratio", "sum"])
-C_LOG_PROB_DIFFERENCE = tl.constexpr(COLUMNS["log_prob_difference", "sum"])
-C_PROBABILITY_DIFFERENCE = tl.constexpr(COLUMNS["probability_difference", "sum"])
-C_NLL = tl.constexpr(COLUMNS["nll", "sum"])
-C_KL_K1 = tl.constexpr(COLUMNS["kl_k1", "sum"])
-C_KL_K2 = tl.constexpr(COLUMNS["kl_k2", "sum"])
-C_KL_K3 = tl.constexpr(COLUMNS["kl_k3", "sum"])
-C_REF_K3 = tl.constexpr(COLUMNS["ref_k3", "sum"])
-C_SURROGATE = tl.constexpr(COLUMNS["surrogate", "sum"])
-C_ENTROPY = tl.constexpr(COLUMNS["entropy", "sum"])
-C_EXACT_KL = tl.constexpr(COLUMNS["exact_kl", "sum"])
-C_OLD_LOG_PROBS = tl.constexpr(COLUMNS["old_log_probs", "sum"])
-C_REF_LOG_PROBS = tl.constexpr(COLUMNS["ref_log_probs", "sum"])
-C_OLD_ENTROPY = tl.constexpr(COLUMNS["old_entropy", "sum"])
-C_OLD_MINUS_REF = tl.constexpr(COLUMNS["old_minus_ref", "sum"])
-C_ROLLOUT_LOG_PROBS = tl.constexpr(COLUMNS["rollout_log_probs", "sum"])
-C_MISMATCH = tl.constexpr(COLUMNS["mismatch", "sum"])
-C_MISMATCH_K3 = tl.constexpr(COLUMNS["mismatch_k3", "sum"])
-C_VALUES = tl.constexpr(COLUMNS["values", "sum"])
-C_ERROR = tl.constexpr(COLUMNS["error", "sum"])
-C_VALUE_LOSS = tl.constexpr(COLUMNS["value_loss", "sum"])
-C_REWARDS = tl.constexpr(COLUMNS["rewards", "sum"])
-C_ABOVE = tl.constexpr(COLUMNS["above", "sum"])
-C_BELOW = tl.constexpr(COLUMNS["below", "sum"])
-C_BINDS = tl.constexpr(COLUMNS["binds", "sum"])
-C_HIGH = tl.constexpr(COLUMNS["high", "sum"])
-C_LOW = tl.constexpr(COLUMNS["low", "sum"])
-C_DUAL = tl.constexpr(COLUMNS["dual", "sum"])
-C_VALUE_CLIP = tl.constexpr(COLUMNS["value_clip", "sum"])
-C_ENDS = tl.constexpr(COLUMNS["ends", "sum"])
+
+named_tuple: Any = namedtuple  # for mypy, which takes literal fields only
+
+
+def _field(name: str) -> str:
+    """Return the name of a tuple's field; ``values`` is an attribute of all tuples in Triton."""
+    return "values_" if name == "values" else name
+
+
+Wanted = named_tuple("Wanted", [channel.name for channel in STORED])
+"""Whether each channel is wanted: a constant of the compilation."""
+Values = named_tuple("Values", [_field(name) for name in Wanted._fields])
+"""The channels at some tokens: spreads, then sums, then conditions that are counted."""
+ARRAYS = tuple(dict.fromkeys(
+    need.name for channel in STORED for need in channel.needs if need.name not in ("actions", "eos_ids")
+))  # fmt: skip
+"""The arrays of numbers that channels need; token ids are compared and not computed with."""
+Arrays = named_tuple("Arrays", [_field(name) for name in ARRAYS])
+
+
+class Limits(NamedTuple):
+    """The options that formulas use; one that is not set is 0, and no wanted channel uses it."""
+
+    clip_low: float
+    clip_high: float
+    dual_clip: float
+    value_clip: float
+
+
+SPREADS = tl.constexpr(sum(channel.statistics == "spread" for channel in STORED))
+SUMMED = tl.constexpr(sum(channel.statistics != "count" for channel in STORED))  # spreads and sums
+CHANNEL_COUNT = tl.constexpr(len(STORED))
+ARRAY_COUNT = tl.constexpr(len(ARRAYS))
+NEAR = tl.constexpr(tuple(channel.near for channel in STORED))
+COLUMN = tl.constexpr(tuple(COLUMNS[channel.name, "sum"] for channel in STORED))
+OF_RESPONSE = tl.constexpr(tuple(
+    all(channel.of_response for channel in STORED if name in {need.name for need in channel.needs}) for name in ARRAYS
+))  # fmt: skip
+VALID_COLUMN = tl.constexpr(COLUMNS["valid", "sum"])
+RESPONSE_COLUMN = tl.constexpr(COLUMNS["response", "sum"])
+SQUARES, SHIFT, LOW, HIGH, SPREAD_BAD, SPREAD_NAN = (
+    tl.constexpr(SLOTS["spread"].index(slot)) for slot in ("squares", "shift", "min", "max", "bad", "nan")
+)
+SUM_BAD = tl.constexpr(SLOTS["sum"].index("bad"))
 
 
 @triton.jit
 def _load(pointer, places, inside, mask):
-    """Read a tensor in its dtype; what is outside the mask becomes 0, whatever lies there."""
+    """Read a tensor in its dtype, as float32; values outside the mask, also NaN, become 0."""
     return tl.where(mask, tl.load(pointer + places, mask=inside, other=0.0).to(tl.float32), 0.0)
 
 
 @triton.jit
 def _k3(d, ratio):
-    """Return exp(d) - 1 - d; by its series where d is small, since there the difference would cancel."""
+    """Return exp(d) - 1 - d, by its series where d is small, because the difference cancels there."""
     series = d * d * (0.5 + d * (0.16666667 + d * (0.041666668 + d * 0.008333334)))
     return tl.where(tl.abs(d) < 0.06, series, ratio - 1.0 - d)
 
 
 @triton.jit
-def _finite_sum(x):
-    return tl.sum(tl.where(tl.abs(x) < float("inf"), x, 0.0), 0)
+def _values(x, is_end, limits, WANTED: tl.constexpr):
+    """Compute every channel from the arrays at some tokens; the compiler drops those that are not wanted.
+
+    An array that is not needed is 0, and so is every array outside the mask. There a sum must come out as 0, a
+    condition as false and a spread with ``near`` as that number.
+    """
+    log_ratio = x.log_probs - x.old_log_probs
+    ratio = tl.exp(log_ratio)
+    above = ratio > 1.0 + limits.clip_high
+    below = ratio < 1.0 - limits.clip_low
+    high = above & (x.advantages > 0)
+    low = below & (x.advantages < 0)
+    bound = tl.minimum(tl.maximum(ratio, 1.0 - limits.clip_low), 1.0 + limits.clip_high) * x.advantages
+    gain = tl.minimum(ratio * x.advantages, bound, propagate_nan=tl.PropagateNan.ALL)
+    floor = limits.dual_clip * x.advantages
+    dual = (x.advantages < 0) & (gain < floor)
+    if WANTED.dual:
+        gain = tl.where(x.advantages < 0, tl.maximum(gain, floor, propagate_nan=tl.PropagateNan.ALL), gain)
+    ref_difference = x.ref_log_probs - x.log_probs
+    mismatch = x.old_log_probs - x.rollout_log_probs
+    mismatch_ratio = tl.exp(mismatch)
+    error = (x.values_ - x.returns) * (x.values_ - x.returns)
+    near_old = tl.maximum(x.values_, x.old_values - limits.value_clip)
+    clipped = tl.minimum(near_old, x.old_values + limits.value_clip) - x.returns
+    larger_error = error
+    if WANTED.value_clip:
+        larger_error = tl.maximum(error, clipped * clipped, propagate_nan=tl.PropagateNan.ALL)
+    return Values(
+        ratio=ratio,
+        advantages=x.advantages,
+        returns=x.returns,
+        old_values=x.old_values,
+        residual=x.returns - x.old_values,
+        mismatch_ratio=mismatch_ratio,
+        log_prob_difference=tl.abs(mismatch),
+        probability_difference=tl.abs(tl.exp(x.old_log_probs) - tl.exp(x.rollout_log_probs)),
+        log_ratio=log_ratio,
+        kl_k2=0.5 * log_ratio * log_ratio,
+        kl_k3=_k3(log_ratio, ratio),
+        exact_kl=x.exact_kl,
+        entropy=x.entropy,
+        log_probs=x.log_probs,
+        ref_k3=_k3(ref_difference, tl.exp(ref_difference)),
+        surrogate=-gain,
+        old_log_probs=x.old_log_probs,
+        ref_log_probs=x.ref_log_probs,
+        old_minus_ref=x.old_log_probs - x.ref_log_probs,
+        old_entropy=x.old_entropy,
+        rewards=x.rewards,
+        rollout_log_probs=x.rollout_log_probs,
+        mismatch=mismatch,
+        mismatch_k3=_k3(mismatch, mismatch_ratio),
+        values_=x.values_,
+        error=error,
+        value_loss=0.5 * larger_error,
+        above=above,
+        below=below,
+        high=high,
+        low=low,
+        dual=dual,
+        ends=is_end,
+        value_clip=clipped * clipped > error,
+    )
 
 
 @triton.jit
-def _first_mean(pointer, places, inside, mask):
-    """Return the mean of a sequence's first tokens, near which its values are summed."""
-    return _finite_sum(_load(pointer, places, inside, mask)) / tl.maximum(tl.sum(mask.to(tl.float32), 0), 1.0)
+def _read(arrays, base, places, inside, valid, response):
+    """Read the arrays at some tokens of the sequence that begins at ``base``; those that are not given are 0."""
+    read = ()
+    for n in tl.static_range(ARRAY_COUNT):
+        if arrays[n] is None:
+            read = read + (0.0,)
+        else:
+            read = read + (_load(arrays[n] + base, places, inside, response if OF_RESPONSE[n] else valid),)
+    return Arrays(*read)
+
+
+@triton.jit
+def _ends(actions, eos, eos_count, places, inside, response):
+    """Return at which of some tokens a sequence ends."""
+    token = tl.load(actions + places, mask=inside, other=-1)
+    is_end = token != token
+    for n in range(eos_count):
+        is_end = is_end | (token == tl.load(eos + n))
+    return response & is_end
+
+
+@triton.jit
+def _shifts(values, mask, WANTED: tl.constexpr):
+    """Return the numbers near which the spreads are summed: a known one, or the mean of the sequence's first tokens.
+
+    Sums of distances to it keep a small spread that a large mean would swallow.
+    """
+    tokens = tl.maximum(tl.sum(mask.to(tl.float32), 0), 1.0)
+    shifts = ()
+    for n in tl.static_range(SPREADS):
+        if NEAR[n] is not None:
+            shifts = shifts + (NEAR[n],)
+        elif WANTED[n]:
+            finite = mask & (tl.abs(values[n]) < float("inf"))
+            shifts = shifts + (tl.sum(tl.where(finite, values[n], 0.0), 0) / tokens,)
+        else:
+            shifts = shifts + (0.0,)
+    return shifts
+
+
+@triton.jit
+def _repeated(x, COUNT: tl.constexpr):
+    """Return a tuple of accumulators that begin at x."""
+    repeated = ()
+    for _ in tl.static_range(COUNT):
+        repeated = repeated + (x,)
+    return repeated
 
 
 @triton.jit
 def _fold(x, LANES: tl.constexpr):
-    """Add up what one lane loaded together, in any order."""
+    """Add up the values that one lane loaded together, in any order."""
     return tl.sum(tl.reshape(x, [LANES, x.shape[0] // LANES], can_reorder=True), 1)
 
 
 @triton.jit
 def _fold_extremes(x, low, high, LANES: tl.constexpr):
-    """Return the extremes of what was seen before and what one lane loaded together; both pass over NaN."""
+    """Return the extremes of earlier values and of those that one lane loaded together; both pass over NaN."""
     parts = tl.reshape(x, [LANES, x.shape[0] // LANES], can_reorder=True)
     return tl.minimum(low, tl.min(parts, 1)), tl.maximum(high, tl.max(parts, 1))
 
 
 @triton.jit
-def _take_spread(x, shift, mask, total, squares, low, high, LANES: tl.constexpr):
-    """Add values to the sums of their distances to ``shift``, and to the extremes."""
-    away = tl.where(mask, x - shift, 0.0)
-    low, high = _fold_extremes(tl.where(mask, x, float("nan")), low, high, LANES)
-    return total + _fold(away, LANES), squares + _fold(away * away, LANES), low, high
+def _add_sums(sums, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+    """Add values to the sums, and of spreads their distances to the shift."""
+    added = ()
+    for n in tl.static_range(SUMMED):
+        total = sums[n]
+        if WANTED[n]:
+            if n < SPREADS:
+                total = total + _fold(_distance(values, shifts, mask, n), LANES)
+            else:
+                total = total + _fold(values[n], LANES)
+        added = added + (total,)
+    return added
 
 
 @triton.jit
-def _put_spread(out, column: tl.constexpr, total, squares, shift, low, high):
-    tl.store(out + column, tl.sum(total, 0))
-    tl.store(out + column + 1, tl.sum(squares, 0))
-    tl.store(out + column + 2, shift)
-    tl.store(out + column + 3, tl.min(tl.where(low == low, low, float("inf")), 0))
-    tl.store(out + column + 4, tl.max(tl.where(high == high, high, -float("inf")), 0))
-    tl.store(out + column + 5, 0.0)
-    tl.store(out + column + 6, 0.0)
+def _distance(values, shifts, mask, n: tl.constexpr):
+    """Return the distances of a spread's values to its shift, 0 outside the mask."""
+    distance = values[n] - shifts[n]
+    if NEAR[n] is None:
+        distance = tl.where(mask, distance, 0.0)
+    return distance
 
 
 @triton.jit
-def _put_plain(out, column: tl.constexpr, total):
-    tl.store(out + column, tl.sum(total, 0))
-    tl.store(out + column + 1, 0.0)
+def _add_squares(squares, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+    """Add the squares of the spreads' distances."""
+    added = ()
+    for n in tl.static_range(SPREADS):
+        total = squares[n]
+        if WANTED[n]:
+            distance = _distance(values, shifts, mask, n)
+            total = total + _fold(distance * distance, LANES)
+        added = added + (total,)
+    return added
 
 
 @triton.jit
-def _put_counts(out, low_column: tl.constexpr, high_column: tl.constexpr, counts):
-    tl.store(out + low_column, tl.sum(counts & 65535, 0).to(tl.float32))
-    tl.store(out + high_column, tl.sum(counts >> 16, 0).to(tl.float32))
+def _widen_extremes(lows, highs, values, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+    """Take values into the extremes of the spreads."""
+    lower, higher = (), ()
+    for n in tl.static_range(SPREADS):
+        low, high = lows[n], highs[n]
+        if WANTED[n]:
+            low, high = _fold_extremes(tl.where(mask, values[n], float("nan")), low, high, LANES)
+        lower, higher = lower + (low,), higher + (high,)
+    return lower, higher
+
+
+@triton.jit
+def _add_counts(counts, values, WANTED: tl.constexpr, LANES: tl.constexpr):
+    """Add conditions to their counts."""
+    added = ()
+    for n in tl.static_range(SUMMED, CHANNEL_COUNT):
+        count = counts[n - SUMMED]
+        if WANTED[n]:
+            count = count + _fold(values[n].to(tl.int32), LANES)
+        added = added + (count,)
+    return added
+
+
+@triton.jit
+def _store(out, sums, squares, shifts, lows, highs, counts, WANTED: tl.constexpr):
+    """Combine the lanes and write the row; the counts of values that are not finite begin at 0."""
+    for n in tl.static_range(SUMMED):
+        if WANTED[n]:
+            tl.store(out + COLUMN[n], tl.sum(sums[n], 0))
+            if n < SPREADS:
+                low, high = lows[n], highs[n]
+                tl.store(out + COLUMN[n] + SQUARES, tl.sum(squares[n], 0))
+                tl.store(out + COLUMN[n] + SHIFT, shifts[n])
+                tl.store(out + COLUMN[n] + LOW, tl.min(tl.where(low == low, low, float("inf")), 0))
+                tl.store(out + COLUMN[n] + HIGH, tl.max(tl.where(high == high, high, -float("inf")), 0))
+                tl.store(out + COLUMN[n] + SPREAD_BAD, 0.0)
+                tl.store(out + COLUMN[n] + SPREAD_NAN, 0.0)
+            else:
+                tl.store(out + COLUMN[n] + SUM_BAD, 0.0)
+    for n in tl.static_range(SUMMED, CHANNEL_COUNT):
+        if WANTED[n]:
+            tl.store(out + COLUMN[n], tl.sum(counts[n - SUMMED], 0).to(tl.float32))
 
 
 @triton.jit
@@ -154,27 +318,33 @@ def _not_finite(x):
 
 
 @triton.jit
-def _bad(x):
-    """Return 1 for what is not finite, and in the upper half 1 for NaN."""
-    return _not_finite(x) + tl.where(x != x, HALF, 0)
+def _add_bad(bad, values, WANTED: tl.constexpr):
+    """Count the values that are not finite, and in the upper half those that are NaN."""
+    added = ()
+    for n in tl.static_range(SUMMED):
+        count = bad[n]
+        if WANTED[n]:
+            count = count + _not_finite(values[n]) + tl.where(values[n] != values[n], HALF, 0)
+        added = added + (count,)
+    return added
 
 
 @triton.jit
-def _put_bad(out, column: tl.constexpr, bad):
-    """Write how many values were not finite behind their sum."""
-    tl.store(out + column + 1, tl.sum(bad & 65535, 0).to(tl.float32))
-
-
-@triton.jit
-def _put_spread_bad(out, column: tl.constexpr, bad):
-    """Write how many values were not finite behind a spread, and whether one was NaN."""
-    tl.store(out + column + 5, tl.sum(bad & 65535, 0).to(tl.float32))
-    tl.store(out + column + 6, tl.max((bad >> 16 > 0).to(tl.int32), 0).to(tl.float32))
+def _store_bad(out, bad, WANTED: tl.constexpr):
+    """Write how many values were not finite, and of spreads whether one was NaN."""
+    for n in tl.static_range(SUMMED):
+        if WANTED[n]:
+            count = tl.sum(bad[n] & 65535, 0).to(tl.float32)
+            if n < SPREADS:
+                tl.store(out + COLUMN[n] + SPREAD_BAD, count)
+                tl.store(out + COLUMN[n] + SPREAD_NAN, tl.max((bad[n] >> 16 > 0).to(tl.int32), 0).to(tl.float32))
+            else:
+                tl.store(out + COLUMN[n] + SUM_BAD, count)
 
 
 @triton.jit
 def _extent(mask, length, SCAN: tl.constexpr):
-    """Return where the stretch begins and ends in which a sequence's response tokens lie, to the nearest SCAN."""
+    """Return the range of a sequence's response tokens, to the nearest SCAN."""
     lane = tl.arange(0, SCAN)
     start, end, seen = 0, length, 0
     while (seen == 0) & (start < end):
@@ -190,7 +360,7 @@ def _extent(mask, length, SCAN: tl.constexpr):
 
 @triton.jit
 def _stretch(bounds, row, width, PACKED: tl.constexpr):
-    """Return where a sequence begins and how long it is; from its beginning on, 32 bits count its tokens."""
+    """Return the first token of a sequence, in 64 bits, and its length, in 32 bits."""
     base, length = row * width, width
     if PACKED:
         base = tl.load(bounds + row).to(tl.int64)
@@ -200,7 +370,7 @@ def _stretch(bounds, row, width, PACKED: tl.constexpr):
 
 @triton.jit
 def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
-    """Return which of some tokens belong to the response, and which of those count."""
+    """Return which of some tokens belong to the response, and which of those ``keep`` includes."""
     response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
     valid = response
     if KEEP == 1:
@@ -211,435 +381,93 @@ def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
 
 
 @triton.jit
-def _values(
-    lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
-    POLICY: tl.constexpr, NLL: tl.constexpr, SURROGATE: tl.constexpr,
-    REF_LOSS: tl.constexpr, ENTROPY: tl.constexpr, EXACT: tl.constexpr, ADVANTAGES: tl.constexpr,
-    RETURNS: tl.constexpr, OLD: tl.constexpr, REF: tl.constexpr, OLD_REF: tl.constexpr,
-    OLD_ENTROPY: tl.constexpr, ROLLOUT: tl.constexpr, OLD_VALUES: tl.constexpr, RESIDUAL: tl.constexpr,
-    VALUES: tl.constexpr, ERROR: tl.constexpr, VALUE_CLIP: tl.constexpr, REWARDS: tl.constexpr,
-):  # fmt: skip
-    """Read what is asked for at some places of a sequence; what is not, is 0."""
-    x_lp, x_old, x_ref, x_roll, x_adv, x_ret = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    if NLL or REF_LOSS or POLICY:
-        x_lp = _load(lp, places, inside, valid)
-    if POLICY or OLD or OLD_REF or ROLLOUT:
-        x_old = _load(old, places, inside, valid)
-    if REF_LOSS or REF or OLD_REF:
-        x_ref = _load(ref, places, inside, valid)
-    if ROLLOUT:
-        x_roll = _load(roll, places, inside, valid)
-    if ADVANTAGES or SURROGATE:
-        x_adv = _load(adv, places, inside, valid)
-    if RETURNS or RESIDUAL or ERROR:
-        x_ret = _load(ret, places, inside, valid)
-    if VALUES or ERROR:
-        x_val = _load(val, places, inside, valid)
-    if OLD_VALUES or RESIDUAL or VALUE_CLIP:
-        x_val0 = _load(val0, places, inside, valid)
-    if ENTROPY:
-        x_ent = _load(ent, places, inside, valid)
-    if OLD_ENTROPY:
-        x_old_ent = _load(old_ent, places, inside, valid)
-    if EXACT:
-        x_exact = _load(exact, places, inside, valid)
-    if REWARDS:
-        x_rew = _load(rew, places, inside, response)
-    return x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew
-
-
-@triton.jit
 def _rows(
-    out,
-    lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, act, mask, keep, bounds, eos,
-    width, eos_count, clip_low, clip_high, dual, value_clip,
-    POLICY: tl.constexpr, NLL: tl.constexpr, SURROGATE: tl.constexpr, DUAL: tl.constexpr,
-    REF_LOSS: tl.constexpr, ENTROPY: tl.constexpr, EXACT: tl.constexpr, ADVANTAGES: tl.constexpr,
-    RETURNS: tl.constexpr, OLD: tl.constexpr, REF: tl.constexpr, OLD_REF: tl.constexpr,
-    OLD_ENTROPY: tl.constexpr, ROLLOUT: tl.constexpr, OLD_VALUES: tl.constexpr, RESIDUAL: tl.constexpr,
-    VALUES: tl.constexpr, ERROR: tl.constexpr, VALUE_CLIP: tl.constexpr, REWARDS: tl.constexpr,
-    ENDS: tl.constexpr,
-    KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-    LANES: tl.constexpr, SCAN: tl.constexpr, STAGES: tl.constexpr,
+    out, arrays, actions, mask, keep, bounds, eos, width, eos_count, limits,
+    WANTED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr, LANES: tl.constexpr, SCAN: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Go through one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
+    """Write the row of one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
     row = tl.program_id(0).to(tl.int64)
     out += row * WIDTH
     base, length = _stretch(bounds, row, width, PACKED)
-    lp, old, ref, roll, adv, ret = lp + base, old + base, ref + base, roll + base, adv + base, ret + base
-    val, val0, ent, old_ent, exact = val + base, val0 + base, ent + base, old_ent + base, exact + base
-    rew, act, mask = rew + base, act + base, mask + base
+    mask, actions = mask + base, actions + base
     kept = True
     if KEEP == 1:
         kept = tl.load(keep + row) != 0
     if KEEP == 2:
         keep += base
     start, end = _extent(mask, length, SCAN)
-    lane = tl.arange(0, BLOCK)
-    zero, none = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.int32)
-    nan = zero + float("nan")
-    valid_n, response_n = none, none
-    # Sums are taken of distances to the mean of the first tokens, so that a large mean does not swallow a small spread.
     start = tl.multiple_of(start, SCAN)
+    lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
     first = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
-    adv_c, ret_c, val0_c, res_c = 0.0, 0.0, 0.0, 0.0
-    if ADVANTAGES:
-        adv_c = _first_mean(adv, places, inside, first)
-    if RETURNS or RESIDUAL:
-        ret_c = _first_mean(ret, places, inside, first)
-    if OLD_VALUES or RESIDUAL:
-        val0_c = _first_mean(val0, places, inside, first)
-    if RESIDUAL:
-        res_c = ret_c - val0_c
-    ld_c, pd_c = 0.0, 0.0
-    if ROLLOUT:
-        before, after = _load(roll, places, inside, first), _load(old, places, inside, first)
-        tokens = tl.maximum(tl.sum(first.to(tl.float32), 0), 1.0)
-        ld_c = _finite_sum(tl.abs(after - before)) / tokens
-        pd_c = _finite_sum(tl.where(first, tl.abs(tl.exp(after) - tl.exp(before)), 0.0)) / tokens
-    if POLICY:
-        ratio_s, ratio_q, ratio_lo, ratio_hi = zero, zero, nan, nan
-        d_s, k2_s, k3_s, band_n = zero, zero, zero, none
-    if NLL:
-        lp_s = zero
-    if SURROGATE:
-        pg_s, side_n = zero, none
-    if DUAL:
-        dual_n = none
-    if REF_LOSS:
-        rk3_s = zero
-    if ENTROPY:
-        ent_s = zero
-    if EXACT:
-        exact_s = zero
-    if ADVANTAGES:
-        adv_s, adv_q, adv_lo, adv_hi = zero, zero, nan, nan
-    if RETURNS:
-        ret_s, ret_q, ret_lo, ret_hi = zero, zero, nan, nan
-    if OLD:
-        old_s = zero
-    if REF:
-        ref_s = zero
-    if OLD_REF:
-        old_ref_s = zero
-    if OLD_ENTROPY:
-        old_ent_s = zero
-    if ROLLOUT:
-        roll_s, mis_s, mis_k3_s = zero, zero, zero
-        mr_s, mr_q, mr_lo, mr_hi = zero, zero, nan, nan
-        ld_s, ld_q, ld_lo, ld_hi = zero, zero, nan, nan
-        pd_s, pd_q, pd_lo, pd_hi = zero, zero, nan, nan
-    if OLD_VALUES:
-        val0_s, val0_q, val0_lo, val0_hi = zero, zero, nan, nan
-    if RESIDUAL:
-        res_s, res_q, res_lo, res_hi = zero, zero, nan, nan
-    if VALUES:
-        val_s = zero
-    if ERROR:
-        err_s, loss_s = zero, zero
-    if VALUE_CLIP:
-        vclip_n = none
-    if REWARDS:
-        rew_s = zero
-    if ENDS:
-        ends_n = none
+    at_first = _values(_read(arrays, base, places, inside, first, first), first, limits, WANTED)
+    shifts = _shifts(at_first, first, WANTED)
+    zero, none = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.int32)
+    sums, squares = _repeated(zero, SUMMED), _repeated(zero, SPREADS)
+    lows = _repeated(zero + float("nan"), SPREADS)
+    highs = lows
+    counts = _repeated(none, CHANNEL_COUNT - SUMMED)
+    valid_count, response_count = none, none
     for at in tl.range(start, end, BLOCK, num_stages=STAGES):
         places = at + lane
         inside = places < end
         response, valid = _masks(mask, keep, kept, places, inside, KEEP)
-        valid_n += _fold(valid.to(tl.int32), LANES)
+        valid_count += _fold(valid.to(tl.int32), LANES)
         if KEEP > 0:
-            response_n += _fold(response.to(tl.int32), LANES)
-        x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = _values(
-            lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
-            POLICY, NLL, SURROGATE, REF_LOSS, ENTROPY, EXACT, ADVANTAGES, RETURNS, OLD, REF, OLD_REF, OLD_ENTROPY,
-            ROLLOUT, OLD_VALUES, RESIDUAL, VALUES, ERROR, VALUE_CLIP, REWARDS,
-        )  # fmt: skip
-        if POLICY:
-            d = x_lp - x_old
-            x_ratio = tl.exp(d)
-            away = x_ratio - 1.0  # 0 outside the mask, where d is
-            ratio_s += _fold(away, LANES)
-            ratio_q += _fold(away * away, LANES)
-            ratio_lo, ratio_hi = _fold_extremes(tl.where(valid, x_ratio, float("nan")), ratio_lo, ratio_hi, LANES)
-            d_s += _fold(d, LANES)
-            k2_s += _fold(d * d, LANES)
-            k3_s += _fold(_k3(d, x_ratio), LANES)
-            above, below = x_ratio > 1.0 + clip_high, x_ratio < 1.0 - clip_low
-            band_n += _fold(tl.where(above, 1, tl.where(below, HALF, 0)), LANES)
-        if NLL:
-            lp_s += _fold(x_lp, LANES)
-        if SURROGATE:
-            plain = x_ratio * x_adv
-            bound = tl.minimum(tl.maximum(x_ratio, 1.0 - clip_low), 1.0 + clip_high) * x_adv
-            gain = tl.minimum(plain, bound, propagate_nan=tl.PropagateNan.ALL)
-            side_n += _fold(tl.where(above & (x_adv > 0), 1, tl.where(below & (x_adv < 0), HALF, 0)), LANES)
-            if DUAL:
-                floor = dual * x_adv
-                dual_n += _fold(((x_adv < 0) & (gain < floor)).to(tl.int32), LANES)
-                gain = tl.where(x_adv < 0, tl.maximum(gain, floor, propagate_nan=tl.PropagateNan.ALL), gain)
-            pg_s -= _fold(gain, LANES)
-        if REF_LOSS:
-            e = x_ref - x_lp
-            rk3_s += _fold(_k3(e, tl.exp(e)), LANES)
-        if ENTROPY:
-            ent_s += _fold(x_ent, LANES)
-        if EXACT:
-            exact_s += _fold(x_exact, LANES)
-        if ADVANTAGES:
-            adv_s, adv_q, adv_lo, adv_hi = _take_spread(x_adv, adv_c, valid, adv_s, adv_q, adv_lo, adv_hi, LANES)
-        if RETURNS:
-            ret_s, ret_q, ret_lo, ret_hi = _take_spread(x_ret, ret_c, valid, ret_s, ret_q, ret_lo, ret_hi, LANES)
-        if OLD:
-            old_s += _fold(x_old, LANES)
-        if REF:
-            ref_s += _fold(x_ref, LANES)
-        if OLD_REF:
-            old_ref_s += _fold(x_old - x_ref, LANES)
-        if OLD_ENTROPY:
-            old_ent_s += _fold(x_old_ent, LANES)
-        if ROLLOUT:
-            m = x_old - x_roll
-            x_mr = tl.exp(m)
-            x_pd = tl.abs(tl.exp(x_old) - tl.exp(x_roll))
-            roll_s += _fold(x_roll, LANES)
-            mis_s += _fold(m, LANES)
-            mis_k3_s += _fold(_k3(m, x_mr), LANES)
-            mr_s, mr_q, mr_lo, mr_hi = _take_spread(x_mr, 1.0, valid, mr_s, mr_q, mr_lo, mr_hi, LANES)
-            ld_s, ld_q, ld_lo, ld_hi = _take_spread(tl.abs(m), ld_c, valid, ld_s, ld_q, ld_lo, ld_hi, LANES)
-            pd_s, pd_q, pd_lo, pd_hi = _take_spread(x_pd, pd_c, valid, pd_s, pd_q, pd_lo, pd_hi, LANES)
-        if OLD_VALUES:
-            val0_s, val0_q, val0_lo, val0_hi = _take_spread(
-                x_val0, val0_c, valid, val0_s, val0_q, val0_lo, val0_hi, LANES
-            )
-        if RESIDUAL:
-            res_s, res_q, res_lo, res_hi = _take_spread(
-                x_ret - x_val0, res_c, valid, res_s, res_q, res_lo, res_hi, LANES
-            )
-        if VALUES:
-            val_s += _fold(x_val, LANES)
-        if ERROR:
-            error = (x_val - x_ret) * (x_val - x_ret)
-            err_s += _fold(error, LANES)
-            if VALUE_CLIP:
-                near = tl.minimum(tl.maximum(x_val, x_val0 - value_clip), x_val0 + value_clip) - x_ret
-                vclip_n += _fold((near * near > error).to(tl.int32), LANES)
-                error = tl.maximum(error, near * near, propagate_nan=tl.PropagateNan.ALL)
-            loss_s += _fold(0.5 * error, LANES)
-        if REWARDS:
-            rew_s += _fold(x_rew, LANES)
-        if ENDS:
-            token = tl.load(act + places, mask=inside, other=-1)
-            is_end = token != token
-            for n in range(eos_count):
-                is_end = is_end | (token == tl.load(eos + n))
-            ends_n += _fold((response & is_end).to(tl.int32), LANES)
-    valid_count = tl.sum(valid_n, 0).to(tl.float32)
-    tl.store(out + C_VALID, valid_count)
-    tl.store(out + C_RESPONSE, tl.sum(response_n, 0).to(tl.float32) if KEEP > 0 else valid_count)
-    if POLICY:
-        _put_spread(out, C_RATIO, ratio_s, ratio_q, 1.0, ratio_lo, ratio_hi)
-        _put_plain(out, C_KL_K1, -d_s)
-        _put_plain(out, C_KL_K2, 0.5 * k2_s)
-        _put_plain(out, C_KL_K3, k3_s)
-        _put_counts(out, C_ABOVE, C_BELOW, band_n)
-    if NLL:
-        _put_plain(out, C_NLL, -lp_s)
-    if SURROGATE:
-        _put_plain(out, C_SURROGATE, pg_s)
-        _put_counts(out, C_HIGH, C_LOW, side_n)
-        tl.store(out + C_BINDS, tl.sum((side_n & 65535) + (side_n >> 16), 0).to(tl.float32))
-    if DUAL:
-        tl.store(out + C_DUAL, tl.sum(dual_n, 0).to(tl.float32))
-    if REF_LOSS:
-        _put_plain(out, C_REF_K3, rk3_s)
-    if ENTROPY:
-        _put_plain(out, C_ENTROPY, ent_s)
-    if EXACT:
-        _put_plain(out, C_EXACT_KL, exact_s)
-    if ADVANTAGES:
-        _put_spread(out, C_ADVANTAGES, adv_s, adv_q, adv_c, adv_lo, adv_hi)
-    if RETURNS:
-        _put_spread(out, C_RETURNS, ret_s, ret_q, ret_c, ret_lo, ret_hi)
-    if OLD:
-        _put_plain(out, C_OLD_LOG_PROBS, old_s)
-    if REF:
-        _put_plain(out, C_REF_LOG_PROBS, ref_s)
-    if OLD_REF:
-        _put_plain(out, C_OLD_MINUS_REF, old_ref_s)
-    if OLD_ENTROPY:
-        _put_plain(out, C_OLD_ENTROPY, old_ent_s)
-    if ROLLOUT:
-        _put_plain(out, C_ROLLOUT_LOG_PROBS, roll_s)
-        _put_plain(out, C_MISMATCH, mis_s)
-        _put_plain(out, C_MISMATCH_K3, mis_k3_s)
-        _put_spread(out, C_MISMATCH_RATIO, mr_s, mr_q, 1.0, mr_lo, mr_hi)
-        _put_spread(out, C_LOG_PROB_DIFFERENCE, ld_s, ld_q, ld_c, ld_lo, ld_hi)
-        _put_spread(out, C_PROBABILITY_DIFFERENCE, pd_s, pd_q, pd_c, pd_lo, pd_hi)
-    if OLD_VALUES:
-        _put_spread(out, C_OLD_VALUES, val0_s, val0_q, val0_c, val0_lo, val0_hi)
-    if RESIDUAL:
-        _put_spread(out, C_RESIDUAL, res_s, res_q, res_c, res_lo, res_hi)
-    if VALUES:
-        _put_plain(out, C_VALUES, val_s)
-    if ERROR:
-        _put_plain(out, C_ERROR, err_s)
-        _put_plain(out, C_VALUE_LOSS, loss_s)
-    if VALUE_CLIP:
-        tl.store(out + C_VALUE_CLIP, tl.sum(vclip_n, 0).to(tl.float32))
-    if REWARDS:
-        _put_plain(out, C_REWARDS, rew_s)
-    if ENDS:
-        tl.store(out + C_ENDS, tl.sum(ends_n, 0).to(tl.float32))
+            response_count += _fold(response.to(tl.int32), LANES)
+        is_end = response
+        if WANTED.ends:
+            is_end = _ends(actions, eos, eos_count, places, inside, response)
+        values = _values(_read(arrays, base, places, inside, valid, response), is_end, limits, WANTED)
+        sums = _add_sums(sums, values, shifts, valid, WANTED, LANES)
+        squares = _add_squares(squares, values, shifts, valid, WANTED, LANES)
+        lows, highs = _widen_extremes(lows, highs, values, valid, WANTED, LANES)
+        counts = _add_counts(counts, values, WANTED, LANES)
+    valid_tokens = tl.sum(valid_count, 0).to(tl.float32)
+    tl.store(out + VALID_COLUMN, valid_tokens)
+    tl.store(out + RESPONSE_COLUMN, tl.sum(response_count, 0).to(tl.float32) if KEEP > 0 else valid_tokens)
+    _store(out, sums, squares, shifts, lows, highs, counts, WANTED)
 
 
 @triton.jit
 def _count_not_finite(
     out, is_sum, COLUMNS_UP: tl.constexpr,
-    lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, act, mask, keep, bounds, eos,
-    width, eos_count, clip_low, clip_high, dual, value_clip,
-    POLICY: tl.constexpr, NLL: tl.constexpr, SURROGATE: tl.constexpr, DUAL: tl.constexpr,
-    REF_LOSS: tl.constexpr, ENTROPY: tl.constexpr, EXACT: tl.constexpr, ADVANTAGES: tl.constexpr,
-    RETURNS: tl.constexpr, OLD: tl.constexpr, REF: tl.constexpr, OLD_REF: tl.constexpr,
-    OLD_ENTROPY: tl.constexpr, ROLLOUT: tl.constexpr, OLD_VALUES: tl.constexpr, RESIDUAL: tl.constexpr,
-    VALUES: tl.constexpr, ERROR: tl.constexpr, VALUE_CLIP: tl.constexpr, REWARDS: tl.constexpr,
-    ENDS: tl.constexpr,
-    KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    arrays, actions, mask, keep, bounds, eos, width, eos_count, limits,
+    WANTED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Count the values of one sequence that are NaN or infinite, where its sums say that there are any."""
+    """Count the values of one sequence that are NaN or infinite, where a sum of the sequence is not finite."""
     row = tl.program_id(0).to(tl.int64)
     out += row * WIDTH
+    columns = tl.arange(0, COLUMNS_UP)
+    sums = tl.load(out + columns, mask=(columns < WIDTH) & (tl.load(is_sum + columns) != 0), other=0.0)
+    if tl.max(_not_finite(sums), 0) == 0:
+        return
     base, length = _stretch(bounds, row, width, PACKED)
-    lp, old, ref, roll, adv, ret = lp + base, old + base, ref + base, roll + base, adv + base, ret + base
-    val, val0, ent, old_ent, exact = val + base, val0 + base, ent + base, old_ent + base, exact + base
-    rew, act, mask = rew + base, act + base, mask + base
+    mask += base
     kept = True
     if KEEP == 1:
         kept = tl.load(keep + row) != 0
     if KEEP == 2:
         keep += base
-    columns = tl.arange(0, COLUMNS_UP)
-    sums = tl.load(out + columns, mask=(columns < WIDTH) & (tl.load(is_sum + columns) != 0), other=0.0)
-    if tl.max(_not_finite(sums), 0) == 0:
-        return
     lane = tl.arange(0, BLOCK)
-    none = tl.zeros([BLOCK], tl.int32)
-    ratio_b, k1_b, k2_b, k3_b, nll_b, pg_b, rk3_b = none, none, none, none, none, none, none
-    ent_b, exact_b, adv_b, ret_b, old_b, ref_b, old_ref_b = none, none, none, none, none, none, none
-    old_ent_b, roll_b, mis_b, mk3_b, mr_b, pd_b, val0_b = none, none, none, none, none, none, none
-    res_b, val_b, err_b, rew_b = none, none, none, none
+    bad = _repeated(tl.zeros([BLOCK], tl.int32), SUMMED)
     for at in range(0, length, BLOCK):
         places = at + lane
         inside = places < length
         response, valid = _masks(mask, keep, kept, places, inside, KEEP)
-        x_lp, x_old, x_ref, x_roll, x_adv, x_ret, x_val, x_val0, x_ent, x_old_ent, x_exact, x_rew = _values(
-            lp, old, ref, roll, adv, ret, val, val0, ent, old_ent, exact, rew, places, inside, valid, response,
-            POLICY, NLL, SURROGATE, REF_LOSS, ENTROPY, EXACT, ADVANTAGES, RETURNS, OLD, REF, OLD_REF, OLD_ENTROPY,
-            ROLLOUT, OLD_VALUES, RESIDUAL, VALUES, ERROR, VALUE_CLIP, REWARDS,
-        )  # fmt: skip
-        if POLICY:
-            d = x_lp - x_old
-            x_ratio = tl.exp(d)
-            ratio_b += _bad(x_ratio)
-            k1_b += _bad(d)
-            k2_b += _bad(d * d)
-            k3_b += _bad(_k3(d, x_ratio))
-        if NLL:
-            nll_b += _bad(x_lp)
-        if SURROGATE:
-            pg_b += _bad(x_ratio * x_adv)
-        if REF_LOSS:
-            e = x_ref - x_lp
-            rk3_b += _bad(_k3(e, tl.exp(e)))
-        if ENTROPY:
-            ent_b += _bad(x_ent)
-        if EXACT:
-            exact_b += _bad(x_exact)
-        if ADVANTAGES:
-            adv_b += _bad(x_adv)
-        if RETURNS:
-            ret_b += _bad(x_ret)
-        if OLD:
-            old_b += _bad(x_old)
-        if REF:
-            ref_b += _bad(x_ref)
-        if OLD_REF:
-            old_ref_b += _bad(x_old - x_ref)
-        if OLD_ENTROPY:
-            old_ent_b += _bad(x_old_ent)
-        if ROLLOUT:
-            m = x_old - x_roll
-            roll_b += _bad(x_roll)
-            mis_b += _bad(m)
-            mk3_b += _bad(_k3(m, tl.exp(m)))
-            mr_b += _bad(tl.exp(m))
-            pd_b += _bad(tl.exp(x_old) - tl.exp(x_roll))
-        if OLD_VALUES:
-            val0_b += _bad(x_val0)
-        if RESIDUAL:
-            res_b += _bad(x_ret - x_val0)
-        if VALUES:
-            val_b += _bad(x_val)
-        if ERROR:
-            err_b += _bad((x_val - x_ret) * (x_val - x_ret))
-        if REWARDS:
-            rew_b += _bad(x_rew)
-    if POLICY:
-        _put_spread_bad(out, C_RATIO, ratio_b)
-        _put_bad(out, C_KL_K1, k1_b)
-        _put_bad(out, C_KL_K2, k2_b)
-        _put_bad(out, C_KL_K3, k3_b)
-    if NLL:
-        _put_bad(out, C_NLL, nll_b)
-    if SURROGATE:
-        _put_bad(out, C_SURROGATE, pg_b)
-    if REF_LOSS:
-        _put_bad(out, C_REF_K3, rk3_b)
-    if ENTROPY:
-        _put_bad(out, C_ENTROPY, ent_b)
-    if EXACT:
-        _put_bad(out, C_EXACT_KL, exact_b)
-    if ADVANTAGES:
-        _put_spread_bad(out, C_ADVANTAGES, adv_b)
-    if RETURNS:
-        _put_spread_bad(out, C_RETURNS, ret_b)
-    if OLD:
-        _put_bad(out, C_OLD_LOG_PROBS, old_b)
-    if REF:
-        _put_bad(out, C_REF_LOG_PROBS, ref_b)
-    if OLD_REF:
-        _put_bad(out, C_OLD_MINUS_REF, old_ref_b)
-    if OLD_ENTROPY:
-        _put_bad(out, C_OLD_ENTROPY, old_ent_b)
-    if ROLLOUT:
-        _put_bad(out, C_ROLLOUT_LOG_PROBS, roll_b)
-        _put_bad(out, C_MISMATCH, mis_b)
-        _put_bad(out, C_MISMATCH_K3, mk3_b)
-        _put_spread_bad(out, C_MISMATCH_RATIO, mr_b)
-        _put_spread_bad(out, C_LOG_PROB_DIFFERENCE, mis_b)
-        _put_spread_bad(out, C_PROBABILITY_DIFFERENCE, pd_b)
-    if OLD_VALUES:
-        _put_spread_bad(out, C_OLD_VALUES, val0_b)
-    if RESIDUAL:
-        _put_spread_bad(out, C_RESIDUAL, res_b)
-    if VALUES:
-        _put_bad(out, C_VALUES, val_b)
-    if ERROR:
-        _put_bad(out, C_ERROR, err_b)
-        _put_bad(out, C_VALUE_LOSS, err_b)
-    if REWARDS:
-        _put_bad(out, C_REWARDS, rew_b)
+        values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
+        bad = _add_bad(bad, values, WANTED)
+    _store_bad(out, bad, WANTED)
 
 
 @cache
 def _sum_columns(device: Any, channels: frozenset[str]) -> Any:
-    """Return which columns hold sums of the channels, padded to a power of two."""
-    marks = torch.zeros(triton.next_power_of_2(WIDTH), dtype=torch.int8)
-    marks[[place for (channel, slot), place in COLUMNS.items() if slot == "sum" and channel in channels]] = 1
-    return handed_over(marks, device)
+    """Return a mask of the columns that are sums of the channels, padded to a power of two."""
+    is_sum = torch.zeros(triton.next_power_of_2(WIDTH), dtype=torch.int8)
+    is_sum[[place for (channel, slot), place in COLUMNS.items() if slot == "sum" and channel in channels]] = 1
+    return moved_to(device, is_sum)
 
 
 def rows(
@@ -648,45 +476,43 @@ def rows(
     keep: Any | None,
     bounds: Any | None,
     eos: Any | None,
-    flags: set[str],
     channels: frozenset[str],
     options: Any,
 ) -> Any:
     """Launch the kernels on the tensors' device; return a float32 matrix with a row for each sequence.
 
-    ``channels`` are those that ``flags`` fill; the columns of others hold nothing of sense.
+    ``tensors`` are the arrays that ``channels`` need. The columns of other channels are not written.
     """
     sequences = len(mask) if bounds is None else len(bounds) - 1
-    out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)  # only what is asked for is written
+    out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)
     if not sequences:
         return out
+    low, high = options.clip
     arguments = (
-        *(tensors.get(name, mask) for name in TENSORS),  # what is not there is never looked at
+        Arrays(*(tensors.get(name) for name in ARRAYS)),
+        tensors.get("actions", mask),  # the mask stands in for pointers that are not used
         mask,
         mask if keep is None else keep,
         mask if bounds is None else bounds,
         mask if eos is None else eos,
         mask.shape[-1],
         0 if eos is None else len(eos),
-        *options.clip,
-        options.dual_clip or 0.0,
-        options.value_clip or 0.0,
+        Limits(low, high, options.dual_clip or 0.0, options.value_clip or 0.0),
     )
-    switches = {flag: flag in flags for flag in FLAGS}
-    layout = {
+    constants = {
+        "WANTED": Wanted(*(name in channels for name in Wanted._fields)),
         "KEEP": 0 if keep is None else 1 if keep.shape == (sequences,) else 2,
         "PACKED": bounds is not None,
         "WIDTH": WIDTH,
     }
     shape = LONG if mask.shape[-1] >= LONG_WIDTH and bounds is None else SHORT
-    registers = None if "ROLLOUT" in flags else shape.registers  # with all its exponentials it needs more
+    registers = None if "mismatch" in channels else shape.registers  # its exponentials need more
     sums = _sum_columns(mask.device, channels)
-    with torch.cuda.device(mask.device):
+    with torch.cuda.device_of(mask):
         _rows[(sequences,)](
             out,
             *arguments,
-            **switches,
-            **layout,
+            **constants,
             BLOCK=shape.block,
             LANES=shape.block // shape.per_lane,
             SCAN=SCAN,
@@ -694,5 +520,5 @@ def rows(
             num_warps=shape.warps,
             maxnreg=registers,
         )
-        _count_not_finite[(sequences,)](out, sums, len(sums), *arguments, **switches, **layout, BLOCK=BAD_BLOCK)
+        _count_not_finite[(sequences,)](out, sums, len(sums), *arguments, **constants, BLOCK=BAD_BLOCK)
     return out

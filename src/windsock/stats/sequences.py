@@ -1,6 +1,6 @@
-"""From tokens to sequences: sums per sequence, and the ways in which losses are reduced.
+"""Sums per sequence, and the reductions of a loss over tokens and sequences.
 
-Valid tokens lie one sequence after the other; ``counts`` says how many each sequence has, zero included.
+Tokens are one sequence after the other; ``counts`` are the numbers of tokens of the sequences, zeros included.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ REDUCTIONS: tuple[Reduction, ...] = (
 
 
 def sums(tokens: Floats, counts: Ints) -> Floats:
-    """Add up the tokens of each sequence; a sequence without tokens has 0."""
+    """Return the sum of each sequence's tokens, 0 for a sequence without tokens."""
     totals = np.zeros(len(counts))
+    # reduceat takes the sum of a slice that is not empty, so sequences without tokens are left out.
     some = counts > 0
     starts = (np.cumsum(counts) - counts)[some]
     if len(starts):
@@ -32,18 +33,18 @@ def sums(tokens: Floats, counts: Ints) -> Floats:
 def reduced(
     totals: Floats, counts: Ints, how: Reduction, weights: Floats | None = None, norm: float | None = None
 ) -> tuple[float, float]:
-    """Return numerator and denominator of a loss, both of which add up over micro-batches and ranks.
+    """Return the numerator and the denominator of a loss; both add up over micro-batches and ranks.
 
     ``totals`` are the sums per sequence. ``token-mean`` is over all tokens; the others are means over the sequences
-    that have a token, of the sequence's mean, of its sum, or of its sum divided by ``norm``. ``weights`` multiply each
-    sequence's part and leave the denominator.
+    that have a token: of the sequence's mean, of its sum, or of its sum divided by ``norm``. ``weights`` multiply the
+    terms of the sequences and do not change the denominator.
     """
     some = counts > 0
-    parts = (totals if weights is None else totals * weights)[some]
+    terms = (totals if weights is None else totals * weights)[some]
     if how == "token-mean":
-        return float(parts.sum()), float(counts.sum())
+        return float(terms.sum()), float(counts.sum())
     if how == "seq-mean-token-mean":
-        parts = parts / counts[some]
+        terms = terms / counts[some]
     elif how == "seq-mean-token-sum-norm":
-        parts = parts / (norm if norm else np.nan)
-    return float(parts.sum()), float(some.sum())
+        terms = terms / (norm if norm else np.nan)
+    return float(terms.sum()), float(some.sum())

@@ -1,4 +1,4 @@
-"""What a batch lacks and its logits tell: log-probs, entropies and the exact KL, each in one pass over the logits."""
+"""Arrays of a batch that follow from others: log-probs, entropies and the exact KL from logits, lengths from masks."""
 
 from __future__ import annotations
 
@@ -8,31 +8,40 @@ import numpy as np
 
 from windsock.measurement.batch import Batch
 from windsock.measurement.options import Options
-from windsock.stats.library import library
 from windsock.stats.logits import kl_exact, log_prob_and_entropy
+from windsock.stats.numpy_or_torch import numpy_or_torch
 
 
 def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
-    """Return the batch with the token arrays that follow from its logits; what is given stays as it is.
+    """Return the batch with the arrays that follow from its own; given arrays stay as they are.
 
-    Where only the current entropy is there, it stands for that of the policy that was sampled as well, about which the
-    data part alone asks.
+    ``data`` says whether the data part is measured. Only that part uses the prompt lengths and the entropy of the
+    sampled policy, for which the current entropy stands in where neither it nor the old logits are given.
     """
     found: dict[str, Any] = {}
     for prefix, logits in (("", batch.logits), ("old_", batch.old_logits)):
         if logits is not None:
-            found |= _of_logits(batch, logits, prefix, options.temperature)
+            found |= _from_logits(batch, logits, prefix, options.temperature)
     if batch.exact_kl is None and batch.logits is not None and batch.old_logits is not None:
         logits, old = _array(batch.logits), _array(batch.old_logits)
         found["exact_kl"] = kl_exact(old, logits, options.temperature, _mask(batch, logits))
-    entropy = batch.entropy if batch.entropy is not None else found.get("entropy")
-    if data and batch.old_entropy is None and "old_entropy" not in found and entropy is not None:
-        found["old_entropy"] = entropy
+    if data:
+        found |= _for_data(batch, found)
     return batch.having(**found) if found else batch
 
 
-def _of_logits(batch: Batch, logits: Any, prefix: str, temperature: float) -> dict[str, Any]:
-    """Return log-probs and entropy under their names, where the batch has neither."""
+def _for_data(batch: Batch, found: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    entropy = batch.entropy if batch.entropy is not None else found.get("entropy")
+    if batch.old_entropy is None and "old_entropy" not in found and entropy is not None:
+        more["old_entropy"] = entropy
+    if batch.prompt_lengths is None and batch.prompt_mask is not None:
+        more["prompt_lengths"] = (_array(batch.prompt_mask) != 0).sum(-1)
+    return more
+
+
+def _from_logits(batch: Batch, logits: Any, prefix: str, temperature: float) -> dict[str, Any]:
+    """Return the log-probs and the entropy, under their names, that the batch does not have."""
     wanted = [name for name in (f"{prefix}log_probs", f"{prefix}entropy") if getattr(batch, name) is None]
     if batch.actions is None:
         wanted = [name for name in wanted if name.endswith("entropy")]
@@ -53,10 +62,10 @@ def _array(value: Any) -> Any:
 
 
 def _zeros(logits: Any) -> Any:
-    xp = library(logits)
+    xp = numpy_or_torch(logits)
     return xp.zeros_like(logits[..., 0], dtype=xp.int64)
 
 
 def _mask(batch: Batch, logits: Any) -> Any:
     mask = _array(batch.response_mask)
-    return mask.bool() if library(logits) is not np else mask.astype(np.bool_)
+    return mask.bool() if numpy_or_torch(logits) is not np else mask.astype(np.bool_)

@@ -1,0 +1,123 @@
+"""Named values of merged states, and the metrics that are derived from several states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.measurement.options import Options
+from windsock.measurement.quantities import BY_STATE, NO_TOKEN
+from windsock.model import Missing
+from windsock.states import RATIO
+
+Floats = NDArray[np.float64]
+Values = dict[str, "float | Missing"]
+Derivation = Callable[[Values, Mapping[str, Floats], Options], "float | Missing | None"]
+"""Takes the values and the states by id, and the options; returns None where the metric does not apply."""
+
+
+class Measured(dict[str, float]):
+    """Values of metrics by name, and in ``missing`` the reasons for metrics without a value."""
+
+    def __init__(self, values: Mapping[str, float], missing: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.missing = dict(missing)
+
+
+def finished(
+    states: Mapping[str, Floats], options: Options, vocabulary: str, missing: Mapping[str, str] | None = None
+) -> Measured:
+    """Return the values of merged states under the names of a vocabulary."""
+    values: Values = {id: Missing(reason) for id, reason in (missing or {}).items()}
+    nonfinite: dict[str, float] = {}
+    for name, state in states.items():
+        quantity = BY_STATE[name]
+        results = quantity.kind.values(state)
+        for id, statistic in quantity.metrics.items():
+            value = results[statistic]
+            values[id] = Missing(quantity.empty) if isinstance(value, Missing) else value
+            if state[-1]:  # the last slot of every kind counts the inputs that are not finite
+                nonfinite[id] = float(state[-1])
+    for id, derive in DERIVED.items():
+        derived = derive(values, states, options)
+        if derived is not None:
+            values[id] = derived
+    return _named(values, nonfinite, vocabulary)
+
+
+def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
+    found: dict[str, float] = {}
+    reasons: dict[str, str] = {}
+    for id, value in values.items():
+        name = vocabulary_name(REGISTRY.metric(id), vocabulary)
+        if isinstance(value, Missing):
+            reasons[name.pattern] = value.reason
+        else:
+            found[name.pattern] = value / (name.factor or 1.0)
+            if id in nonfinite:
+                found[f"windsock/nonfinite/{name.pattern}"] = nonfinite[id]
+    return Measured(found, reasons)
+
+
+def _explained_variance(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+    """Return 1 - Var(R - V0) / Var(R)."""
+    returns, residual = states.get("reward/returns:moments"), states.get("value/residual:moments")
+    if returns is None or residual is None:
+        return None
+    if returns[0] == 0:
+        return Missing(NO_TOKEN)
+    if returns[2] == 0:
+        return Missing("all returns are equal")
+    return float(1.0 - residual[2] / returns[2])
+
+
+def _total_loss(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+    """Return the loss that the trainer differentiates: policy gradient, KL and entropy with their coefficients."""
+    weighted = values.get("policy/loss/weighted_pg")
+    result = weighted if isinstance(weighted, float) else values.get("policy/loss/pg")
+    terms = [(options.kl_loss_coef, values.get("policy/kl_loss")), (-options.entropy_coef, _entropy_term(states))]
+    for coefficient, term in terms:
+        if coefficient:
+            if not isinstance(term, float):
+                return Missing("a term of the loss is missing")
+            result = result + coefficient * term if isinstance(result, float) else result
+    return result
+
+
+def _entropy_term(states: Mapping[str, Floats]) -> float | Missing | None:
+    state = states.get("policy/entropy:loss")
+    return None if state is None else RATIO.values(state)["ratio"]
+
+
+def _effective_sample_size(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+    """Return (Σw)² / (n·Σw²), the effective share of the tokens; from moments, Σw² = n·(mean² + variance)."""
+    state = states.get("policy/mismatch/ratio:moments")
+    if state is None:
+        return None
+    count, total, squares = (float(slot) for slot in state[:3])
+    if count == 0:
+        return Missing(NO_TOKEN)
+    mean = total / count
+    return mean * mean / (mean * mean + squares / count)
+
+
+def _option(name: str) -> Derivation:
+    def value(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+        setting: Any = getattr(options, name)
+        return float(setting) if setting and states else None  # a coefficient of zero is not in use
+
+    return value
+
+
+DERIVED: dict[str, Derivation] = {
+    "value/explained_variance": _explained_variance,
+    "policy/loss/total": _total_loss,
+    "policy/mismatch/effective_sample_size": _effective_sample_size,
+    "reward/kl_coef": _option("kl_coef"),
+    "policy/kl_loss_coef": _option("kl_loss_coef"),
+    "policy/entropy_coef": _option("entropy_coef"),
+}

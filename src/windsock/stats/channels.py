@@ -1,0 +1,202 @@
+"""The channels: quantities that every token has, each declared once.
+
+A channel names the arrays and options that it needs, the parts of a step that measure it, its formula, and the
+statistics that a device keeps of it. The host's selection of tokens, the table that a device fills and the switches of
+the Triton kernel are derived from ``CHANNELS``; the kernel has the same formulas once more, under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, Literal
+
+from windsock.stats import policy, value
+from windsock.stats.numpy_or_torch import numpy_or_torch
+
+Statistics = Literal["spread", "sum", "count"]
+Formula = Callable[[Any, Any], Any]
+"""Takes the tokens and the options. Attributes of the tokens are arrays of the batch and other channels, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """An input, an array or an option; with ``when``, it is needed only where that option is set."""
+
+    name: str
+    when: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Need:
+        """Read ``name`` or ``name:option``."""
+        name, _, when = text.partition(":")
+        return cls(name, when or None)
+
+    def applies(self, has: Callable[[str], bool]) -> bool:
+        """Return whether the input is needed, given which options are set."""
+        return self.when is None or has(self.when)
+
+    def is_met(self, has: Callable[[str], bool]) -> bool:
+        """Return whether the input is there or not needed."""
+        return not self.applies(has) or has(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A quantity of every token.
+
+    ``statistics`` are what a device keeps of each sequence: the ``spread`` (sum, squares, extremes), the ``sum``, or
+    the ``count`` of tokens where a condition holds. ``combines`` is set where the channel is a sum of others with
+    these factors: a device does not compute it, its statistics follow from theirs. ``near`` is the
+    exact value where every input is 0, of channels whose values are close to it.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    needs: tuple[Need, ...]  # arrays
+    options: tuple[str, ...] = ()
+    formula: Formula | None = None  # None: the array of the channel's name
+    statistics: Statistics = "sum"
+    of_response: bool = False  # over all response tokens, also those that ``keep`` excludes
+    near: float | None = None
+    combines: Mapping[str, float] = field(default_factory=dict)
+
+
+def _channel(
+    name: str, parts: str, needs: str, formula: Formula | None = None, options: str = "", **more: Any
+) -> Channel:
+    arrays = tuple(map(Need.parse, needs.split()))
+    return Channel(name, tuple(parts.split()), arrays, tuple(options.split()), formula, **more)
+
+
+def _spread(name: str, parts: str, needs: str, formula: Formula | None = None, **more: Any) -> Channel:
+    return _channel(name, parts, needs, formula, statistics="spread", **more)
+
+
+def _count(name: str, parts: str, needs: str, condition: Formula, **more: Any) -> Channel:
+    return _channel(name, parts, needs, condition, statistics="count", **more)
+
+
+def _combined(name: str, parts: str, needs: str, formula: Formula | None = None, **factors: float) -> Channel:
+    def combine(x: Any, o: Any) -> Any:
+        terms = ((getattr(x, other), factor) for other, factor in factors.items())
+        return reduce(add, (term if factor == 1 else term * factor for term, factor in terms))
+
+    return _channel(name, parts, needs, formula or combine, combines=factors)
+
+
+def _exp(d: Any) -> Any:
+    return numpy_or_torch(d).exp(d)
+
+
+def _value_loss(x: Any, o: Any) -> Any:
+    old = x.old_values if o.value_clip is not None else None
+    return value.value_loss(x.values, x.returns, old, o.value_clip)
+
+
+RATIO = "log_probs old_log_probs"
+SURROGATE = f"{RATIO} advantages"
+REFERENCE = "old_log_probs ref_log_probs"
+MISMATCH = "old_log_probs rollout_log_probs"
+VALUES = "values returns"
+
+CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
+    _channel("log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs),
+    _spread("ratio", "policy", RATIO, lambda x, o: _exp(x.log_ratio), near=1.0),
+    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip)),
+    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip)),
+    _combined("outside", "policy", RATIO, above=1, below=1),
+    _combined("kl_k1", "policy", RATIO, log_ratio=-1.0),
+    _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
+    _channel("kl_k3", "policy", RATIO, lambda x, o: policy.kl_k3(x.log_ratio)),
+    _channel("exact_kl", "policy", "exact_kl"),
+    _channel("entropy", "policy", "entropy"),
+    _channel("log_probs", "policy", "log_probs"),
+    _combined("nll", "policy", "log_probs", log_probs=-1.0),
+    _channel("ref_k3", "policy", "log_probs ref_log_probs", lambda x, o: policy.kl_k3(x.ref_log_probs - x.log_probs)),
+    _channel(
+        "surrogate", "policy", SURROGATE,
+        lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip),
+    ),
+    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0)),
+    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0)),
+    _combined(
+        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), high=1, low=1
+    ),
+    _count(
+        "dual", "policy", SURROGATE,
+        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip), options="dual_clip",
+    ),
+
+    _spread("advantages", "data", "advantages"),
+    _spread("returns", "data", "returns"),
+    _spread("old_values", "data value", "old_values"),
+    _spread("residual", "data", "returns old_values", lambda x, o: x.returns - x.old_values),
+    _channel("old_log_probs", "data", "old_log_probs"),
+    _channel("ref_log_probs", "data", "ref_log_probs"),
+    _channel("old_minus_ref", "data", REFERENCE, lambda x, o: x.old_log_probs - x.ref_log_probs),
+    _channel("old_entropy", "data", "old_entropy"),
+    _channel("rewards", "data", "rewards", of_response=True),
+    _count(
+        "ends", "data", "actions eos_ids", lambda x, o: numpy_or_torch(x.actions).isin(x.actions, x.eos_ids),
+        of_response=True,
+    ),
+
+    _channel("rollout_log_probs", "data", MISMATCH),
+    _channel("mismatch", "data", MISMATCH, lambda x, o: x.old_log_probs - x.rollout_log_probs),
+    _combined("mismatch_k1", "data", MISMATCH, mismatch=-1.0),
+    _channel("mismatch_k3", "data", MISMATCH, lambda x, o: policy.kl_k3(x.mismatch)),
+    _spread("mismatch_ratio", "data", MISMATCH, lambda x, o: _exp(x.mismatch), near=1.0),
+    _spread("log_prob_difference", "data", MISMATCH, lambda x, o: abs(x.mismatch)),
+    _spread(
+        "probability_difference", "data", MISMATCH, lambda x, o: abs(_exp(x.old_log_probs) - _exp(x.rollout_log_probs))
+    ),
+
+    _channel("values", "value", "values"),
+    _channel("error", "value", VALUES, lambda x, o: value.squared_error(x.values, x.returns)),
+    _channel("value_loss", "value", f"{VALUES} old_values:value_clip", _value_loss),
+    _count(
+        "value_clip", "value", f"{VALUES} old_values",
+        lambda x, o: value.value_clip_binds(x.values, x.returns, x.old_values, o.value_clip), options="value_clip",
+    ),
+)}  # fmt: skip
+
+
+class Tokens:
+    """The tokens of a batch as formulas see them: arrays and channels are attributes.
+
+    ``read`` returns an array of the batch at the tokens. A channel is computed when a formula asks for it, and kept
+    where ``keep`` is set: on the host that saves time, on a device the memory matters more.
+    """
+
+    def __init__(self, read: Callable[[str], Any], options: Any, keep: bool) -> None:
+        self._read = read
+        self._options = options
+        self._keep = keep
+
+    def __getattr__(self, name: str) -> Any:
+        channel = CHANNELS.get(name)
+        formula = None if channel is None else channel.formula
+        result = self._read(name) if formula is None else formula(self, self._options)
+        if self._keep:
+            setattr(self, name, result)  # found before __getattr__ is called again
+        return result
+
+
+def wanted(parts: Iterable[str], has: Callable[[str], bool]) -> frozenset[str]:
+    """Return the channels that some parts of a step measure and whose arrays and options are given."""
+    asked = set(parts)
+    return frozenset(
+        channel.name
+        for channel in CHANNELS.values()
+        if not asked.isdisjoint(channel.parts)
+        and all(need.is_met(has) for need in channel.needs)
+        and all(has(option) for option in channel.options)
+    )
+
+
+def arrays_of(channels: Iterable[str], has: Callable[[str], bool]) -> set[str]:
+    """Return the arrays that some channels are computed from."""
+    return {need.name for channel in channels for need in CHANNELS[channel].needs if need.applies(has)}
