@@ -29,11 +29,18 @@ def _commands(first: str) -> str:
     return found
 
 
-def test_the_first_commands_are_the_demo_and_the_tests():
-    """Both create their own environment."""
-    lines = blocks("README.md", "sh")[0].splitlines()
-    assert [line.partition("#")[0].strip() for line in lines] == ["scripts/demo", "scripts/test"]
-    assert all(os.access(ROOT / line.split()[0], os.X_OK) for line in lines)
+def test_a_newcomer_installs_runs_and_looks_before_the_tour():
+    """The README is short, and begins with installing, an example and the commands that show it."""
+    text = (ROOT / "README.md").read_text()
+    places = [text.index(part) for part in ("pip install", "windsock.init", "windsock show", "windsock up", "## Tour")]
+    assert places == sorted(places)
+    assert all(len((ROOT / page).read_text().splitlines()) < 150 for page in ("README.md", "README.zh.md"))
+
+
+def test_the_scripts_of_the_readme_can_be_run():
+    """The demo and the tests make an environment of their own."""
+    for first in ("scripts/demo", "scripts/test"):
+        assert os.access(ROOT / _commands(first).split()[0], os.X_OK)
 
 
 def test_the_readmes_example_and_commands_work(tmp_path: Path):
