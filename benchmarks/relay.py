@@ -38,7 +38,7 @@ from kept import offer, relay_processes  # noqa: E402
 import readers  # noqa: E402
 import windsock  # noqa: E402
 from windsock.cli import main as windsock_command  # noqa: E402
-from windsock.relay.delivery_state import read_desk  # noqa: E402
+from windsock.relay.delivery_state import read_delivery_state  # noqa: E402
 
 QUICK = ("tensorboard", "jsonl", "marked")
 OTHERS = ("wandb", "swanlab", "mlflow", "trackio", "prometheus")
@@ -185,7 +185,7 @@ def read_back(tracker: str, training: Training) -> readers.Series:
     """Read a finished run with the tracker project's own reader."""
     folder = training.folder
     if tracker == "tensorboard":
-        return readers.tensorboard_series(Path(read_desk(folder, tracker).url))
+        return readers.tensorboard_series(Path(read_delivery_state(folder, tracker).url))
     if tracker == "jsonl":
         return readers.jsonl_series(folder / "metrics.jsonl")
     if tracker == "wandb":
@@ -244,7 +244,7 @@ def check_endpoint(training: Training, tally: Tally) -> None:
 
     def shows_all() -> bool:
         with contextlib.suppress(OSError):
-            url = read_desk(folder, "prometheus").url
+            url = read_delivery_state(folder, "prometheus").url
             found.clear()
             for sample in readers.prometheus_samples(url):
                 if sample.labels.get("writer", "trainer/0") == "trainer/0":

@@ -25,7 +25,7 @@ import trackers as tensorboard_cost
 import windsock
 from relay import is_installed, line, relay_processes, surroundings
 from windsock.journal.folder import new_run_id
-from windsock.relay.delivery_state import read_desk
+from windsock.relay.delivery_state import read_delivery_state
 
 TROUBLES = {
     "out of reach": "raises at start",
@@ -73,9 +73,9 @@ def paid(spec: dict[str, Any]) -> dict[str, Any]:
         time.sleep(0.002)
     cpu = (time.process_time() - began) / spec["steps"]
     run.finish(timeout=5.0)
-    desks = {name: read_desk(run.path, name) for name in spec["init"]["track_with"]}
-    ill = desks.pop("kept", None)
-    behind = sum(desk.state != "done" for desk in desks.values())
+    states = {name: read_delivery_state(run.path, name) for name in spec["init"]["track_with"]}
+    ill = states.pop("kept", None)
+    behind = sum(state.state != "done" for state in states.values())
     for pid in relay_processes(run.path.resolve()):
         os.kill(pid, signal.SIGKILL)
     cuts = statistics.quantiles(took, n=100)
@@ -141,10 +141,10 @@ def carry(spec: dict[str, Any]) -> dict[str, Any]:
     from windsock.relay.supervisor import run_end
 
     folder = Path(spec["folder"])
-    courier = Delivery(folder, "tensorboard", {"log_dir": spec["log_dir"]}, lambda: run_end(folder))
+    delivery = Delivery(folder, "tensorboard", {"log_dir": spec["log_dir"]}, lambda: run_end(folder))
     began = time.process_time()
-    desk = courier.carry()
-    return {"cpu": time.process_time() - began, "delivered": desk.delivered}
+    state = delivery.deliver()
+    return {"cpu": time.process_time() - began, "delivered": state.delivered}
 
 
 def measure_speed(options: Namespace, dir: Path) -> bool:

@@ -1,5 +1,6 @@
 """Reading runs: by any reference, incrementally, as arrays and frames."""
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -65,11 +66,11 @@ def test_a_view_follows_a_run_that_grows():
 def test_an_unknown_metric_names_the_nearest():
     """A typo is answered with what it may have meant."""
     view = windsock.open(make("n").path)
-    with pytest.raises(windsock.RunNotFoundError, match="has no metric 'y'"):
+    with pytest.raises(windsock.MetricNotFoundError, match="has no metric 'y'"):
         view.series("y")
     run = windsock.init()
     run.log({"critic/score/mean": 1.0}, step=0)
-    with pytest.raises(windsock.RunNotFoundError, match="near are critic/score/mean"):
+    with pytest.raises(windsock.MetricNotFoundError, match="near are critic/score/mean"):
         windsock.open(run.path).series("critic/scores/mean")
 
 
@@ -156,6 +157,48 @@ def test_steps_resolve_as_the_rules_say_however_the_journal_is_read(
     journal.close()
     series = attempt.series("x")
     assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == expected
+
+
+def test_events_of_all_writers_are_in_the_order_of_time():
+    """Those of forked processes are not among them: their start is not that of the attempt."""
+    runs = [windsock.init(id="both", rank=rank, concurrent=True) for rank in range(2)]
+    runs[1].update_config({"late": 1})
+    runs[0].update_config({"later": 2})
+    child = os.fork()
+    if not child:
+        runs[0].log({"child": 1.0}, step=0)
+        os._exit(0)
+    os.waitpid(child, 0)
+    for run in runs:
+        run.finish()
+    view = windsock.open("both")
+    times = [event["time"] for event in view.events()]
+    assert times == sorted(times)
+    assert [event["event"] for event in view.events()].count("start") == 2
+    assert [event["config"] for event in view.events() if event["event"] == "config"][-2:] == [
+        {"late": 1},
+        {"later": 2},
+    ]
+    assert "child" in view.names()
+
+
+def test_the_span_of_a_run_is_from_its_creation_to_its_last_row_or_event(tmp_path: Path):
+    """Rows and events of every writer count, whichever is last; so does a row before the run's creation."""
+    run = windsock.init(id="span")
+    run.finish()
+    created = windsock.open("span").info.created
+
+    def write(rank: int, row: float, event: float) -> tuple[float, float]:
+        journal = JournalWriter(run.path, Writer("trainer", rank, 1))
+        journal.row(("x",), (1.0,), 0, at=created + row)
+        journal.event("note", time=created + event)
+        journal.close()
+        first, last = windsock.open("span").span
+        return round(first - created, 3), round(last - created, 3)
+
+    assert write(1, row=1000, event=2000) == (0.0, 2000.0)
+    assert write(2, row=3000, event=2500) == (0.0, 3000.0)
+    assert write(3, row=-50, event=10) == (-50.0, 3000.0)
 
 
 def events(**start: object) -> list[dict[str, object]]:

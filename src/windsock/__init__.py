@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from windsock.catalogue.define import define
     from windsock.catalogue.spec import Band, Difference, Metric, MetricName, RelatedMetric, Text, Trap
     from windsock.catalogue.translate import translate
-    from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError, WindsockError
+    from windsock.errors import (
+        JournalError,
+        MetricNotFoundError,
+        RunNotFoundError,
+        SettingsError,
+        TrackerError,
+        WindsockError,
+    )
     from windsock.journal.series import Buckets, Series
     from windsock.measurement.batch import Batch
     from windsock.measurement.step import measure
@@ -45,6 +52,7 @@ _HOMES = {
     "JournalError": "errors",
     "Metric": "catalogue.spec",
     "MetricName": "catalogue.spec",
+    "MetricNotFoundError": "errors",
     "RelatedMetric": "catalogue.spec",
     "Row": "model",
     "Run": "run",
@@ -70,10 +78,10 @@ _HOMES = {
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
 __all__ = [
-    "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName", "RelatedMetric",
-    "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError", "Status", "Text", "Tracker", "TrackerError",
-    "Trap", "View", "WindsockError", "__version__", "define", "histogram", "init", "log", "measure", "open",
-    "translate",
+    "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
+    "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
+    "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "histogram",
+    "init", "log", "measure", "open", "translate",
 ]  # fmt: skip
 
 

@@ -6,7 +6,8 @@
     ├── SettingsError      a setting, in YAML, keyword or environment, that is wrong
     ├── TrackerError       a tracker that is unknown, not installed or given wrong arguments
     ├── JournalError       a file that is no journal, or one of a newer format
-    └── RunNotFoundError   no run by that name, or several
+    ├── RunNotFoundError   no run by that name, or several
+    └── MetricNotFoundError  a run that has no metric by that name
 
 Every message says what was expected, what came and what to do. None of these is ever raised inside a training
 loop: they come out of ``init``, ``open`` and the command line.
@@ -31,3 +32,7 @@ class JournalError(WindsockError):
 
 class RunNotFoundError(WindsockError, LookupError):
     """A reference names no run, or more than one."""
+
+
+class MetricNotFoundError(WindsockError, LookupError):
+    """A run has no metric of that name."""

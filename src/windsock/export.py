@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.errors import RunNotFoundError, WindsockError
+from windsock.errors import MetricNotFoundError, WindsockError
 from windsock.formatting import json_number, nonfinite_name
 from windsock.journal.series import Series
 from windsock.view import View
@@ -60,7 +60,7 @@ def _series(view: View, names: Sequence[str], role: str, rank: int) -> dict[str,
     for name in names:
         try:
             found[name] = view.series(name, role, rank)
-        except RunNotFoundError:
+        except MetricNotFoundError:
             found[name] = None
     return found
 

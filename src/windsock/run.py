@@ -449,7 +449,7 @@ class Run:
         assert self._ended is not None
         counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
         journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
-        journal.segment.tend()
+        journal.segment.maintain()
         lost = journal.close() + journal.segment.dropped
         for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
             recording.problems.warn(text)
@@ -492,7 +492,7 @@ class Run:
         """Write arrived device values and waiting frames, and warn if that fails; called every second."""
         self._collectors.device_values.write_ready()
         segment, problems = self._recording.journal.segment, self._recording.problems
-        segment.tend()
+        segment.maintain()
         if segment.trouble:
             problems.warn(
                 f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windsock.errors import RunNotFoundError
-from windsock.journal import frames
+from windsock.errors import MetricNotFoundError
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series, joined
 from windsock.journal.status import run_status, writer_status
+from windsock.journal.steps import superseded_from
+from windsock.merging import RoleMerger, names_over_ranks, reduced_series, reduction
 from windsock.model import MAIN_ROLE, Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Sample, Status, Writer
-from windsock.probe import ranks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from windsock.measurement.merged import Described
     from windsock.samples.index import SampleIndex
     from windsock.samples.query import Census, Found, Query, Steps
 
@@ -131,7 +130,7 @@ class View:
         """The first and the last step of the main writer; None where nothing was logged."""
         for role, rank in self._writers():
             of_writer = self._of_writer(role, rank)
-            firsts = [step for attempt in of_writer if (step := attempt.first_step()) is not None]
+            firsts = [step for attempt in of_writer if (step := attempt.steps.first_step()) is not None]
             last = of_writer[-1].last_step() if of_writer else None
             if firsts and last is not None:
                 return min(firsts), last
@@ -178,7 +177,7 @@ class View:
                 return reduced
             if len(series):
                 return series
-        raise RunNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+        raise MetricNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the passages through phases and timers, of a step or all, in the order in which they began.
@@ -200,7 +199,7 @@ class View:
         found: dict[Writer, dict[int, tuple[float, float]]] = {}
         for writer, attempt in sorted(self._attempts.items()):
             began = first.get(writer)
-            for step, ended in attempt.commits():
+            for step, ended in attempt.steps.commits():
                 found.setdefault(writer, {})[step] = (ended if began is None else min(began, ended), ended)
                 began = ended
         return found
@@ -211,7 +210,7 @@ class View:
             for rank in found if len(found := self._ranks(role)) > 1 else ():
                 for name in {name for attempt in self._of_writer(role, rank) for name in attempt.names()}:
                     counted[name] = counted.get(name, 0) + 1
-            yield from ranks.names_over_ranks(name for name, count in counted.items() if count > 1)
+            yield from names_over_ranks(name for name, count in counted.items() if count > 1)
 
     def _ranks(self, role: str) -> list[int]:
         return sorted({writer.rank for writer in self._attempts if writer.role == role})
@@ -219,11 +218,11 @@ class View:
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return what several ranks' own values come to, where that is more than one rank's; else None."""
         found = self._ranks(role)
-        reduction = ranks.reduction(name, self.info.vocabulary) if len(found) > 1 else None
-        if reduction is None:
+        reduced = reduction(name, self.info.vocabulary) if len(found) > 1 else None
+        if reduced is None:
             return None
-        pieces = {rank: self._series_of(reduction.of, role, rank, None) for rank in found}
-        return ranks.reduced(name, reduction, pieces)
+        by_rank = {rank: self._series_of(reduced.metric, role, rank, None) for rank in found}
+        return reduced_series(name, reduced.how, by_rank)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps."""
@@ -336,78 +335,37 @@ class View:
         return joined(name, [p.before(limit) for p, limit in zip(pieces, _limits(attempts), strict=True)])
 
     def _merged_of(self, role: str) -> dict[str, Series]:
-        """Return what the ranks of a role measured together: their states merged, then divided."""
+        """Return the metrics of which several ranks of a role have states: merged, then divided."""
         attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
-        count = sum(len(table) for attempt in attempts for table in attempt.state_tables().values())
-        count += sum(reader.gathered for attempt in attempts for reader in attempt.readers)
+        count = sum(attempt.state_count() for attempt in attempts)
         if not count:
             return {}
         known = self._merged_cache.get(role)
         if known is None or known[0] != count:
-            known = self._merged_cache[role] = count, self._merge(role, attempts)
+            known = self._merged_cache[role] = count, self._merge(attempts)
         return known[1]
 
-    def _merge(self, role: str, attempts: list[Attempt]) -> dict[str, Series]:
-        values, times = self._merge_measured(role, attempts)
-        for step, at, gathered in self._merge_gathered(role, attempts):
-            values[step] = {**values.get(step, {}), **gathered}
-            times[step] = max(at, times.get(step, at))
-        writer = attempts[0].writer
-        return {name: _of_steps(name, values, times, writer) for name in {n: None for m in values.values() for n in m}}
-
-    def _counting(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, Attempt, int | None]]:
-        """Yield rank, attempt, and the step from which a newer attempt supersedes it."""
-        for rank in sorted({attempt.writer.rank for attempt in attempts}):
-            of_rank = self._of_writer(role, rank)
-            yield from ((rank, *pair) for pair in zip(of_rank, _limits(of_rank), strict=True))
-
-    def _merge_measured(
-        self, role: str, attempts: list[Attempt]
-    ) -> tuple[dict[int, dict[str, float]], dict[int, float]]:
-        from windsock.measurement.merged import Held, merged_values
-
-        held: list[Held] = []
-        times: dict[int, float] = {}
-        for rank, attempt, limit in self._counting(role, attempts):
-            for layout, step, time, vector in attempt.states():
-                if limit is None or step < limit:
-                    held.append(Held(step, rank, layout, vector))
-                    times[step] = max(time, times.get(step, time))
-        merged = merged_values(held, self._layouts(attempts), self.info.vocabulary)
-        return {step: dict(measured) for step, measured in merged.items()}, times
-
-    def _merge_gathered(self, role: str, attempts: list[Attempt]) -> Iterator[tuple[int, float, dict[str, float]]]:
-        from windsock.rollouts.merged import Part, merged_parts
-
-        parts = []
-        for rank, attempt, limit in self._counting(role, attempts):
+    def _merge(self, attempts: list[Attempt]) -> dict[str, Series]:
+        merger = RoleMerger(self.info.vocabulary)
+        for attempt in attempts:
             for record in attempt.records():
-                if record.kind == Kind.GATHERED:
-                    with suppress(ValueError, KeyError, TypeError):  # of a newer windsock
-                        part = Part.parse(rank, *frames.parse_packet(record.payload))
-                        if limit is None or part.step < limit:
-                            parts.append(part)
-        yield from merged_parts(parts, self.info.vocabulary)
-
-    def _layouts(self, attempts: list[Attempt]) -> dict[int, Described]:
-        from windsock.measurement.merged import Described
-
-        found = {}
-        for record in (record for attempt in attempts for record in attempt.records() if record.kind == Kind.LAYOUT):
-            with suppress(ValueError, KeyError, TypeError):  # of a newer windsock: its states stay unread
-                id, described = Described.parse(frames.parse_record(record.payload))
-                found[id] = described
-        return found
+                merger.add_record(attempt.writer, record)
+            for layout, step, time, vector in attempt.states():
+                merger.add_state(attempt.writer, step, time, layout, vector)
+        merger.supersede(self._writer_limits())
+        values = {step: merged for step in merger.steps() if (merged := merger.states(step))}
+        names = {name: None for merged in values.values() for name in merged}
+        times = {step: merger.time(step) for step in values}
+        return {name: _series(name, values, times, attempts[0].writer) for name in names}
 
 
 def _limits(attempts: list[Attempt]) -> list[int | None]:
-    """Return, of each attempt, the step from which newer ones supersede it."""
-    firsts = [attempt.first_step() for attempt in attempts]
-    return [min((step for step in firsts[n + 1 :] if step is not None), default=None) for n in range(len(attempts))]
+    """Return, for each attempt, the step from which newer ones supersede it."""
+    return superseded_from([attempt.steps.first_step() for attempt in attempts])
 
 
-def _of_steps(name: str, values: dict[int, dict[str, float]], times: dict[int, float], writer: Writer) -> Series:
-    steps = [step for step, measured in values.items() if name in measured]
+def _series(name: str, values: dict[int, dict[str, float]], times: dict[int, float], writer: Writer) -> Series:
+    steps = [step for step, merged in values.items() if name in merged]
     return Series(
         name,
         np.array(steps, np.int64),

@@ -17,7 +17,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 from torch.utils.tensorboard import SummaryWriter
 
-from windsock.errors import JournalError, RunNotFoundError
+from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, fields, records
 from windsock.importers.tensorboard import TensorBoardRun, event_folders
 
@@ -39,7 +39,7 @@ def test_scalars_are_read_as_series(tmp_path: Path):
     np.testing.assert_array_equal(series.values, [0.5, 1.0, -2.25, math.nan, math.inf])
     assert series.times[0] == 1e9 - 3
     assert run.steps == (-3, 2**40)
-    with pytest.raises(RunNotFoundError):
+    with pytest.raises(MetricNotFoundError):
         run.series("b")
 
 

@@ -55,8 +55,7 @@ def read(path: Path, data: bytes) -> tuple[SegmentReader, Written]:
         names = reader.schemas.get(schema, ())
         for place, name in enumerate(names):
             found |= {
-                (name, step): v
-                for step, v in zip(table.head("steps").tolist(), table.column(place).tolist(), strict=True)
+                (name, step): v for step, v in zip(table.steps.tolist(), table.column(place).tolist(), strict=True)
             }
     return reader, found
 
@@ -69,7 +68,7 @@ def test_a_whole_journal_is_read_whole(tmp_path: Path, journal: tuple[bytes, lis
     """The journal that the other tests damage holds what was written."""
     reader, found = read(tmp_path / "a.seg", journal[0])
     assert found == everything()
-    assert (reader.damage, reader.torn, len(reader.commits)) == ([], 0, 14)
+    assert (reader.damage, reader.offset, len(reader.steps)) == ([], len(journal[0]), 14)
 
 
 def test_a_journal_cut_at_any_byte_keeps_every_whole_frame(tmp_path: Path, journal: tuple[bytes, list[int]]):
@@ -96,7 +95,7 @@ def test_what_was_cut_off_is_read_when_it_arrives(tmp_path: Path, journal: tuple
         path.write_bytes(data)
         reader.poll()
         assert sum(len(table) for table in reader.tables.values()) == 28
-        assert (len(reader.commits), reader.damage) == (14, [])
+        assert (len(reader.steps), reader.damage) == (14, [])
 
 
 @pytest.mark.parametrize("flip", [0xFF, 0x01, 0x80])
@@ -107,7 +106,6 @@ def test_any_changed_byte_costs_at_most_the_frame_that_it_hits(
     data, starts = journal
     path = tmp_path / "flipped.seg"
     whole = everything()
-    ends = [*starts[1:], len(data)]
     for place in range(len(data)):
         changed = bytearray(data)
         changed[place] ^= flip
@@ -118,7 +116,7 @@ def test_any_changed_byte_costs_at_most_the_frame_that_it_hits(
         assert len(lost) <= 3
         hit_last_frame = place >= starts[-1]
         if place >= 16:
-            assert reader.damage or (hit_last_frame and reader.torn == ends[-1] - starts[-1])
+            assert reader.damage or (hit_last_frame and reader.offset == starts[-1])
 
 
 def test_a_long_run_of_rows_survives_damage_in_its_middle(tmp_path: Path):
@@ -137,8 +135,8 @@ def test_a_long_run_of_rows_survives_damage_in_its_middle(tmp_path: Path):
     reader = SegmentReader(path)
     reader.poll()
     (table,) = reader.tables.values()
-    assert set(range(500)) - set(table.head("steps").tolist()) == {20, 21, 300, 301, 499}
-    assert (table.column(0) == table.head("steps")).all()
+    assert set(range(500)) - set(table.steps.tolist()) == {20, 21, 300, 301, 499}
+    assert (table.column(0) == table.steps).all()
 
 
 def test_frames_longer_than_a_chunk_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -153,7 +151,7 @@ def test_frames_longer_than_a_chunk_are_read(tmp_path: Path, monkeypatch: pytest
     reader = SegmentReader(tmp_path / "trainer.0.1.0.seg")
     reader.poll()
     (table,) = reader.tables.values()
-    assert (len(table), len(reader.commits), reader.damage) == (20, 20, [])
+    assert (len(table), len(reader.steps), reader.damage) == (20, 20, [])
 
 
 def test_a_journal_of_a_newer_format_is_refused_with_what_to_do(tmp_path: Path):

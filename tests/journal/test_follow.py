@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import windsock
-from windsock.journal import follow
+from windsock.journal import segment_follower
 from windsock.journal.follow import RunFollower
 from windsock.model import Row
 
@@ -15,7 +15,7 @@ from windsock.model import Row
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make pieces so small that a short run has many."""
     monkeypatch.setattr("windsock.journal.reader.CHUNK", 512)
-    monkeypatch.setattr(follow, "PIECE", 1000)
+    monkeypatch.setattr(segment_follower, "PIECE", 1000)
 
 
 def written(attempts: int = 1) -> Path:
@@ -51,7 +51,7 @@ def test_pieces_are_the_whole(small: None):
     follower = RunFollower(path)
     first = follower.new_rows()
     assert 0 < len(first) < 50
-    follow.PIECE = 1 << 20
+    segment_follower.PIECE = 1 << 20
     whole = all_rows(RunFollower(path))
     assert told(first + all_rows(follower)) == told(whole)
 
@@ -64,7 +64,7 @@ def test_another_follower_goes_on_from_any_place(small: None):
     found: list[Row] = []
     while rows := follower.new_rows():
         found += rows
-        follower = RunFollower(path, follower.places())
+        follower = RunFollower(path, follower.cursors())
     assert told(found) == told(whole)
 
 

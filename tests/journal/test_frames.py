@@ -49,7 +49,7 @@ def test_a_phase_marker_is_laid_out_as_documented():
     head = struct.pack("<BQQqdBHH", 10, 7, 3, 12, 1.5, 4, 1, 4)
     payload = head + b"tmain" + struct.pack("<7d", 9.0, 1.0, 7.0, 1.0, 500.0, 2e9, 1e9) + b"trained"
     mark = frames.parse_phase(payload)
-    assert mark == frames.PhaseMark(7, 3, 12, 1.5, frames.FAILED, "t", "main", 9, 1, 7, 1, 500, 2e9, 1e9, "trained")
+    assert mark == frames.PhaseFrame(7, 3, 12, 1.5, frames.FAILED, "t", "main", 9, 1, 7, 1, 500, 2e9, 1e9, "trained")
 
 
 @pytest.mark.parametrize("payload", [b"\x09", struct.pack("<BQQqdBHH", 10, 7, 3, 12, 1.5, 4, 0, 0)])
@@ -80,15 +80,15 @@ def test_the_journal_of_this_version_stays_readable():
     reader = SegmentReader(KEPT)
     reader.poll()
     assert reader.damage == []
-    assert reader.torn == 0
+    assert reader.offset == KEPT.stat().st_size
     tables = {reader.schemas[id]: table for id, table in reader.tables.items()}
     first = tables[("critic/score/mean", "actor/lr", "名 字@8 /x")]
     assert first.column(0).tolist() == [0.0, 0.125, 0.25, 0.375]
-    assert first.head("steps").tolist() == [frames.OPEN_STEP] * 4
+    assert first.steps.tolist() == [frames.OPEN_STEP] * 4
     odd = tables[("nan", "inf", "-inf", "tiny")]
     assert str(odd.column(0).tolist() + odd.column(1).tolist() + odd.column(2).tolist()) == "[nan, inf, -inf]"
     assert odd.column(3).tolist() == [5e-324]
-    assert [step for _, step, _ in reader.commits] == [0, 1, 2, 3]
+    assert reader.steps.steps.tolist() == [0, 1, 2, 3]
     (layout,) = reader.states
     assert layout == 0x1234
     assert reader.states[layout].chunks[0].values.tolist() == [[1.0, 2.0, 3.0]]

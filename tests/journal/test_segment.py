@@ -80,7 +80,7 @@ def test_a_short_write_before_a_full_disk_is_rolled_back(tmp_path: Path, monkeyp
     monkeypatch.undo()
     assert path.read_bytes() == whole
     assert (journal.segment.waiting, journal.segment.trouble) == (5, "No space left on device")
-    journal.segment.tend()
+    journal.segment.maintain()
     assert (journal.segment.waiting, journal.segment.trouble) == (0, None)
     journal.close()
     assert_whole(tmp_path, 10)
@@ -96,7 +96,7 @@ def test_what_exceeds_the_backlog_is_dropped_and_counted(tmp_path: Path, monkeyp
     assert journal.segment.dropped > 50
     assert journal.segment.dropped + len(kept) >= 100
     monkeypatch.setattr(os, "write", real)
-    journal.segment.tend()
+    journal.segment.maintain()
     journal.row(("x", "y"), (100 / 7, 0.0), 100)
     journal.close()
     assert read(tmp_path).series("x").steps.tolist() == [*kept, 100]
@@ -122,11 +122,11 @@ def test_a_disk_that_fills_up_and_has_room_again_loses_nothing(small_disk: Path)
     ballast.write_bytes(bytes(40_000))
     journal = JournalWriter(small_disk / "run", WRITER, prepare=(small_disk / "run").mkdir)
     log(journal, range(800))
-    journal.segment.tend()
+    journal.segment.maintain()
     assert journal.segment.trouble == "No space left on device"
     assert journal.segment.waiting > 0
     ballast.unlink()
-    journal.segment.tend()
+    journal.segment.maintain()
     assert (journal.segment.waiting, journal.segment.trouble) == (0, None)
     journal.close()
     assert_whole(small_disk / "run", 800)
@@ -140,7 +140,7 @@ def test_a_file_that_may_not_grow_is_continued_in_another_part(tmp_path: Path):
         journal = JournalWriter(tmp_path, WRITER)
         for start in range(0, 400, 10):
             log(journal, range(start, start + 10))
-            journal.segment.tend()
+            journal.segment.maintain()
         assert journal.close() == 0
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -155,7 +155,7 @@ def test_a_removed_directory_comes_back_with_everything(tmp_path: Path):
     log(journal, range(10))
     shutil.rmtree(folder)
     log(journal, range(10, 20))
-    journal.segment.tend()
+    journal.segment.maintain()
     log(journal, range(20, 30))
     journal.close()
     assert_whole(folder, 30)
@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_written_makes_rows_wait(tmp_path: Path):
     assert journal.segment.path is None
     assert journal.segment.trouble == "File exists"
     blocker.unlink()
-    journal.segment.tend()
+    journal.segment.maintain()
     log(journal, range(5, 8))
     journal.close()
     assert_whole(blocker, 8)
@@ -221,5 +221,5 @@ journal.close()
 def test_a_forked_child_writes_to_a_part_of_its_own(tmp_path: Path):
     """Parent and children never share a file, and a child that logs nothing makes none."""
     subprocess.run([sys.executable, "-c", FORKING, str(tmp_path)], check=True)
-    assert [segment.part for segment in segments(tmp_path)] == [0, 1, 2, 3]
+    assert [segment.index for segment in segments(tmp_path)] == [0, 1, 2, 3]
     assert_whole(tmp_path, 50)

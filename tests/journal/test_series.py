@@ -29,7 +29,7 @@ def check(whole: Series, lo: int | None, hi: int | None, max_points: int) -> Non
     assert len(buckets) <= max_points
     assert buckets.count.sum() == len(steps)
     if len(steps) <= max_points:
-        assert buckets.first.tolist() == buckets.last_step.tolist() == steps.tolist()
+        assert buckets.first_step.tolist() == buckets.last_step.tolist() == steps.tolist()
         np.testing.assert_array_equal(buckets.last, values)
     place = 0
     for number, count in enumerate(buckets.count.tolist()):
@@ -39,7 +39,7 @@ def check(whole: Series, lo: int | None, hi: int | None, max_points: int) -> Non
         np.testing.assert_array_equal(buckets.max[number], finite.max() if len(finite) else math.nan)
         np.testing.assert_array_equal(buckets.last[number], part[-1])
         assert buckets.nonfinite[number] == count - len(finite)
-        assert (buckets.first[number], buckets.last_step[number]) == (steps[place], steps[place + count - 1])
+        assert (buckets.first_step[number], buckets.last_step[number]) == (steps[place], steps[place + count - 1])
         place += count
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import windsock
-from windsock.relay.delivery_state import DeliveryState, read_desk
+from windsock.relay.delivery_state import DeliveryState, read_delivery_state
 
 MODULE = textwrap.dedent('''
     """Trackers that behave in every way a tracker can, for the relay's tests."""
@@ -116,8 +116,8 @@ def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def desk_of(run: windsock.Run, tracker: str = "kept") -> DeliveryState:
-    return read_desk(run.path, tracker)
+def delivery_state(run: windsock.Run, tracker: str = "kept") -> DeliveryState:
+    return read_delivery_state(run.path, tracker)
 
 
 def relay_processes(folder: Path) -> list[int]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kept import begun, desk_of, kept, relay_processes, steps_of, until
+from kept import begun, delivery_state, kept, relay_processes, steps_of, until
 
 import windsock
 from windsock.cli import main
 from windsock.relay.delivery import Delivery
-from windsock.relay.delivery_state import FOLDER, read_desk
+from windsock.relay.delivery_state import FOLDER, read_delivery_state
 
 BEGIN = """
     import os, sys, time, windsock
@@ -62,13 +62,13 @@ def test_a_courier_that_is_stopped_forgets_no_row_that_waits(trackers: Path):
     for step in range(2000):
         run.log({"a": step}, step=step)
     slow = courier(run.path, trackers, trouble="slow")
-    thread = threading.Thread(target=slow.carry)
+    thread = threading.Thread(target=slow.deliver)
     thread.start()
     until(lambda: len(kept(trackers)) > 0)
     slow.stop()
     thread.join()
     assert len(kept(trackers)) < 2000
-    courier(run.path, trackers, trouble="slow").carry()
+    courier(run.path, trackers, trouble="slow").deliver()
     assert steps_of(trackers) == list(range(2000))
 
 
@@ -77,11 +77,11 @@ def test_an_outage_among_single_rows_costs_none(trackers: Path):
     run = begun(trackers, trouble="flaps")
     for step in range(8):
         run.log({"a": step}, step=step)
-    until(lambda: steps_of(trackers) == [0] and desk_of(run).state == "retrying")
+    until(lambda: steps_of(trackers) == [0] and delivery_state(run).state == "retrying")
     (trackers / "kept.jsonl.up").touch()
     run.finish(timeout=30)
     assert sorted(set(logged_steps(trackers))) == list(range(8))
-    assert desk_of(run).dropped == 0
+    assert delivery_state(run).dropped == 0
 
 
 @pytest.mark.parametrize("trouble", ["down", ""])
@@ -96,13 +96,13 @@ def test_a_run_that_is_continued_takes_over_from_the_relay_before(trackers: Path
         for step in range(3):
             run.log({"a": attempt}, step=3 * attempt + step)
         if attempt == 0:
-            until(lambda run=run: desk_of(run, "marked").state in ("retrying", "failing"))
+            until(lambda run=run: delivery_state(run, "marked").state in ("retrying", "failing"))
             run.finish(timeout=0.1)
     assert len(relay_processes(run.path.resolve())) == 2
     (trackers / "kept.jsonl.up").touch()
     run.finish(timeout=30)
     assert logged_steps(trackers) == list(range(6))
-    assert desk_of(run, "marked").state == "done"
+    assert delivery_state(run, "marked").state == "done"
 
 
 SECOND = """
@@ -179,7 +179,7 @@ def test_a_directory_that_cannot_be_written_is_said_at_the_start(trackers: Path)
     """Trackers are fed from the journal, so there is nothing to feed them from."""
     (trackers / "file").write_text("in the way")
     for tracker, kwargs in (("kept", {"path": str(trackers / "kept.jsonl")}), ("jsonl", {})):
-        with pytest.raises(windsock.TrackerError, match="dir= says where runs are kept"):
+        with pytest.raises(windsock.TrackerError, match="choose another directory with dir="):
             windsock.init(dir=trackers / "file", track_with=[tracker], tracker_kwargs=kwargs)
 
 
@@ -270,7 +270,7 @@ def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers:
     """The journal comes back, and with it what a tracker elsewhere has to get."""
     run = begun(trackers, "marked")
     run.log({"a": 1}, step=1)
-    until(lambda: desk_of(run, "marked").delivered == 1)
+    until(lambda: delivery_state(run, "marked").delivered == 1)
     shutil.rmtree(run.path)
     run._maintain()
     run.log({"a": 2}, step=2)
@@ -286,10 +286,10 @@ def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path):
     for step in range(5):
         run.log({"a": step}, step=step)
     until(lambda: steps_of(trackers) == list(range(5)))
-    assert desk_of(run, "marked").delivered == 0
+    assert delivery_state(run, "marked").delivered == 0
     run.finish(timeout=30)
     assert steps_of(trackers) == [*range(5), "finished"]
-    assert desk_of(run, "marked").state == "done"
+    assert delivery_state(run, "marked").state == "done"
 
 
 def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypatch: pytest.MonkeyPatch):
@@ -321,18 +321,18 @@ def test_a_password_in_an_address_is_not_kept(trackers: Path):
     """A tracker's url is shown to people, without what opens its door."""
     run = begun(trackers, api_key="open-sesame-1234")
     run.finish()
-    assert desk_of(run).url == "http://me:***@localhost/"
+    assert delivery_state(run).url == "http://me:***@localhost/"
 
 
 def test_a_tracker_that_began_well_is_not_refused_later(trackers: Path):
     """What its start says after a restart of its process may be the moment's fault: it is tried again."""
     run = begun(trackers, "marked")
     run.log({"a": 1}, step=1)
-    until(lambda: desk_of(run, "marked").delivered == 1)
+    until(lambda: delivery_state(run, "marked").delivered == 1)
     (trackers / "kept.jsonl.no").touch()
     os.kill(max(relay_processes(run.path.resolve())), signal.SIGKILL)
-    until(lambda: "not now" in desk_of(run, "marked").error)
-    assert desk_of(run, "marked").state in ("retrying", "failing")
+    until(lambda: "not now" in delivery_state(run, "marked").error)
+    assert delivery_state(run, "marked").state in ("retrying", "failing")
     (trackers / "kept.jsonl.no").unlink()
     run.finish(timeout=30)
     assert steps_of(trackers) == [1, "finished"]
@@ -343,8 +343,8 @@ def test_a_tracker_that_hangs_is_seen_to(trackers: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("WINDSOCK_TRACKER_HANG_SECONDS", "7")
     run = begun(trackers, trouble="hangs")
     run.log({"a": 1}, step=1)
-    until(lambda: "no answer for" in desk_of(run).error)
-    assert (desk_of(run).state, desk_of(run).lag) == ("retrying", 1)
+    until(lambda: "no answer for" in delivery_state(run).error)
+    assert (delivery_state(run).state, delivery_state(run).lag) == ("retrying", 1)
     run.finish(timeout=30)
     assert steps_of(trackers) == [1, "finished"]
 
@@ -358,7 +358,7 @@ def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: p
     run.finish()
     assert main(["sync", "fed"]) == 0
     assert len((run.path / "metrics.jsonl").read_text().splitlines()) == 1
-    assert read_desk(run.path, "jsonl").state == "done"
+    assert read_delivery_state(run.path, "jsonl").state == "done"
 
 
 def test_a_courier_that_dies_before_its_first_mark_leaves_no_row_twice(trackers: Path):
@@ -368,4 +368,4 @@ def test_a_courier_that_dies_before_its_first_mark_leaves_no_row_twice(trackers:
     run.log({"a": 1}, step=1)
     run.finish(timeout=30)
     assert steps_of(trackers) == ["older", 1, "finished"]
-    assert desk_of(run, "marked").restarts == 1
+    assert delivery_state(run, "marked").restarts == 1

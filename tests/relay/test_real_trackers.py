@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kept import desk_of, environment_of, relay_processes, until
+from kept import delivery_state, environment_of, relay_processes, until
 
 import readers
 import windsock
@@ -74,7 +74,7 @@ def logged(series: Series) -> Series:
 
 
 def check_tensorboard(run: windsock.Run) -> None:
-    folder = Path(desk_of(run, "tensorboard").url)
+    folder = Path(delivery_state(run, "tensorboard").url)
     assert logged(readers.tensorboard_series(folder)) == SINGLE
     found = readers.tensorboard_accumulated(folder)
     notes = readers.tensorboard_texts(found, "note/text_summary")
@@ -173,8 +173,8 @@ def test_prometheus_shows_the_last_values_while_the_run_goes_on():
     """The endpoint answers from the relay, and is gone when the run is."""
     run = begin("prometheus")
     train(run)
-    url = desk_of(run, "prometheus").url
-    until(lambda: desk_of(run, "prometheus").delivered >= len(STEPS))
+    url = delivery_state(run, "prometheus").url
+    until(lambda: delivery_state(run, "prometheus").delivered >= len(STEPS))
     found = readers.prometheus_values(url)
     assert {name: found[name] for name in NAMES} == {name: points[199] for name, points in EXPECTED.items()}
     assert [s.value for s in readers.prometheus_samples(url) if s.name == "windsock_run_step"] == [199]

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from kept import begun, desk_of, environment_of, kept, relay_processes, steps_of, until
+from kept import begun, delivery_state, environment_of, kept, relay_processes, steps_of, until
 
 import windsock
 from windsock.relay.delivery_state import FOLDER
@@ -29,8 +29,8 @@ def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):
     records = kept(trackers)
     assert [record[0] for record in records] == [*range(50), 7, "finished"]
     assert records[3] == [3, {"a": 3, "b": 6}, {"note": "step 3"}]
-    assert desk_of(run).state == "done"
-    assert desk_of(run).delivered == 51
+    assert delivery_state(run).state == "done"
+    assert delivery_state(run).delivered == 51
 
 
 def test_a_wrong_configuration_fails_at_the_start(trackers: Path, capsys: pytest.CaptureFixture[str]):
@@ -43,7 +43,7 @@ def test_a_wrong_configuration_fails_at_the_start(trackers: Path, capsys: pytest
 def test_a_tracker_out_of_reach_is_a_warning_and_caught_up(trackers: Path, capsys: pytest.CaptureFixture[str]):
     """The training begins; when the tracker answers, it gets everything."""
     run = begun(trackers, trouble="out of reach")
-    assert "out of reach (ConnectionError: nobody answers)" in capsys.readouterr().err
+    assert "unreachable (ConnectionError: nobody answers)" in capsys.readouterr().err
     for step in range(5):
         run.log({"a": step}, step=step)
     (trackers / "kept.jsonl.up").touch()
@@ -56,7 +56,7 @@ def test_an_outage_is_told_and_caught_up(trackers: Path):
     run = begun(trackers, trouble="down")
     for step in range(5):
         run.log({"a": step}, step=step)
-    until(lambda: desk_of(run).state in ("retrying", "failing") and desk_of(run).lag == 5)
+    until(lambda: delivery_state(run).state in ("retrying", "failing") and delivery_state(run).lag == 5)
     run._maintain_clients()
     view = windsock.open(run.path)
     assert view.series("windsock/relay/kept/lag_rows").last == 5
@@ -64,7 +64,7 @@ def test_an_outage_is_told_and_caught_up(trackers: Path):
     (trackers / "kept.jsonl.up").touch()
     run.finish(timeout=30)
     assert steps_of(trackers) == [*range(5), 4, "finished"]
-    assert desk_of(run).errors > 0
+    assert delivery_state(run).errors > 0
 
 
 def test_a_row_that_a_tracker_refuses_costs_that_row_alone(trackers: Path):
@@ -74,8 +74,8 @@ def test_a_row_that_a_tracker_refuses_costs_that_row_alone(trackers: Path):
         run.log({"a": step}, step=step)
     run.finish(timeout=60)
     assert sorted(set(steps_of(trackers)) - {"finished"}) == [0, 1, 2, 4, 5, 6, 7]
-    assert (desk_of(run).delivered, desk_of(run).dropped) == (7, 1)
-    assert "three is not a step" in desk_of(run).error
+    assert (delivery_state(run).delivered, delivery_state(run).dropped) == (7, 1)
+    assert "three is not a step" in delivery_state(run).error
 
 
 @pytest.mark.parametrize("trouble", ["exits", "hangs"])
@@ -87,10 +87,10 @@ def test_a_tracker_that_exits_or_hangs_is_started_again(trackers: Path, trouble:
     run = windsock.init(track_with=["kept", "marked"], tracker_kwargs={"kept": sick, "marked": well})
     for step in range(5):
         run.log({"a": step}, step=step)
-    until(lambda: desk_of(run, "marked").delivered == 5)
+    until(lambda: delivery_state(run, "marked").delivered == 5)
     run.finish(timeout=60)
     assert steps_of(trackers) == [*range(5), "finished"]
-    assert desk_of(run).restarts == 1
+    assert delivery_state(run).restarts == 1
 
 
 TRAINER = textwrap.dedent("""
@@ -147,7 +147,7 @@ def test_no_process_is_left_behind(trackers: Path):
 
 
 def test_a_continued_run_goes_on_where_the_tracker_was(trackers: Path):
-    """A second attempt delivers its own rows, and no earlier one again."""
+    """A second attempt delivers thems own rows, and no earlier one again."""
     for attempt in range(2):
         run = windsock.init(
             id="again", track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}
@@ -171,14 +171,14 @@ def test_trackers_can_be_fed_from_this_process(trackers: Path):
 
 
 def test_finish_says_what_is_left(trackers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """With the reason and the command that delivers it later."""
+    """With the reason and the command that delivers them later."""
     monkeypatch.setenv("WINDSOCK_TRACKER_GIVE_UP_SECONDS", "0")
     run = begun(trackers, trouble="raises")
     run.log({"a": 1}, step=1)
     run.finish(timeout=5)
     said = capsys.readouterr().err
-    assert "tracker 'kept' has 1 rows still to come (ConnectionError: no route)" in said
-    assert f"windsock sync {run.id} delivers it" in said
+    assert "tracker 'kept': 1 rows not delivered yet (ConnectionError: no route)" in said
+    assert f"windsock sync {run.id} delivers them" in said
 
 
 def test_keys_are_in_no_file_no_argument_and_no_environment_but_their_own(

@@ -17,7 +17,7 @@ from kept import until
 
 import windsock
 from windsock.mounts import is_remote, mount_kind
-from windsock.relay.supervisor import Orders, _end_of
+from windsock.relay.supervisor import RelayOptions, run_end_with_spool
 from windsock.settings import resolve
 
 MOUNTS = """\
@@ -109,8 +109,8 @@ def test_a_run_whose_first_bytes_are_on_their_way_has_not_ended(tmp_path: Path):
     """A courier waits for the segment of whoever asked for it, and not for ever."""
     run = windsock.init(id="there", dir=tmp_path)
     run.finish()
-    orders = Orders("session", {}, segment="segments/trainer-0.9.seg", give_up=5.0)
+    options = RelayOptions("session", {}, segment="segments/trainer-0.9.seg", give_up=5.0)
     now = time.monotonic()
-    assert _end_of(run.path, orders, now) is None
-    assert _end_of(run.path, orders, now - 6.0) is not None
-    assert _end_of(run.path, replace(orders, segment=""), now) is not None
+    assert run_end_with_spool(run.path, options, now) is None
+    assert run_end_with_spool(run.path, options, now - 6.0) is not None
+    assert run_end_with_spool(run.path, replace(options, segment=""), now) is not None

@@ -9,7 +9,7 @@ import pytest
 from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
-from windsock.relay.delivery_state import DeliveryState, write_desk
+from windsock.relay.delivery_state import DeliveryState, write_delivery_state
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.views.comparison import ComparedRun, comparison
 from windsock.server.views.report import report_data
@@ -296,13 +296,13 @@ def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Ru
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):
     """Config, environment, writers, events by number; HTML in a config is data."""
-    write_desk(Path(demo.path), DeliveryState("wandb").said("healthy", delivered=7, mark={"inner": 1}))
+    write_delivery_state(Path(demo.path), DeliveryState("wandb").with_state("healthy", delivered=7, mark={"inner": 1}))
     client = serve()
     found = fetch(client, "/api/runs/demo/details")
     assert ["actor.note", HTML] in found["config_flat"]
     assert found["writers"][0]["status"] == "finished"
-    [desk] = found["relay"]
-    assert (desk["tracker"], desk["state"], desk["delivered"], "mark" in desk) == ("wandb", "healthy", 7, False)
+    [state] = found["relay"]
+    assert (state["tracker"], state["state"], state["delivered"], "mark" in state) == ("wandb", "healthy", 7, False)
     events = fetch(client, "/api/runs/demo/events", limit=1)
     assert (events["events"][0]["event"], events["cursor"]) == ("start", 1)
     assert fetch(client, "/api/runs/demo/events", since=events["total"])["events"] == []

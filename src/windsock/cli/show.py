@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_folder
 from windsock.formatting import json_number
-from windsock.relay.delivery_state import DeliveryState, read_desks
+from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.view import View
 
 HELP = "show a run: status, config, last values"
@@ -50,7 +50,7 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "span": view.span,
         "writers": {str(writer): status.word for writer, status in view.writer_statuses().items()},
         "path": str(view.path),
-        "trackers": [_delivery(state) for state in read_desks(view.path)],
+        "trackers": [_delivery(state) for state in read_delivery_states(view.path)],
         "open_phases": open_phases(view),
         "config": view.config,
         "environment": view.environment,

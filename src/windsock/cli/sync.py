@@ -15,8 +15,8 @@ from typing import IO, Any
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
-from windsock.relay.delivery import Delivery, recorded_trackers, where_it_ran
-from windsock.relay.delivery_state import DeliveryState, lock_path, locked
+from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
+from windsock.relay.delivery_state import DeliveryState, lock_path, take_lock
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
 
@@ -52,11 +52,11 @@ def run(options: argparse.Namespace) -> int:
     trackers = chosen_trackers(folder, options)
     if not trackers:
         raise WindsockError("the run has no tracker: give one with --to, for example --to tensorboard")
-    lock = locked(lock_path(folder))
+    lock = take_lock(lock_path(folder))
     if lock is None:
         raise WindsockError("the run's relay is running and delivers its rows; see the progress with windsock show")
     # Relative paths in recorded arguments start at the training's directory; those given now, at this one.
-    with lock, nullcontext() if options.arg or options.config else where_it_ran(folder):
+    with lock, nullcontext() if options.arg or options.config else training_directory(folder):
         states = [_deliver(folder, name, kwargs, options) for name, kwargs in trackers.items()]
     return 0 if all(state.state in ("done", "healthy") for state in states) else 1
 
@@ -98,12 +98,12 @@ def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: arg
         lambda: run_end(folder),
         give_up=options.patience,
         once=True,
-        anew=options.again,
-        say=_progress(),
+        from_start=options.again,
+        on_change=_progress(),
     )
-    before = delivery.desk.delivered
+    before = delivery.state.delivered
     try:
-        state = delivery.carry()
+        state = delivery.deliver()
     except KeyboardInterrupt:
         delivery.stop()
         raise
@@ -112,7 +112,7 @@ def _deliver_alone(folder: Path, name: str, kwargs: dict[str, Any], options: arg
 
 
 def _lock(folder: Path, tracker: str) -> IO[str]:
-    lock = locked(lock_path(folder, tracker))
+    lock = take_lock(lock_path(folder, tracker))
     if lock is None:
         raise WindsockError(f"the training delivers to tracker {tracker!r} itself; see the progress with windsock show")
     return lock

@@ -7,15 +7,13 @@ import fnmatch
 import shutil
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from windsock.cli.arguments import add_json, add_metrics, add_run, run_folder
-from windsock.journal.folder import SegmentFile, read_run_info, segments
-from windsock.journal.follow import Follower
+from windsock.journal.folder import read_run_info
 from windsock.journal.glance import glance
 from windsock.model import Row
+from windsock.relay.merged_rows import MergedFollower
 from windsock.trackers.jsonl import json_line
 from windsock.trackers.stdout import text_block
 
@@ -23,7 +21,7 @@ HELP = "print steps as they are committed"
 EXAMPLE = "windsock tail @last --metrics 'critic/score/*'"
 POLL_SECONDS = 0.3
 STATUS_SECONDS = 3.0
-MAX_END_BYTES = 4 << 20  # read at the end of a segment for past steps
+MAX_END_BYTES = 4 << 20  # read at either end of a segment for past steps
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,33 +38,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print steps until the run ends."""
     folder = run_folder(options)
-    name = read_run_info(folder).name
-    followers: dict[SegmentFile, Follower] = {}
-    past = list(_new_rows(folder, followers))
+    info = read_run_info(folder)
+    patience = 0.0 if options.no_follow else None
+    follower = MergedFollower(folder, vocabulary=info.vocabulary, ends=MAX_END_BYTES, patience=patience)
+    past = follower.new_rows()
     for row in past[-options.n :] if options.n > 0 else []:
-        _print(row, name, options)
+        _print(row, info.name, options)
     while not options.no_follow:
         # Rows are polled more often than the status, which reads all segments' ends.
         status = glance(folder).status
         until = time.monotonic() + STATUS_SECONDS
         while time.monotonic() < until:
-            rows = list(_new_rows(folder, followers))
-            for row in rows:
-                _print(row, name, options)
-            if status.ended:
+            rows = follower.new_rows()
+            if status.ended and not rows and not follower.waits:
+                for row in follower.take_unfinished():
+                    _print(row, info.name, options)
                 _print_end(status.word, status.reason, options)
                 return 0
+            for row in rows:
+                _print(row, info.name, options)
             time.sleep(POLL_SECONDS)
     return 0
-
-
-def _new_rows(folder: Path, followers: dict[SegmentFile, Follower]) -> Iterator[Row]:
-    """Yield the rows that any writer committed since the last call, by time."""
-    for segment in segments(folder):
-        if segment not in followers:
-            followers[segment] = Follower(segment.path, segment.writer, MAX_END_BYTES)
-    rows = [row for follower in followers.values() for row in follower.new_rows()]
-    yield from sorted(rows, key=lambda row: row.time)
 
 
 def _print(row: Row, name: str, options: argparse.Namespace) -> None:

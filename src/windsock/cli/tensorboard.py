@@ -20,8 +20,8 @@ from typing import IO
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
 from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
-from windsock.relay.delivery import Delivery, recorded_trackers, where_it_ran
-from windsock.relay.delivery_state import is_free, lock_path, locked, read_desk
+from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
+from windsock.relay.delivery_state import lock_path, read_delivery_state, relay_is_running, take_lock
 from windsock.relay.supervisor import run_end
 
 HELP = "show a run or a project in TensorBoard"
@@ -79,15 +79,15 @@ def _title(folder: Path) -> str:
 
 def _event_folder(folder: Path) -> str:
     """Return the folder of a run's event files, after delivering all rows of the journal to them."""
-    state = read_desk(folder, TRACKER)
-    lock = locked(lock_path(folder, TRACKER)) if is_free(folder) else None
+    state = read_delivery_state(folder, TRACKER)
+    lock = None if relay_is_running(folder) else take_lock(lock_path(folder, TRACKER))
     if lock is None:  # the run's relay or the training itself delivers
         if state.url:
             return state.url
         raise WindsockError(f"run {folder.name} is running without tracker tensorboard: try again when it has ended")
     kwargs = recorded_trackers(folder).get(TRACKER, {})
-    with where_it_ran(folder):
-        state = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).carry()
+    with training_directory(folder):
+        state = Delivery(folder, TRACKER, kwargs, lambda: run_end(folder), once=True).deliver()
     if state.state == "refused":
         raise WindsockError(state.error)
     if run_end(folder) is None:
@@ -100,4 +100,4 @@ def _event_folder(folder: Path) -> str:
 
 def _deliver(follower: Delivery, lock: IO[str]) -> None:
     with lock:
-        follower.carry()
+        follower.deliver()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from windsock.catalogue.names import detect
-from windsock.errors import JournalError, RunNotFoundError
+from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
 from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
@@ -265,12 +265,12 @@ class TensorBoardRun:
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one tag over steps."""
         if role not in (None, ROLE) or rank not in (None, 0):
-            raise RunNotFoundError(f"event files have one writer, {ROLE}/0")
+            raise MetricNotFoundError(f"event files have one writer, {ROLE}/0")
         files = [file for file in self._files.values() if attempt in (None, file.attempt)]
         limits = self._limits() if attempt is None else [None] * len(files)
         pieces = [file.series(name, limit) for file, limit in zip(files, limits, strict=True) if name in file.columns]
         if not pieces:
-            raise RunNotFoundError(f"{self._name} has no metric {name!r}; it has {len(self.names())}")
+            raise MetricNotFoundError(f"{self._name} has no metric {name!r}; it has {len(self.names())}")
         return joined(name, pieces)
 
     def histogram_names(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Where runs live: ``<dir>/<project>/<run id>/run.json`` and one segment file per writer, attempt and part.
 
-A segment's name says who wrote it, ``{role}.{rank}.{attempt}.{part}.seg`` with the role percent-quoted, so that no
+A segment's name says who wrote it, ``{role}.{rank}.{attempt}.{index}.seg`` with the role percent-quoted, so that no
 damage inside can hide its origin. Part 0 is the process that started the attempt; forked children and files that
 had to be begun anew are further parts.
 """
@@ -23,7 +23,7 @@ from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
 INDEX_FOLDER = "index"  # inside a run's: what was made from the journal, and can be made again
-SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<part>\d+)\.seg")
+SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<index>\d+)\.seg")
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no two that look alike
 
@@ -33,7 +33,7 @@ class SegmentFile:
     """One segment: who wrote it, which part it is, and where it lies."""
 
     writer: Writer
-    part: int
+    index: int
     path: Path
 
     @classmethod
@@ -43,7 +43,7 @@ class SegmentFile:
         if match is None:
             return None
         writer = Writer(unquote(match["role"]), int(match["rank"]), int(match["attempt"]))
-        return cls(writer, int(match["part"]), path)
+        return cls(writer, int(match["index"]), path)
 
 
 def default_dir() -> Path:
@@ -69,10 +69,10 @@ def folder_name(text: str) -> str:
     return safe.replace("/", "%2F").lstrip(".") or "%2E"
 
 
-def segment_path(folder: Path, writer: Writer, part: int) -> Path:
+def segment_path(folder: Path, writer: Writer, index: int) -> Path:
     """Return where that writer's part belongs."""
     role = quote(writer.role, safe="").replace(".", "%2E")
-    return folder / f"{role}.{writer.rank}.{writer.attempt}.{part}.seg"
+    return folder / f"{role}.{writer.rank}.{writer.attempt}.{index}.seg"
 
 
 def segments(folder: Path) -> list[SegmentFile]:

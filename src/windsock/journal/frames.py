@@ -38,7 +38,7 @@ PHASE_HEAD = struct.Struct("<BQQqdBHH")  # kind, span, parent, step, start, flag
 PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN where there is none
 
 TIMER, DEVICE_CLOCK, FAILED = 1, 2, 4  # flags of a phase
-LONGEST_NAME = 2**16 - 1
+MAX_NAME_BYTES = 2**16 - 1
 
 
 class Kind(IntEnum):
@@ -54,7 +54,6 @@ class Kind(IntEnum):
     SAMPLE = 8
     PHASE_OPEN = 9
     PHASE_CLOSE = 10
-    FINDING = 11
     LAYOUT = 12
     GATHERED = 13
 
@@ -119,7 +118,7 @@ def commit_payload(step: int, time: float) -> bytes:
     return COMMIT_BODY.pack(Kind.COMMIT, step, time)
 
 
-class PhaseMark(NamedTuple):
+class PhaseFrame(NamedTuple):
     """The open or the close marker of a span; what is only known at the end is NaN in the former."""
 
     span: int
@@ -141,7 +140,7 @@ class PhaseMark(NamedTuple):
 
 def phase_text(text: str) -> bytes:
     """Encode a name or a lane of a phase."""
-    return text.encode("utf-8", "surrogatepass")[:LONGEST_NAME]
+    return text.encode("utf-8", "surrogatepass")[:MAX_NAME_BYTES]
 
 
 def phase_open_payload(span: int, parent: int, step: int, start: float, flags: int, name: bytes, lane: bytes) -> bytes:
@@ -165,7 +164,7 @@ def phase_close_payload(
     return head + name + lane + PHASE_TAIL.pack(*durations) + token_kind
 
 
-def parse_phase(payload: bytes) -> PhaseMark:
+def parse_phase(payload: bytes) -> PhaseFrame:
     """Decode an open or a close marker."""
     if len(payload) < PHASE_HEAD.size:
         raise ValueError("a phase marker that is too short")
@@ -174,11 +173,11 @@ def parse_phase(payload: bytes) -> PhaseMark:
     place = lane_place + lane_length
     name, lane = _phase_text(payload[PHASE_HEAD.size : lane_place]), _phase_text(payload[lane_place:place])
     if kind == Kind.PHASE_OPEN:
-        return PhaseMark(span, parent, step, start, flags, name, lane)
+        return PhaseFrame(span, parent, step, start, flags, name, lane)
     if len(payload) < place + PHASE_TAIL.size:
         raise ValueError("a phase marker that is too short")
     tail: tuple[float, ...] = PHASE_TAIL.unpack_from(payload, place)
-    return PhaseMark._make(
+    return PhaseFrame._make(
         (span, parent, step, start, flags, name, lane, *tail, _phase_text(payload[place + PHASE_TAIL.size :]))
     )
 

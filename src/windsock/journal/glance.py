@@ -41,7 +41,7 @@ def glance(folder: Path) -> Glance:
     info = read_run_info(folder)
     found = segments(folder)
     newest: dict[tuple[str, int], Writer] = {(s.writer.role, s.writer.rank): s.writer for s in found}
-    ends = [_look(s.path) for s in found if s.part == 0 and s.writer in newest.values()]
+    ends = [_look(s.path) for s in found if s.index == 0 and s.writer in newest.values()]
     steps = [end.last_step for end in ends if end.last_step is not None]
     return Glance(
         info=info,
@@ -72,13 +72,9 @@ def _look(path: Path) -> _End:
 def _look_at(path: Path, size: int) -> _End:
     reader = SegmentReader(path)
     reader.read_ends(size)
-    steps = [step for _, step, _ in reader.commits]
-    times = [time for _, _, time in reader.commits]
-    for table in reader.tables.values():
-        named = table.head("steps")[table.head("steps") != OPEN_STEP]
-        steps += [int(named.max())] if len(named) else []
-        times.append(float(table.head("times").max()))
-    said = list(events(reader.records))
-    heard = [float(event.get("time", 0.0)) for event in said]
-    last_row = max(times, default=None)
-    return _End(writer_status(said, last_row), max(steps, default=None), max([*times, *heard], default=0.0))
+    times = [*reader.steps.times, *(float(table.times.max()) for table in reader.tables.values())]
+    last_step = None if reader.steps.highest == OPEN_STEP else reader.steps.highest
+    found = list(events(reader.records))
+    event_times = [float(event.get("time", 0.0)) for event in found]
+    status = writer_status(found, max(times, default=None))
+    return _End(status, last_step, max([*times, *event_times], default=0.0))

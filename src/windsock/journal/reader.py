@@ -30,6 +30,7 @@ from windsock.journal.frames import (
     SEGMENT_HEAD,
     Kind,
 )
+from windsock.journal.steps import SegmentSteps
 from windsock.model import Damage
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,7 @@ ROW_KINDS = (Kind.ROW, Kind.STATE)
 
 
 @dataclass(slots=True)
-class Rows:
+class RowChunk:
     """Rows of one schema (or states of one layout), as columns.
 
     ``offsets`` are the places in the segment, which order rows that share a step; a step of ``OPEN_STEP`` is not
@@ -58,27 +59,29 @@ class Rows:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def slice(self, start: int, stop: int) -> Rows:
+    def slice(self, start: int, stop: int) -> RowChunk:
         """Return the rows from ``start`` up to ``stop``."""
-        return Rows(self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop])
+        return RowChunk(
+            self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop]
+        )
 
-    def followed_by(self, other: Rows) -> Rows:
-        """Return these rows and those of another as one."""
-        parts = ((getattr(self, name), getattr(other, name)) for name in ("offsets", "steps", "times", "values"))
-        return Rows(*map(np.concatenate, parts))
+    def followed_by(self, other: RowChunk) -> RowChunk:
+        """Return these rows and those of another as one chunk."""
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("offsets", "steps", "times", "values"))
+        return RowChunk(*map(np.concatenate, pairs))
 
 
 @dataclass(slots=True)
-class Table:
+class RowTable:
     """All rows of one schema that were read so far, in the chunks in which they came."""
 
     width: int
-    chunks: list[Rows] = field(default_factory=list)
+    chunks: list[RowChunk] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: RowChunk) -> None:
         """Take in rows; small chunks, as they come from following a run, are united like the digits of a counter."""
         self.chunks.append(rows)
         most = CHUNK // (8 * (self.width + 3))
@@ -86,13 +89,24 @@ class Table:
             last = self.chunks.pop()
             self.chunks[-1] = self.chunks[-1].followed_by(last)
 
-    def head(self, name: str) -> NDArray[Any]:
-        """Return one of ``offsets``, ``steps`` and ``times`` over all chunks."""
-        return np.concatenate([getattr(chunk, name) for chunk in self.chunks])
+    @property
+    def offsets(self) -> Ints:
+        """The offsets over all chunks."""
+        return np.concatenate([chunk.offsets for chunk in self.chunks])
 
-    def column(self, place: int) -> Floats:
+    @property
+    def steps(self) -> Ints:
+        """The steps over all chunks, as written."""
+        return np.concatenate([chunk.steps for chunk in self.chunks])
+
+    @property
+    def times(self) -> Floats:
+        """The times over all chunks."""
+        return np.concatenate([chunk.times for chunk in self.chunks])
+
+    def column(self, number: int) -> Floats:
         """Return one column over all chunks."""
-        return np.concatenate([chunk.values[:, place] for chunk in self.chunks])
+        return np.concatenate([chunk.values[:, number] for chunk in self.chunks])
 
 
 @dataclass(slots=True)
@@ -126,14 +140,13 @@ class SegmentReader:
         self.path = path
         self.schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
         self.offset = 0  # up to here everything was read or given up
-        self.tables: dict[int, Table] = {}
-        self.states: dict[int, Table] = {}
-        self.commits: list[tuple[int, int, float]] = []  # offset, step, time
+        self.tables: dict[int, RowTable] = {}
+        self.states: dict[int, RowTable] = {}
+        self.steps = SegmentSteps()
         self.records: list[Record] = []
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
-        self.gathered = 0  # records of rollouts and evaluations among all that came
-        self.torn = 0  # bytes at the end that are no whole frame yet
+        self.rollout_states = 0  # records of rollouts and evaluations among all that came
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
     def poll(self, most: int | None = None) -> bool:
@@ -151,7 +164,6 @@ class SegmentReader:
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
-                self.torn = len(data) - used
                 if whole or (most is not None and self.offset - start >= most):
                     break
                 want = CHUNK if used else want * 2
@@ -179,7 +191,6 @@ class SegmentReader:
         """Drop what was read so far, except names: for those who follow and do not look back."""
         self.tables.clear()
         self.states.clear()
-        self.commits.clear()
         self.records.clear()
         self.samples.clear()
         self.damage.clear()
@@ -251,12 +262,12 @@ class SegmentReader:
             self.schemas.setdefault(id, names)
         elif kind == Kind.COMMIT and len(payload) == COMMIT_BODY.size:
             _, step, time = COMMIT_BODY.unpack(payload)
-            self.commits.append((offset, step, time))
+            self.steps.add_commit(offset, step, time)
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
             self.records.append(Record(kind, offset, payload))
-            self.gathered += kind == Kind.GATHERED
+            self.rollout_states += kind == Kind.GATHERED
 
     def _take_run(self, data: bytes, place: int, total: int, length: int) -> None:
         """Take in ``length`` frames of one size: rows as columns, anything else one by one."""
@@ -280,7 +291,7 @@ class SegmentReader:
         keys = view["schema"][wanted]
         by_schema = np.argsort(keys, kind="stable")
         order = wanted[by_schema]
-        rows = Rows(
+        rows = RowChunk(
             offsets[order],
             view["step"][order],
             view["time"][order],
@@ -289,9 +300,11 @@ class SegmentReader:
         kinds, keys = view["kind"][order], keys[by_schema]
         changes = np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(order)], strict=True):
+            found = rows.slice(start, stop)
             tables = self.tables if kinds[start] == Kind.ROW else self.states
-            table = tables.setdefault(int(keys[start]), Table(rows.values.shape[1]))
-            table.add(rows.slice(start, stop))
+            tables.setdefault(int(keys[start]), RowTable(rows.values.shape[1])).add(found)
+            if kinds[start] == Kind.ROW:
+                self.steps.add_rows(found.offsets, found.steps, found.times)
 
     def _flush_singles(self) -> None:
         """Turn the rows that came one by one into columns."""

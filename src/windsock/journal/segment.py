@@ -2,7 +2,7 @@
 
 A frame that cannot be written (full disk, file-size limit, directory gone or read-only) waits in memory, up to
 ``BACKLOG_LIMIT`` bytes, and goes out in order as soon as there is room again; what exceeds the limit is dropped and
-counted. ``tend`` does that work, from the keeper's thread, so that ``append`` never does more than one system call.
+counted. ``maintain`` does that work, from the keeper's thread, so that ``append`` never does more than one system call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SegmentWriter:
     """The one writer of one segment file. Thread-safe; after a fork the child writes to a part of its own.
 
     ``prepare`` is called before a file is created, and makes the directory (and what else belongs there).
-    ``on_new_part`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
+    ``on_new_segment`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
     at the head of a segment has to be appended again.
     """
 
@@ -40,14 +40,14 @@ class SegmentWriter:
         folder: Path,
         writer: Writer,
         prepare: Callable[[], object] = lambda: None,
-        on_new_part: Callable[[], None] = lambda: None,
+        on_new_segment: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder = folder
         self.writer = writer
         self.dropped = 0  # frames given up since the segment was begun
         self.trouble: str | None = None  # why nothing can be written at the moment
         self._prepare = prepare
-        self._on_new_part = on_new_part
+        self._on_new_segment = on_new_segment
         self._lock = threading.RLock()  # re-entrant: a signal handler may append while append runs
         self._fd: int | None = None
         self._path: Path | None = None
@@ -89,7 +89,7 @@ class SegmentWriter:
             return self.append(frame)
         return self._keep_for_later(frame)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Do what must not happen inside ``append``: recover, write the backlog, bring bytes to the disk."""
         with self._lock:
             if self._forked:
@@ -102,7 +102,7 @@ class SegmentWriter:
 
     def close(self) -> int:
         """Write what waits, sync and close. Return how many frames could not be written."""
-        self.tend()
+        self.maintain()
         with self._lock:
             self._closed = True
             if self._fd is not None:
@@ -185,14 +185,14 @@ class SegmentWriter:
         self._fd = None
         waiting, self._backlog = self._backlog, deque()
         self._begin()
-        self._on_new_part()
+        self._on_new_segment()
         self._backlog.extend(waiting)
         return self._fd is not None
 
     def _begin_after_fork(self) -> None:
         self._forked = False
         self._begin()
-        self._on_new_part()
+        self._on_new_segment()
 
     def _restore_if_removed(self) -> None:
         """Where the file was unlinked under us, put a copy of it back in place and go on there."""

@@ -1,12 +1,13 @@
-"""One metric over steps, and honest pictures of it at any zoom.
+"""One metric over steps, and its buckets at any zoom.
 
-A picture with fewer points than the series puts neighbouring points into buckets and keeps, of each bucket, the
-true minimum, maximum and last value, how many points it holds and how many of them are NaN or infinite. A pyramid
-of coarser and coarser buckets makes that cheap for series of any length.
+A plot has fewer points than a long series. Neighbouring points are put into buckets, and of each bucket the true
+minimum, maximum and last value are kept, with the number of points and of those that are NaN or infinite: a spike of
+one step is seen at every zoom. A pyramid of coarser and coarser buckets makes that cheap for series of any length.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,13 +23,13 @@ FANOUT = 16  # how many buckets of one level make one of the next
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """A series as so many buckets; each covers the steps from ``first`` to ``last_step``, both included.
+    """A series in buckets; each covers the steps from ``first_step`` to ``last_step``, both included.
 
-    ``min`` and ``max`` are over the finite values, and NaN where a bucket has none; ``last`` is the last value as
-    it is, finite or not.
+    ``min`` and ``max`` are over the finite values, and NaN for a bucket without any; ``last`` is the last value,
+    finite or not.
     """
 
-    first: Ints
+    first_step: Ints
     last_step: Ints
     min: Floats
     max: Floats
@@ -39,17 +40,23 @@ class Buckets:
     def __len__(self) -> int:
         return len(self.count)
 
+    @property
+    def first(self) -> Ints:
+        """The old name of ``first_step``, until 0.3."""
+        warnings.warn("Buckets.first is now first_step; the old name works until 0.3", DeprecationWarning, stacklevel=2)
+        return self.first_step
+
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Extremes and counts of neighbouring points. Of no finite point the minimum is +inf and the maximum -inf."""
+    """Extremes and counts of neighbouring points. Without a finite point the minimum is +inf and the maximum -inf."""
 
     min: Floats
     max: Floats
     nonfinite: Ints
 
     @classmethod
-    def of(cls, values: Floats) -> _Level:
+    def from_values(cls, values: Floats) -> _Level:
         finite = np.isfinite(values)
         low, high = np.where(finite, values, np.inf), np.where(finite, values, -np.inf)
         return cls(low, high, (~finite).astype(np.int64))
@@ -64,25 +71,25 @@ class _Level:
     def cut(self, start: int, stop: int) -> _Level:
         return _Level(self.min[start:stop], self.max[start:stop], self.nonfinite[start:stop])
 
-    def absorb(self, place: int, values: Floats) -> None:
-        """Merge further points into the bucket at ``place``."""
+    def absorb(self, index: int, values: Floats) -> None:
+        """Merge further points into one bucket."""
         if len(values):
-            more = _Level.of(values)
-            self.min[place] = min(self.min[place], more.min.min())
-            self.max[place] = max(self.max[place], more.max.max())
-            self.nonfinite[place] += more.nonfinite.sum()
+            more = _Level.from_values(values)
+            self.min[index] = min(self.min[index], more.min.min())
+            self.max[index] = max(self.max[index], more.max.max())
+            self.nonfinite[index] += more.nonfinite.sum()
 
 
 @dataclass(slots=True)
 class Series:
-    """One metric of one writer: steps in ascending order, a value for each, and when it was logged."""
+    """One metric of one writer: steps in ascending order, with the value and the time of each."""
 
     name: str
     steps: Ints
     values: Floats
     times: Floats
     writer: Writer | None = None
-    _pyramid: list[_Level] = field(default_factory=list, repr=False)  # level 1 and up; level 0 are the points
+    _pyramid: list[_Level] = field(default_factory=list, repr=False)  # from level 1 on; level 0 is the points
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -93,16 +100,16 @@ class Series:
         return float(self.values[-1]) if len(self.values) else float("nan")
 
     def before(self, limit: int | None) -> Series:
-        """Return the points whose step is below a limit; all of them where there is none."""
+        """Return the points whose step is below a limit; all of them if it is None."""
         if limit is None:
             return self
         stop = int(np.searchsorted(self.steps, limit))
         return Series(self.name, self.steps[:stop], self.values[:stop], self.times[:stop], self.writer)
 
     def zoom(self, lo: int | None = None, hi: int | None = None, max_points: int = 1000) -> Buckets:
-        """Show the steps from ``lo`` to ``hi``, both included, in at most ``max_points`` buckets.
+        """Return the steps from ``lo`` to ``hi``, both included, in at most ``max_points`` buckets.
 
-        Where there are no more points than that, each is its own bucket and everything is exact.
+        If there are no more points than that, each has a bucket of its own.
         """
         if max_points < 1:
             raise ValueError(f"max_points must be at least 1, got {max_points}")
@@ -113,9 +120,9 @@ class Series:
         return self.grouped(start, stop, -(-(stop - start) // max_points))
 
     def grouped(self, start: int, stop: int, size: int) -> Buckets:
-        """Put the points from ``start`` up to ``stop``, of which there must be one, into buckets of about ``size``.
+        """Put the points from ``start`` up to ``stop``, at least one, into buckets of about ``size`` points.
 
-        With a power of two they are of just that size, but for the first and the last, whatever comes behind them.
+        With a power of two, all but the first and the last have exactly that size, however long the series grows.
         """
         level = 0
         while 2 * FANOUT ** (level + 1) <= min(size, stop - start):
@@ -123,10 +130,10 @@ class Series:
         return self._buckets(start, stop, size, level)
 
     def _buckets(self, start: int, stop: int, size: int, level: int) -> Buckets:
-        """Make buckets of about ``size`` points out of those of a level of the pyramid.
+        """Group the buckets of one level of the pyramid into buckets of about ``size`` points.
 
-        The buckets of the level that lie wholly between ``start`` and ``stop`` are grouped; the few points before
-        and after them join the first and the last group.
+        Only buckets that are completely between ``start`` and ``stop`` are grouped; the few points before and after
+        them are added to the first and the last group.
         """
         grain = FANOUT**level
         begin, end = -(-start // grain), stop // grain
@@ -150,15 +157,15 @@ class Series:
 
     def _level(self, level: int, begin: int, end: int) -> _Level:
         if level == 0:
-            return _Level.of(self.values[begin:end])
+            return _Level.from_values(self.values[begin:end])
         while len(self._pyramid) < level:
-            below = self._pyramid[-1] if self._pyramid else _Level.of(self.values)
+            below = self._pyramid[-1] if self._pyramid else _Level.from_values(self.values)
             self._pyramid.append(below.grouped(np.arange(0, len(below.min), FANOUT)))
         return self._pyramid[level - 1].cut(begin, end)
 
 
 def joined(name: str, pieces: list[Series]) -> Series:
-    """Put the branches that count one after the other; of a step that several have, the last one's stays."""
+    """Join series of one metric; if several have a step, the last one's value counts."""
     if not pieces:
         return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0))
     steps, values, times = (np.concatenate([getattr(p, part) for p in pieces]) for part in ("steps", "values", "times"))

@@ -1,72 +1,66 @@
-"""Spans of phases from their markers: an open one, and a close one that says everything again and more."""
+"""Spans of phases, read from their frames: one at the entry, and one at the exit that repeats it and adds the times."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from windsock.journal import frames
-from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER, Kind, PhaseMark
+from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER, Kind, PhaseFrame
 from windsock.journal.reader import Record, SegmentReader
+from windsock.journal.steps import AttemptSteps
 from windsock.model import PhaseSpan, Writer
 
 PHASE_KINDS = (Kind.PHASE_OPEN, Kind.PHASE_CLOSE)
 
 
-def read_spans(
-    parts: Mapping[int, SegmentReader], writer: Writer, step_at: Callable[[float], int]
-) -> Iterator[PhaseSpan]:
-    """Yield the spans of one attempt, part by part, in the order in which they began.
+def read_spans(segments: Mapping[int, SegmentReader], writer: Writer, steps: AttemptSteps) -> Iterator[PhaseSpan]:
+    """Yield the spans of one attempt, segment by segment, in the order in which they began.
 
-    Of several close markers of a span the last counts; it may stand in a later part than the open one. A marker whose
-    step is open belongs to the first commit after it in its segment, else to what ``step_at`` says of its time.
+    The last close frame of a span counts; it may be in a later segment than the open frame.
     """
-    offsets = {number: [offset for offset, _, _ in reader.commits] for number, reader in parts.items()}
-    for number, record, mark in _last_marks(parts):
-        step = mark.step
+    for index, record, frame in _last_frames(segments):
+        step = frame.step
         if step == OPEN_STEP:
-            place = bisect_right(offsets[number], record.offset)
-            commits = parts[number].commits
-            step = commits[place][1] if place < len(commits) else step_at(mark.start)
-        yield _span(mark, record.kind == Kind.PHASE_CLOSE, writer, number, step)
+            step = steps.step_of(index, record.offset, frame.start)
+        yield _span(frame, record.kind == Kind.PHASE_CLOSE, writer, index, step)
 
 
-def _last_marks(parts: Mapping[int, SegmentReader]) -> list[tuple[int, Record, PhaseMark]]:
-    found: dict[int, tuple[int, Record, PhaseMark]] = {}
-    for number, reader in sorted(parts.items()):
+def _last_frames(segments: Mapping[int, SegmentReader]) -> list[tuple[int, Record, PhaseFrame]]:
+    found: dict[int, tuple[int, Record, PhaseFrame]] = {}
+    for index, reader in sorted(segments.items()):
         for record in reader.records:
             if record.kind in PHASE_KINDS:
-                with suppress(ValueError):  # an intact frame that makes no sense
-                    mark = frames.parse_phase(record.payload)
-                    found[mark.span] = (number, record, mark)
+                with suppress(ValueError):  # an intact frame with a malformed body
+                    frame = frames.parse_phase(record.payload)
+                    found[frame.span] = (index, record, frame)
     return list(found.values())
 
 
-def _span(mark: PhaseMark, closed: bool, writer: Writer, part: int, step: int) -> PhaseSpan:
+def _span(frame: PhaseFrame, closed: bool, writer: Writer, index: int, step: int) -> PhaseSpan:
     return PhaseSpan(
-        name=mark.name,
+        name=frame.name,
         writer=writer,
         step=step,
-        start=mark.start,
-        end=mark.start + mark.elapsed if closed else None,
-        id=mark.span,
-        parent=mark.parent or None,
-        lane=mark.lane,
-        part=part,
-        timer=bool(mark.flags & TIMER),
-        onload=_given(mark.onload),
-        execute=_given(mark.execute),
-        offload=_given(mark.offload),
-        clock="device" if mark.flags & DEVICE_CLOCK else "host",
-        failed=bool(mark.flags & FAILED),
-        tokens=_given(mark.tokens),
-        token_kind=mark.token_kind,
-        peak=_given(mark.peak),
-        rss=_given(mark.rss),
+        start=frame.start,
+        end=frame.start + frame.elapsed if closed else None,
+        id=frame.span,
+        parent=frame.parent or None,
+        lane=frame.lane,
+        part=index,
+        timer=bool(frame.flags & TIMER),
+        onload=_or_none(frame.onload),
+        execute=_or_none(frame.execute),
+        offload=_or_none(frame.offload),
+        clock="device" if frame.flags & DEVICE_CLOCK else "host",
+        failed=bool(frame.flags & FAILED),
+        tokens=_or_none(frame.tokens),
+        token_kind=frame.token_kind,
+        peak=_or_none(frame.peak),
+        rss=_or_none(frame.rss),
     )
 
 
-def _given(value: float) -> float | None:
+def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else value

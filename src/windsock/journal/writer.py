@@ -52,13 +52,13 @@ class JournalWriter:
         folder: Path,
         writer: Writer,
         prepare: Callable[[], object] = lambda: None,
-        on_new_part: Callable[[], None] = lambda: None,
+        on_new_segment: Callable[[], None] = lambda: None,
     ) -> None:
-        self._announce = on_new_part
+        self._announce = on_new_segment
         self._by_order: dict[tuple[str, ...], tuple[_Schema, Callable[..., Any] | None]] = {}
         self._by_set: dict[frozenset[str], _Schema] = {}
         self._last: tuple[tuple[str, ...] | None, Any, Any] = (None, None, None)
-        self.segment = SegmentWriter(folder, writer, prepare, self._new_part)
+        self.segment = SegmentWriter(folder, writer, prepare, self._new_segment)
         self._append = self.segment.append
 
     def row(self, names: tuple[str, ...], values: Iterable[Any], step: int | None, at: float | None = None) -> bool:
@@ -147,7 +147,7 @@ class JournalWriter:
         if not self._append(frames.frame(schema.payload)):
             schema.unwritten()
 
-    def _new_part(self) -> None:
+    def _new_segment(self) -> None:
         """Begin a further part: it must be readable by itself."""
         for schema in self._by_set.values():
             schema.unwritten()

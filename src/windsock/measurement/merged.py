@@ -1,4 +1,4 @@
-"""What the ranks of a role hold of a step, merged before anything is divided: no collective was needed."""
+"""Measured states of several ranks, merged before anything is divided: no collective was needed."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from numpy.typing import NDArray
 from windsock.measurement.options import Options
 from windsock.measurement.quantities import BY_STATE
 from windsock.measurement.step import Measurement
-from windsock.measurement.values import Measured
 from windsock.states import Layout
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one rank holds of one step."""
+class RankState:
+    """The state of one rank in one step."""
 
-    step: int
     rank: int
     layout: int
     vector: Floats
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A layout as the journal describes it, with the options under which its states are finished."""
+class DescribedLayout:
+    """A layout from the journal, with the options that its states were measured with."""
 
     layout: Layout
     options: Options
 
     @classmethod
-    def parse(cls, record: Mapping[str, Any]) -> tuple[int, Described]:
-        """Read a layout record; states of a kind or name that is not known here are refused with ValueError."""
+    def parse(cls, record: Mapping[str, Any]) -> tuple[int, DescribedLayout]:
+        """Read a layout record; raise ValueError for states of a kind or name that this version does not know."""
         layout = Layout.parse(json.dumps(record["entries"]))
         unknown = [name for name, kind in layout.entries if name not in BY_STATE or BY_STATE[name].kind.name != kind]
         if unknown:
@@ -47,22 +45,15 @@ class Described:
         return int(record["layout"]), cls(layout, Options(**given))
 
 
-def merged_values(held: Iterable[Held], layouts: Mapping[int, Described], vocabulary: str) -> dict[int, Measured]:
-    """Return the values of every step of which several ranks hold a part."""
-    by_step: dict[int, list[Held]] = {}
-    for one in held:
-        if one.layout in layouts:
-            by_step.setdefault(one.step, []).append(one)
-    return {
-        step: _merged(parts, layouts).finish(vocabulary)
-        for step, parts in sorted(by_step.items())
-        if len({part.rank for part in parts}) > 1
-    }
-
-
-def _merged(parts: Iterable[Held], layouts: Mapping[int, Described]) -> Measurement:
-    whole = Measurement()
-    for part in parts:
-        described = layouts[part.layout]
-        whole.merge(Measurement(part.rank, described.layout.unpack(part.vector), options=described.options))
-    return whole
+def merge_states(
+    states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str
+) -> dict[str, float]:
+    """Return the values of the states of one step; none if they are of a single rank, whose rows have its values."""
+    known = [state for state in states if state.layout in layouts]
+    if len({state.rank for state in known}) < 2:
+        return {}
+    merged = Measurement()
+    for state in known:
+        described = layouts[state.layout]
+        merged.merge(Measurement(state.rank, described.layout.unpack(state.vector), options=described.options))
+    return dict(merged.finish(vocabulary))

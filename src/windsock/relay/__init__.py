@@ -1,7 +1,7 @@
-"""The relay: carries rows from the journal to trackers, outside the training process.
+"""The relay: delivers rows from the journal to trackers, outside the training process.
 
-``supervisor`` is the relay's process, one for each run; it keeps a ``courier`` process for each tracker, which follows
-the journal from a cursor of its own. ``desk`` is where a courier's cursor and state lie. ``link`` is what the training
-process holds of it: it starts the relay, sees that it lives, and waits for the last rows at the end. ``ranks`` merges
-rows of several ranks on the way; ``spool`` carries segments to a directory on another machine.
+``supervisor`` is the relay's process, one for each run, which starts a delivery process for each tracker. ``delivery``
+delivers to one tracker; ``delivery_state`` is the file with its cursor and state. ``merged_rows`` follows the journal
+and merges the values of several ranks. ``client`` is the training process's side: it starts the relay, restarts it and
+waits for the last rows. ``spool`` copies segments to a run directory on a network mount.
 """

@@ -1,6 +1,6 @@
-"""The relay's processes, their orders on standard input.
+"""Entry point of the relay's processes, which read their options from standard input.
 
-``python -m windsock.relay FOLDER [TRACKER RESTARTS]`` or ``python -m windsock.relay --carry SPOOL FOLDER``.
+``python -m windsock.relay FOLDER [TRACKER RESTARTS]`` or ``python -m windsock.relay --copy SPOOL FOLDER``.
 """
 
 import sys

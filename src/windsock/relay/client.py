@@ -1,9 +1,9 @@
-"""What the training process holds of the relay: it starts it, sees that it lives, and waits for the last rows."""
+"""Delivery as the training process sees it: it starts the relay, restarts it, and waits for the last rows."""
 
 from __future__ import annotations
 
 import os
-import secrets as random_words
+import secrets
 import subprocess
 import threading
 import time
@@ -19,225 +19,235 @@ from windsock.journal.folder import segment_path
 from windsock.model import Status, Writer
 from windsock.redaction import is_secret_key
 from windsock.relay.delivery import GIVE_UP_SECONDS, Delivery
-from windsock.relay.delivery_state import ENDED, FOLDER, NUMBERS, DeliveryState, is_free, lock_path, locked, read_desk
-from windsock.relay.supervisor import BUSY, HANG_SECONDS, Orders, launch, run_end
+from windsock.relay.delivery_state import (
+    ENDED,
+    FOLDER,
+    STATE_NUMBERS,
+    DeliveryState,
+    lock_path,
+    read_delivery_state,
+    relay_is_running,
+    take_lock,
+)
+from windsock.relay.supervisor import EXIT_BUSY, HANG_SECONDS, RelayOptions, launch, run_end
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.05
-TEND_SECONDS = 1.0  # between two looks after the relay, while we wait for it
-OWN_VARIABLES = {"trackio": ("HF_", "HUGGING", "TRACKIO_"), "mlflow": ("MLFLOW_", "DATABRICKS_", "AWS_", "AZURE_")}
-"""Whose keys a tracker finds in the environment, besides those that begin with its own name."""
+MAINTAIN_SECONDS = 1.0  # between two checks of the relay while waiting for it
+SECRET_PREFIXES = {"trackio": ("HF_", "HUGGING", "TRACKIO_"), "mlflow": ("MLFLOW_", "DATABRICKS_", "AWS_", "AZURE_")}
+"""Prefixes of the variables in which a tracker looks for secrets, besides its own name."""
 
 
 class _Client(ABC):
-    """What both ways of carrying share."""
+    """Base of the clients: delivery through the relay's processes, or from threads of this process."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
         self._folder = folder
-        self._say = say
-        self._session = random_words.token_hex(8)
+        self._warn = warn
+        self._session = secrets.token_hex(8)
 
     @abstractmethod
-    def desks(self) -> list[DeliveryState]:
-        """Return the desk of each tracker."""
+    def states(self) -> list[DeliveryState]:
+        """Return the delivery state of each tracker."""
 
     @abstractmethod
-    def abandon(self) -> None:
-        """End what was started: the run will not be."""
+    def stop(self) -> None:
+        """Stop delivering: the run could not be started, or has been delivered."""
 
     def values(self) -> dict[str, float]:
-        """Return how the trackers are doing, to be logged."""
+        """Return lag, errors and state of each tracker, to be logged."""
         found: dict[str, float] = {}
-        for desk in self.desks():
-            found[f"windsock/relay/{desk.tracker}/lag_rows"] = desk.lag
-            found[f"windsock/relay/{desk.tracker}/errors"] = desk.errors
-            found[f"windsock/relay/{desk.tracker}/state"] = NUMBERS[desk.state]
+        for state in self.states():
+            found[f"windsock/relay/{state.tracker}/lag_rows"] = state.lag
+            found[f"windsock/relay/{state.tracker}/errors"] = state.errors
+            found[f"windsock/relay/{state.tracker}/state"] = STATE_NUMBERS[state.state]
         return found
 
     def _wait_for(
-        self, is_so: Callable[[DeliveryState], bool], timeout: float, meanwhile: Callable[[], None] = lambda: None
+        self, condition: Callable[[DeliveryState], bool], timeout: float, meanwhile: Callable[[], None] = lambda: None
     ) -> list[DeliveryState]:
-        """Wait until every desk is as asked; return those that are not."""
+        """Wait until the condition holds for every delivery state; return those for which it does not."""
         until = time.monotonic() + timeout
         while True:
-            others = [desk for desk in self.desks() if not is_so(desk)]
+            others = [state for state in self.states() if not condition(state)]
             if not others or time.monotonic() >= until:
                 return others
             meanwhile()
             time.sleep(LOOK_SECONDS)
 
-    def _has_begun(self, desk: DeliveryState) -> bool:
-        return desk.session == self._session and desk.state != "starting"
+    def _has_started(self, state: DeliveryState) -> bool:
+        return state.session == self._session and state.state != "starting"
 
     def _check_started(self) -> None:
-        """Raise for trackers that are set up wrongly, and tell of those that are out of reach or slow."""
-        slow = {desk.tracker for desk in self._wait_for(self._has_begun, START_SECONDS)}
-        desks = self.desks()
-        refused = [desk for desk in desks if desk.state == "refused" and desk.session == self._session]
+        """Raise TrackerError for trackers with a wrong configuration; warn of those that are unreachable or slow."""
+        slow = {state.tracker for state in self._wait_for(self._has_started, START_SECONDS)}
+        states = self.states()
+        refused = [state for state in states if state.state == "refused" and state.session == self._session]
         if refused:
-            self.abandon()
-            raise TrackerError("; ".join(desk.error for desk in refused))
-        for desk in desks:
-            if desk.tracker in slow:
-                self._say(f"tracker {desk.tracker!r} takes long to start; the training begins, its rows follow")
-            elif desk.state in ("retrying", "failing"):
-                self._say(f"tracker {desk.tracker!r} is out of reach ({desk.error}); it is tried again and caught up")
-            elif desk.url:
-                self._say(f"tracker {desk.tracker!r}: {desk.url}")
+            self.stop()
+            raise TrackerError("; ".join(state.error for state in refused))
+        for state in states:
+            if state.tracker in slow:
+                self._warn(f"tracker {state.tracker!r} has not started after {START_SECONDS:.0f} s; rows follow later")
+            elif state.state in ("retrying", "failing"):
+                self._warn(f"tracker {state.tracker!r} is unreachable ({state.error}); retrying, rows follow later")
+            elif state.url:
+                self._warn(f"tracker {state.tracker!r}: {state.url}")
 
-    def _left(self, desks: Iterable[DeliveryState], hope: str = "") -> list[str]:
-        """Say what is still to come, and how."""
+    def _undelivered(self, states: Iterable[DeliveryState], meanwhile: str = "") -> list[str]:
+        """Return a message for each tracker that lacks rows, with what to do."""
         texts = []
-        for desk in desks:
-            what = f"{desk.lag:,} rows" if desk.lag else "something"
-            why = f" ({desk.error})" if desk.error else ""
-            how = f"{hope if desk.state not in ENDED else ''}windsock sync {self._folder.name} delivers it"
-            texts.append(f"tracker {desk.tracker!r} has {what} still to come{why}: {how}")
+        for state in states:
+            what = f"{state.lag:,} rows" if state.lag else "rows"
+            why = f" ({state.error})" if state.error else ""
+            how = f"{meanwhile if state.state not in ENDED else ''}windsock sync {self._folder.name} delivers them"
+            texts.append(f"tracker {state.tracker!r}: {what} not delivered yet{why}; {how}")
         return texts
 
 
 class RelayClient(_Client):
-    """Carries through the relay's processes. Where another process of the run has a relay already, that one does."""
+    """Delivers through the relay's processes; if another process of the run has started a relay, through that one."""
 
     def __init__(
-        self, folder: Path, trackers: Mapping[str, Mapping[str, Any]], say: Callable[[str], None], writer: Writer
+        self, folder: Path, trackers: Mapping[str, Mapping[str, Any]], warn: Callable[[str], None], writer: Writer
     ) -> None:
-        super().__init__(folder, say)
+        super().__init__(folder, warn)
         self._trackers = trackers
         hang = float(os.environ.get("WINDSOCK_TRACKER_HANG_SECONDS") or HANG_SECONDS)
         give_up = float(os.environ.get("WINDSOCK_TRACKER_GIVE_UP_SECONDS") or GIVE_UP_SECONDS)
-        keys = {name: own_keys(name, os.environ) for name in trackers}
-        told = {name: dict(kwargs) for name, kwargs in trackers.items()}
+        secret_variables = {name: tracker_secrets(name, os.environ) for name in trackers}
+        arguments = {name: dict(kwargs) for name, kwargs in trackers.items()}
         segment = segment_path(folder, writer, 0).name
-        self._orders = Orders(self._session, told, keys, give_up, hang, segment, os.getcwd())
+        self._options = RelayOptions(
+            self._session, arguments, secret_variables, give_up, hang, segment, directory=os.getcwd()
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
-        self._tend_at = 0.0
+        self._maintain_at = 0.0
 
-    def desks(self) -> list[DeliveryState]:
-        """Return the desk of each tracker."""
-        return [read_desk(self._folder, name) for name in self._trackers]
+    def states(self) -> list[DeliveryState]:
+        """Return the delivery state of each tracker."""
+        return [read_delivery_state(self._folder, name) for name in self._trackers]
 
     def start(self) -> None:
-        """Start the relay and wait until each tracker has begun or said why not."""
+        """Start the relay and wait until each tracker has started or failed."""
         try:
             self._launch()
         except OSError as problem:
             raise TrackerError(
-                f"the relay cannot be started: {problem}; dir= says where runs are kept, and in_process=True feeds "
-                "trackers from this process"
+                f"cannot start the relay: {problem}; choose another directory with dir=, or deliver from this process "
+                "with in_process=True"
             ) from problem
         self._check_started()
 
     def _launch(self) -> None:
         log = self._folder / FOLDER / "relay.log"
-        self._process = launch(str(self._folder.resolve()), log=log, orders=self._orders, detached=True)
+        self._process = launch(str(self._folder.resolve()), log=log, options=self._options, detached=True)
 
-    def _is_anothers(self) -> bool:
-        """Tell whether another process of the run carries the rows."""
-        return self._process is not None and self._process.poll() == BUSY
+    def _has_started(self, state: DeliveryState) -> bool:
+        another_delivers = self._process is not None and self._process.poll() == EXIT_BUSY
+        return super()._has_started(state) or another_delivers
 
-    def _has_begun(self, desk: DeliveryState) -> bool:
-        return super()._has_begun(desk) or self._is_anothers()
+    def _has_ended(self, state: DeliveryState) -> bool:
+        """Return whether a tracker has everything that it will get."""
+        if state.session == self._session:
+            return state.state in ENDED
+        return state.state == "done" and state.has_all(self._folder)
 
-    def _has_ended(self, desk: DeliveryState) -> bool:
-        """Tell whether a tracker has everything, or what it has is all that it will get."""
-        if desk.session == self._session:
-            return desk.state in ENDED
-        return desk.state == "done" and desk.has_all(self._folder)
-
-    def abandon(self) -> None:
-        """End what was started: the run will not be."""
+    def stop(self) -> None:
+        """End the relay."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait()
 
     def maintain(self) -> None:
-        """Start a relay where there is none and something is left to carry."""
-        self._tend_at = time.monotonic() + TEND_SECONDS
+        """Start the relay again if it is gone and something is left to deliver."""
+        self._maintain_at = time.monotonic() + MAINTAIN_SECONDS
         if os.getpid() != self._owner or self._process is None or self._process.poll() is None:
             return
         try:
-            if is_free(self._folder) and not all(map(self._has_ended, self.desks())):
-                self._say("the relay was gone and is started again; nothing is lost")
+            if not relay_is_running(self._folder) and not all(map(self._has_ended, self.states())):
+                self._warn("the relay had exited and was started again; no row is lost")
                 self._launch()
         except OSError as problem:
-            self._say(f"the relay cannot be started: {problem}; it is tried again")
+            self._warn(f"cannot start the relay: {problem}; trying again")
 
-    def _tend_now_and_then(self) -> None:
-        if time.monotonic() >= self._tend_at:
+    def _maintain_sometimes(self) -> None:
+        if time.monotonic() >= self._maintain_at:
             self.maintain()
 
     def wait(self, status: Status, timeout: float) -> list[str]:
-        """Wait until all is delivered; where other processes of the run live, the relay goes on for them."""
+        """Wait until all is delivered; return at once if other processes of the run live, since the relay goes on."""
         if run_end(self._folder) is None:
             return []
-        self._tend_at = 0.0
-        left = self._wait_for(self._has_ended, timeout, self._tend_now_and_then)
-        given_up = [desk for desk in self.desks() if desk.state == "given up"]
+        self._maintain_at = 0.0
+        left = self._wait_for(self._has_ended, timeout, self._maintain_sometimes)
+        given_up = [state for state in self.states() if state.state == "given up"]
         if self._process is not None and not left:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(1.0)
-        return self._left([*left, *given_up], "the relay goes on, and if it cannot, ")
+        return self._undelivered([*left, *given_up], "the relay goes on; if it cannot, ")
 
     def after_fork_in_child(self) -> None:
-        """Nothing here is open."""
+        """Do nothing: no file is open here."""
 
 
 class ThreadClient(_Client):
-    """Carries from threads of the training process, to trackers that live there or where processes are forbidden.
+    """Delivers from threads of the training process: to trackers that belong there, or where no process may be started.
 
-    A tracker that shows what this process does gets this writer's rows alone and leaves nothing behind; the others get
-    all rows of the run, once: from whichever of its processes comes first and, when that one has ended, from another.
+    A tracker in ``own`` gets the rows of that writer alone, and no delivery state is written. The others get all rows
+    of the run, once: from the first of its processes that takes the tracker's lock and, when that one ends, another.
     """
 
     def __init__(
         self,
         folder: Path,
         trackers: Mapping[str, Mapping[str, Any]],
-        say: Callable[[str], None],
+        warn: Callable[[str], None],
         own: Mapping[str, Writer] = MappingProxyType({}),
     ) -> None:
-        super().__init__(folder, say)
+        super().__init__(folder, warn)
         self._status: Status | None = None
         self._own = own
-        self._waiting = dict(trackers)  # those that another process of the run feeds
+        self._waiting = dict(trackers)  # those that another process of the run delivers to
         self._locks: list[IO[str]] = []
-        self._couriers: list[Delivery] = []
+        self._deliveries: list[Delivery] = []
         self._threads: list[threading.Thread] = []
 
-    def desks(self) -> list[DeliveryState]:
-        """Return the desk of each tracker."""
-        return [courier.desk for courier in self._couriers]
+    def states(self) -> list[DeliveryState]:
+        """Return the delivery state of each tracker."""
+        return [delivery.state for delivery in self._deliveries]
 
     def start(self) -> None:
-        """Start a thread for each tracker and wait until it has begun or said why not."""
+        """Start a thread for each tracker and wait until it has started or failed."""
         try:
-            self._take()
+            self._start_threads()
         except OSError as problem:
-            raise TrackerError(f"trackers cannot be fed: {problem}; dir= says where runs are kept") from problem
+            raise TrackerError(
+                f"cannot deliver to trackers: {problem}; choose another directory with dir="
+            ) from problem
         self._check_started()
 
     def maintain(self) -> None:
-        """Feed what another process has fed that is gone."""
-        with suppress(OSError):  # of the directory, which is told elsewhere
-            self._take()
+        """Take over the trackers of a process that has ended."""
+        with suppress(OSError):  # of the directory, which the journal's writer reports
+            self._start_threads()
 
-    def _take(self) -> None:
-        """Start a thread for each tracker that no other process of the run feeds."""
+    def _start_threads(self) -> None:
+        """Start a thread for each tracker that no other process of the run delivers to."""
         for name in list(self._waiting):
             if name not in self._own:
-                lock = locked(lock_path(self._folder, name))
+                lock = take_lock(lock_path(self._folder, name))
                 if lock is None:
                     continue
                 self._locks.append(lock)
-            courier = self._courier(name, self._waiting.pop(name))
-            thread = threading.Thread(target=courier.carry, name=f"windsock-{name}", daemon=True)
-            self._couriers.append(courier)
+            delivery = self._delivery(name, self._waiting.pop(name))
+            thread = threading.Thread(target=delivery.deliver, name=f"windsock-{name}", daemon=True)
+            self._deliveries.append(delivery)
             self._threads.append(thread)
             thread.start()
 
-    def _courier(self, name: str, kwargs: Mapping[str, Any]) -> Delivery:
+    def _delivery(self, name: str, kwargs: Mapping[str, Any]) -> Delivery:
         return Delivery(
             self._folder,
             name,
@@ -246,38 +256,38 @@ class ThreadClient(_Client):
             session=self._session,
             only=self._own.get(name),
             keep=name not in self._own,
-            say=self._tell,
+            on_change=self._warn_once,
         )
 
-    def _tell(self, desk: DeliveryState) -> None:
-        if desk.state == "retrying" and desk.errors == 1:
-            self._say(f"tracker {desk.tracker!r}: {desk.error}")
+    def _warn_once(self, state: DeliveryState) -> None:
+        if state.state == "retrying" and state.errors == 1:
+            self._warn(f"tracker {state.tracker!r}: {state.error}; retrying")
 
-    def abandon(self) -> None:
-        """End what was started: the run will not be."""
-        for courier in self._couriers:
-            courier.stop()
+    def stop(self) -> None:
+        """Stop the threads and release the locks."""
+        for delivery in self._deliveries:
+            delivery.stop()
         for lock in self._locks:
             lock.close()
 
     def wait(self, status: Status, timeout: float) -> list[str]:
-        """Let the couriers end, and wait for them."""
+        """Wait until the threads have delivered everything."""
         self.maintain()
         self._status = status
         until = time.monotonic() + timeout
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0.0))
-        left = self._left(desk for desk in self.desks() if desk.state != "done")
-        self.abandon()
+        left = self._undelivered(state for state in self.states() if state.state != "done")
+        self.stop()
         return left
 
     def after_fork_in_child(self) -> None:
-        """Close the locks, which a child that outlives us would hold."""
+        """Close the locks: a child that outlives its parent would keep them."""
         for lock in self._locks:
             lock.close()
 
 
-def own_keys(tracker: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys in the environment that are a tracker's own."""
-    prefixes = (f"{tracker.upper()}_", *OWN_VARIABLES.get(tracker, ()))
+def tracker_secrets(tracker: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets in the environment that a tracker looks for."""
+    prefixes = (f"{tracker.upper()}_", *SECRET_PREFIXES.get(tracker, ()))
     return {n: v for n, v in environment.items() if n.upper().startswith(prefixes) and is_secret_key(n, v)}

@@ -1,4 +1,4 @@
-"""Carrying rows to one tracker until the run has ended and everything is delivered."""
+"""Delivering rows to one tracker, until the run has ended and the tracker has everything."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ from typing import Any
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import read_run_info, segments
-from windsock.journal.follow import PIECE, RunFollower
 from windsock.journal.reader import SegmentReader, events
+from windsock.journal.segment_follower import PIECE
 from windsock.model import Row, Status, Writer
 from windsock.redaction import REDACTED, Redactor
-from windsock.relay.delivery_state import DeliveryState, Word, read_desk, write_desk
-from windsock.relay.ranks import RankedFollower
+from windsock.relay.delivery_state import DeliveryState, State, read_delivery_state, write_delivery_state
+from windsock.relay.merged_rows import MergedFollower
 from windsock.to_plain import to_plain
 from windsock.trackers import registry
 from windsock.trackers.protocol import Rewindable, Tracker
 
 LOOK_SECONDS = 0.25
 STATUS_SECONDS = 0.5
-SAVE_SECONDS = 5.0  # between two writings of the desk while nothing happens
-BATCH = 500  # rows handed over at once
-FEW_FAILURES = 3  # after so many in a row, rows are tried one by one: one of them may be what the tracker cannot take
-MANY_FAILURES = 6  # after so many, the tracker is failing and no longer only retrying
-SLOW_SECONDS = 5.0  # a call that takes longer is told of
-LONGEST_PAUSE = 60.0
+SAVE_SECONDS = 5.0  # between two writes of the delivery state while nothing happens
+BATCH_ROWS = 500  # rows in one call of the tracker
+FAILURES_TO_SPLIT = 3  # in a row: then rows are delivered one by one, since one of them may be the cause
+FAILURES_TO_FAIL = 6  # in a row: then the state is "failing" and not only "retrying"
+SLOW_SECONDS = 5.0  # a call that takes longer is shown in the state
+MAX_PAUSE = 60.0
 GIVE_UP_SECONDS = 900.0  # after the end of the run
 
-Ended = Callable[[], "Status | None"]
+RunEnd = Callable[[], "Status | None"]
 
 
 class Delivery:
-    """Feeds one tracker from its cursor. ``carry`` returns when all is done, refused or given up.
+    """Delivers rows to one tracker from its cursor. ``deliver`` returns when all is done, refused or given up.
 
-    A tracker may raise and is asked again, later and later; it may hang, for which the caller watches ``busy_since``.
-    Rows that it has are never offered again where it can be cut back to a mark; rows that it refuses while it takes
-    others are passed over and counted. With ``once`` it returns when all that is there now is delivered; with ``only``
-    it carries the rows of one writer; without ``keep`` it leaves no desk behind; with ``anew`` it begins at the first
-    row.
+    A tracker that raises is called again, after longer and longer pauses. It may hang, for which the caller watches
+    ``busy_since``. Rows that it has are not delivered again if it can be rewound to a mark; rows that it rejects while
+    it takes others are skipped and counted.
+
+    ``run_end`` returns how the run ended, or None. With ``once``, ``deliver`` returns when everything that is there is
+    delivered; with ``only``, the rows of one writer are delivered; without ``keep``, no delivery state is written; with
+    ``from_start``, an earlier cursor is ignored.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Delivery:
         folder: Path,
         tracker: str,
         kwargs: Mapping[str, Any],
-        ended: Ended,
+        run_end: RunEnd,
         *,
         session: str = "",
         give_up: float = GIVE_UP_SECONDS,
@@ -60,16 +62,16 @@ class Delivery:
         once: bool = False,
         only: Writer | None = None,
         keep: bool = True,
-        anew: bool = False,
-        say: Callable[[DeliveryState], None] = lambda desk: None,
+        from_start: bool = False,
+        on_change: Callable[[DeliveryState], None] = lambda state: None,
     ) -> None:
         self._folder = folder
         self._name = tracker
         self._kwargs = kwargs
-        self._ended = ended
+        self._get_run_end = run_end
         self._give_up = give_up
         self._once = once
-        self._say = say
+        self._on_change = on_change
         self._redactor = Redactor()
         self._redactor.redact(dict(kwargs))
         self._stop = threading.Event()
@@ -83,28 +85,29 @@ class Delivery:
         self._save_lock = threading.Lock()
         self._only = only
         self._keep = keep
-        found = (read_desk(folder, tracker) if keep else DeliveryState(tracker)).turned_to(_target(kwargs))
-        if anew:
+        found = read_delivery_state(folder, tracker) if keep else DeliveryState(tracker)
+        found = found.for_target(_target(kwargs))
+        if from_start:
             found = DeliveryState(tracker, target=found.target, others=found.others)
-        self._began_well = bool(session) and found.session == session and found.state not in ("starting", "refused")
-        self.desk = found.said("starting", session=session, error="", restarts=restarts, lag=0)
-        self._saved_mark = self.desk.mark
-        self._saved_places = dict(self.desk.places)
+        self._has_started = bool(session) and found.session == session and found.state not in ("starting", "refused")
+        self.state = found.with_state("starting", session=session, error="", restarts=restarts, lag=0)
+        self._saved_mark = self.state.mark
+        self._saved_cursors = dict(self.state.places)
 
     def stop(self) -> None:
-        """End soon, wherever it is; the cursor stands where it stands."""
+        """Return from ``deliver`` soon; the cursor stays where it is."""
         self._stop.set()
 
-    def tell_if_slow(self) -> None:
-        """Show on the desk that the tracker has not answered for long; for the thread that watches this one."""
+    def report_if_slow(self) -> None:
+        """Show in the delivery state that the tracker has not returned for long; called from a watching thread."""
         with self._save_lock:
             busy = 0.0 if self.busy_since is None else time.monotonic() - self.busy_since
-            if busy > SLOW_SECONDS and self.desk.state == "healthy" and self._keep:
-                slow = self.desk.said("retrying", error=f"no answer for {busy:.0f} s", lag=len(self._rows))
+            if busy > SLOW_SECONDS and self.state.state == "healthy" and self._keep:
+                slow = self.state.with_state("retrying", error=f"no answer for {busy:.0f} s", lag=len(self._rows))
                 with suppress(OSError):
-                    write_desk(self._folder, slow)
+                    write_delivery_state(self._folder, slow)
 
-    def carry(self) -> DeliveryState:
+    def deliver(self) -> DeliveryState:
         """Deliver until there is nothing left to deliver."""
         self._save("starting")
         try:
@@ -113,61 +116,61 @@ class Delivery:
                 self._deliver_all(tracker)
         except TrackerError as problem:
             self._save("refused", error=self._redactor.redact_text(str(problem)))
-        except Exception as problem:  # noqa: BLE001 - the journal cannot be read, say: whoever watches starts anew
-            self._save("failing", error=self._words(problem), errors=self.desk.errors + 1)
-        return self.desk
+        except Exception as problem:  # noqa: BLE001 - the journal cannot be read, say: the supervisor starts again
+            self._save("failing", error=self._describe(problem), errors=self.state.errors + 1)
+        return self.state
 
     def _started(self) -> Tracker | None:
-        """Make and start the tracker, as often as it takes; None where that was given up."""
+        """Create and start the tracker, as often as it takes; return None if that was given up."""
         while not self._stop.is_set():
             tracker = registry.make(self._name, self._kwargs)
             try:
-                self._call(tracker.start, read_run_info(self._folder), config_of(self._folder), self._folder)
+                self._call(tracker.start, read_run_info(self._folder), recorded_config(self._folder), self._folder)
                 if isinstance(tracker, Rewindable):
                     self._call(tracker.rewind, self._saved_mark or {})
-                    # What lies before the first row is known only now: a place may hold things that are not ours.
+                    # The tracker may contain other data: only now is it known where our first row begins.
                     self._saved_mark = tracker.mark() or self._saved_mark
             except Exception as problem:
-                if isinstance(problem, TrackerError) and not self._began_well:
+                if isinstance(problem, TrackerError) and not self._has_started:
                     raise
                 if not self._failed(problem):
                     return None
                 continue
-            self._began_well = True
+            self._has_started = True
             self._recovered(tracker)
             return tracker
         return None
 
     def _deliver_all(self, tracker: Tracker) -> None:
         vocabulary = read_run_info(self._folder).vocabulary
-        follower = RankedFollower(self._folder, self._saved_places, self._only, vocabulary)
+        follower = MergedFollower(self._folder, self._saved_cursors, self._only, vocabulary=vocabulary)
         while not self._stop.is_set():
             end = self._run_end()
             self._rows += follower.new_rows()
-            whole = end is not None and not follower.waits
-            if not self._rows and whole:
+            is_complete = end is not None and not follower.waits
+            if not self._rows and is_complete:
                 self._rows += follower.take_unfinished()
             if not self._rows:
-                if whole and end is not None:
+                if is_complete and end is not None:
                     self._finish(tracker, follower, end)
                     return
                 if self._once and not follower.waits:
                     self._mark_if_possible(tracker, follower)
                     return
-                self._keep_desk()
+                self._save_sometimes()
                 self._stop.wait(LOOK_SECONDS)
             elif not self._deliver(tracker, follower):
                 return
 
-    def _deliver(self, tracker: Tracker, follower: RunFollower) -> bool:
-        """Hand over what waits; False where that was given up or stopped, and the cursor stays where it is."""
+    def _deliver(self, tracker: Tracker, follower: MergedFollower) -> bool:
+        """Deliver the rows that were read; return False if that was given up or stopped: the cursor stays."""
         while self._rows:
             try:
-                if self._failures >= FEW_FAILURES:
-                    self._one_by_one(tracker)
+                if self._failures >= FAILURES_TO_SPLIT:
+                    self._deliver_one_by_one(tracker)
                 else:
-                    self._call(tracker.log, self._rows[:BATCH])
-                    self._handed_over(tracker, len(self._rows[:BATCH]))
+                    self._call(tracker.log, self._rows[:BATCH_ROWS])
+                    self._count_delivered(tracker, len(self._rows[:BATCH_ROWS]))
             except Exception as problem:  # noqa: BLE001 - a tracker may do anything
                 if not self._failed(problem):
                     return False
@@ -176,36 +179,36 @@ class Delivery:
         self._mark_if_possible(tracker, follower)
         return True
 
-    def _one_by_one(self, tracker: Tracker) -> None:
-        """Hand over rows singly: one that fails before another that does not is what the tracker cannot take.
+    def _deliver_one_by_one(self, tracker: Tracker) -> None:
+        """Deliver single rows, and skip one that fails if a later one is accepted.
 
-        Where a few in a row fail, or the last ones do, it may be the tracker and not the rows: they stay, and the
-        trouble is passed on.
+        If several in a row fail, or the last ones do, the cause may be the tracker: they are kept, and the exception
+        is raised.
         """
-        refused: list[tuple[Row, Exception]] = []
-        for row in self._rows[:BATCH]:
+        rejected: list[tuple[Row, Exception]] = []
+        for row in self._rows[:BATCH_ROWS]:
             try:
                 self._call(tracker.log, [row])
             except Exception as problem:
-                refused.append((row, problem))
-                if len(refused) in (FEW_FAILURES, len(self._rows)):
+                rejected.append((row, problem))
+                if len(rejected) in (FAILURES_TO_SPLIT, len(self._rows)):
                     raise
                 continue
-            if refused:
-                self._note_refused(refused)
-            self._handed_over(tracker, len(refused) + 1, len(refused))
-            refused.clear()
+            if rejected:
+                self._count_rejected(rejected)
+            self._count_delivered(tracker, len(rejected) + 1, len(rejected))
+            rejected.clear()
 
-    def _handed_over(self, tracker: Tracker, count: int, refused: int = 0) -> None:
+    def _count_delivered(self, tracker: Tracker, count: int, rejected: int = 0) -> None:
         del self._rows[:count]
-        self._recovered(tracker, delivered=self.desk.delivered + count - refused)
+        self._recovered(tracker, delivered=self.state.delivered + count - rejected)
 
-    def _note_refused(self, refused: Sequence[tuple[Row, Exception]]) -> None:
-        row, last = refused[-1]
-        text = f"step {row.step}: {self._words(last)}"
-        self.desk = self.desk.said(self.desk.state, dropped=self.desk.dropped + len(refused), error=text)
+    def _count_rejected(self, rejected: Sequence[tuple[Row, Exception]]) -> None:
+        row, last = rejected[-1]
+        text = f"step {row.step}: {self._describe(last)}"
+        self.state = self.state.with_state(self.state.state, dropped=self.state.dropped + len(rejected), error=text)
 
-    def _finish(self, tracker: Tracker, follower: RunFollower, status: Status) -> None:
+    def _finish(self, tracker: Tracker, follower: MergedFollower, status: Status) -> None:
         while not self._stop.is_set():
             try:
                 self._call(tracker.finish, status)
@@ -223,89 +226,89 @@ class Delivery:
         finally:
             self.busy_since = None
 
-    def _mark_if_possible(self, tracker: Tracker, follower: RunFollower) -> None:
-        """Save how far we are; where what was handed over cannot be made safe, the cursor stays where it is."""
+    def _mark_if_possible(self, tracker: Tracker, follower: MergedFollower) -> None:
+        """Save the cursor, unless the tracker fails to make its rows safe."""
         try:
             self._mark(tracker, follower)
         except Exception as problem:  # noqa: BLE001 - a tracker may do anything
-            self._save(self.desk.state, error=self._words(problem), errors=self.desk.errors + 1)
+            self._save(self.state.state, error=self._describe(problem), errors=self.state.errors + 1)
 
-    def _mark(self, tracker: Tracker, follower: RunFollower) -> None:
-        """Save how far we are, where what the tracker has is safe."""
+    def _mark(self, tracker: Tracker, follower: MergedFollower) -> None:
+        """Save the cursor, if the rows that the tracker has are safe."""
         if isinstance(tracker, Rewindable):
             mark = tracker.mark()
             if mark is None:
-                self._keep_desk()
+                self._save_sometimes()
                 return
             self._saved_mark = mark
-        self._saved_places = follower.places()
-        self._save(self.desk.state, lag=len(self._rows), skipped=int(getattr(tracker, "skipped", 0)))
+        self._saved_cursors = follower.cursors()
+        self._save(self.state.state, lag=len(self._rows), skipped=int(getattr(tracker, "skipped", 0)))
 
     def _recovered(self, tracker: Tracker, **changes: Any) -> None:
-        was = self.desk.state
+        was = self.state.state
         self._failures = 0
         url = self._redactor.redact_text(str(getattr(tracker, "url", None) or ""))
-        self.desk = self.desk.said("healthy", url=url, **changes)
+        self.state = self.state.with_state("healthy", url=url, **changes)
         if was != "healthy":
             self._save("healthy")
 
     def _failed(self, problem: Exception) -> bool:
-        """Note a failure and wait; False where the run ended too long ago to wait on."""
+        """Count a failure and wait; return False if the run ended too long ago to try again."""
         self._failures += 1
-        word: Word = "failing" if self._failures >= MANY_FAILURES else "retrying"
-        self._save(word, error=self._words(problem), errors=self.desk.errors + 1, lag=len(self._rows))
+        state: State = "failing" if self._failures >= FAILURES_TO_FAIL else "retrying"
+        self._save(state, error=self._describe(problem), errors=self.state.errors + 1, lag=len(self._rows))
         self._run_end()
         if self._end_seen is not None and time.monotonic() - self._end_seen > self._give_up:
             self._save("given up")
             return False
-        pause = min(0.25 * 2**self._failures, LONGEST_PAUSE)
+        pause = min(0.25 * 2**self._failures, MAX_PAUSE)
         self._stop.wait(pause * random.uniform(0.5, 1.0))
         return not self._stop.is_set()
 
     def _run_end(self) -> Status | None:
         """Return how the run ended; None while it goes on, or goes on again.
 
-        Asking costs a little, so it is not done all the time.
+        Finding out reads files, so the answer is kept for a moment.
         """
         now = time.monotonic()
         if now >= self._status_at:
             self._status_at = now + STATUS_SECONDS
-            self._status = self._ended()
+            self._status = self._get_run_end()
             self._end_seen = (self._end_seen or now) if self._status is not None else None
         return self._status
 
-    def _words(self, problem: Exception) -> str:
+    def _describe(self, problem: Exception) -> str:
         return self._redactor.redact_text(f"{type(problem).__name__}: {problem}")
 
-    def _keep_desk(self) -> None:
+    def _save_sometimes(self) -> None:
         if time.monotonic() - self._saved_at > SAVE_SECONDS:
-            self._save(self.desk.state, lag=0)
+            self._save(self.state.state, lag=0)
 
-    def _save(self, state: Word, **changes: Any) -> None:
-        self.desk = self.desk.said(state, places=self._saved_places, mark=self._saved_mark, **changes)
+    def _save(self, state: State, **changes: Any) -> None:
+        self.state = self.state.with_state(state, places=self._saved_cursors, mark=self._saved_mark, **changes)
         self._saved_at = time.monotonic()
         try:
             with self._save_lock:
                 if self._keep:
-                    write_desk(self._folder, self.desk)
-        except OSError as problem:  # the disk is full or gone: delivery goes on, and may be done again
-            self.desk = self.desk.said(state, error=f"cannot save the cursor: {problem.strerror}")
-        self._say(self.desk)
+                    write_delivery_state(self._folder, self.state)
+        except OSError as problem:  # the disk is full: delivery goes on, and rows may be delivered again later
+            self.state = self.state.with_state(state, error=f"cannot save the cursor: {problem.strerror}")
+        self._on_change(self.state)
 
 
 def _target(kwargs: Mapping[str, Any]) -> str:
-    """Return a hash of what a tracker is told, keys aside: with other arguments it is another place."""
+    """Return a hash of a tracker's arguments without secrets: with other arguments it is another target."""
     plain_kwargs = Redactor().redact(to_plain(dict(kwargs)))
     return blake2b(json.dumps(plain_kwargs, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def config_of(folder: Path) -> dict[str, Any]:
-    """Return the run's config as its writers recorded it, secrets blank."""
+def recorded_config(folder: Path) -> dict[str, Any]:
+    """Return the run's config as its writers recorded it, without secrets."""
     return _recorded(folder, "config")
 
 
 def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the trackers that the run was configured with and what they take; keys are not among that."""
+    """Return the trackers that the run was configured with, and their arguments without secrets."""
     found = _recorded(folder, "trackers")
     return {
         name: {key: value for key, value in kwargs.items() if value != REDACTED}
@@ -314,14 +317,14 @@ def recorded_trackers(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def where_it_ran(folder: Path) -> AbstractContextManager[None]:
-    """Go to the directory of the training, from which the paths of its trackers are meant, where that is here."""
-    place = _recorded(folder, "environment").get("directory")
-    return chdir(place) if place and Path(place).is_dir() else nullcontext()
+def training_directory(folder: Path) -> AbstractContextManager[None]:
+    """Change to the working directory of the training, which its trackers' paths are relative to, if it exists."""
+    directory = _recorded(folder, "environment").get("directory")
+    return chdir(directory) if directory and Path(directory).is_dir() else nullcontext()
 
 
 def _recorded(folder: Path, what: str) -> dict[str, Any]:
-    """Return what the writers said under a name, united; of what they say several times the newest counts."""
+    """Return the united contents of the events of one name; the newest value of a key counts."""
     found: list[dict[str, Any]] = []
     for segment in segments(folder):
         reader = SegmentReader(segment.path)

@@ -1,4 +1,8 @@
-"""A courier's desk: one small file that holds how far a tracker was fed, and how it is doing."""
+"""The delivery state of one tracker: a small file with its cursor and how its delivery is doing.
+
+``relay/<tracker>.json`` in the run's directory. Its keys are older than some of the names here: ``places`` are the
+cursors.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,14 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from windsock.journal.folder import folder_name, segments
-from windsock.journal.follow import Place
+from windsock.journal.segment_follower import Cursor
 
 FOLDER = "relay"
 
-Word = Literal["starting", "healthy", "retrying", "failing", "refused", "given up", "done"]
-"""How a tracker is doing. ``refused``: its configuration is wrong; ``given up``: it did not recover after the run."""
-CURSOR = ("delivered", "places", "mark")
-ENDED: tuple[Word, ...] = ("refused", "given up", "done")
-NUMBERS: dict[str, int] = {
+State = Literal["starting", "healthy", "retrying", "failing", "refused", "given up", "done"]
+"""How a delivery is doing. ``refused``: the configuration is wrong; ``given up``: no recovery after the run's end."""
+ENDED: tuple[State, ...] = ("refused", "given up", "done")
+STATE_NUMBERS: dict[str, int] = {
     "starting": 0,
     "healthy": 0,
     "done": 0,
@@ -29,113 +32,117 @@ NUMBERS: dict[str, int] = {
     "given up": 3,
     "refused": 3,
 }
-"""States as the numbers that rows hold."""
+"""States as the numbers that rows contain."""
+CURSOR_KEYS = ("delivered", "places", "mark")
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryState:
-    """What is known of one tracker's delivery."""
+    """The state of one tracker's delivery, as its file has it."""
 
     tracker: str
-    state: Word = "starting"
+    state: State = "starting"
     since: float = 0.0
-    session: str = ""  # which start of the relay this is about
-    target: str = ""  # a hash of what the tracker was told, for whom the cursor holds
+    session: str = ""  # the start of the relay that this is about
+    target: str = ""  # a hash of the tracker's arguments, for which the cursor is valid
     delivered: int = 0
     lag: int = 0  # rows that were read and not delivered
-    dropped: int = 0  # rows that the tracker refused while it took others
-    skipped: int = 0  # values that the place cannot hold
+    dropped: int = 0  # rows that the tracker rejected while it took others
+    skipped: int = 0  # values that the tracker cannot store
     errors: int = 0
     error: str = ""
     restarts: int = 0
     url: str = ""
     time: float = 0.0
-    places: Mapping[str, Place] = field(default_factory=dict)
+    places: Mapping[str, Cursor] = field(default_factory=dict)  # by segment
     mark: Mapping[str, Any] | None = None
-    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # how far other targets were fed
+    others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # cursors of other targets
 
-    def turned_to(self, target: str) -> DeliveryState:
-        """Return the desk for what the tracker is told now; how far the place of before was fed is remembered."""
+    def for_target(self, target: str) -> DeliveryState:
+        """Return the state for a tracker with other arguments; the cursor of the arguments before is kept beside."""
         if self.target == target:
             return self
         record = _record(self)
-        others = {**self.others, self.target: {name: record[name] for name in CURSOR}} if self.target else self.others
-        rest = {name: cursor for name, cursor in others.items() if name != target}
-        return _desk({"tracker": self.tracker, "target": target, "others": rest, **others.get(target, {"places": {}})})
+        others = dict(self.others)
+        if self.target:
+            others[self.target] = {name: record[name] for name in CURSOR_KEYS}
+        cursor = others.pop(target, {"places": {}})
+        return _parse({"tracker": self.tracker, "target": target, "others": others, **cursor})
 
-    def said(self, state: Word, **changes: Any) -> DeliveryState:
-        """Return the desk in another state; ``since`` stays where it is the same one."""
+    def with_state(self, state: State, **changes: Any) -> DeliveryState:
+        """Return a copy in another state; ``since`` is kept if the state is the same."""
         now = time.time()
         return replace(self, state=state, since=self.since if state == self.state else now, time=now, **changes)
 
     def has_all(self, folder: Path) -> bool:
-        """Tell whether everything that the run's segments hold was handed out."""
+        """Return whether everything in the run's segments was delivered."""
         return all(
             segment.path.name in self.places and self.places[segment.path.name].resume >= segment.path.stat().st_size
             for segment in segments(folder)
         )
 
 
-def desk_path(folder: Path, tracker: str) -> Path:
-    """Return where the desk of a tracker stands."""
+def state_path(folder: Path, tracker: str) -> Path:
+    """Return the path of a tracker's delivery state."""
     return folder / FOLDER / f"{folder_name(tracker)}.json"
 
 
-def read_desk(folder: Path, tracker: str) -> DeliveryState:
-    """Read a desk; one that is not there, or unreadable, is a new one."""
-    return _read(desk_path(folder, tracker), tracker)
+def read_delivery_state(folder: Path, tracker: str) -> DeliveryState:
+    """Read a delivery state; return a new one if the file is missing or unreadable."""
+    return _read(state_path(folder, tracker), tracker)
 
 
-def _read(path: Path, tracker: str) -> DeliveryState:
-    try:
-        return _desk(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return DeliveryState(tracker)
-
-
-def _desk(record: Mapping[str, Any]) -> DeliveryState:
-    known = {name: record[name] for name in DeliveryState.__dataclass_fields__ if name in record}
-    return DeliveryState(**{**known, "places": {segment: Place(*place) for segment, place in record["places"].items()}})
-
-
-def _record(desk: DeliveryState) -> dict[str, Any]:
-    return {**asdict(desk), "places": {name: list(asdict(place).values()) for name, place in desk.places.items()}}
-
-
-def read_desks(folder: Path) -> list[DeliveryState]:
-    """Read all desks of a run."""
+def read_delivery_states(folder: Path) -> list[DeliveryState]:
+    """Read the delivery states of all trackers of a run."""
     found = (_read(path, path.stem) for path in sorted((folder / FOLDER).glob("*.json")))
-    return [desk for desk in found if desk.time]
+    return [state for state in found if state.time]
 
 
-def write_desk(folder: Path, desk: DeliveryState) -> None:
-    """Replace the desk, whole or not at all. The directory of a run that was removed is not made again."""
-    path = desk_path(folder, desk.tracker)
+def write_delivery_state(folder: Path, state: DeliveryState) -> None:
+    """Replace a delivery state atomically. The directory of a run that was removed is not created again."""
+    path = state_path(folder, state.tracker)
     path.parent.mkdir(exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")
     try:
-        draft.write_text(json.dumps(_record(desk), separators=(",", ":")))
+        draft.write_text(json.dumps(_record(state), separators=(",", ":")))
         os.replace(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
 
 
+def _read(path: Path, tracker: str) -> DeliveryState:
+    try:
+        return _parse(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return DeliveryState(tracker)
+
+
+def _parse(record: Mapping[str, Any]) -> DeliveryState:
+    known = {name: record[name] for name in DeliveryState.__dataclass_fields__ if name in record}
+    places = {segment: Cursor(*fields) for segment, fields in record["places"].items()}
+    return DeliveryState(**{**known, "places": places})
+
+
+def _record(state: DeliveryState) -> dict[str, Any]:
+    return {**asdict(state), "places": {name: list(asdict(cursor).values()) for name, cursor in state.places.items()}}
+
+
 def lock_path(folder: Path, tracker: str | None = None) -> Path:
-    """Return the file that whoever carries for a tracker has locked; without a tracker, the relay's own."""
-    return desk_path(folder, tracker).with_suffix(".lock") if tracker else folder / FOLDER / "lock"
+    """Return the lock file of a tracker's delivery; without a tracker, that of the run's relay."""
+    return state_path(folder, tracker).with_suffix(".lock") if tracker else folder / FOLDER / "lock"
 
 
-def is_free(folder: Path) -> bool:
-    """Tell whether no relay of the run is at work."""
-    lock = locked(lock_path(folder))
+def relay_is_running(folder: Path) -> bool:
+    """Return whether a relay of the run has its lock."""
+    lock = take_lock(lock_path(folder))
     if lock is not None:
         lock.close()
-    return lock is not None
+    return lock is None
 
 
-def locked(path: Path, wait: float = 0.0) -> IO[str] | None:
-    """Take a lock that ends with the process; None where another one holds it for longer than ``wait``."""
+def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
+    """Take a lock that ends with the process; return None if another process has it for longer than ``wait``."""
     path.parent.mkdir(exist_ok=True)
     file = path.open("a")
     until = time.monotonic() + wait

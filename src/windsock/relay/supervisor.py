@@ -1,7 +1,7 @@
-"""The relay's process: one for each run, with a courier process for each tracker.
+"""The relay's process: one for each run. It starts a delivery process for each tracker and restarts those that die.
 
-Started as ``python -m windsock.relay FOLDER`` with what the trackers take on standard input, so that no key is ever an
-argument. Couriers are started by it in the same way, each with its own tracker's arguments alone.
+It is started as ``python -m windsock.relay FOLDER`` with its options on standard input, so that no secret is ever a
+command-line argument. It starts delivery processes in the same way, each with the arguments of its own tracker alone.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ from windsock.relay.delivery import GIVE_UP_SECONDS, Delivery
 from windsock.relay.delivery_state import (
     ENDED,
     DeliveryState,
-    Word,
-    desk_path,
+    State,
     lock_path,
-    locked,
-    read_desk,
-    write_desk,
+    read_delivery_state,
+    state_path,
+    take_lock,
+    write_delivery_state,
 )
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2
-LOCK_SECONDS = 20.0  # whoever takes over waits so long for the one that is on its way out
-TOUCH_SECONDS = 0.2  # a lock that is held for less was only looked at
-LONGEST_PAUSE = 60.0
-HUNG = 75  # exit code of a courier whose tracker hangs
-BUSY = 76  # of a relay that finds another one at work
+LOCK_SECONDS = 20.0  # to wait for a process that was asked to end and has the lock
+PROBE_SECONDS = 0.2  # ``relay_is_running`` has the lock for less
+MAX_PAUSE = 60.0
+EXIT_HUNG = 75  # of a delivery process whose tracker hangs
+EXIT_BUSY = 76  # of a relay that finds another one running
 
 
 _launched: list[subprocess.Popen[bytes]] = []
-"""Processes that may outlive whoever started them; Python complains of those it forgets."""
+"""Processes that may outlive this one. Popen warns when it is collected before its process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What the relay is asked to do."""
+class RelayOptions:
+    """Options of the relay and of a delivery process, pickled on standard input."""
 
     session: str
     trackers: Mapping[str, Mapping[str, Any]]
-    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # keys that a tracker finds by itself
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # secrets for each tracker
     give_up: float = GIVE_UP_SECONDS
     hang: float = HANG_SECONDS
-    segment: str = ""  # of the process that asks for it
-    directory: str | None = None  # where that process began, from which paths are meant
-    parent: int = 0  # the relay of a courier
+    segment: str = ""  # of the training process that started the relay
+    directory: str | None = None  # of that process, which paths are relative to
+    parent: int = 0  # the relay of a delivery process
 
-    def only(self, tracker: str) -> Orders:
-        """Return the orders for one courier of this process."""
+    def for_tracker(self, tracker: str) -> RelayOptions:
+        """Return the options for a delivery process of this relay."""
         return replace(
             self,
             trackers={tracker: self.trackers[tracker]},
@@ -74,63 +74,63 @@ class Orders:
         )
 
 
-def launch(*arguments: str, log: Path, orders: Orders, detached: bool = False) -> subprocess.Popen[bytes]:
-    """Start one of the relay's processes, with its orders on a pipe and its words in a file.
+def launch(*arguments: str, log: Path, options: RelayOptions, detached: bool = False) -> subprocess.Popen[bytes]:
+    """Start one of the relay's processes, with its options on a pipe and its output in a log file.
 
-    It finds the modules that this process finds, and not those that happen to lie where it is started.
+    ``-P`` and ``PYTHONPATH`` let it import what this process imports, and not modules of its working directory.
     """
     log.parent.mkdir(exist_ok=True)
-    modules = os.pathsep.join(place or os.getcwd() for place in sys.path)
-    with log.open("ab") as words:
+    modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
+    with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "windsock.relay", *arguments],
             stdin=subprocess.PIPE,
-            stdout=words,
-            stderr=words,
+            stdout=output,
+            stderr=output,
             start_new_session=detached,
-            cwd=orders.directory,
-            env={**without_keys(os.environ), "PYTHONPATH": modules},
+            cwd=options.directory,
+            env={**without_secrets(os.environ), "PYTHONPATH": modules},
         )
     _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
     try:
-        process.stdin.write(pickle.dumps(orders))
+        process.stdin.write(pickle.dumps(options))
         process.stdin.close()
     except BrokenPipeError:
-        pass  # it is dead already, which whoever waits for it will see
+        pass  # it has died already, which its exit code shows
     return process
 
 
-def without_keys(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without what opens doors: each tracker gets its own by the pipe."""
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without secrets: each delivery process gets its own through the pipe."""
     return {name: value for name, value in environment.items() if not is_secret_key(name, value)}
 
 
-class _Child:
-    """A courier process, started again when it dies."""
+class _DeliveryProcess:
+    """The delivery process of one tracker, started again when it dies."""
 
-    def __init__(self, folder: Path, tracker: str, orders: Orders) -> None:
+    def __init__(self, folder: Path, tracker: str, options: RelayOptions) -> None:
         self.tracker = tracker
         self._folder = folder
-        self._orders = orders.only(tracker)
+        self._options = options.for_tracker(tracker)
         self._deaths = 0
         self._again_at = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        log = desk_path(self._folder, self.tracker).with_suffix(".log")
+        log = state_path(self._folder, self.tracker).with_suffix(".log")
         arguments = (str(self._folder), self.tracker, str(self._deaths))
-        return launch(*arguments, log=log, orders=self._orders)
+        return launch(*arguments, log=log, options=self._options)
 
-    def alive(self) -> bool:
-        """See to the process; False when it has done what could be done."""
+    def keep_running(self) -> bool:
+        """Start the process if it does not run; return False when it is no longer needed."""
         try:
-            return self._is_needed()
-        except (OSError, WindsockError):  # no process to be had, a journal that cannot be read just now
-            self._again_at = time.monotonic() + LONGEST_PAUSE / 10
+            return self._restart_if_dead()
+        except (OSError, WindsockError):  # no process can be started, or the journal cannot be read at the moment
+            self._again_at = time.monotonic() + MAX_PAUSE / 10
             return True
 
-    def _is_needed(self) -> bool:
+    def _restart_if_dead(self) -> bool:
         if self._process is None:
             if time.monotonic() >= self._again_at:
                 self._process = self._start()
@@ -138,40 +138,40 @@ class _Child:
         code = self._process.poll()
         if code is None:
             return True
-        desk = read_desk(self._folder, self.tracker)
-        if code == 0 and desk.state in ENDED and desk.session == self._orders.session:
+        state = read_delivery_state(self._folder, self.tracker)
+        if code == 0 and state.state in ENDED and state.session == self._options.session:
             return False
         self._deaths += 1
         self._process = None
-        self._again_at = time.monotonic() + min(2.0**self._deaths, LONGEST_PAUSE) * random.uniform(0.25, 0.5)
-        self._tell(desk, code)
-        return not self._hopeless()
+        self._again_at = time.monotonic() + min(2.0**self._deaths, MAX_PAUSE) * random.uniform(0.25, 0.5)
+        self._write_death(state, code)
+        return not self._give_up()
 
-    def _tell(self, desk: DeliveryState, code: int) -> None:
-        how = "hung" if code == HUNG else f"ended with code {code}" if code >= 0 else f"was killed by signal {-code}"
-        word: Word = "failing" if self._deaths > 2 else "retrying"
-        words = f"the tracker's process {how}"
-        self._write(desk.said(word, error=words, errors=desk.errors + 1, restarts=self._deaths))
+    def _write_death(self, state: DeliveryState, code: int) -> None:
+        how = "hung" if code == EXIT_HUNG else f"exited with {code}" if code >= 0 else f"was killed by signal {-code}"
+        word: State = "failing" if self._deaths > 2 else "retrying"
+        error = f"the tracker's process {how}"
+        self._write(state.with_state(word, error=error, errors=state.errors + 1, restarts=self._deaths))
 
-    def _write(self, desk: DeliveryState) -> None:
-        with suppress(OSError):  # a full disk: what is told is old, what is done goes on
-            write_desk(self._folder, desk)
+    def _write(self, state: DeliveryState) -> None:
+        with suppress(OSError):  # the disk is full: the state stays old, delivery goes on
+            write_delivery_state(self._folder, state)
 
-    def _hopeless(self) -> bool:
-        """Tell whether the run ended so long ago that starting again has no point."""
+    def _give_up(self) -> bool:
+        """Give up if the run ended long ago; return whether that was done."""
         look = glance(self._folder)
-        if not look.status.ended or time.time() - look.last_heard < self._orders.give_up:
+        if not look.status.ended or time.time() - look.last_heard < self._options.give_up:
             return False
-        self._write(read_desk(self._folder, self.tracker).said("given up"))
+        self._write(read_delivery_state(self._folder, self.tracker).with_state("given up"))
         return True
 
-    def ask_to_end(self) -> None:
-        """Have the process save how far it is and end."""
+    def terminate(self) -> None:
+        """Ask the process to save its cursor and end."""
         if self._process is not None:
             self._process.terminate()
 
     def wait(self) -> None:
-        """Wait a little for a process that was asked to end."""
+        """Wait a few seconds for the process, then kill it."""
         if self._process is not None:
             try:
                 self._process.wait(5)
@@ -179,45 +179,45 @@ class _Child:
                 self._process.kill()
 
 
-def supervise(folder: Path, orders: Orders) -> int:
-    """Keep a courier for each tracker until all are done."""
-    lock = _take_lock(folder, orders)
+def supervise(folder: Path, options: RelayOptions) -> int:
+    """Keep a delivery process for each tracker until all are done; return the exit code."""
+    lock = _take_relay_lock(folder, options)
     if lock is None:
-        return BUSY
+        return EXIT_BUSY
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    children = [_Child(folder, tracker, orders) for tracker in orders.trackers]
-    while children and not stopped.is_set() and folder.exists():
-        children = [child for child in children if child.alive()]
+    processes = [_DeliveryProcess(folder, tracker, options) for tracker in options.trackers]
+    while processes and not stopped.is_set() and folder.exists():
+        processes = [process for process in processes if process.keep_running()]
         stopped.wait(LOOK_SECONDS)
-    for child in children:
-        child.ask_to_end()
-    for child in children:
-        child.wait()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait()
     lock.close()
     return 0
 
 
-def _take_lock(folder: Path, orders: Orders) -> IO[str] | None:
-    """Be the relay of the run; None where there is one.
+def _take_relay_lock(folder: Path, options: RelayOptions) -> IO[str] | None:
+    """Take the lock of the run's relay; return None if another relay has it.
 
-    One whose training process has ended is asked to go: it would deliver what comes now as it was told then, to
-    another place or with a key that has changed since.
+    A relay whose training process has ended is asked to end: it would deliver the new rows with the old options,
+    which may name another target or an outdated key.
     """
     path = lock_path(folder)
-    lock = locked(path, TOUCH_SECONDS)
-    if lock is None and _dismissed(folder):
-        lock = locked(path, LOCK_SECONDS)
+    lock = take_lock(path, PROBE_SECONDS)
+    if lock is None and _terminate_outdated_relay(folder):
+        lock = take_lock(path, LOCK_SECONDS)
     if lock is not None:
         lock.truncate(0)
-        json.dump([os.getpid(), process_start(os.getpid()), orders.segment], lock)
+        json.dump([os.getpid(), process_start(os.getpid()), options.segment], lock)
         lock.flush()
     return lock
 
 
-def _dismissed(folder: Path) -> bool:
-    """Ask the relay at work to end, unless the process that it works for goes on."""
+def _terminate_outdated_relay(folder: Path) -> bool:
+    """Ask the running relay to end if the training process that started it has ended; return whether it was asked."""
     try:
         pid, born, segment = json.loads(lock_path(folder).read_text())
     except (OSError, ValueError):
@@ -238,56 +238,56 @@ def run_end(folder: Path) -> Status | None:
     return status if status.ended else None
 
 
-def _end_of(folder: Path, orders: Orders, began: float) -> Status | None:
-    """Return how the run ended; None also while the bytes of who asked are still on their way from a spool."""
-    there = not orders.segment or (folder / orders.segment).exists()
-    return run_end(folder) if there or time.monotonic() - began > orders.give_up else None
+def run_end_with_spool(folder: Path, options: RelayOptions, began: float) -> Status | None:
+    """Return how the run ended; None also while the segment that started the relay is not yet copied from its spool."""
+    is_copied = not options.segment or (folder / options.segment).exists()
+    return run_end(folder) if is_copied or time.monotonic() - began > options.give_up else None
 
 
-def courier(folder: Path, tracker: str, orders: Orders, restarts: int) -> int:
-    """Be the courier of one tracker."""
-    lock = locked(lock_path(folder, tracker), LOCK_SECONDS)
+def deliver(folder: Path, tracker: str, options: RelayOptions, restarts: int) -> int:
+    """Deliver to one tracker; return the exit code of this process."""
+    lock = take_lock(lock_path(folder, tracker), LOCK_SECONDS)
     if lock is None:
         return 1
-    os.environ.update(orders.environment.get(tracker, {}))
+    os.environ.update(options.environment.get(tracker, {}))
     began = time.monotonic()
-    carrier = Delivery(
+    delivery = Delivery(
         folder,
         tracker,
-        orders.trackers[tracker],
-        lambda: _end_of(folder, orders, began),
-        session=orders.session,
-        give_up=orders.give_up,
+        options.trackers[tracker],
+        lambda: run_end_with_spool(folder, options, began),
+        session=options.session,
+        give_up=options.give_up,
         restarts=restarts,
     )
-    signal.signal(signal.SIGTERM, lambda number, frame: carrier.stop())
+    signal.signal(signal.SIGTERM, lambda number, frame: delivery.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_watch, args=(carrier, orders.hang, orders.parent), daemon=True).start()
-    return 0 if carrier.carry().state in ENDED else 1
+    threading.Thread(target=_watch, args=(delivery, options.hang, options.parent), daemon=True).start()
+    return 0 if delivery.deliver().state in ENDED else 1
 
 
-def _watch(carrier: Delivery, hang: float, parent: int) -> None:
-    """End this process where its tracker hangs or the relay above it is gone: another one takes over."""
+def _watch(delivery: Delivery, hang: float, parent: int) -> None:
+    """Exit if the tracker hangs or the relay is gone: the relay, or the next one, starts another process."""
     while True:
         time.sleep(LOOK_SECONDS)
-        carrier.tell_if_slow()
-        busy = carrier.busy_since
+        delivery.report_if_slow()
+        busy = delivery.busy_since
         if busy is not None and time.monotonic() - busy > hang:
-            os._exit(HUNG)
+            os._exit(EXIT_HUNG)
         if os.getppid() != parent:
-            carrier.stop()
+            delivery.stop()
             if busy is not None and time.monotonic() - busy > LOCK_SECONDS / 2:
                 os._exit(1)
 
 
 def main(arguments: list[str]) -> int:
-    """Be the relay of a run or, with a tracker's name, one of its couriers; with ``--carry``, who empties a spool."""
-    orders: Orders = pickle.load(sys.stdin.buffer)
-    if arguments[0] == "--carry":
-        from windsock.relay.spool import carry
+    """Run the relay of a run; with a tracker's name, one of its deliveries; with ``--copy``, the copying of a spool."""
+    options: RelayOptions = pickle.load(sys.stdin.buffer)
+    if arguments[0] == "--copy":
+        from windsock.relay.spool import copy_until_ended
 
-        return carry(Path(arguments[1]), Path(arguments[2]))
+        return copy_until_ended(Path(arguments[1]), Path(arguments[2]))
     folder = Path(arguments[0])
     if len(arguments) == 1:
-        return supervise(folder, orders)
-    return courier(folder, arguments[1], orders, int(arguments[2]))
+        return supervise(folder, options)
+    return deliver(folder, arguments[1], options, int(arguments[2]))

@@ -1,8 +1,8 @@
-"""What the processes of a role gathered of a step, merged by whoever reads."""
+"""Rollouts and evaluations that several processes of a role gathered in one step, merged before they are reduced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,43 +12,43 @@ from windsock.rollouts.wire import unpack
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What one process holds of one gathering of one step."""
+class RolloutState:
+    """What one process gathered for one report of one step."""
 
     rank: int
     step: int
     kind: str
     taskset: str
     time: float
-    state: bytes
+    packed: bytes
 
     @classmethod
-    def parse(cls, rank: int, head: Mapping[str, Any], state: bytes) -> Part:
+    def parse(cls, rank: int, head: Mapping[str, Any], packed: bytes) -> RolloutState:
         """Read a frame's head."""
-        return cls(rank, int(head["step"]), head["kind"], head["taskset"], float(head["time"]), state)
+        return cls(rank, int(head["step"]), head["kind"], head["taskset"], float(head["time"]), packed)
 
 
-def merged_parts(parts: Iterable[Part], vocabulary: str) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """Yield step, time and values of everything of which several ranks hold a part."""
-    together: dict[tuple[int, str, str], list[Part]] = {}
-    for part in parts:
-        together.setdefault((part.step, part.kind, part.taskset), []).append(part)
-    for (step, _, _), of_one in sorted(together.items()):
-        if len({part.rank for part in of_one}) == 1:
-            continue
-        try:
-            values = _merged(of_one, vocabulary)
-        except (ValueError, KeyError):
-            continue  # a part is of a newer windsock, or damaged: what the others hold is not the whole
-        yield step, max(part.time for part in of_one), values
+def merge_rollouts(states: Iterable[RolloutState], vocabulary: str) -> dict[str, float]:
+    """Return the values of the reports of one step that several ranks contributed to."""
+    by_report: dict[tuple[str, str], list[RolloutState]] = {}
+    for state in states:
+        by_report.setdefault((state.kind, state.taskset), []).append(state)
+    values: dict[str, float] = {}
+    for _, contributions in sorted(by_report.items()):
+        if len({state.rank for state in contributions}) > 1:
+            try:
+                values |= _merged(contributions, vocabulary)
+            except (ValueError, KeyError):
+                continue  # one is damaged, or from a newer windsock: the others are not the whole
+    return values
 
 
-def _merged(parts: list[Part], vocabulary: str) -> dict[str, float]:
-    first, plan = unpack(parts[0].state)
-    whole = Gathering(plan.statistic_of, plan.every_run)
-    whole.merge(first)
-    for part in parts[1:]:
-        gathering, their_plan = unpack(part.state)
-        whole.merge(gathering)
-        plan = plan.united(their_plan)
-    return StepStatistics(whole, plan, vocabulary).values()
+def _merged(states: list[RolloutState], vocabulary: str) -> dict[str, float]:
+    first, plan = unpack(states[0].packed)
+    merged = Gathering(plan.statistic_of, plan.every_run)
+    merged.merge(first)
+    for state in states[1:]:
+        gathering, other_plan = unpack(state.packed)
+        merged.merge(gathering)
+        plan = plan.united(other_plan)
+    return StepStatistics(merged, plan, vocabulary).values()

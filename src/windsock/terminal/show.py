@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, flatten, number
-from windsock.relay.delivery_state import DeliveryState, read_desks
+from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.summary import run_warnings, verdicts
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
@@ -48,7 +48,7 @@ def _heading(console: Console, view: View) -> None:
         "writers": ", ".join(_writers(view)) or "none",
         "path": str(view.path),
     }
-    facts |= {f"tracker {state.tracker}": _delivery(state) for state in read_desks(view.path)}
+    facts |= {f"tracker {state.tracker}": _delivery(state) for state in read_delivery_states(view.path)}
     facts |= {"phase": phase} if (phase := "; ".join(open_phases(view))) else {}
     command = view.environment.get("command")
     if command:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.names import recognise
-from windsock.errors import RunNotFoundError
+from windsock.errors import MetricNotFoundError
 from windsock.journal.series import Buckets, Series
 from windsock.readable import Readable
 from windsock.server.responses import BinaryBody, RequestError, encode
@@ -82,7 +82,7 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
     """Reduce one series to the window; with a valid cursor only the buckets after it."""
     try:
         series = read_series(opened, wanted)
-    except RunNotFoundError:
+    except MetricNotFoundError:
         return missing_curve(wanted)
     began = opened.view.span[0]
     start, stop = _index_range(opened, series, window, began)
@@ -116,7 +116,7 @@ def _branches(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Iterato
     """Yield the curves of the writer's superseded attempts, each to its end."""
     try:
         writer = read_series(opened, wanted).writer
-    except RunNotFoundError:
+    except MetricNotFoundError:
         return
     if writer is None:
         return
@@ -195,7 +195,7 @@ def _checksum(buckets: Buckets, count: int) -> int:
     """Return a checksum of the first buckets: where it differs, older points have changed."""
     if not 0 <= count <= len(buckets):
         return -1
-    parts = (buckets.first, buckets.min, buckets.max, buckets.last)
+    parts = (buckets.first_step, buckets.min, buckets.max, buckets.last)
     checksum = 0
     for part in parts:
         checksum = crc32(np.ascontiguousarray(part[:count]).tobytes(), checksum)
@@ -209,7 +209,7 @@ def _columns(
     firsts = ends - buckets.count
     low, high = buckets.min * factor, buckets.max * factor
     return {
-        "x": _axis(opened, series, firsts, buckets.first, x, began),
+        "x": _axis(opened, series, firsts, buckets.first_step, x, began),
         "x_end": _axis(opened, series, ends - 1, buckets.last_step, x, began),
         "min": np.fmin(low, high),
         "max": np.fmax(low, high),

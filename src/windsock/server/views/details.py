@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from windsock.formatting import flatten
-from windsock.relay.delivery_state import read_desks
+from windsock.relay.delivery_state import read_delivery_states
 from windsock.samples.query import Query
 from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
@@ -50,10 +50,10 @@ def details_view(opened: OpenRun) -> dict[str, Any]:
 def relay_state(folder: Path) -> list[dict[str, Any]]:
     """Return the delivery state of each tracker, without the relay's positions in segments."""
     try:
-        desks = read_desks(folder)
+        states = read_delivery_states(folder)
     except (OSError, ValueError):  # being replaced, or written by a newer windsock
         return []
-    return [{name: getattr(desk, name) for name in RELAY_FIELDS} for desk in desks]
+    return [{name: getattr(state, name) for name in RELAY_FIELDS} for state in states]
 
 
 def events_view(opened: OpenRun, since: int, limit: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from windsock.catalogue.names import Match
 from windsock.catalogue.patterns import choices
-from windsock.errors import RunNotFoundError
+from windsock.errors import MetricNotFoundError
 from windsock.formatting import natural
 from windsock.journal.series import Series
 from windsock.probe.names import GIB
@@ -94,7 +94,7 @@ def _phase_order(opened: OpenRun, step: int) -> dict[str, int]:
 def _series(opened: OpenRun, name: str) -> Series | None:
     try:
         return read_series(opened, SeriesRequest("", name))
-    except RunNotFoundError:
+    except MetricNotFoundError:
         return None
 
 

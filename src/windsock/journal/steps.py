@@ -1,0 +1,179 @@
+"""The rule of steps: which step a frame belongs to, and which attempt counts for a step.
+
+A frame either names its step or is *open*. An open frame belongs to
+
+1. the first commit after it in its segment; else
+2. the first commit of the attempt's other segments at or after the frame's time; else
+3. the step to come: the one after the highest that the attempt's rows and commits name.
+
+Everything that reads a journal asks here. All objects only grow as frames are read, and no answer depends on how the
+bytes were split into reads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.journal.frames import OPEN_STEP
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MAX_STEP = 2**63 - 1
+
+
+class SegmentSteps:
+    """The commits of one segment, and the steps that its rows name. Its reader fills it.
+
+    Commits are kept in three arrays of plain numbers: whoever follows a run for weeks keeps all of them.
+    """
+
+    __slots__ = ("first_row", "highest", "highest_commit", "offsets", "steps", "times")
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.steps = array("q")
+        self.times = array("d")
+        self.highest = OPEN_STEP  # step that a row or a commit names; OPEN_STEP, the lowest number, if none does
+        self.highest_commit: tuple[int, float] | None = None  # step and time
+        self.first_row: tuple[float, int, int] | None = None  # time, offset and step of the row that was written first
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add_commit(self, offset: int, step: int, time: float) -> None:
+        """Add the segment's next commit."""
+        self.offsets.append(offset)
+        self.steps.append(step)
+        self.times.append(time)
+        self.highest = max(self.highest, step)
+        if self.highest_commit is None or step >= self.highest_commit[0]:
+            self.highest_commit = step, time
+
+    def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
+        """Add rows, in the order of their offsets."""
+        self.highest = max(self.highest, int(steps.max()))
+        if self.first_row is None or offsets[0] < self.first_row[1]:
+            self.first_row = float(times[0]), int(offsets[0]), int(steps[0])
+
+    def step_after(self, offset: int) -> int | None:
+        """Return the step of the first commit after a place in the segment; None if there is none."""
+        place = bisect_right(self.offsets, offset)
+        return self.steps[place] if place < len(self.steps) else None
+
+    def has_passed(self, step: int, since: float = 0.0) -> bool:
+        """Return whether the writer is done with a step: it has committed it, or a later one, at or after a time.
+
+        A writer that never commits is done with a step when one of its rows names a later one.
+        """
+        if self.highest_commit is None:
+            return self.highest > step
+        return self.highest_commit[0] >= step and self.highest_commit[1] >= since
+
+    def first(self) -> tuple[float, int, int] | None:
+        """Return time, offset and step of the row or commit that was written first; the step may be open."""
+        commit = (self.times[0], self.offsets[0], self.steps[0]) if self.steps else None
+        found = [one for one in (commit, self.first_row) if one is not None]
+        return min(found, key=lambda one: one[1], default=None)
+
+
+class AttemptSteps:
+    """The steps of one attempt's frames, by the commits of all its segments."""
+
+    def __init__(self) -> None:
+        self._segments: dict[int, SegmentSteps] = {}
+        self._by_time: dict[int, tuple[int, Floats, Ints]] = {}  # of the other segments: count, times, steps
+
+    def add(self, index: int, segment: SegmentSteps) -> None:
+        """Add a segment of the attempt."""
+        self._segments[index] = segment
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """A pair that changes whenever the step of an open frame may have changed."""
+        return sum(map(len, self._segments.values())), self.upcoming
+
+    @property
+    def upcoming(self) -> int:
+        """The step to come."""
+        highest = max([-1, *(segment.highest for segment in self._segments.values())])
+        return min(highest, MAX_STEP - 1) + 1
+
+    def step_of(self, index: int, offset: int, time: float) -> int:
+        """Return the step of an open frame, by all three rules."""
+        step = self._segments[index].step_after(offset)
+        if step is not None:
+            return step
+        found = self.commit_by_time(index, time)
+        return self.upcoming if found is None else found[0]
+
+    def commit_by_time(self, index: int, time: float) -> tuple[int, float] | None:
+        """Return step and time of the other segments' first commit at or after a time, by rule 2; None if none is."""
+        times, steps = self._other_commits(index)
+        place = int(np.searchsorted(times, time))
+        return (int(steps[place]), float(times[place])) if place < len(times) else None
+
+    def resolve(self, index: int, offsets: Ints, steps: Ints, times: Floats) -> Ints:
+        """Return the steps of a segment's frames, with those of open ones filled in."""
+        open_frames = np.flatnonzero(steps == OPEN_STEP)
+        if not len(open_frames):
+            return steps
+        steps = steps.copy()
+        segment = self._segments[index]
+        at = np.searchsorted(np.array(segment.offsets, np.int64), offsets[open_frames])
+        steps[open_frames] = np.append(np.array(segment.steps, np.int64), OPEN_STEP)[at]
+        rest = open_frames[at == len(segment)]
+        if len(rest):
+            other_times, other_steps = self._other_commits(index)
+            steps[rest] = np.append(other_steps, self.upcoming)[np.searchsorted(other_times, times[rest])]
+        return steps
+
+    def commits(self) -> list[tuple[int, float]]:
+        """Return step and time of every commit, in the order of time."""
+        found = [pair for s in self._segments.values() for pair in zip(s.times, s.steps, strict=True)]
+        return [(step, time) for time, step in sorted(found)]
+
+    def first_step(self, committed: bool = False) -> int | None:
+        """Return the step that was logged or committed first, which is where the attempt takes over.
+
+        With ``committed``, None is returned as long as rule 3 alone would name it: the step to come may change.
+        """
+        found = [(*first, index) for index, s in self._segments.items() if (first := s.first()) is not None]
+        if not found:
+            return None
+        time, offset, step, index = min(found)
+        if step != OPEN_STEP:
+            return step
+        if committed and self._segments[index].step_after(offset) is None and self.commit_by_time(index, time) is None:
+            return None
+        return self.step_of(index, offset, time)
+
+    def _other_commits(self, index: int) -> tuple[Floats, Ints]:
+        """Return times and steps of the commits of all segments but one, in the order of time."""
+        others = [segment for number, segment in self._segments.items() if number != index]
+        count = sum(map(len, others))
+        known = self._by_time.get(index)
+        if known is None or known[0] != count:
+            times = np.concatenate([np.empty(0), *(np.array(s.times, np.float64) for s in others)])
+            steps = np.concatenate([np.empty(0, np.int64), *(np.array(s.steps, np.int64) for s in others)])
+            order = np.lexsort((steps, times))
+            known = self._by_time[index] = count, times[order], steps[order]
+        return known[1], known[2]
+
+
+def superseded_from(first_steps: Sequence[int | None]) -> list[int | None]:
+    """Return, for each attempt of one role and rank, the step from which newer attempts supersede it.
+
+    ``first_steps`` are the attempts' first steps, oldest attempt first; None where an attempt has none yet.
+    """
+    limits: list[int | None] = []
+    lowest: int | None = None
+    for first in reversed(first_steps):
+        limits.append(lowest)
+        lowest = first if lowest is None else lowest if first is None else min(first, lowest)
+    return limits[::-1]

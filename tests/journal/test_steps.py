@@ -1,0 +1,113 @@
+"""The rule of steps: which commit names the step of an open frame."""
+
+import numpy as np
+import pytest
+
+from windsock.journal.frames import OPEN_STEP
+from windsock.journal.steps import MAX_STEP, AttemptSteps, SegmentSteps, superseded_from
+
+
+def attempt(*segments: list[tuple[int, int, float]]) -> AttemptSteps:
+    """Return an attempt whose segments have commits of offset, step and time."""
+    made = AttemptSteps()
+    for index, commits in enumerate(segments):
+        steps = SegmentSteps()
+        for commit in commits:
+            steps.add_commit(*commit)
+        made.add(index, steps)
+    return made
+
+
+def add_rows(steps: SegmentSteps, *rows: tuple[int, int, float]) -> None:
+    offsets, named, times = zip(*rows, strict=True)
+    steps.add_rows(np.array(offsets), np.array(named), np.array(times, float))
+
+
+@pytest.mark.parametrize(
+    ("index", "offset", "time", "step"),
+    [
+        (0, 50, 1.0, 3),  # the next commit of its segment
+        (0, 150, 2.5, 4),
+        (0, 50, 99.0, 3),  # whatever its time
+        (0, 250, 3.5, 20),  # the attempt's next commit by time
+        (1, 50, 9.0, 10),
+        (2, 50, 1.5, 4),
+        (2, 50, 2.0, 4),  # at the very time of the commit
+        (2, 50, 2.5, 10),
+        (2, 50, 9.0, 21),  # none: the step to come
+        (0, 250, 9.0, 21),
+    ],
+)
+def test_an_open_frame_gets_the_next_commit_of_its_segment_else_of_its_attempt_else_the_step_to_come(
+    index: int, offset: int, time: float, step: int
+):
+    """For one frame, and for an array of them."""
+    steps = attempt([(100, 3, 1.0), (200, 4, 2.0)], [(100, 10, 3.0), (200, 20, 5.0)], [])
+    assert steps.step_of(index, offset, time) == step
+    resolved = steps.resolve(index, np.array([offset, 1]), np.array([OPEN_STEP, 7]), np.array([time, 0.0]))
+    assert resolved.tolist() == [step, 7]
+
+
+def test_by_time_the_commits_of_the_frames_own_segment_do_not_count():
+    """They are before it in the file, though the clock was set back since."""
+    steps = attempt([(100, 3, 50.0)], [(100, 8, 60.0)])
+    assert steps.step_of(0, 200, 10.0) == 8
+    assert attempt([(100, 3, 50.0)]).step_of(0, 200, 10.0) == 4
+
+
+def test_the_step_to_come_is_after_the_highest_that_a_row_or_commit_names():
+    """In any segment of the attempt; it is 0 where none does, and never more than fits."""
+    first, second = SegmentSteps(), SegmentSteps()
+    steps = AttemptSteps()
+    steps.add(0, first)
+    steps.add(1, second)
+    assert steps.upcoming == 0
+    add_rows(second, (10, OPEN_STEP, 1.0), (20, 6, 2.0), (30, 2, 3.0))
+    assert steps.upcoming == 7
+    first.add_commit(10, 8, 4.0)
+    assert steps.upcoming == 9
+    first.add_commit(20, MAX_STEP, 5.0)
+    assert steps.upcoming == MAX_STEP
+
+
+def test_the_first_step_is_that_of_the_row_or_commit_that_was_written_first():
+    """An open first row gets the step of its commit, and has none that is certain before."""
+    segment = SegmentSteps()
+    steps = AttemptSteps()
+    steps.add(0, segment)
+    assert steps.first_step() is None
+    add_rows(segment, (10, OPEN_STEP, 1.0), (20, 3, 2.0))
+    assert (steps.first_step(), steps.first_step(committed=True)) == (4, None)
+    segment.add_commit(30, 9, 3.0)
+    assert steps.first_step() == steps.first_step(committed=True) == 9
+    child = SegmentSteps()
+    steps.add(1, child)
+    add_rows(child, (10, 6, 0.5))
+    assert steps.first_step() == 6
+
+
+@pytest.mark.parametrize(
+    ("firsts", "limits"),
+    [
+        ([], []),
+        ([0], [None]),
+        ([0, 5], [5, None]),
+        ([0, 5, 3], [3, 3, None]),
+        ([0, 3, 5], [3, 5, None]),
+        ([0, None, 5], [5, 5, None]),
+        ([0, 4, None], [4, None, None]),
+    ],
+)
+def test_an_attempt_counts_below_the_first_step_of_every_newer_one(firsts: list[int | None], limits: list[int | None]):
+    """One that has not named a step supersedes nothing yet."""
+    assert superseded_from(firsts) == limits
+
+
+def test_a_writer_is_past_a_step_when_it_has_committed_it_or_a_later_one():
+    """Recently enough; one that never commits, when one of its rows names a later step."""
+    steps = SegmentSteps()
+    add_rows(steps, (10, 5, 1.0))
+    assert (steps.has_passed(4), steps.has_passed(5)) == (True, False)
+    steps.add_commit(20, 3, 2.0)
+    assert (steps.has_passed(3), steps.has_passed(4)) == (True, False)
+    assert (steps.has_passed(3, since=2.0), steps.has_passed(3, since=2.1)) == (True, False)
