@@ -1,5 +1,6 @@
 """The bytes on disk."""
 
+import re
 import struct
 from pathlib import Path
 from zlib import crc32
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import windsock
 from windsock.journal import frames
 from windsock.journal.reader import SegmentReader
 from windsock.journal.writer import JournalWriter
@@ -73,6 +75,30 @@ def test_a_damaged_header_is_told_from_another_version():
     assert frames.parse_segment_head(head) == frames.FORMAT_VERSION
     assert frames.parse_segment_head(head[:8] + bytes([head[8] ^ 2]) + head[9:]) is None
     assert frames.parse_segment_head(head[:7]) is None
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "journal.md"
+SOURCE = Path(windsock.__file__).parent
+
+
+def test_the_specification_has_every_kind_of_frame():
+    """With its number; a number that is not used any more stays reserved."""
+    table = DOCS.read_text().partition("| kind |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\d+) \| ([a-z ]*)\|", table, re.MULTILINE)
+    shown = {name.strip().replace(" ", "_").upper(): int(number) for number, name in rows if name.strip()}
+    assert shown == {kind.name: int(kind) for kind in frames.Kind}
+
+
+def test_the_specification_has_every_event_and_its_fields():
+    """As the code writes them; ``**fields`` are those of records that are checked elsewhere."""
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", DOCS.read_text(), re.MULTILINE))
+    call = re.compile(r"(?:journal\.|write_)event\(\s*\"(\w+)\"((?:,\s*\w+=|[^()]|\([^()]*\))*)\)")
+    written = [found for path in SOURCE.rglob("*.py") for found in call.findall(path.read_text())]
+    assert {name for name, _ in written} >= {"start", "config", "finish", "heartbeat", "skipped", "problem", "lacking"}
+    for name, arguments in written:
+        assert name in shown, name
+        for field in re.findall(r"(?:^|,)\s*(\w+)=", arguments):
+            assert f"`{field}`" in shown[name], f"{name} has {field}"
 
 
 def test_the_journal_of_this_version_stays_readable():
