@@ -3,14 +3,14 @@
 ::
 
     WindsockError
-    ├── SettingsError      a setting, in YAML, keyword or environment, that is wrong
-    ├── TrackerError       a tracker that is unknown, not installed or given wrong arguments
-    ├── JournalError       a file that is no journal, or one of a newer format
-    ├── RunNotFoundError   no run by that name, or several
-    └── MetricNotFoundError  a run that has no metric by that name
+    ├── SettingsError        a wrong setting, in YAML, as keyword or in the environment
+    ├── TrackerError         a tracker that is unknown, not installed or has wrong arguments
+    ├── JournalError         a file that is not a journal, or one of a newer format
+    ├── RunNotFoundError     no run of that name, or several
+    └── MetricNotFoundError  no metric of that name in a run
 
-Every message says what was expected, what came and what to do. None of these is ever raised inside a training
-loop: they come out of ``init``, ``open`` and the command line.
+Every message contains what was expected, what was given and what to do. ``init``, ``open``, views and the command line
+raise these errors; the calls of a training loop never raise.
 """
 
 
@@ -19,7 +19,7 @@ class WindsockError(Exception):
 
 
 class SettingsError(WindsockError, ValueError):
-    """A setting is unknown, of the wrong type or contradicts another."""
+    """A setting is unknown, has the wrong type or contradicts another."""
 
 
 class TrackerError(WindsockError):

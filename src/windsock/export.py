@@ -23,8 +23,8 @@ HEAD = ("role", "rank", "step", "time")
 
 
 @dataclass(frozen=True, slots=True)
-class Wide:
-    """The table. ``present`` tells values from places where nothing was logged."""
+class WideTable:
+    """The table. ``present`` is False where nothing was logged."""
 
     heads: list[tuple[str, int, int, float]]  # role, rank, step, time
     columns: dict[str, NDArray[np.float64]]
@@ -34,7 +34,7 @@ class Wide:
         return len(self.heads)
 
     def rows(self) -> Iterator[tuple[tuple[str, int, int, float], dict[str, float]]]:
-        """Yield heads and the values that are there."""
+        """Yield the head and the values of each row."""
         for place, head in enumerate(self.heads):
             yield (
                 head,
@@ -42,31 +42,31 @@ class Wide:
             )
 
 
-def wide(view: View, names: Sequence[str]) -> Wide:
-    """Unite the series of all writers."""
-    blocks = [
-        _block(role, rank, _series(view, names, role, rank))
-        for role, rank in sorted({(writer.role, writer.rank) for writer in view.writers()})
-    ]
-    return Wide(
+def wide_table(view: View, names: Sequence[str]) -> WideTable:
+    """Return the table of some metrics. The first rank of a role has the values of all ranks, as in a tracker."""
+    pairs = sorted({(writer.role, writer.rank) for writer in view.writers()})
+    first = dict(reversed(pairs))  # the lowest rank of each role
+    blocks = [_block(role, rank, _series(view, names, role, rank, rank == first[role])) for role, rank in pairs]
+    return WideTable(
         [head for heads, _, _ in blocks for head in heads],
         {name: np.concatenate([columns[name] for _, columns, _ in blocks] or [np.empty(0)]) for name in names},
         {name: np.concatenate([here[name] for _, _, here in blocks] or [np.empty(0, np.bool_)]) for name in names},
     )
 
 
-def _series(view: View, names: Sequence[str], role: str, rank: int) -> dict[str, Series | None]:
+def _series(view: View, names: Sequence[str], role: str, rank: int, merged: bool) -> dict[str, Series | None]:
     found: dict[str, Series | None] = {}
     for name in names:
         try:
-            found[name] = view.series(name, role, rank)
+            series = view.series(name, role, None if merged else rank)
+            found[name] = series if series.writer is not None and series.writer.rank == rank else None
         except MetricNotFoundError:
             found[name] = None
     return found
 
 
 def _block(role: str, rank: int, series: dict[str, Series | None]) -> Any:
-    """Lay the series of one writer side by side."""
+    """Return the rows of one writer: heads, columns and where they have values."""
     given = [s for s in series.values() if s is not None]
     steps = np.unique(np.concatenate([s.steps for s in given] or [np.empty(0, np.int64)]))
     times = np.full(len(steps), -np.inf)
@@ -82,8 +82,8 @@ def _block(role: str, rank: int, series: dict[str, Series | None]) -> Any:
     return heads, columns, present
 
 
-def write_csv(table: Wide, file: IO[str]) -> None:
-    """Write the table with a heading line."""
+def write_csv(table: WideTable, file: IO[str]) -> None:
+    """Write the table as CSV with a header."""
     writer = csv.writer(file)
     writer.writerow([*HEAD, *table.columns])
     for head, values in table.rows():
@@ -95,15 +95,15 @@ def _csv_number(value: float) -> str:
     return repr(value) if math.isfinite(value) else nonfinite_name(value)
 
 
-def write_jsonl(table: Wide, file: IO[str]) -> None:
-    """Write one object a line, with NaN and infinities as strings."""
+def write_jsonl(table: WideTable, file: IO[str]) -> None:
+    """Write one JSON object per line, with NaN and infinities as strings."""
     for head, values in table.rows():
         record = dict(zip(HEAD, head, strict=True))
         record["metrics"] = {name: json_number(value) for name, value in values.items()}
         file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
 
 
-def write_parquet(table: Wide, path: Path) -> None:
+def write_parquet(table: WideTable, path: Path) -> None:
     """Write the table as Parquet, with null where nothing was logged."""
     try:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What can be read of a run, wherever it was recorded: the seam between those who keep runs and those who show them."""
+"""Interface of a run to those who show it: views of journals, and importers of other formats."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, S
 
 
 class Readable(Protocol):
-    """A run as ``windsock.open`` gives it, and as importers give those of others. What it lacks is empty."""
+    """A run that can be read. What a format does not have is empty."""
 
     path: Path
 
     @property
     def info(self) -> RunInfo:
-        """Who the run is."""
+        """Id, name and project."""
         ...
 
     @property
     def status(self) -> Status:
-        """How it is doing."""
+        """The status, with the reason."""
         ...
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its config, with secrets blank."""
+        """The config, without secrets."""
         ...
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Where and with what it ran."""
+        """Host, command, commit and packages."""
         ...
 
     @property
     def steps(self) -> tuple[int, int] | None:
-        """Its first and its last step."""
+        """The first and the last step."""
         ...
 
     @property
     def span(self) -> tuple[float, float]:
-        """When it began and when it was last heard of."""
+        """The times of the start and of the last row or event."""
         ...
 
     def refresh(self) -> bool:
-        """Read what is new; True where there was anything."""
+        """Read what is new; return whether there was anything."""
         ...
 
     def writers(self) -> list[Writer]:
@@ -54,11 +54,11 @@ class Readable(Protocol):
         ...
 
     def writer_statuses(self) -> dict[Writer, Status]:
-        """Tell how the newest attempt of each role and rank is doing."""
+        """Return the status of the newest attempt of each role and rank."""
         ...
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what happened, by time."""
+        """Return the events, by time."""
         ...
 
     def skipped(self) -> dict[str, tuple[str, int]]:
@@ -70,7 +70,7 @@ class Readable(Protocol):
         ...
 
     def damage(self) -> list[str]:
-        """Say what could not be read."""
+        """Return a message for each part that could not be read."""
         ...
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
@@ -90,13 +90,13 @@ class Readable(Protocol):
         ...
 
     def texts(self) -> list[LoggedText]:
-        """Return what was logged as text."""
+        """Return the logged texts."""
         ...
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
-        """Return the passages through phases, in the order in which they began."""
+        """Return the spans of phases, in the order in which they began."""
         ...
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
-        """Return from when to when each step of each writer went."""
+        """Return start and end of each step of each writer."""
         ...

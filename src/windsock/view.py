@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 
 class View:
-    """A run as it stands in its journal. ``refresh`` reads what was appended since.
+    """A run, read from its journal. ``refresh`` reads what was appended since.
 
-    Where a run was restarted, what the newer attempt wrote again supersedes the older: of every role and rank, the
-    points of an older attempt count only below the first step of the newer. ``series(..., attempt=1)`` still shows
-    the older branch whole.
+    After a restart, the newer attempt supersedes the older: for each role and rank, the points of an older attempt
+    count only below the first step of the newer. ``series(..., attempt=1)`` returns all points of an older attempt.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +50,7 @@ class View:
         return f"<windsock run {self.info.id} {self.info.name!r}: {self.status.word}, {len(self.names())} metrics>"
 
     def refresh(self) -> bool:
-        """Read what is new; True where there was anything."""
+        """Read what is new; return whether there was anything."""
         for segment in segments(self.path):
             if segment.writer not in self._attempts:
                 self._attempts[segment.writer] = Attempt(segment.writer, self._schemas)
@@ -70,11 +69,11 @@ class View:
 
     @property
     def status(self) -> Status:
-        """How the run is doing: running, finished, crashed, killed or stalled, and why."""
+        """The status: running, finished, crashed, killed or stalled, with the reason."""
         return run_status(self.writer_statuses().values())
 
     def writer_statuses(self) -> dict[Writer, Status]:
-        """Tell how the newest attempt of each role and rank is doing."""
+        """Return the status of the newest attempt of each role and rank."""
         newest = {(writer.role, writer.rank): writer for writer in sorted(self._attempts)}
         return {
             writer: writer_status(attempt.events(), span[1] if (span := attempt.span()) else None)
@@ -84,12 +83,12 @@ class View:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The run's config, with the updates made to it; secrets are blank."""
+        """The run's config with all updates, without secrets."""
         return self._merged("config", "config")
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Host, command line, git commit and package versions, as the newest attempt found them."""
+        """Host, command line, git commit and package versions, of the newest attempt."""
         return self._merged("environment", "environment")
 
     def _merged(self, event: str, key: str) -> dict[str, Any]:
@@ -97,7 +96,7 @@ class View:
         return {name: value for e in found for name, value in e[key].items()}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return what happened, by time: starts, configs, troubles, heartbeats and ends."""
+        """Return the events of all writers by time, without those of forked processes."""
         found = [event for attempt in self._attempts.values() for event in attempt.events()]
         return sorted(found, key=lambda event: float(event.get("time", 0.0)))
 
@@ -118,7 +117,7 @@ class View:
         return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
-        """Say what of the journal could not be read."""
+        """Return a message for each part of the journal that could not be read."""
         return [
             f"{reader.path.name}: bytes {damage.start} to {damage.end}: {damage.reason}"
             for attempt in self._attempts.values()
@@ -127,9 +126,9 @@ class View:
 
     @property
     def steps(self) -> tuple[int, int] | None:
-        """The first and the last step of the main writer; None where nothing was logged."""
+        """The first and the last step of the main writer; None if nothing was logged."""
         for role, rank in self._writers():
-            of_writer = self._of_writer(role, rank)
+            of_writer = self._attempts_of(role, rank)
             firsts = [step for attempt in of_writer if (step := attempt.steps.first_step()) is not None]
             last = of_writer[-1].last_step() if of_writer else None
             if firsts and last is not None:
@@ -138,7 +137,7 @@ class View:
 
     @property
     def span(self) -> tuple[float, float]:
-        """When the run began and when it last wrote a row or said something."""
+        """The times of the run's creation and of its last row or event."""
         moments = [self.info.created]
         for attempt in self._attempts.values():
             moments += attempt.span() or ()
@@ -153,7 +152,7 @@ class View:
         """Return the names of the metrics that match a shell pattern, or one of several, in the order logged."""
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         ordered = {
-            name: None for role, rank in self._writers() for a in self._of_writer(role, rank) for name in a.names()
+            name: None for role, rank in self._writers() for a in self._attempts_of(role, rank) for name in a.names()
         }
         ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
         ordered |= dict.fromkeys(self._names_over_ranks())
@@ -164,8 +163,8 @@ class View:
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
 
-        Where several writers logged it and none is named, it is the trainer's, of the lowest rank; of what several
-        ranks measured together, it is the value of them all.
+        Without ``rank``, the values of all ranks are merged where they contribute to the same step; a metric that ranks
+        log separately is that of the lowest rank. Without ``role``, the trainer comes first.
         """
         for writer_role, writer_rank in self._writers():
             if role not in (None, writer_role) or rank not in (None, writer_rank):
@@ -180,19 +179,19 @@ class View:
         raise MetricNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
-        """Return the passages through phases and timers, of a step or all, in the order in which they began.
+        """Return the spans of phases and timers, of a step or all, in the order in which they began.
 
-        One whose ``end`` is None is still open, or was when its process died.
+        A span whose ``end`` is None is still open, or was when its process died.
         """
         found = []
         for role, rank in self._writers():
-            of_writer = self._of_writer(role, rank)
+            of_writer = self._attempts_of(role, rank)
             for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
                 found += [span for span in attempt.spans() if limit is None or span.step < limit]
         return sorted((s for s in found if step in (None, s.step)), key=lambda span: span.start)
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
-        """Return from when to when each step of each writer went; its first one begins with its first phase."""
+        """Return start and end of each step of each writer; the first step starts with the first phase."""
         first: dict[Writer, float] = {}
         for span in self.phases():
             first.setdefault(span.writer, span.start)
@@ -208,7 +207,7 @@ class View:
         for role in {writer.role for writer in self._attempts}:
             counted: dict[str, int] = {}
             for rank in found if len(found := self._ranks(role)) > 1 else ():
-                for name in {name for attempt in self._of_writer(role, rank) for name in attempt.names()}:
+                for name in {name for attempt in self._attempts_of(role, rank) for name in attempt.names()}:
                     counted[name] = counted.get(name, 0) + 1
             yield from names_over_ranks(name for name, count in counted.items() if count > 1)
 
@@ -216,7 +215,7 @@ class View:
         return sorted({writer.rank for writer in self._attempts if writer.role == role})
 
     def _over_ranks(self, name: str, role: str) -> Series | None:
-        """Return what several ranks' own values come to, where that is more than one rank's; else None."""
+        """Return the reduction of several ranks' rows that a name means; None if it means none."""
         found = self._ranks(role)
         reduced = reduction(name, self.info.vocabulary) if len(found) > 1 else None
         if reduced is None:
@@ -234,11 +233,11 @@ class View:
         return found
 
     def histogram_names(self) -> list[str]:
-        """Return the names under which histograms were logged, in the order in which they first came."""
+        """Return the names under which histograms were logged, in the order in which they were first logged."""
         return list(dict.fromkeys(fields["name"] for fields in self._records(Kind.HISTOGRAM) if "name" in fields))
 
     def texts(self) -> list[LoggedText]:
-        """Return what was logged as text, by time."""
+        """Return the logged texts, by time."""
         found = [
             LoggedText(str(fields["name"]), str(fields["text"]), fields.get("step"), float(fields.get("time") or 0.0))
             for fields in self._records(Kind.TEXT)
@@ -247,7 +246,7 @@ class View:
         return sorted(found, key=lambda text: text.time)
 
     def _records(self, kind: Kind) -> Iterator[dict[str, Any]]:
-        """Decode the records of a kind; one that cannot be decoded is passed over."""
+        """Decode the records of a kind; skip those that cannot be decoded."""
         for attempt in self._attempts.values():
             yield from attempt.decoded(kind)
 
@@ -267,28 +266,28 @@ class View:
         sort: str = "step",
         limit: int | None = None,
     ) -> list[Sample]:
-        """Return the samples for which all that is given holds, of all writers; the first ``limit`` of them.
+        """Return the samples of all writers that match all arguments; the first ``limit`` of them.
 
-        ``step`` is one, a range, or a pair of a first and a last one, both included; ``grep`` is looked for regardless
-        of case in prompt, completion and messages, ``regex`` as it stands; ``sort`` is by step, reward, advantage,
-        length or time, with a minus for the largest first.
+        ``step`` is a step, a range, or a pair of first and last step, both included. ``grep`` ignores case; ``regex``
+        does not; both search prompt, completion and messages. ``sort`` is step, reward, advantage, length or time, with
+        a minus for descending order.
         """
         from windsock.samples.query import Query
 
-        asked = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
-        return self.find_samples(Query(**asked), limit).samples
+        arguments = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
+        return self.find_samples(Query(**arguments), limit).samples
 
     def find_samples(self, query: Query, limit: int | None = None) -> Found:
-        """Return the first samples that match, how many match in all, and what samples there are."""
+        """Return the first samples that match, the number of all that match, and a census of all samples."""
         return self.sample_index.find(query, self._writer_limits(), limit)
 
     def sample_census(self) -> Census:
-        """Tell how many samples there are, of how many that were offered, and over which steps and rewards."""
+        """Return the numbers of stored and of submitted samples, and the ranges of their steps and rewards."""
         return self.sample_index.census(self._writer_limits())
 
     @property
     def sample_index(self) -> SampleIndex:
-        """The index in which samples are found; it is made, and brought up to date, when it is used."""
+        """The index of the samples; it is created and updated when it is used."""
         if self._sample_index is None:
             from windsock.samples.index import SampleIndex
 
@@ -299,10 +298,10 @@ class View:
         return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
 
     def _writer_limits(self) -> dict[Writer, int | None]:
-        """Return, of every writer, the step from which on a newer attempt supersedes it."""
+        """Return, for each writer, the step from which on a newer attempt supersedes it."""
         limits: dict[Writer, int | None] = {}
         for role, rank in self._writers():
-            attempts = self._of_writer(role, rank)
+            attempts = self._attempts_of(role, rank)
             limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
         return limits
 
@@ -322,11 +321,11 @@ class View:
         pairs = {(writer.role, writer.rank) for writer in self._attempts}
         return sorted(pairs, key=lambda pair: (pair[0] != MAIN_ROLE, *pair))
 
-    def _of_writer(self, role: str, rank: int) -> list[Attempt]:
+    def _attempts_of(self, role: str, rank: int) -> list[Attempt]:
         return [self._attempts[w] for w in sorted(self._attempts) if (w.role, w.rank) == (role, rank)]
 
     def _series_of(self, name: str, role: str, rank: int, number: int | None) -> Series:
-        attempts = self._of_writer(role, rank)
+        attempts = self._attempts_of(role, rank)
         if number is not None:
             attempts = [attempt for attempt in attempts if attempt.writer.attempt == number]
         pieces = [attempt.series(name) for attempt in attempts]
@@ -377,7 +376,7 @@ def _series(name: str, values: dict[int, dict[str, float]], times: dict[int, flo
 
 def _nearest(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 3, 0.5)
-    return f"; near are {', '.join(near)}" if near else f"; it has {len(names)} metrics"
+    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {len(names)} metrics"
 
 
 def open_run(run: str | os.PathLike[str] = "@last", dir: str | os.PathLike[str] | None = None) -> View:

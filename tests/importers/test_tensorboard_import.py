@@ -44,7 +44,7 @@ def test_scalars_are_read_as_series(tmp_path: Path):
 
 
 def test_what_torch_writes_is_read(tmp_path: Path):
-    """Scalars, histograms, texts; pictures are passed over."""
+    """Scalars, histograms, texts; images are skipped."""
     with SummaryWriter(str(tmp_path)) as writer:
         for step in range(5):
             writer.add_scalar("loss", 1 / (step + 1), step)
@@ -81,7 +81,7 @@ def test_tensors_of_one_number_are_scalars(tmp_path: Path):
     [(DT_HALF, 0x3E00, 1.5), (DT_HALF, 0xC000, -2.0), (DT_BFLOAT16, 0x3FC0, 1.5), (DT_BFLOAT16, 0xC000, -2.0)],
 )
 def test_numbers_of_sixteen_bits_are_read(dtype: int, bits: int, value: float):
-    """Whether they stand as bits in whole numbers or as bytes."""
+    """As bits in integers or as bytes."""
     for proto in (
         TensorProto(dtype=dtype, half_val=[bits]),
         TensorProto(dtype=dtype, tensor_content=bits.to_bytes(2, "little")),
@@ -90,8 +90,8 @@ def test_numbers_of_sixteen_bits_are_read(dtype: int, bits: int, value: float):
         assert decoded == Value("t", number=value)
 
 
-def test_a_file_that_grows_is_read_on(tmp_path: Path):
-    """From where it was, a torn end waiting for its rest."""
+def test_a_growing_file_is_followed(tmp_path: Path):
+    """From the last offset; a torn end is read when it is complete."""
     write(tmp_path / "whole", {step: float(step) for step in range(100)})
     [source] = (tmp_path / "whole").iterdir()
     data = source.read_bytes()
@@ -108,7 +108,7 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path):
     assert run.damage() == []
 
 
-def test_a_restart_supersedes_what_it_writes_again(tmp_path: Path):
+def test_a_restart_supersedes_the_steps_that_it_repeats(tmp_path: Path):
     """A file that was begun after the other had ended; one beside it does not."""
     write(tmp_path, dict.fromkeys(range(10), 1.0), at=1e9, suffix=".a")
     write(tmp_path, dict.fromkeys(range(4, 7), 2.0), at=2e9, suffix=".b")
@@ -123,8 +123,8 @@ def test_a_restart_supersedes_what_it_writes_again(tmp_path: Path):
     assert TensorBoardRun(beside).steps == (0, 9)
 
 
-def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
-    """What torch writes for purge_step."""
+def test_a_session_start_removes_later_steps(tmp_path: Path):
+    """As torch writes it for purge_step."""
     writer = EventFileWriter(str(tmp_path))
     for step in range(6):
         writer.add_event(Event(step=step, wall_time=1.0, summary=_number(1.0)))
@@ -136,8 +136,8 @@ def test_a_session_that_starts_again_takes_back_later_steps(tmp_path: Path):
     assert run.steps == (0, 3)
 
 
-def test_a_session_that_starts_again_takes_back_histograms_and_texts(tmp_path: Path):
-    """And tags that have nothing left are gone."""
+def test_a_session_start_removes_histograms_and_texts(tmp_path: Path):
+    """And tags without points."""
     with SummaryWriter(str(tmp_path)) as writer:
         for step in (2, 3, 4):
             writer.add_histogram("weights", np.arange(10.0), step)
@@ -152,8 +152,8 @@ def test_a_session_that_starts_again_takes_back_histograms_and_texts(tmp_path: P
     assert (run.names(), run.histogram_names(), run.steps) == ([], ["weights"], None)
 
 
-def test_a_session_that_starts_before_all_steps_begins_anew(tmp_path: Path):
-    """The first step is then one that was written behind it."""
+def test_a_session_start_before_all_steps_removes_everything(tmp_path: Path):
+    """The first step is then the first one after it."""
     writer = EventFileWriter(str(tmp_path))
     writer.add_event(Event(step=5, wall_time=1.0, summary=_number(1.0)))
     writer.add_event(Event(step=3, wall_time=2.0, session_log=SessionLog(status=SessionLog.START)))
@@ -167,8 +167,8 @@ def _number(value: float) -> Summary:
     return Summary(value=[Summary.Value(tag="a", simple_value=value)])
 
 
-def test_damage_is_told_of_and_costs_only_what_comes_behind(tmp_path: Path):
-    """What could be read before it stays."""
+def test_damage_is_reported_and_costs_only_the_rest_of_the_file(tmp_path: Path):
+    """Values before it are kept."""
     write(tmp_path, dict.fromkeys(range(50), 1.0))
     [file] = tmp_path.iterdir()
     data = bytearray(file.read_bytes())
@@ -180,8 +180,8 @@ def test_damage_is_told_of_and_costs_only_what_comes_behind(tmp_path: Path):
 
 
 @pytest.mark.parametrize("count", [math.nan, math.inf, -1.0])
-def test_a_damaged_value_is_told_of_and_costs_nothing_else(tmp_path: Path, count: float):
-    """Neither its neighbours in the record nor what comes behind; it is counted, in both ways to write histograms."""
+def test_a_damaged_value_is_reported_and_costs_nothing_else(tmp_path: Path, count: float):
+    """Neither other values of the record nor later records; it is counted, in both formats of histograms."""
     old = HistogramProto(min=0.0, max=1.0, num=1.0, sum=1.0, bucket_limit=[1.0], bucket=[count])
     new = tensor_util.make_tensor_proto(np.array([[0.0, 1.0, count]]))
     values = [Summary.Value(tag="h", histo=old), Summary.Value(tag="h", tensor=new), *_number(1.0).value]
@@ -192,13 +192,13 @@ def test_a_damaged_value_is_told_of_and_costs_nothing_else(tmp_path: Path, count
     run = TensorBoardRun(tmp_path)
     assert run.series("a").values.tolist() == [1.0, 2.0]
     assert run.histogram_names() == []
-    [told] = run.damage()
-    assert "2 undecodable" in told
-    assert f"a count of {count}" in told
+    [damage] = run.damage()
+    assert "2 undecodable" in damage
+    assert f"invalid count {count}" in damage
 
 
-def test_a_record_that_is_no_event_is_passed_over(tmp_path: Path):
-    """As long as its length is right, the next one is found."""
+def test_a_record_that_is_not_an_event_is_skipped(tmp_path: Path):
+    """If its length is correct, the next one is found."""
     write(tmp_path, dict.fromkeys(range(3), 1.0))
     [file] = tmp_path.iterdir()
     data = bytearray(file.read_bytes())
@@ -211,7 +211,7 @@ def test_a_record_that_is_no_event_is_passed_over(tmp_path: Path):
 
 
 def test_a_file_that_cannot_be_opened_for_a_while_is_read_again(tmp_path: Path):
-    """It is told of for as long as it lasts."""
+    """It is reported as damage meanwhile."""
     write(tmp_path, {0: 1.0})
     [file] = tmp_path.iterdir()
     run = TensorBoardRun(tmp_path)
@@ -236,8 +236,10 @@ MESSAGES = (
 
 
 @given(st.sampled_from(MESSAGES), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=6))
-def test_a_message_with_any_bytes_changed_is_decoded_or_refused(message: Summary.Value, changes: list[tuple[int, int]]):
-    """With no error but our own."""
+def test_a_message_with_any_bytes_changed_is_decoded_or_rejected(
+    message: Summary.Value, changes: list[tuple[int, int]]
+):
+    """With no other error than UndecodableError."""
     data = bytearray(message.SerializeToString())
     for place, byte in changes:
         data[place % len(data)] = byte
@@ -253,21 +255,21 @@ def test_a_message_with_any_bytes_changed_is_decoded_or_refused(message: Summary
         b"\x42\x02\x28\x01",  # one whose float is a varint
     ],
 )
-def test_a_tensor_of_odd_fields_is_decoded_or_refused(data: bytes):
-    """With no error but our own."""
+def test_a_tensor_of_odd_fields_is_decoded_or_rejected(data: bytes):
+    """With no other error than UndecodableError."""
     with contextlib.suppress(UndecodableError):
         decode_value(data)
 
 
-def test_a_step_beyond_64_bits_is_refused():
-    """Ten bytes of a varint hold 70 bits."""
+def test_a_step_beyond_64_bits_is_rejected():
+    """Ten bytes of a varint have 70 bits."""
     with pytest.raises(UndecodableError):
         decode_event(b"\x10" + b"\xff" * 9 + b"\x7f")
 
 
 @pytest.mark.parametrize("data", [b"\x09", b"\xff" * 12, b"\x2a\x7f", b"\x0b", b"\x0a\x05ab"])
-def test_bytes_that_are_no_message_are_refused(data: bytes):
-    """With an error of our own."""
+def test_bytes_that_are_not_a_message_are_rejected(data: bytes):
+    """With UndecodableError."""
     with pytest.raises(UndecodableError):
         list(fields(data))
     with pytest.raises(UndecodableError):

@@ -64,15 +64,15 @@ def everything() -> Written:
     return {(name, step): value(name, step) for names in KEY_SETS for name in names for step in range(14)}
 
 
-def test_a_whole_journal_is_read_whole(tmp_path: Path, journal: tuple[bytes, list[int]]):
-    """The journal that the other tests damage holds what was written."""
+def test_an_intact_journal_is_read_completely(tmp_path: Path, journal: tuple[bytes, list[int]]):
+    """The journal that the other tests damage contains everything that was written."""
     reader, found = read(tmp_path / "a.seg", journal[0])
     assert found == everything()
     assert (reader.damage, reader.offset, len(reader.steps)) == ([], len(journal[0]), 14)
 
 
-def test_a_journal_cut_at_any_byte_keeps_every_whole_frame(tmp_path: Path, journal: tuple[bytes, list[int]]):
-    """A torn end is no damage: what stands before it is read, and the rest is waited for."""
+def test_a_journal_cut_at_any_byte_keeps_every_complete_frame(tmp_path: Path, journal: tuple[bytes, list[int]]):
+    """A torn end is not damage: the frames before it are read, and the rest when it is there."""
     data, starts = journal
     path = tmp_path / "cut.seg"
     whole = everything()
@@ -85,7 +85,7 @@ def test_a_journal_cut_at_any_byte_keeps_every_whole_frame(tmp_path: Path, journ
 
 
 def test_what_was_cut_off_is_read_when_it_arrives(tmp_path: Path, journal: tuple[bytes, list[int]]):
-    """A reader that met a torn end goes on when the rest is there, wherever the cut was."""
+    """A reader at a torn end continues when the rest is there, at every cut."""
     data, _ = journal
     path = tmp_path / "growing.seg"
     for cut in range(0, len(data), 7):

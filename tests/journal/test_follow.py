@@ -34,7 +34,7 @@ def written(attempts: int = 1) -> Path:
     return run.path
 
 
-def told(rows: list[Row]) -> list[tuple[int, dict[str, float]]]:
+def contents(rows: list[Row]) -> list[tuple[int, dict[str, float]]]:
     return sorted((row.step, dict(row.values)) for row in rows)
 
 
@@ -53,7 +53,7 @@ def test_pieces_are_the_whole(small: None):
     assert 0 < len(first) < 50
     segment_follower.PIECE = 1 << 20
     whole = all_rows(RunFollower(path))
-    assert told(first + all_rows(follower)) == told(whole)
+    assert contents(first + all_rows(follower)) == contents(whole)
 
 
 def test_another_follower_goes_on_from_any_place(small: None):
@@ -65,7 +65,7 @@ def test_another_follower_goes_on_from_any_place(small: None):
     while rows := follower.new_rows():
         found += rows
         follower = RunFollower(path, follower.cursors())
-    assert told(found) == told(whole)
+    assert contents(found) == contents(whole)
 
 
 def test_an_attempt_is_read_to_its_end_before_the_next(small: None):

@@ -78,6 +78,13 @@ def test_one_spike_and_one_nan_among_millions_are_seen_at_every_zoom():
         assert buckets.nonfinite.sum() == 1
 
 
+def test_the_old_name_of_the_first_step_warns():
+    """Until 0.3."""
+    buckets = series([1.0, 2.0]).zoom()
+    with pytest.warns(DeprecationWarning, match=r"first_step; the old name works until 0\.3"):
+        assert buckets.first.tolist() == buckets.first_step.tolist() == [0, 1]
+
+
 def test_no_buckets_at_all_is_refused():
     """A zoom into no points is a mistake of the caller's."""
     with pytest.raises(ValueError, match="at least 1"):

@@ -1,4 +1,4 @@
-"""Spans from their markers, also where some of them are lost."""
+"""Spans from their frames, also if some of them are lost."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ def segment(run: windsock.Run) -> Path:
 
 
 @pytest.mark.parametrize(("kind", "closed"), [(9, True), (10, False)])
-def test_a_lost_marker_costs_only_what_it_alone_says(kind: int, closed: bool):
-    """Without the open marker the close one tells all; without the close one the span seems open."""
+def test_a_lost_frame_costs_only_its_own_facts(kind: int, closed: bool):
+    """The close frame has everything; without it the span is open."""
     run = windsock.init()
     with run.phase("train", tokens=3):
         pass

@@ -9,7 +9,7 @@ from kept import offer
 
 @pytest.fixture
 def trackers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Offer trackers that keep rows in a file to this process and its children."""
+    """Make trackers that write rows to a file available to this process and its children."""
     offer(tmp_path / "site")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}")

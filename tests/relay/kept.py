@@ -1,4 +1,4 @@
-"""Trackers that keep rows in a file and behave in every way a tracker can, and what tests ask of a relay."""
+"""Trackers that write rows to a file and fail in many ways, and helpers for tests of the relay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import windsock
 from windsock.relay.delivery_state import DeliveryState, read_delivery_state
 
 MODULE = textwrap.dedent('''
-    """Trackers that behave in every way a tracker can, for the relay's tests."""
+    """Trackers that fail in many ways, for the relay's tests."""
     import json, os, time
     from pathlib import Path
 
@@ -30,7 +30,7 @@ MODULE = textwrap.dedent('''
             if Path(f"{self._path}.no").exists():
                 raise TrackerError("not now")
             if self._trouble == "wrong":
-                raise TrackerError("tracker 'kept': the key is wrong; get one at the desk")
+                raise TrackerError("tracker 'kept': the key is wrong; get one at example.org")
             if self._trouble == "out of reach" and not Path(f"{self._path}.up").exists():
                 raise ConnectionError("nobody answers")
             self._file = self._path.open("a")
@@ -79,7 +79,7 @@ MODULE = textwrap.dedent('''
 
 
 def offer(site: Path) -> None:
-    """Make a package of these trackers, to be found by whoever has the directory on its path."""
+    """Make a package of these trackers, which processes with the directory on their path find."""
     info = site / "kept-1.0.dist-info"
     info.mkdir(parents=True)
     (site / "kept_trackers.py").write_text(MODULE)
@@ -101,7 +101,7 @@ def kept(tmp_path: Path) -> list[list[object]]:
 
 
 def lines(path: Path) -> list[dict[str, object]]:
-    """Return what the jsonl tracker wrote."""
+    """Return the lines that the jsonl tracker wrote."""
     return [json.loads(text) for text in path.read_text().splitlines()]
 
 
@@ -126,5 +126,5 @@ def relay_processes(folder: Path) -> list[int]:
 
 
 def environment_of(pid: int) -> bytes:
-    """Return the arguments and the environment of a process, where keys could be seen."""
+    """Return the arguments and the environment of a process, where keys would be visible."""
     return Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()

@@ -1,4 +1,4 @@
-"""What happens around the relay: processes that come, go and fork, signals, directories that vanish, full disks."""
+"""The relay under adverse conditions: processes that start, end and fork, signals, removed directories, full disks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BEGIN = """
 
 
 def script(trackers: Path, body: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a training in a process of its own, which says when it has logged."""
+    """Start a training in a process of its own, which prints when it has logged."""
     code = textwrap.dedent(BEGIN) + textwrap.dedent(body)
     command = [sys.executable, "-c", code, str(trackers / "kept.jsonl")]
     return subprocess.Popen(
@@ -47,33 +47,33 @@ def folder_of(trackers: Path) -> Path:
 
 
 def logged_steps(trackers: Path) -> list[Any]:
-    """Return the steps that rows of the training, and not of the relay's own, are kept for."""
+    """Return the steps of the rows that the training logged."""
     return [record[0] for record in kept(trackers) if "a" in record[1]]  # type: ignore[operator]
 
 
-def courier(folder: Path, trackers: Path, tracker: str = "marked", **kwargs: Any) -> Delivery:
+def delivery(folder: Path, trackers: Path, tracker: str = "marked", **kwargs: Any) -> Delivery:
     return Delivery(folder, tracker, {"path": str(trackers / "kept.jsonl"), **kwargs}, lambda: None, once=True)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it leaves its file open, as by a kill
-def test_a_courier_that_is_stopped_forgets_no_row_that_waits(trackers: Path):
+def test_a_stopped_delivery_loses_no_row(trackers: Path):
     """The cursor stays before the rows that were read and not delivered."""
     run = windsock.init(id="many")
     for step in range(2000):
         run.log({"a": step}, step=step)
-    slow = courier(run.path, trackers, trouble="slow")
+    slow = delivery(run.path, trackers, trouble="slow")
     thread = threading.Thread(target=slow.deliver)
     thread.start()
     until(lambda: len(kept(trackers)) > 0)
     slow.stop()
     thread.join()
     assert len(kept(trackers)) < 2000
-    courier(run.path, trackers, trouble="slow").deliver()
+    delivery(run.path, trackers, trouble="slow").deliver()
     assert steps_of(trackers) == list(range(2000))
 
 
-def test_an_outage_among_single_rows_costs_none(trackers: Path):
-    """A tracker that answers once and is gone again has refused nothing."""
+def test_an_outage_during_single_rows_skips_none(trackers: Path):
+    """A tracker that accepts one row and then fails again has rejected none."""
     run = begun(trackers, trouble="flaps")
     for step in range(8):
         run.log({"a": step}, step=step)
@@ -85,8 +85,8 @@ def test_an_outage_among_single_rows_costs_none(trackers: Path):
 
 
 @pytest.mark.parametrize("trouble", ["down", ""])
-def test_a_run_that_is_continued_takes_over_from_the_relay_before(trackers: Path, trouble: str):
-    """It delivers by what it is told now, and the rows of both attempts are there once."""
+def test_a_continued_run_replaces_the_relay_of_the_attempt_before(trackers: Path, trouble: str):
+    """It delivers with the new options, and the rows of both attempts once."""
     for attempt, now in enumerate(["down", trouble]):
         run = windsock.init(
             id="again",
@@ -117,7 +117,7 @@ SECOND = """
 
 
 def test_two_processes_of_a_run_share_a_relay_and_the_last_one_waits(trackers: Path):
-    """Whoever started it: every row is there once when the last process has finished."""
+    """Every row is delivered once when the last process has finished, whichever started the relay."""
     run = windsock.init(
         project="p", id="one", track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}
     )
@@ -136,8 +136,8 @@ def test_two_processes_of_a_run_share_a_relay_and_the_last_one_waits(trackers: P
     assert other.returncode == 0
 
 
-def test_a_tracker_of_this_process_is_fed_on_by_another_when_it_ends(trackers: Path):
-    """The file has the rows of both, once, also those that came after the first had finished."""
+def test_another_process_delivers_when_the_first_one_ends(trackers: Path):
+    """The file has the rows of both, once, also those after the end of the first."""
     first = windsock.init(id="two", track_with=["jsonl"])
     second = windsock.init(id="two", role="explorer", track_with=["jsonl"])
     first.log({"a": 1}, step=1)
@@ -151,8 +151,8 @@ def test_a_tracker_of_this_process_is_fed_on_by_another_when_it_ends(trackers: P
     assert found == [("", 1, {"a": 1}), ("explorer/0", 1, {"b": 1}), ("explorer/0", 2, {"b": 2})]
 
 
-def test_finishing_twice_is_finishing_once(trackers: Path):
-    """The tracker is told the end once."""
+def test_the_end_is_delivered_once(trackers: Path):
+    """Also if ``finish`` is called twice."""
     run = begun(trackers)
     run.log({"a": 1}, step=1)
     run.finish()
@@ -160,8 +160,8 @@ def test_finishing_twice_is_finishing_once(trackers: Path):
     assert steps_of(trackers) == [1, "finished"]
 
 
-def test_a_failed_start_leaves_nothing_behind(trackers: Path):
-    """No process, no lock, no open run: the next attempt begins as if nothing had been."""
+def test_a_failed_start_leaves_nothing(trackers: Path):
+    """No process, no lock, no open run: the next start is not affected."""
     wrong = {"path": str(trackers / "kept.jsonl"), "trouble": "wrong"}
     right = {"path": str(trackers / "kept.jsonl")}
     with pytest.raises(windsock.TrackerError):
@@ -175,16 +175,16 @@ def test_a_failed_start_leaves_nothing_behind(trackers: Path):
     assert (run.path / "metrics.jsonl").exists()
 
 
-def test_a_directory_that_cannot_be_written_is_said_at_the_start(trackers: Path):
-    """Trackers are fed from the journal, so there is nothing to feed them from."""
+def test_a_directory_that_is_not_writable_is_an_error_of_init(trackers: Path):
+    """Rows are delivered from the journal, and there is none."""
     (trackers / "file").write_text("in the way")
     for tracker, kwargs in (("kept", {"path": str(trackers / "kept.jsonl")}), ("jsonl", {})):
         with pytest.raises(windsock.TrackerError, match="choose another directory with dir="):
             windsock.init(dir=trackers / "file", track_with=[tracker], tracker_kwargs=kwargs)
 
 
-def test_a_forked_child_neither_ends_the_relay_nor_holds_what_is_its_parents(trackers: Path):
-    """It logs into the run, outlives its parent, and the run is continued beside it."""
+def test_a_forked_child_neither_ends_the_relay_nor_keeps_its_locks(trackers: Path):
+    """It logs into the run and outlives its parent; the run is continued meanwhile."""
     body = """
         run.log({"a": 1}, step=1)
         jsonl = windsock.init(id="two", track_with=["jsonl"], concurrent=True)
@@ -220,7 +220,7 @@ LOOP = """
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_training_and_not_the_delivery(trackers: Path, sent: signal.Signals):
-    """SIGTERM, or Ctrl-C, which reaches all processes of the terminal: the rows and the ending arrive."""
+    """SIGTERM, or Ctrl-C, which reaches all processes of the terminal: the rows and the end are delivered."""
     trainer = script(trackers, LOOP)
     assert trainer.stdout is not None
     trainer.stdout.readline()
@@ -229,8 +229,8 @@ def test_a_signal_ends_the_training_and_not_the_delivery(trackers: Path, sent: s
     assert steps_of(trackers) == [*range(500), "killed"]
 
 
-def test_a_relay_that_is_ended_with_the_training_is_started_for_the_rest(trackers: Path):
-    """Where everything of a job gets SIGTERM at once, ``finish`` sees to it that the rows arrive."""
+def test_finish_restarts_a_relay_that_was_terminated(trackers: Path):
+    """If all processes of a job get SIGTERM at once, ``finish`` still delivers the rows."""
     run = begun(trackers, "marked", trouble="down")
     for step in range(500):
         run.log({"a": step}, step=step)
@@ -250,7 +250,7 @@ def test_an_interpreter_that_exits_without_finish_delivers_all(trackers: Path):
 
 
 def test_a_removed_directory_ends_the_relay_and_stays_removed(trackers: Path):
-    """When nobody is there who would restore it."""
+    """If no training process is there to restore it."""
     trainer = script(trackers, LOOP)
     assert trainer.stdout is not None
     trainer.stdout.readline()
@@ -267,7 +267,7 @@ def test_a_removed_directory_ends_the_relay_and_stays_removed(trackers: Path):
 
 
 def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers: Path):
-    """The journal comes back, and with it what a tracker elsewhere has to get."""
+    """The journal is restored, and its rows are delivered."""
     run = begun(trackers, "marked")
     run.log({"a": 1}, step=1)
     until(lambda: delivery_state(run, "marked").delivered == 1)
@@ -278,11 +278,11 @@ def test_a_removed_directory_of_a_living_run_is_restored_and_delivered(trackers:
     assert logged_steps(trackers) == [1, 2]
 
 
-def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path):
-    """As on a full disk: the rows arrive, and when they are offered again none is there twice."""
+def test_rows_are_delivered_if_the_cursor_cannot_be_saved(trackers: Path):
+    """As on a full disk: when the rows are delivered again, none is there twice."""
     run = begun(trackers, "marked")
-    courier_process = max(relay_processes(run.path.resolve()))
-    (run.path / FOLDER / f"marked.{courier_process}.draft").mkdir()  # where it would write
+    delivery_process = max(relay_processes(run.path.resolve()))
+    (run.path / FOLDER / f"marked.{delivery_process}.draft").mkdir()  # where it would write
     for step in range(5):
         run.log({"a": step}, step=step)
     until(lambda: steps_of(trackers) == list(range(5)))
@@ -292,8 +292,8 @@ def test_a_cursor_that_cannot_be_saved_stops_no_delivery(trackers: Path):
     assert delivery_state(run, "marked").state == "done"
 
 
-def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypatch: pytest.MonkeyPatch):
-    """Also by a relay that is started again after the training went elsewhere."""
+def test_paths_are_relative_to_the_directory_of_init(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also for a relay that is restarted after the training has changed its directory."""
     monkeypatch.chdir(trackers)
     run = windsock.init(track_with=["marked"], tracker_kwargs={"marked": {"path": "kept.jsonl"}})
     (trackers / "elsewhere").mkdir()
@@ -307,8 +307,8 @@ def test_paths_are_meant_from_where_the_training_began(trackers: Path, monkeypat
     assert steps_of(trackers) == [1, "finished"]
 
 
-def test_modules_that_lie_where_the_training_starts_are_not_the_relays(trackers: Path, monkeypatch: pytest.MonkeyPatch):
-    """A project may well have a ``random.py`` of its own."""
+def test_the_relay_does_not_import_modules_of_the_working_directory(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """A project may have a ``random.py`` of its own."""
     (trackers / "random.py").write_text("raise SystemExit('not this one')")
     monkeypatch.chdir(trackers)
     run = begun(trackers)
@@ -317,15 +317,15 @@ def test_modules_that_lie_where_the_training_starts_are_not_the_relays(trackers:
     assert steps_of(trackers) == [1, "finished"]
 
 
-def test_a_password_in_an_address_is_not_kept(trackers: Path):
-    """A tracker's url is shown to people, without what opens its door."""
+def test_a_password_in_an_address_is_redacted(trackers: Path):
+    """A tracker's url is shown to users."""
     run = begun(trackers, api_key="open-sesame-1234")
     run.finish()
     assert delivery_state(run).url == "http://me:***@localhost/"
 
 
-def test_a_tracker_that_began_well_is_not_refused_later(trackers: Path):
-    """What its start says after a restart of its process may be the moment's fault: it is tried again."""
+def test_a_tracker_that_has_started_once_is_retried(trackers: Path):
+    """A TrackerError after a restart of its process may be temporary."""
     run = begun(trackers, "marked")
     run.log({"a": 1}, step=1)
     until(lambda: delivery_state(run, "marked").delivered == 1)
@@ -338,8 +338,8 @@ def test_a_tracker_that_began_well_is_not_refused_later(trackers: Path):
     assert steps_of(trackers) == [1, "finished"]
 
 
-def test_a_tracker_that_hangs_is_seen_to(trackers: Path, monkeypatch: pytest.MonkeyPatch):
-    """Its state says so while it lasts, before anything is done about it."""
+def test_a_tracker_that_hangs_is_shown(trackers: Path, monkeypatch: pytest.MonkeyPatch):
+    """In its delivery state, before it is restarted."""
     monkeypatch.setenv("WINDSOCK_TRACKER_HANG_SECONDS", "7")
     run = begun(trackers, trouble="hangs")
     run.log({"a": 1}, step=1)
@@ -349,8 +349,10 @@ def test_a_tracker_that_hangs_is_seen_to(trackers: Path, monkeypatch: pytest.Mon
     assert steps_of(trackers) == [1, "finished"]
 
 
-def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: pytest.CaptureFixture[str]):
-    """Two at once would write everything twice."""
+def test_sync_does_not_deliver_to_a_tracker_that_the_training_delivers_to(
+    trackers: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Two deliveries at once would write everything twice."""
     run = windsock.init(id="fed", track_with=["jsonl"])
     run.log({"a": 1}, step=1)
     assert main(["sync", "fed"]) != 0
@@ -361,8 +363,8 @@ def test_sync_leaves_a_tracker_alone_that_is_being_fed(trackers: Path, capsys: p
     assert read_delivery_state(run.path, "jsonl").state == "done"
 
 
-def test_a_courier_that_dies_before_its_first_mark_leaves_no_row_twice(trackers: Path):
-    """What the file held before is known from the start, and what came then is cut off."""
+def test_a_delivery_that_dies_before_its_first_mark_leaves_no_duplicate(trackers: Path):
+    """The length of the file before the first row is known, and the file is truncated to it."""
     (trackers / "kept.jsonl").write_text('["older", {}, {}]\n')
     run = begun(trackers, "marked", trouble="dies")
     run.log({"a": 1}, step=1)

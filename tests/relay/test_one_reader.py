@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import windsock
+from windsock.export import wide_table
 from windsock.model import Status
 from windsock.relay.delivery import Delivery
 
@@ -53,3 +54,19 @@ def test_an_open_row_of_a_forked_child_has_the_same_step_in_the_view_and_in_the_
     run.finish()
     assert shown(windsock.open("forked"), "child") == {5: 7.0}
     assert deliver(run, tmp_path / "rows.jsonl")["child"] == {5: 7.0}
+
+
+def test_an_exported_table_has_the_values_that_the_tracker_has():
+    """The first rank's rows have the values of all ranks; those of the others are their own."""
+    runs = [windsock.init(id="two", rank=rank, concurrent=True) for rank in range(2)]
+    for rank, run in enumerate(runs):
+        run.log({"memory/host/used": 1.0 + 4 * rank, "time/train": 2.0 + rank})
+        run.commit(0)
+    for run in runs:
+        run.finish()
+    view = windsock.open("two")
+    table = wide_table(view, ["memory/host/used", "time/train", "time/train/ranks/max"])
+    assert [(head[1:3], values) for head, values in table.rows()] == [
+        ((0, 0), {"memory/host/used": 5.0, "time/train": 2.0, "time/train/ranks/max": 3.0}),
+        ((1, 0), {"memory/host/used": 5.0, "time/train": 3.0}),
+    ]

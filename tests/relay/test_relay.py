@@ -17,8 +17,8 @@ import windsock
 from windsock.relay.delivery_state import FOLDER
 
 
-def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):
-    """All of them, once, in order, with how the run ended; and finish returns when they are there."""
+def test_rows_texts_and_the_end_are_delivered(trackers: Path):
+    """All of them, once and in order, with the status of the run; finish returns when they are there."""
     run = begun(trackers)
     for step in range(50):
         run.log({"a": step, "b": 2 * step})
@@ -34,13 +34,15 @@ def test_rows_and_texts_arrive_and_the_end_is_told(trackers: Path):
 
 
 def test_a_wrong_configuration_fails_at_the_start(trackers: Path, capsys: pytest.CaptureFixture[str]):
-    """Before ``init`` returns, in the tracker's own words, and without its key."""
-    with pytest.raises(windsock.TrackerError, match="the key is wrong; get one at the desk"):
+    """Before ``init`` returns, with the tracker's message and without its key."""
+    with pytest.raises(windsock.TrackerError, match="the key is wrong; get one at example.org"):
         begun(trackers, trouble="wrong", api_key="very-secret-key")
     assert "very-secret-key" not in capsys.readouterr().err
 
 
-def test_a_tracker_out_of_reach_is_a_warning_and_caught_up(trackers: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_unreachable_tracker_is_a_warning_and_gets_its_rows_later(
+    trackers: Path, capsys: pytest.CaptureFixture[str]
+):
     """The training begins; when the tracker answers, it gets everything."""
     run = begun(trackers, trouble="out of reach")
     assert "unreachable (ConnectionError: nobody answers)" in capsys.readouterr().err
@@ -51,8 +53,8 @@ def test_a_tracker_out_of_reach_is_a_warning_and_caught_up(trackers: Path, capsy
     run.finish()
 
 
-def test_an_outage_is_told_and_caught_up(trackers: Path):
-    """State, errors and lag are seen while it lasts, in show and as rows; then nothing is missing."""
+def test_an_outage_is_shown_and_the_rows_are_delivered_later(trackers: Path):
+    """State, errors and lag are shown while it lasts, in show and as metrics; then no row is missing."""
     run = begun(trackers, trouble="down")
     for step in range(5):
         run.log({"a": step}, step=step)
@@ -67,8 +69,8 @@ def test_an_outage_is_told_and_caught_up(trackers: Path):
     assert delivery_state(run).errors > 0
 
 
-def test_a_row_that_a_tracker_refuses_costs_that_row_alone(trackers: Path):
-    """The others arrive, and the refusal is counted and told."""
+def test_a_row_that_a_tracker_rejects_is_skipped_alone(trackers: Path):
+    """The others arrive, and the rejected row is counted and shown."""
     run = begun(trackers, trouble="picky")
     for step in range(8):
         run.log({"a": step}, step=step)
@@ -79,8 +81,8 @@ def test_a_row_that_a_tracker_refuses_costs_that_row_alone(trackers: Path):
 
 
 @pytest.mark.parametrize("trouble", ["exits", "hangs"])
-def test_a_tracker_that_exits_or_hangs_is_started_again(trackers: Path, trouble: str, monkeypatch: pytest.MonkeyPatch):
-    """In a process of its own: nothing else notices, and another tracker gets everything at once."""
+def test_a_tracker_that_exits_or_hangs_is_restarted(trackers: Path, trouble: str, monkeypatch: pytest.MonkeyPatch):
+    """It has a process of its own: another tracker is not affected."""
     monkeypatch.setenv("WINDSOCK_TRACKER_HANG_SECONDS", "1")
     sick = {"path": str(trackers / "kept.jsonl"), "trouble": trouble}
     well = {"path": str(trackers / "well.jsonl")}
@@ -102,8 +104,8 @@ TRAINER = textwrap.dedent("""
 """)
 
 
-def test_what_was_logged_before_a_kill_still_arrives(trackers: Path):
-    """The trainer is killed; the relay delivers every acknowledged row and tells how it ended."""
+def test_rows_before_a_kill_are_delivered(trackers: Path):
+    """The trainer is killed; the relay delivers every acknowledged row and the status."""
     command = [sys.executable, "-c", TRAINER, str(trackers / "kept.jsonl")]
     trainer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert trainer.stdout is not None
@@ -118,9 +120,9 @@ def test_what_was_logged_before_a_kill_still_arrives(trackers: Path):
     assert set(counts.values()) == {1}
 
 
-@pytest.mark.parametrize("whom", ["relay", "courier"])
-def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Path, whom: str):
-    """Whichever of its processes dies, and however often; rows that were not safe yet are written again."""
+@pytest.mark.parametrize("whom", ["relay", "delivery"])
+def test_a_killed_relay_is_restarted_and_no_row_is_delivered_twice(trackers: Path, whom: str):
+    """Any of its processes, several times; rows that were not safe yet are written again."""
     run = begun(trackers, "marked")
     for round_ in range(3):
         for step in range(200):
@@ -138,16 +140,16 @@ def test_a_killed_relay_is_started_again_and_nothing_is_there_twice(trackers: Pa
     assert sorted(steps) == list(range(600))  # type: ignore[type-var]
 
 
-def test_no_process_is_left_behind(trackers: Path):
-    """When all is delivered, the relay is gone."""
+def test_no_process_is_left(trackers: Path):
+    """When all is delivered, the relay exits."""
     run = begun(trackers)
     run.log({"a": 1}, step=1)
     run.finish()
     until(lambda: not relay_processes(run.path.resolve()))
 
 
-def test_a_continued_run_goes_on_where_the_tracker_was(trackers: Path):
-    """A second attempt delivers thems own rows, and no earlier one again."""
+def test_a_continued_run_delivers_only_new_rows(trackers: Path):
+    """A second attempt delivers its own rows, and no earlier one again."""
     for attempt in range(2):
         run = windsock.init(
             id="again", track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}
@@ -158,8 +160,8 @@ def test_a_continued_run_goes_on_where_the_tracker_was(trackers: Path):
     assert steps_of(trackers) == [0, 1, 2, "finished", 3, 4, 5, "finished"]
 
 
-def test_trackers_can_be_fed_from_this_process(trackers: Path):
-    """Where other processes are forbidden: the same couriers, as threads."""
+def test_rows_can_be_delivered_from_this_process(trackers: Path):
+    """If other processes are not allowed: the same delivery, in threads."""
     run = windsock.init(
         track_with=["marked"], tracker_kwargs={"marked": {"path": str(trackers / "kept.jsonl")}}, in_process=True
     )
@@ -170,7 +172,9 @@ def test_trackers_can_be_fed_from_this_process(trackers: Path):
     assert steps_of(trackers) == [*range(20), "finished"]
 
 
-def test_finish_says_what_is_left(trackers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+def test_finish_reports_undelivered_rows(
+    trackers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     """With the reason and the command that delivers them later."""
     monkeypatch.setenv("WINDSOCK_TRACKER_GIVE_UP_SECONDS", "0")
     run = begun(trackers, trouble="raises")

@@ -1,4 +1,4 @@
-"""Runs on a network mount: written to a local spool, carried there byte by byte."""
+"""Runs on a network mount: written to a local spool, whose bytes are copied."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MOUNTS = """\
         ("/mnt/two words/runs", "cifs", True),
     ],
 )
-def test_network_and_object_store_mounts_are_told_apart(path: str, kind: str, far: bool):
+def test_network_and_object_store_mounts_are_recognised(path: str, kind: str, far: bool):
     """By the longest mount point above the directory, which need not exist."""
     assert mount_kind(Path(path), MOUNTS) == kind
     assert is_remote(Path(path), MOUNTS) is far
 
 
-def test_a_spool_is_a_setting_and_by_default_a_matter_of_the_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A directory, or off; without a word, only where the runs are far and the temporary directory is not."""
+def test_a_spool_is_a_setting_and_by_default_depends_on_the_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A directory, or off; by default a spool is used if the runs are remote and the temporary directory is not."""
     assert resolve({}, {"dir": tmp_path}).spool is None
     assert resolve({}, {"dir": tmp_path, "spool": tmp_path / "s"}).spool == tmp_path / "s"
     monkeypatch.setattr("windsock.settings.is_remote", lambda path: path == tmp_path)
@@ -68,8 +68,8 @@ def test_a_spooled_run_reads_as_any_other_and_leaves_no_spool(tmp_path: Path):
     until(lambda: not (tmp_path / "spool" / run.id).exists())
 
 
-def test_a_mount_that_is_away_costs_nothing_but_time(tmp_path: Path):
-    """The directory vanishes and comes back: the training logs on, and the bytes arrive afterwards."""
+def test_a_mount_that_is_missing_for_a_while_loses_nothing(tmp_path: Path):
+    """The training logs on, and the bytes are copied when the directory is back."""
     run = windsock.init(dir=tmp_path / "runs", spool=tmp_path / "spool")
     run.log({"a": 0}, step=0)
     moved = tmp_path / "away"
@@ -93,8 +93,8 @@ TRAINER = textwrap.dedent("""
 """)
 
 
-def test_what_was_written_before_a_kill_is_carried(tmp_path: Path):
-    """The trainer dies; its carrier brings what the spool holds, and then ends."""
+def test_bytes_before_a_kill_are_copied(tmp_path: Path):
+    """The trainer dies; the copying process copies the rest of the spool, and then exits."""
     command = [sys.executable, "-c", TRAINER, str(tmp_path / "runs"), str(tmp_path / "spool")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
         assert trainer.stdout is not None
@@ -105,8 +105,8 @@ def test_what_was_written_before_a_kill_is_carried(tmp_path: Path):
     assert len(windsock.open("killed", dir=tmp_path / "runs").series("a")) > last
 
 
-def test_a_run_whose_first_bytes_are_on_their_way_has_not_ended(tmp_path: Path):
-    """A courier waits for the segment of whoever asked for it, and not for ever."""
+def test_a_run_whose_first_bytes_are_not_copied_yet_has_not_ended(tmp_path: Path):
+    """A delivery waits for the segment of the process that started it, for a limited time."""
     run = windsock.init(id="there", dir=tmp_path)
     run.finish()
     options = RelayOptions("session", {}, segment="segments/trainer-0.9.seg", give_up=5.0)

@@ -1,4 +1,4 @@
-"""``windsock sync``, ``windsock tensorboard`` and what ``windsock show`` says of trackers."""
+"""``windsock sync``, ``windsock tensorboard`` and the trackers in ``windsock show``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def recorded(steps: int = 20, **settings: object) -> windsock.Run:
 
 
 def test_a_finished_run_is_delivered_to_a_tracker_it_never_had(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """All rows, and only once however often it is asked; --again sends them all once more."""
+    """All rows, once; --again delivers them all once more."""
     run = recorded()
     path = tmp_path / "late.jsonl"
     sync = ["sync", run.id, "--to", "jsonl", "--arg", f"path={path}"]
@@ -41,8 +41,8 @@ def test_a_finished_run_is_delivered_to_a_tracker_it_never_had(tmp_path: Path, c
     assert len(lines(path)) == 42
 
 
-def test_another_place_is_another_delivery(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """A tracker of the same name with other arguments gets everything, and the first place keeps what it has."""
+def test_another_target_is_another_delivery(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A tracker of the same name with other arguments gets everything, and the first target keeps its rows."""
     run = recorded()
     for name, delivered in (("one", 21), ("two", 21), ("one", 0), ("two", 0)):
         assert main(["sync", run.id, "--to", "jsonl", "--arg", f"path={tmp_path / name}"]) == 0
@@ -51,15 +51,15 @@ def test_another_place_is_another_delivery(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_run_goes_by_default_to_the_trackers_it_was_configured_with(tmp_path: Path):
-    """From a configuration of the run, with what was delivered already left as it is."""
+    """Rows that were delivered are not delivered again."""
     run = recorded(track_with="jsonl", tracker_kwargs={"path": str(tmp_path / "kept.jsonl")})
     before = (tmp_path / "kept.jsonl").read_text()
     assert main(["sync", run.id]) == 0
     assert (tmp_path / "kept.jsonl").read_text() == before
 
 
-def test_a_relative_path_is_meant_from_where_the_training_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Wherever the command is called; what is said on its line is meant from there."""
+def test_a_recorded_path_is_relative_to_the_directory_of_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A path of the command line is relative to the current directory."""
     there, here = tmp_path / "there", tmp_path / "here"
     there.mkdir()
     here.mkdir()
@@ -82,7 +82,7 @@ def test_a_relative_path_is_meant_from_where_the_training_ran(tmp_path: Path, mo
         (["--to", "jsonl", "--arg", "path"], "expected KEY=VALUE"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
+def test_wrong_arguments_are_reported(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]):
     """With what to do."""
     run = recorded(1)
     assert main(["sync", run.id, *arguments]) == 1
@@ -96,8 +96,8 @@ def test_an_unknown_tracker_is_named(capsys: pytest.CaptureFixture[str]):
     assert "did you mean 'tensorboard'?" in capsys.readouterr().err
 
 
-def test_show_tells_how_trackers_are_fed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """State, rows and where to look, for people and for programs."""
+def test_show_has_the_state_of_each_tracker(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """State, rows and address, as text and as JSON."""
     run = recorded(track_with="tensorboard", tracker_kwargs={"log_dir": str(tmp_path / "tb")})
     main(["show", run.id])
     said = capsys.readouterr().out

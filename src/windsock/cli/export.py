@@ -14,7 +14,7 @@ from typing import IO
 
 from windsock.cli.arguments import add_metrics, add_run, run_folder
 from windsock.errors import WindsockError
-from windsock.export import FORMATS, Wide, wide, write_csv, write_jsonl, write_parquet
+from windsock.export import FORMATS, WideTable, wide_table, write_csv, write_jsonl, write_parquet
 from windsock.view import View
 
 HELP = "export metrics as CSV, JSON lines or Parquet, or phases as a trace"
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     view = View(run_folder(options))
     if options.to == "perfetto":
         return _trace(view, options.output)
-    table = wide(view, view.names(options.metrics or "*"))
+    table = wide_table(view, view.names(options.metrics or "*"))
     if options.to == "parquet":
         write_parquet(table, Path(options.output))
     elif options.output:
@@ -64,5 +64,5 @@ def _trace(view: View, output: str | None) -> int:
     return 0
 
 
-def _write_text(table: Wide, format: str, file: IO[str]) -> None:
+def _write_text(table: WideTable, format: str, file: IO[str]) -> None:
     (write_csv if format == "csv" else write_jsonl)(table, file)

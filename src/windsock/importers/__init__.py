@@ -1,1 +1,1 @@
-"""Other people's logs, read with the interface of our own runs: one module per format."""
+"""Logs of other programs, with the interface of a run: one module per format."""

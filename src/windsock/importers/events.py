@@ -1,7 +1,7 @@
-"""TensorBoard's event files, decoded without its package: records, and the few messages that carry numbers and texts.
+"""Decoding of TensorBoard's event files without its package: records, and the messages with numbers and texts.
 
-A record is ``u64 length, u32 checksum of the length, payload, u32 checksum of the payload``. Checksums are passed
-over, as they would cost more than all the rest: bytes that are no message are found by not making sense.
+A record is ``u64 length, u32 checksum of the length, payload, u32 checksum of the payload``. Checksums are not checked:
+in Python that would take longer than everything else. Damaged bytes show as messages that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
 class UndecodableError(ValueError):
-    """Bytes that are no event."""
+    """Bytes that are not an event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of an event under its tag; just one of number, text and histogram is given."""
+    """One value of an event: its tag, and either a number, a text or a histogram."""
 
     tag: str
     number: float | None = None
@@ -38,12 +38,12 @@ class Value:
 
 
 def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the whole records in the bytes, each with the place behind it; a torn end is left alone."""
+    """Yield the complete records in the bytes, each with the offset of the next; a torn end is left."""
     place, end = 0, len(data)
     while end - place >= RECORD_HEAD + RECORD_TAIL:
         (length,) = LENGTH.unpack_from(data, place)
         if length > MAX_RECORD:
-            raise UndecodableError(f"a record of {length} bytes at byte {place}")
+            raise UndecodableError(f"record of {length} bytes at byte {place}")
         stop = place + RECORD_HEAD + length + RECORD_TAIL
         if stop > end:
             return
@@ -67,7 +67,7 @@ def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
 
 
 def decode_value(data: bytes) -> Value | None:
-    """Decode one value of a summary; None where it is an image, a sound or a graph."""
+    """Decode one value of a summary; return None for an image, a sound or a graph."""
     tag, number, tensor, histogram, plugin = "", None, None, None, ""
     for field, kind, value in fields(data):
         if field == 1 and kind == BYTES:
@@ -82,7 +82,7 @@ def decode_value(data: bytes) -> Value | None:
             plugin = _plugin(value)
     if number is not None or histogram is not None:
         return Value(tag, number=number, histogram=histogram)
-    return None if tensor is None else _of_tensor(tag, *_tensor(tensor), plugin)
+    return None if tensor is None else _from_tensor(tag, *_tensor(tensor), plugin)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
@@ -100,9 +100,9 @@ def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
-            raise UndecodableError(f"a field of wire type {kind}")
+            raise UndecodableError(f"unknown wire type {kind}")
         if size > end - place:
-            raise UndecodableError("a field that is longer than its message")
+            raise UndecodableError("a field is longer than its message")
         yield key >> 3, kind, data[place : place + size]
         place += size
 
@@ -116,11 +116,11 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             value |= (byte & 127) << shift
             shift += 7
             if shift > 63 and (byte > 127 or value >> 64):
-                raise UndecodableError("a number of more than 64 bits")
+                raise UndecodableError("a number has more than 64 bits")
             if byte < 128:
                 return value, place
     except IndexError:
-        raise UndecodableError("a number that ends in its middle") from None
+        raise UndecodableError("a number is incomplete") from None
 
 
 def _plugin(metadata: bytes) -> str:
@@ -133,8 +133,8 @@ def _plugin(metadata: bytes) -> str:
 
 
 def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
-    """Return a tensor's numbers, or byte strings, flat, and its shape."""
-    dtype, shape, values, words = 0, [], [], []
+    """Return the numbers or byte strings of a tensor, flat, and its shape."""
+    dtype, shape, values, strings = 0, [], [], []
     content = halves = b""
     for field, kind, value in fields(data):
         if field == 1 and kind == VARINT:
@@ -144,26 +144,26 @@ def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
         elif field == 4 and kind == BYTES:
             content = value
         elif field == 8 and kind == BYTES:
-            words.append(value)
+            strings.append(value)
         elif field in (5, 6, 7, 10):
             values += _packed(field, kind, value)
         elif field == 13:
-            halves += b"".join((bits & 0xFFFF).to_bytes(2, "little") for bits in _whole(kind, value))
+            halves += b"".join((bits & 0xFFFF).to_bytes(2, "little") for bits in _integers(kind, value))
     content = content or halves
     if content and dtype in NUMBERS:
         values = _unpacked(NUMBERS[dtype], _widened(content) if dtype == BFLOAT16 else content)
-    return words or values, tuple(shape)
+    return strings or values, tuple(shape)
 
 
 def _widened(content: bytes) -> bytes:
-    """Put each bfloat16 where it belongs: into the upper half of a float32."""
+    """Return bfloat16 numbers as float32: their bytes are the upper half."""
     wide = bytearray(len(content) // 2 * 4)
     wide[2::4], wide[3::4] = content[0 : len(wide) // 2 : 2], content[1 : len(wide) // 2 : 2]
     return bytes(wide)
 
 
 def _unpacked(letter: str, content: bytes) -> list[Any]:
-    """Return the numbers that the bytes hold; a torn one at the end is left out."""
+    """Return the numbers in the bytes; an incomplete one at the end is left out."""
     count = len(content) // struct.calcsize(f"<{letter}")
     return list(struct.unpack_from(f"<{count}{letter}", content))
 
@@ -176,11 +176,11 @@ def _packed(field: int, kind: int, value: Any) -> list[float]:
     """Return the numbers of a repeated field, packed or not."""
     if field in (5, 6) and kind != VARINT:
         return _unpacked("f" if field == 5 else "d", value)
-    return list(_whole(kind, value))
+    return list(_integers(kind, value))
 
 
-def _whole(kind: int, value: Any) -> Iterator[int]:
-    """Yield the whole numbers of a repeated field, packed or not."""
+def _integers(kind: int, value: Any) -> Iterator[int]:
+    """Yield the integers of a repeated field, packed or not."""
     if kind == VARINT:
         yield _signed(value)
         return
@@ -194,7 +194,7 @@ def _signed(number: int) -> int:
     return number if number < 1 << 63 else number - (1 << 64)
 
 
-def _of_tensor(tag: str, values: list[Any], shape: tuple[int, ...], plugin: str) -> Value | None:
+def _from_tensor(tag: str, values: list[Any], shape: tuple[int, ...], plugin: str) -> Value | None:
     if values and isinstance(values[0], bytes):
         return Value(tag, text="\n".join(value.decode("utf-8", "replace") for value in values))
     if len(shape) == 2 and shape[1] == 3 and len(values) == shape[0] * 3:
@@ -233,11 +233,11 @@ def _old_histogram(data: bytes) -> Histogram | None:
         return None
     kept = range(used[0], used[-1] + 1)
     inner = tuple(min(limits[place], high) for place in kept)
-    whole = tuple(_count(counts[place]) for place in kept)
-    return Histogram((low, *inner), whole, low, high, facts.get(4, 0.0), _count(facts.get(3, 0.0)))
+    inner_counts = tuple(_count(counts[place]) for place in kept)
+    return Histogram((low, *inner), inner_counts, low, high, facts.get(4, 0.0), _count(facts.get(3, 0.0)))
 
 
 def _count(number: float) -> int:
     if not 0 <= number < 1 << 63:  # NaN is neither
-        raise UndecodableError(f"a count of {number}")
+        raise UndecodableError(f"invalid count {number}")
     return int(number)

@@ -19,29 +19,29 @@ from windsock.importers.events import UndecodableError, Value, decode_event, dec
 from windsock.journal.series import Series, joined
 from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
 
-MARK = "tfevents"
+FILE_PATTERN = "tfevents"  # in the name of every event file
 CHUNK = 16 << 20
 ROLE = "trainer"
-LIVE_SECONDS = 120.0  # since the last write: it may still go on
+LIVE_SECONDS = 120.0  # since the last write: the run counts as running
 
 
 def event_files(folder: Path) -> list[Path]:
-    """List the event files in a directory, the oldest first: their names begin with when they were made."""
+    """List the event files in a directory, oldest first: their names begin with the time of their creation."""
     try:
-        names = [entry.name for entry in os.scandir(folder) if MARK in entry.name and entry.is_file()]
+        names = [entry.name for entry in os.scandir(folder) if FILE_PATTERN in entry.name and entry.is_file()]
     except OSError:
         return []
     return sorted(folder / name for name in names)
 
 
 def event_folders(dir: Path, depth: int = 6, skip: Iterable[Path] = ()) -> Iterator[Path]:
-    """Find the directories with event files at or below a directory; ``skip`` is not looked into."""
+    """Yield the directories with event files at or below a directory, except those in ``skip``."""
     left_out = set(skip)
     for folder, inner, files in os.walk(dir):
         here = Path(folder)
         deep = len(here.relative_to(dir).parts) >= depth
         inner[:] = [] if deep else sorted(n for n in inner if n[0] != "." and here / n not in left_out)
-        if any(MARK in name for name in files):
+        if any(FILE_PATTERN in name for name in files):
             yield here
 
 
@@ -56,7 +56,7 @@ class _Column:
 
 @dataclass(slots=True)
 class _File:
-    """One event file and what was read of it; each is an attempt, unless it was written while another was."""
+    """One event file and its contents. It is an attempt of its own, unless it was written at the time of another."""
 
     path: Path
     attempt: int
@@ -68,13 +68,13 @@ class _File:
     last_step: int | None = None
     began: float = 0.0
     ended: float = 0.0
-    lost: int = 0  # records and values that were passed over
+    lost: int = 0  # number of records and values that could not be decoded
     first_loss: str = ""
-    broken: str = ""  # for good: where a record ends is not known
-    unreadable: str = ""  # at the last poll: the next one tries again
+    broken: str = ""  # why the rest cannot be read: the end of a record is not known
+    unreadable: str = ""  # error of the last poll; the next one tries again
 
     def poll(self) -> bool:
-        """Read on; True where there was anything."""
+        """Read what is new; return whether there was anything."""
         before, want = self.offset, CHUNK
         self.unreadable = ""
         try:
@@ -82,30 +82,30 @@ class _File:
                 while not self.broken:
                     file.seek(self.offset)
                     data = file.read(want)
-                    whole = self._take(data)
+                    complete = self._read(data)
                     if len(data) < want:
                         break
-                    want = CHUNK if whole else want * 2
+                    want = CHUNK if complete else want * 2
         except OSError as problem:
             self.unreadable = problem.strerror or str(problem)
         return self.offset > before
 
-    def _take(self, data: bytes) -> bool:
+    def _read(self, data: bytes) -> bool:
         place = 0
         try:
             for place, record in records(data):
-                self._take_record(record, self.offset + place)
+                self._read_record(record, self.offset + place)
         except UndecodableError as problem:
             self.broken = f"from byte {self.offset + place} on: {problem}"
         self.offset += place
         return place > 0
 
-    def _take_record(self, record: bytes, end: int) -> None:
-        """Keep what the record holds; what is damaged in it costs nothing else, as the next one is found by length."""
+    def _read_record(self, record: bytes, end: int) -> None:
+        """Add the values of a record. The next record is found by the length, so damage costs only this one."""
         try:
             at, step, values, starts = decode_event(record)
         except UndecodableError as problem:
-            self._lose(end, problem)
+            self._count_lost(end, problem)
             return
         if starts:
             self._forget_from(step)
@@ -113,22 +113,22 @@ class _File:
             try:
                 value = decode_value(data)
             except UndecodableError as problem:
-                self._lose(end, problem)
+                self._count_lost(end, problem)
                 continue
             if value is not None:
-                self._keep(at, step, value)
+                self._add(at, step, value)
 
-    def _lose(self, end: int, problem: UndecodableError) -> None:
+    def _count_lost(self, end: int, problem: UndecodableError) -> None:
         self.lost += 1
         self.first_loss = self.first_loss or f"in the record that ends at byte {end}: {problem}"
 
     def damage(self) -> Iterator[str]:
-        """Say what could not be read."""
+        """Return a message for each part that could not be read."""
         if self.lost:
             yield f"{self.lost} undecodable, the first {self.first_loss}"
         yield from filter(None, (self.broken, self.unreadable))
 
-    def _keep(self, at: float, step: int, value: Value) -> None:
+    def _add(self, at: float, step: int, value: Value) -> None:
         if value.number is not None:
             column = self.columns.setdefault(value.tag, _Column())
             column.steps.append(step)
@@ -144,7 +144,7 @@ class _File:
         self.ended = max(self.ended, at)
 
     def _forget_from(self, step: int) -> None:
-        """A session that starts at a step in the same file takes back what was written from there on."""
+        """Remove the points from a step on: a session start in the same file supersedes them."""
         for column in self.columns.values():
             keep = [place for place, known in enumerate(column.steps) if known < step]
             column.steps = array("q", [column.steps[place] for place in keep])
@@ -159,7 +159,7 @@ class _File:
         self.last_step = max((max(column.steps) for column in self.columns.values()), default=None)
 
     def series(self, name: str, limit: int | None) -> Series:
-        """Return one tag, of which only steps below the limit count."""
+        """Return one tag, with the steps below the limit."""
         column = self.columns[name]
         steps = np.array(column.steps, np.int64)
         order = np.argsort(steps, kind="stable")
@@ -170,17 +170,17 @@ class _File:
 class TensorBoardRun:
     """The event files of one directory, with the interface of a view. ``refresh`` reads what was appended.
 
-    A file that was begun after another had ended is a restart: what it writes again supersedes the older.
+    A file that begins after the end of another is a restart, and supersedes the older from its first step on.
     """
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
         self.path = folder
-        self._project, self._name = place_of(folder, root or folder.parent)
+        self._project, self._name = project_and_name(folder, root or folder.parent)
         self._files: dict[Path, _File] = {}
         self._producer: tuple[int, str] = (0, "")
         self.refresh()
         if not self._files:
-            raise JournalError(f"{folder} holds no TensorBoard event files")
+            raise JournalError(f"{folder} contains no TensorBoard event files")
 
     def refresh(self) -> bool:
         """Read what is new; True where there was anything."""
@@ -191,7 +191,7 @@ class TensorBoardRun:
 
     @property
     def info(self) -> RunInfo:
-        """Who the run is, as far as the directory's name and the names of its metrics tell."""
+        """Name and project from the directory; the vocabulary is detected from the names of the metrics."""
         names = self.names()
         if self._producer[0] != len(names):
             self._producer = len(names), detect(names).source or "unknown"
@@ -201,17 +201,17 @@ class TensorBoardRun:
 
     @property
     def status(self) -> Status:
-        """Running while it is written to; event files do not say how a run ended."""
-        return status_at(max((path.stat().st_mtime for path in self._files if path.exists()), default=0.0))
+        """Running while the files are written to. Event files do not contain how a run ended."""
+        return status_from_time(max((path.stat().st_mtime for path in self._files if path.exists()), default=0.0))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Nothing: event files keep none."""
+        """Empty: event files contain none."""
         return {}
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Nothing: event files keep none."""
+        """Empty: event files contain none."""
         return {}
 
     @property
@@ -227,7 +227,7 @@ class TensorBoardRun:
 
     @property
     def span(self) -> tuple[float, float]:
-        """When the first and the last value were written."""
+        """The times of the first and the last value."""
         began = [file.began for file in self._files.values() if file.began]
         ended = [file.ended for file in self._files.values() if file.ended]
         return (min(began), max(ended)) if began else (0.0, 0.0)
@@ -237,24 +237,24 @@ class TensorBoardRun:
         return [Writer(ROLE, 0, file.attempt) for file in self._files.values()]
 
     def writer_statuses(self) -> dict[Writer, Status]:
-        """Tell how the newest attempt is doing."""
+        """Return the status of the newest attempt."""
         return {self.writers()[-1]: self.status}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return nothing: there are no such events."""
+        """Return an empty list: event files contain no such events."""
         return []
 
     def skipped(self) -> dict[str, tuple[str, int]]:
-        """Return nothing: what was refused is not known."""
+        """Return an empty mapping: event files do not contain skipped values."""
         return {}
 
     def problems(self) -> list[Problem]:
-        """Return nothing: event files do not contain failed calls."""
+        """Return an empty list: event files do not contain failed calls."""
         return []
 
     def damage(self) -> list[str]:
-        """Say what could not be read."""
-        return [f"{file.path.name}: {told}" for file in self._files.values() for told in file.damage()]
+        """Return a message for each part that could not be read."""
+        return [f"{file.path.name}: {text}" for file in self._files.values() for text in file.damage()]
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the tags of numbers that match a shell pattern, or one of several, in the order logged."""
@@ -282,19 +282,19 @@ class TensorBoardRun:
         return [pair for file in self._files.values() for pair in file.histograms.get(name, ())]
 
     def texts(self) -> list[LoggedText]:
-        """Return what was logged as text."""
+        """Return the logged texts."""
         return [text for file in self._files.values() for text in file.texts]
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
-        """Return nothing: event files know no phases."""
+        """Return an empty list: event files contain no phases."""
         return []
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
-        """Return nothing: event files know no commits."""
+        """Return an empty mapping: event files contain no commits."""
         return {}
 
     def _limits(self) -> list[int | None]:
-        """Return, of each file, the step from which one that was begun after its end supersedes it."""
+        """Return, for each file, the step from which on a file that began after its end supersedes it."""
         files = list(self._files.values())
         return [
             min(
@@ -305,8 +305,8 @@ class TensorBoardRun:
         ]
 
 
-def place_of(folder: Path, root: Path) -> tuple[str, str]:
-    """Return project and name of a run, as its place below the root tells them."""
+def project_and_name(folder: Path, root: Path) -> tuple[str, str]:
+    """Return project and name of a run from its path below the root."""
     try:
         inside = folder.relative_to(root).as_posix()
     except ValueError:
@@ -315,8 +315,8 @@ def place_of(folder: Path, root: Path) -> tuple[str, str]:
     return project or "TensorBoard", name
 
 
-def status_at(written: float) -> Status:
-    """Tell how a run is doing from when its files were last written."""
+def status_from_time(written: float) -> Status:
+    """Return the status of a run whose files were last written at a time."""
     if time.time() - written < LIVE_SECONDS:
         return Status("running")
-    return Status("finished", "event files do not say how it ended")
+    return Status("finished", "event files do not contain how it ended")

@@ -1,5 +1,6 @@
-"""The journal: append-only segments of checksummed frames, written by the training, read by everyone else.
+"""The journal: append-only segments of checksummed frames. The training writes it, everything else reads it.
 
-``frames`` is the format on disk, ``writer`` appends, ``reader`` follows and survives damage, ``folder`` knows the
-files of a run, ``series`` turns columns into something to look at, ``status`` tells who is still alive.
+``frames`` is the format on disk and ``folder`` the files of a run. ``writer`` and ``segment`` write; ``reader`` reads a
+segment, past damage. ``steps`` has the rule of steps. ``columns``, ``series`` and ``spans`` serve views;
+``segment_follower`` and ``follow`` hand out rows to trackers. ``status`` and ``glance`` tell whether a run is alive.
 """

@@ -1,4 +1,4 @@
-"""Packing a run that is over into one compressed file, and unpacking it."""
+"""Archives: a run that has ended in one compressed file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pack(folder: Path) -> Path:
     """Pack a run's directory into a file beside it, check the file, and only then remove the directory."""
     target = folder.with_name(folder.name + SUFFIX)
     if target.exists():
-        raise JournalError(f"{target} exists already: move it away first")
+        raise JournalError(f"{target} exists: move it to another place first")
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with tarfile.open(draft, "w:gz", compresslevel=6) as archive:
@@ -31,10 +31,10 @@ def pack(folder: Path) -> Path:
 
 
 def unpack(archive: Path) -> Path:
-    """Put an archived run back where it was, and remove the archive."""
+    """Unpack an archived run to its old place, and remove the archive."""
     folder = archive.with_name(archive.name.removesuffix(SUFFIX))
     if folder.exists():
-        raise JournalError(f"{folder} exists already")
+        raise JournalError(f"{folder} exists: move it to another place first")
     try:
         with tarfile.open(archive) as packed:
             packed.extractall(archive.parent, filter="data")
@@ -50,7 +50,7 @@ def archives(dir: Path) -> list[Path]:
 
 
 def _without_index(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what can be made again."""
+    """Leave out files that can be created again."""
     return member if _kept(Path(*Path(member.name).parts[1:])) else None
 
 
@@ -59,7 +59,7 @@ def _kept(inside: Path) -> bool:
 
 
 def _check(archive: Path, folder: Path) -> None:
-    """Compare every byte with the original: what follows is its removal."""
+    """Compare every byte with the original, which is removed next."""
     with tarfile.open(archive) as packed:
         for file in (path for path in folder.rglob("*") if path.is_file() and _kept(path.relative_to(folder))):
             member = packed.extractfile(str(file.relative_to(folder.parent)))

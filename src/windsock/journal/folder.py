@@ -1,8 +1,8 @@
-"""Where runs live: ``<dir>/<project>/<run id>/run.json`` and one segment file per writer, attempt and part.
+"""The files of a run: ``<dir>/<project>/<run id>/run.json`` and one segment file per writer, attempt and index.
 
-A segment's name says who wrote it, ``{role}.{rank}.{attempt}.{index}.seg`` with the role percent-quoted, so that no
-damage inside can hide its origin. Part 0 is the process that started the attempt; forked children and files that
-had to be begun anew are further parts.
+A segment's name contains its writer, ``{role}.{rank}.{attempt}.{index}.seg`` with the role percent-quoted, so that it
+is known even if the content is damaged. Index 0 is the process that began the attempt; forked processes, and a process
+whose file can no longer grow, get the next ones.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from windsock.errors import JournalError, RunNotFoundError, SettingsError
 from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
-INDEX_FOLDER = "index"  # inside a run's: what was made from the journal, and can be made again
+INDEX_FOLDER = "index"  # in a run's directory: files that can be created from the journal again
 SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<index>\d+)\.seg")
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # no two that look alike
+ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentFile:
-    """One segment: who wrote it, which part it is, and where it lies."""
+    """One segment: its writer, its index in the attempt, and its path."""
 
     writer: Writer
     index: int
@@ -38,7 +38,7 @@ class SegmentFile:
 
     @classmethod
     def parse(cls, path: Path) -> SegmentFile | None:
-        """Read a file's name, or return None where it is no segment's."""
+        """Return the segment of a path, or None if the name is not that of a segment."""
         match = SEGMENT_NAME.fullmatch(path.name)
         if match is None:
             return None
@@ -52,12 +52,12 @@ def default_dir() -> Path:
 
 
 def new_run_id() -> str:
-    """Draw eight random characters: short to type, and no two runs of a team meet."""
+    """Return eight random characters: short to type, and unique among the runs of a team."""
     return "".join(secrets.choice(ID_ALPHABET) for _ in range(8))
 
 
 def check_run_id(id: str) -> str:
-    """Return the id, or raise where it could not be the name of a directory."""
+    """Return the id; raise SettingsError if it cannot be the name of a directory."""
     if not ID_PATTERN.fullmatch(id):
         raise SettingsError(f"id {id!r}: expected up to 64 letters, digits, '.', '_' or '-'")
     return id
@@ -70,13 +70,13 @@ def folder_name(text: str) -> str:
 
 
 def segment_path(folder: Path, writer: Writer, index: int) -> Path:
-    """Return where that writer's part belongs."""
+    """Return the path of a writer's segment."""
     role = quote(writer.role, safe="").replace(".", "%2E")
     return folder / f"{role}.{writer.rank}.{writer.attempt}.{index}.seg"
 
 
 def segments(folder: Path) -> list[SegmentFile]:
-    """List the segments of a run, in the order of writers, attempts and parts."""
+    """List the segments of a run, by writer, attempt and index."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -86,13 +86,13 @@ def segments(folder: Path) -> list[SegmentFile]:
 
 
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
-    """Write ``run.json`` unless another writer of the run was first; return what stands there."""
+    """Write ``run.json`` unless another writer of the run has written it; return its content."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / RUN_FILE
     draft = folder / f".{RUN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
     draft.write_text(json.dumps({"format": 1, **asdict(info)}, ensure_ascii=True, indent=1) + "\n")
     try:
-        os.link(draft, target)  # fails where the file exists: whole or not at all
+        os.link(draft, target)  # atomic, and fails if the file exists
     except FileExistsError:
         return read_run_info(folder)
     except OSError:  # a filesystem without hard links
@@ -105,25 +105,25 @@ def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def read_run_info(folder: Path) -> RunInfo:
-    """Read ``run.json``; where it is unreadable, say what the directory's name still tells."""
+    """Read ``run.json``; if it is unreadable, return what the directory's name and the segments' times tell."""
     try:
         record: dict[str, Any] = json.loads((folder / RUN_FILE).read_text())
         known = {name: record[name] for name in RunInfo.__dataclass_fields__ if name in record}
         return RunInfo(**{**known, "tags": tuple(known.get("tags") or ())})
     except (OSError, ValueError, TypeError, AttributeError) as problem:
         if not segments(folder):
-            raise JournalError(f"{folder} holds no run: {problem}") from problem
+            raise JournalError(f"{folder} contains no run: {problem}") from problem
         oldest = min(segment.path.stat().st_mtime for segment in segments(folder))
         return RunInfo(id=folder.name, project=unquote(folder.parent.name), name=folder.name, created=oldest)
 
 
 def is_run(folder: Path) -> bool:
-    """Tell whether a directory is that of a run."""
+    """Return whether a directory is that of a run."""
     return (folder / RUN_FILE).is_file() or bool(segments(folder))
 
 
 def run_folders(dir: Path) -> Iterator[Path]:
-    """Find the runs below a directory, project by project."""
+    """Yield the directories of the runs below a directory, project by project."""
     if is_run(dir):
         yield dir
         return
@@ -142,13 +142,13 @@ def _subfolders(dir: Path) -> list[Path]:
 
 
 def last_active(folder: Path) -> float:
-    """Return when anything was last written to the run."""
+    """Return the time of the last write to the run."""
     writes = [segment.path.stat().st_mtime for segment in segments(folder)]
     return max([read_run_info(folder).created, *writes])
 
 
 def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path:
-    """Return the folder that a path, an id, a unique prefix of one, a name or ``@last`` refers to."""
+    """Return the directory of a run, by its path, id, unique prefix of its id, name, or ``@last``."""
     as_path = Path(reference)
     if as_path.is_dir() and is_run(as_path):
         return as_path
@@ -170,7 +170,7 @@ def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path
 
 
 def last_run(dir: Path) -> Path:
-    """Return the run that was written to last."""
+    """Return the directory of the run that was written to last."""
     folders = list(run_folders(dir))
     if not folders:
         raise RunNotFoundError(_none("@last", dir, []))
@@ -180,13 +180,13 @@ def last_run(dir: Path) -> Path:
 def _several(text: str, folders: list[Path]) -> str:
     newest = sorted(folders, key=last_active, reverse=True)[:6]
     listed = ", ".join(f"{f.name} ({_day(read_run_info(f).created)})" for f in newest)
-    return f"{len(folders)} runs are called {text!r}: {listed}; give an id, the newest is first"
+    return f"{len(folders)} runs match {text!r}: {listed}; give an id (the newest is first)"
 
 
 def _none(text: str, dir: Path, ids: list[str]) -> str:
     if not ids:
         return f"no run in {dir} (choose another directory with --dir or WINDSOCK_DIR)"
-    return f"no run {text!r} in {dir}; it holds {len(ids)} runs, 'windsock ls' lists them"
+    return f"no run {text!r} in {dir}; it has {len(ids)} runs, list them with 'windsock ls'"
 
 
 def _day(moment: float) -> str:

@@ -1,4 +1,4 @@
-"""The bytes on disk: segment header, frames and the bodies they carry (``docs/journal.md`` is the specification).
+"""The format on disk: segment header, frames and their payloads (``docs/journal.md`` is the specification).
 
 Everything is little-endian. A frame is ``magic, u32 length, u32 crc32(length, payload), payload`` and a payload is
 a kind byte and its body.
@@ -24,25 +24,28 @@ FRAME_MAGIC = b"\xf5WSK"  # 0xf5 occurs in no UTF-8 text
 FRAME_HEAD = struct.Struct("<4sII")
 SEGMENT_HEAD = struct.Struct("<8sII")
 
-OPEN_STEP = -(2**63)  # a row whose step the next commit names
+OPEN_STEP = -(2**63)  # of a frame that gets its step from a commit, see journal.steps
 MAX_FRAME = 1 << 30
 
 ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
 COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
 SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
 PACKET_HEAD = struct.Struct("<BI")  # kind, length of the JSON
-SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were offered
-SAMPLE_LEVEL = 3  # of zlib: half the time of its default for a tenth more bytes
-MAX_SAMPLES = 1 << 28  # bytes that a body may become when it is unpacked; no writer of ours comes near
+SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were submitted
+SAMPLE_LEVEL = 3  # of zlib: half the time of the default level for a tenth more bytes
+MAX_SAMPLES = 1 << 28  # bytes of an unpacked body; a limit for damaged or hostile files, far above what a writer writes
 PHASE_HEAD = struct.Struct("<BQQqdBHH")  # kind, span, parent, step, start, flags, length of name, length of lane
-PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN where there is none
+PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN: no value
 
 TIMER, DEVICE_CLOCK, FAILED = 1, 2, 4  # flags of a phase
 MAX_NAME_BYTES = 2**16 - 1
 
 
 class Kind(IntEnum):
-    """What a payload is. A reader skips kinds that it does not know."""
+    """The kind of a payload. A reader skips kinds that it does not know.
+
+    Numbers are never used again: 11 is reserved for findings.
+    """
 
     SCHEMA = 1
     ROW = 2
@@ -60,12 +63,12 @@ class Kind(IntEnum):
 
 @lru_cache(maxsize=4096)
 def length_seed(length: int) -> int:
-    """Return the checksum of the length field alone, from which that of the payload goes on."""
+    """Return the checksum of the length field, with which that of the payload is continued."""
     return crc32(struct.pack("<I", length))
 
 
 def frame(payload: bytes) -> bytes:
-    """Wrap a payload for appending."""
+    """Return a payload as a frame."""
     length = len(payload)
     return FRAME_HEAD.pack(FRAME_MAGIC, length, crc32(payload, length_seed(length))) + payload
 
@@ -76,7 +79,7 @@ def segment_head() -> bytes:
 
 
 def parse_segment_head(head: bytes) -> int | None:
-    """Return the format version, or None where the header is damaged."""
+    """Return the format version, or None if the header is damaged."""
     if len(head) < SEGMENT_HEAD.size:
         return None
     magic, version, crc = SEGMENT_HEAD.unpack_from(head)
@@ -93,33 +96,33 @@ def schema_id(names: Sequence[str]) -> int:
 
 
 def schema_payload(id: int, names: Sequence[str]) -> bytes:
-    """Encode a tuple of names. JSON in ASCII carries any Python string, lone surrogates included."""
+    """Encode a tuple of names. JSON in ASCII can contain any Python string, also lone surrogates."""
     return SCHEMA_HEAD.pack(Kind.SCHEMA, id) + _json(list(names))
 
 
 def parse_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
-    """Decode what ``schema_payload`` made."""
+    """Decode a payload of ``schema_payload``."""
     _, id = SCHEMA_HEAD.unpack_from(payload)
     return id, tuple(json.loads(payload[SCHEMA_HEAD.size :]))
 
 
 def row_struct(width: int) -> struct.Struct:
-    """Return the layout of a row payload of that many values."""
+    """Return the struct of a row payload with so many values."""
     return struct.Struct(f"{ROW_HEAD.format}{width}d")
 
 
 def state_payload(layout: int, step: int, time: float, vector: Sequence[float]) -> bytes:
-    """Encode what one writer holds of a step: a packed state, in the shape of a row."""
+    """Encode a packed state of one writer and step; it has the shape of a row."""
     return row_struct(len(vector)).pack(Kind.STATE, layout, step, time, *vector)
 
 
 def commit_payload(step: int, time: float) -> bytes:
-    """Encode the end of a step: it gives its number to the open rows before it."""
+    """Encode the end of a step, whose number the open frames before it get."""
     return COMMIT_BODY.pack(Kind.COMMIT, step, time)
 
 
 class PhaseFrame(NamedTuple):
-    """The open or the close marker of a span; what is only known at the end is NaN in the former."""
+    """The open or the close frame of a span. Values that are known at the end are NaN in the open frame."""
 
     span: int
     parent: int  # 0: none
@@ -144,7 +147,7 @@ def phase_text(text: str) -> bytes:
 
 
 def phase_open_payload(span: int, parent: int, step: int, start: float, flags: int, name: bytes, lane: bytes) -> bytes:
-    """Encode that a span began."""
+    """Encode the open frame of a span."""
     return PHASE_HEAD.pack(Kind.PHASE_OPEN, span, parent, step, start, flags, len(name), len(lane)) + name + lane
 
 
@@ -159,23 +162,23 @@ def phase_close_payload(
     durations: tuple[float, ...],
     token_kind: bytes = b"",
 ) -> bytes:
-    """Encode that a span ended; it says again what the open marker says, which may be damaged."""
+    """Encode the close frame of a span; it repeats the open frame, which may be damaged."""
     head = PHASE_HEAD.pack(Kind.PHASE_CLOSE, span, parent, step, start, flags, len(name), len(lane))
     return head + name + lane + PHASE_TAIL.pack(*durations) + token_kind
 
 
 def parse_phase(payload: bytes) -> PhaseFrame:
-    """Decode an open or a close marker."""
+    """Decode an open or a close frame."""
     if len(payload) < PHASE_HEAD.size:
-        raise ValueError("a phase marker that is too short")
+        raise ValueError("the phase frame is too short")
     kind, span, parent, step, start, flags, name_length, lane_length = PHASE_HEAD.unpack_from(payload)
-    lane_place = PHASE_HEAD.size + name_length
-    place = lane_place + lane_length
-    name, lane = _phase_text(payload[PHASE_HEAD.size : lane_place]), _phase_text(payload[lane_place:place])
+    lane_start = PHASE_HEAD.size + name_length
+    place = lane_start + lane_length
+    name, lane = _phase_text(payload[PHASE_HEAD.size : lane_start]), _phase_text(payload[lane_start:place])
     if kind == Kind.PHASE_OPEN:
         return PhaseFrame(span, parent, step, start, flags, name, lane)
     if len(payload) < place + PHASE_TAIL.size:
-        raise ValueError("a phase marker that is too short")
+        raise ValueError("the phase frame is too short")
     tail: tuple[float, ...] = PHASE_TAIL.unpack_from(payload, place)
     return PhaseFrame._make(
         (span, parent, step, start, flags, name, lane, *tail, _phase_text(payload[place + PHASE_TAIL.size :]))
@@ -187,39 +190,39 @@ def _phase_text(text: bytes) -> str:
 
 
 def sample_payload(step: int, time: float, seen: int, samples: Sequence[bytes]) -> bytes:
-    """Encode samples of a step, each a JSON object in UTF-8; ``seen`` is how many were offered for these."""
+    """Encode samples of a step, each a JSON object in UTF-8; ``seen`` is the number that was submitted."""
     body = zlib.compress(b"[" + b",".join(samples) + b"]", SAMPLE_LEVEL)
     return SAMPLE_HEAD.pack(Kind.SAMPLE, step, time, len(samples), seen) + body
 
 
 def parse_sample_head(payload: bytes) -> tuple[int, float, int, int]:
-    """Return step, time, how many samples are in a frame and how many were offered, without unpacking it."""
+    """Return step, time, number of samples and number of submitted samples of a frame, without unpacking it."""
     if len(payload) < SAMPLE_HEAD.size:
-        raise ValueError("a sample frame is longer than that")
+        raise ValueError("the sample frame is too short")
     _, step, time, kept, seen = SAMPLE_HEAD.unpack_from(payload)
     return step, time, kept, seen
 
 
 def parse_samples(payload: bytes) -> list[Any]:
-    """Decode the samples of a frame; raises ValueError for whatever is wrong with it."""
+    """Decode the samples of a frame; raise ValueError if it is malformed."""
     unpacker = zlib.decompressobj()
     try:
         body = unpacker.decompress(payload[SAMPLE_HEAD.size :], MAX_SAMPLES)
         samples = json.loads(body) if unpacker.eof else None
     except (zlib.error, RecursionError) as problem:
-        raise ValueError(f"a sample frame that cannot be unpacked: {problem}") from problem
+        raise ValueError(f"the sample frame cannot be unpacked: {problem}") from problem
     if not isinstance(samples, list):
-        raise ValueError("samples must be a JSON array, whole and not too large")
+        raise ValueError("samples must be a JSON array, complete and not too large")
     return samples
 
 
 def record_payload(kind: Kind, record: Mapping[str, Any]) -> bytes:
-    """Encode a body that is one JSON object (events, histograms, and kinds to come)."""
+    """Encode a body that is one JSON object (events, histograms, texts, layouts)."""
     return bytes((kind,)) + _json(record)
 
 
 def parse_record(payload: bytes) -> dict[str, Any]:
-    """Decode what ``record_payload`` made; NaN and infinities stand as ``NaN`` and ``Infinity``."""
+    """Decode a payload of ``record_payload``; NaN and infinities are written as ``NaN`` and ``Infinity``."""
     record = json.loads(payload[1:])
     if not isinstance(record, dict):
         raise ValueError("a record must be a JSON object")
@@ -227,13 +230,13 @@ def parse_record(payload: bytes) -> dict[str, Any]:
 
 
 def packet_payload(kind: Kind, head: Mapping[str, Any], body: bytes) -> bytes:
-    """Encode a body that is a small JSON object and bytes whose format is their owner's."""
+    """Encode a body of a small JSON object and bytes in another format."""
     text = _json(head)
     return PACKET_HEAD.pack(kind, len(text)) + text + body
 
 
 def parse_packet(payload: bytes) -> tuple[dict[str, Any], bytes]:
-    """Decode what ``packet_payload`` made."""
+    """Decode a payload of ``packet_payload``."""
     _, length = PACKET_HEAD.unpack_from(payload)
     text = payload[PACKET_HEAD.size : PACKET_HEAD.size + length]
     head = json.loads(text)

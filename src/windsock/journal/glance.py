@@ -1,4 +1,4 @@
-"""What can be said of a run by looking at both ends of its segments: enough for a list of many runs."""
+"""A quick look at a run: status and last step from both ends of its segments, for lists of many runs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windsock.journal.reader import SegmentReader, events
 from windsock.journal.status import run_status, writer_status
 from windsock.model import RunInfo, Status, Writer
 
-END_BYTES = (16 << 10, 128 << 10)  # how much of either end is read, and again where that holds no step
+END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A run in a list."""
+    """The facts about a run in a list."""
 
     info: RunInfo
     path: Path
@@ -37,7 +37,7 @@ class _End:
 
 
 def glance(folder: Path) -> Glance:
-    """Look at a run without reading it."""
+    """Return the facts about a run without reading all of it."""
     info = read_run_info(folder)
     found = segments(folder)
     newest: dict[tuple[str, int], Writer] = {(s.writer.role, s.writer.rank): s.writer for s in found}
@@ -57,7 +57,7 @@ def glance(folder: Path) -> Glance:
 
 
 def segment_status(path: Path) -> Status:
-    """Tell how the writer of one segment is doing."""
+    """Return the status of the process that writes a segment."""
     return _look(path).status
 
 

@@ -1,4 +1,4 @@
-"""Reading a segment: from where we were to where it ends now, frame by frame, past whatever is damaged.
+"""Reading a segment: from the last offset to its end, frame by frame, past damaged bytes.
 
 Rows of one schema become columns. Training writes the same few key sets over and over, so frames come in runs of
 one size; a run is found and checked at once instead of frame by frame.
@@ -36,10 +36,10 @@ from windsock.model import Damage
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-CHUNK = 4 << 20  # small enough that its memory is used again
+CHUNK = 4 << 20  # bytes of a read; the allocator reuses memory of this size
 HEAD = FRAME_HEAD.size
-SHORT_RUN = 8  # below this, frames are cheaper one by one
-PROBE = 64  # how far a run is first looked for
+MIN_RUN = 8  # frames; fewer are faster one by one
+RUN_PROBE = 64  # frames that are compared first when a run is looked for
 ROW_KINDS = (Kind.ROW, Kind.STATE)
 
 
@@ -73,7 +73,7 @@ class RowChunk:
 
 @dataclass(slots=True)
 class RowTable:
-    """All rows of one schema that were read so far, in the chunks in which they came."""
+    """All rows of one schema that were read so far, in chunks."""
 
     width: int
     chunks: list[RowChunk] = field(default_factory=list)
@@ -82,10 +82,10 @@ class RowTable:
         return sum(len(chunk) for chunk in self.chunks)
 
     def add(self, rows: RowChunk) -> None:
-        """Take in rows; small chunks, as they come from following a run, are united like the digits of a counter."""
+        """Add rows. Small chunks are united as the digits of a binary counter: a row is copied log(n) times."""
         self.chunks.append(rows)
-        most = CHUNK // (8 * (self.width + 3))
-        while len(self.chunks) > 1 and len(self.chunks[-2]) <= len(self.chunks[-1]) <= most // 2:
+        max_rows = CHUNK // (8 * (self.width + 3))
+        while len(self.chunks) > 1 and len(self.chunks[-2]) <= len(self.chunks[-1]) <= max_rows // 2:
             last = self.chunks.pop()
             self.chunks[-1] = self.chunks[-1].followed_by(last)
 
@@ -111,7 +111,7 @@ class RowTable:
 
 @dataclass(slots=True)
 class Record:
-    """A frame that is neither row nor schema: its kind, its place and its payload."""
+    """Any other frame: its kind, its offset and its payload."""
 
     kind: int
     offset: int
@@ -120,7 +120,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SampleFrame:
-    """Where samples of a step lie, and what their frame says of them; they stay on disk until somebody asks."""
+    """The place of a sample frame and the numbers in its head. The samples are read when they are needed."""
 
     offset: int
     step: int
@@ -130,7 +130,7 @@ class SampleFrame:
 
 
 class SegmentReader:
-    """Follows one segment. ``poll`` reads what is new; everything read so far is in the attributes.
+    """Reader of one segment. ``poll`` reads the new frames; everything read so far is in the attributes.
 
     ``schemas`` may be shared by the readers of a run: a row finds its names by content, in whichever segment, and
     before or after it, they were written.
@@ -139,18 +139,18 @@ class SegmentReader:
     def __init__(self, path: Path, schemas: dict[int, tuple[str, ...]] | None = None) -> None:
         self.path = path
         self.schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
-        self.offset = 0  # up to here everything was read or given up
+        self.offset = 0  # up to here everything was read, or skipped as damaged
         self.tables: dict[int, RowTable] = {}
         self.states: dict[int, RowTable] = {}
         self.steps = SegmentSteps()
         self.records: list[Record] = []
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
-        self.rollout_states = 0  # records of rollouts and evaluations among all that came
+        self.rollout_states = 0  # number of them among the records
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
-    def poll(self, most: int | None = None) -> bool:
-        """Read what was appended since the last call, or ``most`` bytes of it; True where there was anything."""
+    def poll(self, max_bytes: int | None = None) -> bool:
+        """Read the frames since the last call, or about ``max_bytes`` of them; return whether there were any."""
         start = self.offset
         try:
             fd = os.open(self.path, os.O_RDONLY)
@@ -164,7 +164,7 @@ class SegmentReader:
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
-                if whole or (most is not None and self.offset - start >= most):
+                if whole or (max_bytes is not None and self.offset - start >= max_bytes):
                     break
                 want = CHUNK if used else want * 2
         finally:
@@ -172,7 +172,7 @@ class SegmentReader:
         return self.offset > start
 
     def read_ends(self, size: int) -> None:
-        """Read only the first and the last ``size`` bytes, for a glance; what lies between stays unread."""
+        """Read only the first and the last ``size`` bytes."""
         try:
             fd = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -188,7 +188,7 @@ class SegmentReader:
         self.poll()
 
     def forget(self) -> None:
-        """Drop what was read so far, except names: for those who follow and do not look back."""
+        """Drop everything read so far except names and commits, for a reader that does not look back."""
         self.tables.clear()
         self.states.clear()
         self.records.clear()
@@ -211,12 +211,12 @@ class SegmentReader:
         return True
 
     def _parse(self, data: bytes, whole: bool) -> int:
-        """Take in the frames of ``data``; return how many bytes are done with.
+        """Read the frames of ``data``; return the number of bytes that were read.
 
         ``whole`` says that the file ends where ``data`` does.
         """
         place, end = 0, len(data)
-        unpack, seed_of, take = FRAME_HEAD.unpack_from, frames.length_seed, self._take
+        unpack, seed_of, take = FRAME_HEAD.unpack_from, frames.length_seed, self._add
         while end - place >= HEAD:
             magic, length, crc = unpack(data, place)
             stop = place + HEAD + length
@@ -224,7 +224,7 @@ class SegmentReader:
                 if stop > end and not whole:
                     break  # the rest of the frame is in the next chunk
                 if data[place : place + 8] == data[stop : stop + 8] and (run := _run_length(data, place, stop)):
-                    self._take_run(data, place, HEAD + length, run)
+                    self._add_run(data, place, HEAD + length, run)
                     place += (HEAD + length) * run
                     continue
                 if stop <= end and crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
@@ -233,17 +233,17 @@ class SegmentReader:
                     continue
             following = _next_frame(data, place + 1)
             if following < 0:
-                break  # a frame being written, or a torn end: nothing whole comes after it
-            self._give_up(place, following)
+                break  # a frame that is being written, or a torn end: no complete frame follows
+            self._skip_damaged(place, following)
             place = following
         self._flush_singles()
         return place
 
-    def _give_up(self, start: int, end: int) -> None:
+    def _skip_damaged(self, start: int, end: int) -> None:
         self.damage.append(Damage(self.offset + start, self.offset + end))
 
-    def _take(self, payload: bytes, offset: int) -> None:
-        """Take in the payload of one intact frame."""
+    def _add(self, payload: bytes, offset: int) -> None:
+        """Add the payload of one intact frame."""
         kind = payload[0]
         if kind in ROW_KINDS and len(payload) >= ROW_HEAD.size:
             offsets, payloads = self._singles.setdefault(len(payload), ([], []))
@@ -251,12 +251,12 @@ class SegmentReader:
             payloads.append(payload)
             return
         try:
-            self._take_payload(kind, payload, offset)
+            self._add_payload(kind, payload, offset)
         except (ValueError, IndexError, TypeError):
             end = offset + HEAD + len(payload)
-            self.damage.append(Damage(offset, end, f"a frame of kind {kind} that makes no sense"))
+            self.damage.append(Damage(offset, end, f"malformed frame of kind {kind}"))
 
-    def _take_payload(self, kind: int, payload: bytes, offset: int) -> None:
+    def _add_payload(self, kind: int, payload: bytes, offset: int) -> None:
         if kind == Kind.SCHEMA:
             id, names = frames.parse_schema(payload)
             self.schemas.setdefault(id, names)
@@ -269,24 +269,24 @@ class SegmentReader:
             self.records.append(Record(kind, offset, payload))
             self.rollout_states += kind == Kind.GATHERED
 
-    def _take_run(self, data: bytes, place: int, total: int, length: int) -> None:
-        """Take in ``length`` frames of one size: rows as columns, anything else one by one."""
+    def _add_run(self, data: bytes, place: int, total: int, length: int) -> None:
+        """Add ``length`` frames of one size: rows as columns, other kinds one by one."""
         stop = place + total * length
         payloads = [data[at + HEAD : at + total] for at in range(place, stop, total)]
         sums = np.fromiter(map(crc32, payloads, repeat(frames.length_seed(total - HEAD))), np.uint32, length)
         good = sums == np.ndarray((length,), "<u4", data, place + 8, (total,))
         for bad in np.flatnonzero(~good).tolist():
-            self._give_up(place + bad * total, place + (bad + 1) * total)
+            self._skip_damaged(place + bad * total, place + (bad + 1) * total)
         kinds = np.ndarray((length,), "u1", data, place + HEAD, (total,))
         rows = good & np.isin(kinds, ROW_KINDS) if total >= HEAD + ROW_HEAD.size else np.zeros_like(good)
         self._flush_singles()
         if rows.any():
             view = np.ndarray((length,), _row_type(total - HEAD), data, place + HEAD, (total,))
-            self._take_rows(view, np.flatnonzero(rows), np.arange(place, stop, total) + self.offset)
+            self._add_rows(view, np.flatnonzero(rows), np.arange(place, stop, total) + self.offset)
         for other in np.flatnonzero(good & ~rows).tolist():
-            self._take(payloads[other], self.offset + place + other * total)
+            self._add(payloads[other], self.offset + place + other * total)
 
-    def _take_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
+    def _add_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
         """Split rows of one size by kind and schema into their tables."""
         keys = view["schema"][wanted]
         by_schema = np.argsort(keys, kind="stable")
@@ -307,26 +307,26 @@ class SegmentReader:
                 self.steps.add_rows(found.offsets, found.steps, found.times)
 
     def _flush_singles(self) -> None:
-        """Turn the rows that came one by one into columns."""
+        """Add the rows that were read one by one, as columns."""
         for size, (offsets, payloads) in self._singles.items():
             view = np.frombuffer(b"".join(payloads), _row_type(size))
-            self._take_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
+            self._add_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
         self._singles.clear()
 
 
 def read_payload(fd: int, offset: int) -> bytes:
-    """Read one frame again; raises ValueError where it is not, or no longer, a whole one."""
+    """Read the payload of one frame again; raise ValueError if it is not intact."""
     head = os.pread(fd, HEAD, offset)
     if len(head) == HEAD:
         magic, length, crc = FRAME_HEAD.unpack(head)
         payload = os.pread(fd, length, offset + HEAD) if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME else b""
         if payload and len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
             return payload
-    raise ValueError(f"no whole frame at byte {offset}")
+    raise ValueError(f"no intact frame at byte {offset}")
 
 
 def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """Decode the events among records, in order; one that cannot be decoded is passed over."""
+    """Decode the events among records, in order; skip those that cannot be decoded."""
     for record in records:
         if record.kind == Kind.EVENT:
             try:
@@ -336,7 +336,7 @@ def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
 
 
 def _next_frame(data: bytes, place: int) -> int:
-    """Find the next intact frame at or after ``place``; -1 where there is none."""
+    """Return the next intact frame at or after ``place``, or -1."""
     while 0 <= (place := data.find(FRAME_MAGIC, place)) <= len(data) - HEAD:
         _, length, crc = FRAME_HEAD.unpack_from(data, place)
         payload = data[place + HEAD : place + HEAD + length] if 0 < length <= MAX_FRAME else b""
@@ -347,13 +347,13 @@ def _next_frame(data: bytes, place: int) -> int:
 
 
 def _run_length(data: bytes, place: int, stop: int) -> int:
-    """Count the frames of this size that follow each other from here on; 0 where they are few."""
+    """Return the number of frames of this size that follow each other from here on; 0 if they are few."""
     total = stop - place
     room = (len(data) - place) // total
-    count = _equal_heads(data, place, total, min(room, PROBE))
-    if count == PROBE < room:
+    count = _equal_heads(data, place, total, min(room, RUN_PROBE))
+    if count == RUN_PROBE < room:
         count = _equal_heads(data, place, total, room)
-    return count if count >= SHORT_RUN else 0
+    return count if count >= MIN_RUN else 0
 
 
 def _equal_heads(data: bytes, place: int, total: int, room: int) -> int:
@@ -364,7 +364,7 @@ def _equal_heads(data: bytes, place: int, total: int, room: int) -> int:
 
 @lru_cache(maxsize=256)
 def _row_type(size: int) -> np.dtype[Any]:
-    """Return the layout of a row payload of that many bytes."""
+    """Return the NumPy type of a row payload with so many bytes."""
     width, excess = divmod(size - ROW_HEAD.size, 8)
     fields: list[Any] = [
         ("kind", "u1"),

@@ -1,4 +1,4 @@
-"""A sample as the journal keeps it: a JSON object of what it has, and back."""
+"""Samples as JSON objects in the journal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from windsock.model import Sample
 
-MAX_REPR = 1000  # characters of what is no plain data inside a message
+MAX_REPR = 1000  # characters of the text of an object in a message that JSON does not support
 INTEGERS = range(-(2**63), 2**63)
-IN_THE_HEAD = ("step",)  # what the frame says for all of its samples
+HEAD_FIELDS = ("step",)  # in the head of the frame, for all of its samples
 
 
 def encode(sample: Sample) -> bytes:
-    """Return a sample as JSON in UTF-8, without what it does not have."""
+    """Return a sample as JSON in UTF-8, without its empty fields."""
     record = {name: value for name in NAMES if (value := getattr(sample, name)) not in EMPTY}
     try:
         return to_json(record)
-    except Exception:  # noqa: BLE001 - a message inside itself, or that may do anything when asked
+    except Exception:  # noqa: BLE001 - a message may contain itself, or objects that raise
         return to_json({**record, "messages": [{"content": repr(m)[:MAX_REPR]} for m in sample.messages]})
 
 
 def to_json(record: Mapping[str, Any]) -> bytes:
-    """Return a record as JSON in UTF-8; where a lone surrogate forbids that, in ASCII with escapes."""
+    """Return a record as JSON in UTF-8; with a lone surrogate, in ASCII with escapes."""
     try:
         return _dump(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -32,7 +32,7 @@ def to_json(record: Mapping[str, Any]) -> bytes:
 
 
 def decode(record: Any, step: int, time: float = 0.0) -> Sample:
-    """Return the sample of a record, parsed or as JSON; an entry that is not what it should be is left out."""
+    """Return the sample of a record, parsed or as JSON; entries of a wrong type are left out."""
     if isinstance(record, bytes):
         record = json.loads(record)
     if not isinstance(record, Mapping):
@@ -46,7 +46,7 @@ def _dump(record: Mapping[str, Any], ensure_ascii: bool) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain data for what JSON does not know: arrays and scalars of NumPy and torch, and the rest in words."""
+    """Return plain data for an object that JSON does not support: a mapping, a scalar array, or its text."""
     if isinstance(value, Mapping):
         return dict(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():
@@ -61,7 +61,7 @@ def _text(value: Any) -> str | None:
 def _number(value: Any) -> float | None:
     if isinstance(value, float):
         return value
-    return float(whole) if (whole := _integer(value)) is not None else None
+    return float(number) if (number := _integer(value)) is not None else None
 
 
 def _integer(value: Any) -> int | None:
@@ -93,5 +93,5 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "weight_version": _integer,
     "time": _number,
 }
-NAMES = tuple(field.name for field in fields(Sample) if field.name not in IN_THE_HEAD)
+NAMES = tuple(field.name for field in fields(Sample) if field.name not in HEAD_FIELDS)
 EMPTY: tuple[Any, ...] = (None, "", (), {})

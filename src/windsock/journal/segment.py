@@ -1,4 +1,4 @@
-"""A segment being written: one ``os.write`` per frame, and a plan for everything that can go wrong with it.
+"""Writing a segment: one ``os.write`` per frame, and recovery when that fails.
 
 A frame that cannot be written (full disk, file-size limit, directory gone or read-only) waits in memory, up to
 ``BACKLOG_LIMIT`` bytes, and goes out in order as soon as there is room again; what exceeds the limit is dropped and
@@ -22,13 +22,13 @@ from windsock.journal.folder import segment_path
 from windsock.model import Writer
 
 BACKLOG_LIMIT = 64 << 20
-FLUSH_BATCH = 256  # frames per hold of the lock while the backlog drains
+FLUSH_BATCH = 256  # frames that are written in one hold of the lock while the backlog drains
 COPY_CHUNK = 4 << 20
 SEGMENT_FLAGS = os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 
 
 class SegmentWriter:
-    """The one writer of one segment file. Thread-safe; after a fork the child writes to a part of its own.
+    """The only writer of one segment file. Thread-safe; after a fork the child writes to a segment of its own.
 
     ``prepare`` is called before a file is created, and makes the directory (and what else belongs there).
     ``on_new_segment`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
@@ -44,8 +44,8 @@ class SegmentWriter:
     ) -> None:
         self.folder = folder
         self.writer = writer
-        self.dropped = 0  # frames given up since the segment was begun
-        self.trouble: str | None = None  # why nothing can be written at the moment
+        self.dropped = 0  # frames that were lost since the start
+        self.trouble: str | None = None  # why nothing can be written now
         self._prepare = prepare
         self._on_new_segment = on_new_segment
         self._lock = threading.RLock()  # re-entrant: a signal handler may append while append runs
@@ -61,19 +61,19 @@ class SegmentWriter:
 
     @property
     def path(self) -> Path | None:
-        """Where the segment lies, once it could be created."""
+        """The path of the segment, once it was created."""
         return self._path
 
     @property
     def waiting(self) -> int:
-        """How many frames wait for a disk that takes them."""
+        """The number of frames in the backlog."""
         return len(self._backlog)
 
     def append(self, frame: bytes) -> bool:
-        """Write one frame. False: it could not be kept, not even in memory, and was counted; or all is closed."""
+        """Write one frame; return False if it was dropped and counted, or the segment is closed."""
         with self._lock:
             if self._fd is None or self._backlog:
-                return self._append_when_troubled(frame)
+                return self._append_to_backlog(frame)
             self._dirty = True
             problem = self._write(frame)
             if problem is None:
@@ -81,7 +81,7 @@ class SegmentWriter:
             self.trouble = _reason(problem)
             return self._keep_for_later(frame)
 
-    def _append_when_troubled(self, frame: bytes) -> bool:
+    def _append_to_backlog(self, frame: bytes) -> bool:
         if self._closed:
             return False
         if self._forked:
@@ -90,7 +90,7 @@ class SegmentWriter:
         return self._keep_for_later(frame)
 
     def maintain(self) -> None:
-        """Do what must not happen inside ``append``: recover, write the backlog, bring bytes to the disk."""
+        """Recover from errors, write the backlog and sync: work that is too slow for ``append``."""
         with self._lock:
             if self._forked:
                 return
@@ -101,7 +101,7 @@ class SegmentWriter:
         self._sync()
 
     def close(self) -> int:
-        """Write what waits, sync and close. Return how many frames could not be written."""
+        """Write the backlog, sync and close; return the number of frames that could not be written."""
         self.maintain()
         with self._lock:
             self._closed = True
@@ -112,7 +112,7 @@ class SegmentWriter:
             return len(self._backlog)
 
     def _begin(self) -> None:
-        """Create the next free part of this writer's segment."""
+        """Create this writer's segment with the next free index."""
         try:
             self._prepare()
             self._path, self._fd = self._create()
@@ -127,25 +127,25 @@ class SegmentWriter:
             self._fd = None
 
     def _create(self) -> tuple[Path, int]:
-        for part in itertools.count():
-            path = segment_path(self.folder, self.writer, part)
+        for index in itertools.count():
+            path = segment_path(self.folder, self.writer, index)
             with suppress(FileExistsError):
                 return path, os.open(path, SEGMENT_FLAGS, 0o644)
         raise AssertionError  # count() has no end
 
     def _write(self, data: bytes) -> OSError | None:
-        """Write all of it, or nothing and return why."""
+        """Write all of the data, or nothing; return the error."""
         assert self._fd is not None
         written = 0
         try:
             written = os.write(self._fd, data)
-            while written < len(data):  # rare: the second try completes the frame or names the trouble
+            while written < len(data):  # rare: the second call completes the frame or raises the error
                 more = os.write(self._fd, memoryview(data)[written:])
                 if more == 0:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 written += more
         except OSError as problem:
-            if written:  # the file is ours alone: its end is the end of the torn frame
+            if written:  # no other process writes to the file, so its end is the end of the torn frame
                 with suppress(OSError):
                     os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             return problem
@@ -160,7 +160,7 @@ class SegmentWriter:
         return True
 
     def _drain(self) -> None:
-        """Write the backlog in order, a batch per hold of the lock, until it is empty or the disk refuses."""
+        """Write the backlog in order, a batch per hold of the lock, until it is empty or a write fails."""
         while self._backlog:
             with self._lock:
                 if self._fd is None:
@@ -169,15 +169,15 @@ class SegmentWriter:
                     problem = self._write(self._backlog[0])
                     if problem is not None:
                         self.trouble = _reason(problem)
-                        if problem.errno != errno.EFBIG or not self._begin_anew():
+                        if problem.errno != errno.EFBIG or not self._begin_next():
                             return
                         break
                     self._backlog_bytes -= len(self._backlog.popleft())
                     self._dirty = True
         self.trouble = None
 
-    def _begin_anew(self) -> bool:
-        """Go on in a further part, because this file may not grow. False: that helps nothing."""
+    def _begin_next(self) -> bool:
+        """Continue in another segment because this file may not grow; return False if that does not help."""
         assert self._fd is not None
         if os.fstat(self._fd).st_size <= frames.SEGMENT_HEAD.size:
             return False  # not even the first frame fits
@@ -195,7 +195,7 @@ class SegmentWriter:
         self._on_new_segment()
 
     def _restore_if_removed(self) -> None:
-        """Where the file was unlinked under us, put a copy of it back in place and go on there."""
+        """If the file was unlinked, put a copy back in its place and continue there."""
         if self._fd is None:
             return
         try:
@@ -208,7 +208,7 @@ class SegmentWriter:
             return
         try:
             copied = _copy(self._fd, new, 0)
-            with self._lock:  # only what was appended meanwhile is copied while others wait
+            with self._lock:  # others wait only while the bytes that were appended meanwhile are copied
                 _copy(self._fd, new, copied)
                 os.close(self._fd)
                 self._fd = new
@@ -224,7 +224,7 @@ class SegmentWriter:
                 os.fsync(self._fd)
 
     def after_fork_in_child(self) -> None:
-        """Forget what belongs to the parent; the child's own part begins with its first frame."""
+        """Forget the parent's file and backlog; the child's own segment is created with its first frame."""
         self._lock = threading.RLock()
         self._backlog.clear()
         self._backlog_bytes = self.dropped = 0
@@ -236,7 +236,7 @@ class SegmentWriter:
 
 
 def _copy(source: int, target: int, start: int) -> int:
-    """Append ``source`` from ``start`` on to ``target``; return the offset reached."""
+    """Append ``source`` from ``start`` on to ``target``; return the last offset."""
     while chunk := os.pread(source, COPY_CHUNK, start):
         view = memoryview(chunk)
         while view:

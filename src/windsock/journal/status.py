@@ -1,4 +1,4 @@
-"""Who is still alive: what a writer's events, its process and the clock say about it."""
+"""The status of a writer, from its events, its process and the clock."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from windsock.model import Status
 from windsock.process import machine_id, process_start
 
 HEARTBEAT_SECONDS = 10.0
-SILENT_SECONDS = 60.0  # without a heartbeat: something is wrong
-LOST_SECONDS = 3600.0  # without a heartbeat from another machine: it is gone
-IDLE_SECONDS = 1800.0  # heartbeats but no row: the training hangs
+SILENT_SECONDS = 60.0  # without a heartbeat: stalled
+LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
+IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
 
 
 def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> Status:
-    """Tell how a writer is doing from its events and the time of its last row."""
+    """Return the status of a writer from its events and the time of its last row."""
     now = time.time() if now is None else now
     start: dict[str, Any] = {}
     heard = last_row or 0.0
@@ -27,33 +27,33 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
         elif event.get("event") == "finish":
             return Status(event.get("status", "finished"), event.get("reason", ""))
     if not start:
-        return _by_silence(now - heard)
+        return _remote_status(now - heard)
     if start.get("machine") != machine_id():
-        return _by_silence(now - heard)
+        return _remote_status(now - heard)
     if process_start(start.get("pid", -1)) != start.get("born"):
-        return Status("killed", "its process is gone and said no farewell")
+        return Status("killed", "process exited without finish()")
     if now - heard > SILENT_SECONDS:
-        return Status("stalled", f"no heartbeat for {now - heard:.0f} s, though its process lives")
+        return Status("stalled", f"no heartbeat for {now - heard:.0f} s, but the process is alive")
     idle = now - (last_row or float(start.get("time", now)))
     if idle > float(start.get("idle_seconds", IDLE_SECONDS)):
-        return Status("stalled", f"nothing logged for {idle:.0f} s")
+        return Status("stalled", f"no row for {idle:.0f} s")
     return Status("running")
 
 
-def _by_silence(silence: float) -> Status:
-    """Judge a writer of another machine, of which only the journal can be seen."""
+def _remote_status(silence: float) -> Status:
+    """Return the status of a writer on another machine, whose process cannot be checked."""
     if silence <= SILENT_SECONDS:
         return Status("running")
     if silence <= LOST_SECONDS:
-        return Status("stalled", f"not heard of for {silence:.0f} s")
-    return Status("killed", "not heard of for over an hour")
+        return Status("stalled", f"no event or row for {silence:.0f} s")
+    return Status("killed", "no event or row for more than an hour")
 
 
 def run_status(writers: Iterable[Status]) -> Status:
-    """Tell how a run is doing from how its writers are: alive while any is, else the worst of their ends."""
+    """Return the status of a run from those of its writers: alive while any is, else the worst end."""
     statuses = list(writers)
     for word in ("running", "stalled", "crashed", "killed", "finished"):
         for status in statuses:
             if status.word == word:
                 return status
-    return Status("killed", "it never wrote anything")
+    return Status("killed", "nothing was ever written")

@@ -1,4 +1,4 @@
-"""Writing a journal: names become schemas, values become rows, and each is one frame of the segment."""
+"""Writing a journal: rows and their schemas, commits, states and records, each a frame of the segment."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from windsock.model import Histogram, Writer
 
 ROW = int(Kind.ROW)
 COPY_AFTER = (16, 256, 1024)  # rows between the copies of a schema; the last one repeats
-SAMPLE_BYTES = 1 << 20  # of samples in one frame, before they are packed; a larger one has a frame to itself
-MANY = 4096  # key sets remembered; more than that is a program that makes names up, and memory must not grow
+SAMPLE_BYTES = 1 << 20  # of samples in one frame, before compression; a larger sample has a frame of its own
+MAX_KEY_SETS = 4096  # remembered; a program that invents names must not fill the memory
 
 
 class _Schema:
-    """A tuple of names as rows refer to it, with everything about it that a row would compute again."""
+    """A tuple of names, with everything that its rows have in common."""
 
     __slots__ = ("copies", "id", "names", "pack", "payload", "rows_to_copy", "seed", "size")
 
@@ -45,7 +45,7 @@ class _Schema:
 
 
 class JournalWriter:
-    """What a run writes through: rows, commits, states and records, into the segment of one writer."""
+    """Writer of rows, commits, states and records into the segment of one writer."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class JournalWriter:
         self._append = self.segment.append
 
     def row(self, names: tuple[str, ...], values: Iterable[Any], step: int | None, at: float | None = None) -> bool:
-        """Write one row. ``step`` None: it belongs to the step that the next commit names.
+        """Write one row. With ``step`` None it is open and gets the step of the next commit.
 
         Raises what ``struct`` raises for a value that is no number; nothing is written then.
         """
-        last_names, schema, order = self._last  # one tuple, so that threads never see half of it
-        if names != last_names:  # equal strings are mostly the same objects: faster than to hash them
+        last_names, schema, order = self._last  # one tuple: threads never see half of an update
+        if names != last_names:  # comparing the same string objects is faster than hashing them
             schema, order = self._by_order.get(names) or self._enter(names)
             self._last = names, schema, order
         if order is not None:
@@ -84,18 +84,18 @@ class JournalWriter:
         """End a step."""
         return self._append(frames.frame(frames.commit_payload(step, time.time() if at is None else at)))
 
-    def state(self, layout: int, step: int | None, vector: Sequence[float], at: float | None = None) -> bool:
-        """Write what this writer holds of a step, to be merged with what others hold."""
+    def state(self, layout: int, step: int, vector: Sequence[float], at: float | None = None) -> bool:
+        """Write a packed state of a step, which readers merge with those of other ranks."""
         at = time.time() if at is None else at
-        payload = frames.state_payload(layout, OPEN_STEP if step is None else step, at, vector)
+        payload = frames.state_payload(layout, step, at, vector)
         return self._append(frames.frame(payload))
 
-    def mark(self, payload: bytes) -> bool:
-        """Write a payload that was encoded already, such as that of a phase."""
+    def payload(self, payload: bytes) -> bool:
+        """Write a payload that is already encoded, such as a phase's."""
         return self._append(frames.frame(payload))
 
     def event(self, event: str, **fields: Any) -> bool:
-        """Write something that happened: start, heartbeat, finish, config, …"""
+        """Write an event: start, heartbeat, finish, config, …"""
         return self.record(Kind.EVENT, {"event": event, "time": time.time(), **fields})
 
     def histogram(self, name: str, histogram: Histogram, step: int | None, at: float | None = None) -> bool:
@@ -105,7 +105,7 @@ class JournalWriter:
         return self.record(Kind.HISTOGRAM, {"name": name, "step": step, "time": at, **fields})
 
     def samples(self, step: int, seen: int, samples: Sequence[bytes], at: float | None = None) -> bool:
-        """Write the samples kept of a step, in frames of bounded size; the first says how many were seen."""
+        """Write the samples of a step, in frames of bounded size; the first has the number of submitted samples."""
         at, written = time.time() if at is None else at, True
         for piece in _pieces(samples, SAMPLE_BYTES):
             written = self._append(frames.frame(frames.sample_payload(step, at, seen, piece))) and written
@@ -121,14 +121,14 @@ class JournalWriter:
         return self._append(frames.frame(frames.packet_payload(kind, {"time": time.time(), **head}, body)))
 
     def close(self) -> int:
-        """Bring everything to the disk and close; return how many frames could not be written."""
+        """Sync and close; return the number of frames that could not be written."""
         return self.segment.close()
 
     def _enter(self, names: tuple[str, ...]) -> tuple[_Schema, Callable[..., Any] | None]:
-        """Find or make the schema of names in this order; the same names in another order share one."""
+        """Return the schema of names in this order; the same names in another order share it."""
         if not all(isinstance(name, str) for name in names):
-            raise TypeError("names are strings")
-        if len(self._by_order) >= MANY:
+            raise TypeError("names must be strings")
+        if len(self._by_order) >= MAX_KEY_SETS:
             self._by_order.clear()
             self._by_set.clear()
         key = frozenset(names)
@@ -148,17 +148,17 @@ class JournalWriter:
             schema.unwritten()
 
     def _new_segment(self) -> None:
-        """Begin a further part: it must be readable by itself."""
+        """Begin another segment, which must be readable by itself."""
         for schema in self._by_set.values():
             schema.unwritten()
         self._announce()
         _, schema, _ = self._last
-        if schema is not None:  # that of the row which is the reason for the new part
+        if schema is not None:  # of the row that is written next
             self._copy(schema)
 
 
 def _pieces(samples: Sequence[bytes], limit: int) -> Iterator[list[bytes]]:
-    """Cut samples into runs of at most so many bytes; none at all are one empty run."""
+    """Split samples into pieces of at most ``limit`` bytes; without samples there is one empty piece."""
     piece: list[bytes] = []
     size = 0
     for sample in samples:

@@ -205,7 +205,7 @@ class Probe:
         self._open[span.id] = span
         span.parent_id = 0 if outer is None else outer.id
         # Written at entry, so that the journal shows the open phase of a process that hangs or is killed.
-        self._journal.mark(encode_open(span, self._clock.unix(span.entered)))
+        self._journal.payload(encode_open(span, self._clock.unix(span.entered)))
         if phase.clock == "device":
             span.clock = DeviceClock(self._accelerators.record_event)
             span.clock.record()
@@ -278,7 +278,7 @@ class Probe:
             span.flops = dict(classify(amounts(span.phase.flops)).numbers)
 
     def _write_close(self, span: Span, flags: int = 0) -> None:
-        self._journal.mark(encode_close(span, self._clock.unix(span.entered), span.step.number, flags))
+        self._journal.payload(encode_close(span, self._clock.unix(span.entered), span.step.number, flags))
 
     def _add(self, span: Span) -> None:
         span.step.add(span)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from windsock.catalogue.headline import headline_values
 from windsock.errors import JournalError
-from windsock.importers.tensorboard import TensorBoardRun, place_of, status_at
+from windsock.importers.tensorboard import TensorBoardRun, project_and_name, status_from_time
 from windsock.journal.glance import glance
 from windsock.readable import Readable
 from windsock.server.responses import RequestError, bilingual, encode
@@ -273,9 +273,9 @@ def _event_file_facts(location: RunLocation, root: Path) -> dict[str, Any]:
     files = file_signature(location.folder)
     if not files:
         raise FileNotFoundError(location.folder)
-    project, name = place_of(location.folder, root)
+    project, name = project_and_name(location.folder, root)
     heard = max(time for _, time in files.values()) / 1e9
-    status = status_at(heard)
+    status = status_from_time(heard)
     return {
         "key": location.key,
         "id": location.key,

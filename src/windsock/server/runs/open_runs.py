@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from windsock.errors import JournalError
-from windsock.importers.tensorboard import MARK, TensorBoardRun, event_folders
+from windsock.importers.tensorboard import FILE_PATTERN, TensorBoardRun, event_folders
 from windsock.journal.folder import read_run_info, run_folders
 from windsock.readable import Readable
 from windsock.server.responses import RequestError
@@ -45,7 +45,7 @@ def file_signature(folder: Path) -> Signature:
     """Return size and modification time of each file that a run is read from."""
     try:
         with os.scandir(folder) as listed:
-            files = [file for file in listed if file.name.endswith(".seg") or MARK in file.name]
+            files = [file for file in listed if file.name.endswith(".seg") or FILE_PATTERN in file.name]
             return {file.name: ((stat := file.stat()).st_size, stat.st_mtime_ns) for file in files}
     except OSError:
         return {}
