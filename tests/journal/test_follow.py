@@ -57,7 +57,7 @@ def test_pieces_are_the_whole(small: None):
 
 
 def test_another_follower_goes_on_from_any_place(small: None):
-    """Also where rows wait for their commit that lie before others that were handed out."""
+    """Also where rows wait for their commit that lie before others that were emitted."""
     path = written()
     whole = all_rows(RunFollower(path))
     follower = RunFollower(path)

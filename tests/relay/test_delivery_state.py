@@ -80,7 +80,7 @@ def test_another_target_has_a_cursor_of_its_own():
     assert again.for_target("two").delivered == 2
 
 
-def test_a_state_has_all_when_every_segment_was_handed_out():
+def test_a_state_has_all_when_every_segment_was_emitted():
     """To its last byte, and no segment is missing."""
     run = windsock.init(id="all")
     run.finish()

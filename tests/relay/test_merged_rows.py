@@ -1,4 +1,4 @@
-"""Rows with the values of all ranks, and of forked processes: when they are handed out, and under which step."""
+"""Rows with the values of all ranks, and of forked processes: when they are emitted, and under which step."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def rows_of(rows: list[Row], rank: int = 0) -> list[tuple[int, dict[str, float]]
 
 
 def test_the_row_of_the_first_rank_waits_until_the_others_are_past_its_step(tmp_path: Path):
-    """Its cursor is not handed out before; then the row has the values of all."""
+    """Its cursor is not emitted before; then the row has the values of all."""
     processes, follower = Processes(tmp_path), MergedFollower(tmp_path, patience=FOREVER)
     processes.values(0, 0, {USED: 1.0})
     processes.commit(0, 0, 0)
@@ -274,7 +274,7 @@ def test_an_open_row_of_a_forked_process_that_has_ended_gets_the_next_commit_of_
 
 
 def test_a_forked_process_that_does_not_commit_is_not_waited_for_longer_than_the_patience(tmp_path: Path):
-    """Its row is handed out under its parent's commit; should it commit after all, once more under its own."""
+    """Its row is emitted under its parent's commit; should it commit after all, once more under its own."""
     processes, follower = Processes(tmp_path, ranks=[0]), RunFollower(tmp_path, patience=0.0)
     processes.fork(0)
     processes.values(0, 1, {"child": 7.0})
@@ -331,7 +331,7 @@ def test_a_segment_that_its_process_continues_in_another_gets_no_further_commit(
     assert rows_of(all_rows(follower)) == [(5, {"a": 1.0})]
 
 
-def test_a_reader_that_goes_on_knows_the_values_that_were_handed_out_before(tmp_path: Path):
+def test_a_reader_that_goes_on_knows_the_values_that_were_emitted_before(tmp_path: Path):
     """The parent's value of the step is newer than the child's, which is therefore left out."""
     processes, follower = Processes(tmp_path, ranks=[0]), RunFollower(tmp_path, patience=FOREVER)
     processes.fork(0)

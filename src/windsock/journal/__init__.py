@@ -2,5 +2,5 @@
 
 ``frames`` is the format on disk and ``folder`` the files of a run. ``writer`` and ``segment`` write; ``reader`` reads a
 segment, past damage. ``steps`` has the rule of steps. ``columns``, ``series`` and ``spans`` serve views;
-``segment_follower`` and ``follow`` hand out rows to trackers. ``status`` and ``glance`` tell whether a run is alive.
+``segment_follower`` and ``follow`` emit rows to trackers. ``status`` and ``glance`` tell whether a run is alive.
 """

@@ -56,8 +56,8 @@ class AttemptFollower:
         return segment_status(self.main.segment.path).ended
 
     @property
-    def was_handed_out(self) -> bool:
-        """Whether rows of this attempt were handed out, by this follower or before it."""
+    def was_emitted(self) -> bool:
+        """Whether rows of this attempt were emitted, by this follower or before it."""
         return any(segment.cursor.done for segment in self.segments.values())
 
     def new_rows(self, patience: float) -> list[FollowedRow]:
@@ -127,7 +127,7 @@ class RunFollower:
         return [row for attempt in ended for row in self._taken(attempt.take_unfinished())]
 
     def cursors(self) -> dict[str, Cursor]:
-        """Return how far each segment was handed out."""
+        """Return how far each segment was emitted."""
         return {segment.name: segment.cursor for segment in self._segment_followers()}
 
     def _attempt(self, writer: Writer) -> AttemptFollower:
@@ -150,7 +150,7 @@ class RunFollower:
         return found
 
     def _next_piece(self) -> list[Row]:
-        """Read on in every segment and return the new rows, by time, each rank's in the order handed out."""
+        """Read on in every segment and return the new rows, by time, each rank's in the order emitted."""
         sequences = [self._rows_of_rank(attempts) for attempts in self._by_rank().values()]
         return list(heapq.merge(*sequences, key=lambda row: row.time))
 
@@ -160,7 +160,7 @@ class RunFollower:
         An attempt is read to its end before the next: what a newer attempt supersedes must not come after it. Rows
         that an older attempt writes later still, and that are superseded, are left out.
         """
-        before = [attempt.was_handed_out for attempt in attempts]
+        before = [attempt.was_emitted for attempt in attempts]
         found: list[list[Row]] = []
         for number, attempt in enumerate(attempts):
             rows = self._taken(attempt.new_rows(self._patience))

@@ -2,7 +2,7 @@
 
 A frame that cannot be written (full disk, file-size limit, directory gone or read-only) waits in memory, up to
 ``BACKLOG_LIMIT`` bytes, and goes out in order as soon as there is room again; what exceeds the limit is dropped and
-counted. ``maintain`` does that work, from the keeper's thread, so that ``append`` never does more than one system call.
+counted. ``maintain`` does that work, in the background thread, so that ``append`` never does more than one system call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Following one segment as rows: open frames are united when their step can no longer change.
 
-A follower goes on from a saved cursor, and hands out every row once. It does not look back, as a view does: a row that
-was handed out stays as it is.
+A follower goes on from a saved cursor, and emits every row once. It does not look back, as a view does: a row that
+was emitted stays as it is.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ Position = tuple[float, int]
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far a segment was handed out. Delivery state files contain it as a list of its fields."""
+    """How far a segment was emitted. Delivery state files contain it as a list of its fields."""
 
-    resume: int = 0  # open frames before it were handed out
-    done: int = 0  # frames that name their step were handed out before it
+    resume: int = 0  # open frames before it were emitted
+    done: int = 0  # frames that name their step were emitted before it
     last_step: int = -1
-    by_time: int = 0  # open frames from ``resume`` to here were handed out under a commit of another segment
-    merged: int | None = None  # states before it are in rows that were handed out; None: those before ``done``
+    by_time: int = 0  # open frames from ``resume`` to here were emitted under a commit of another segment
+    merged: int | None = None  # states before it are in rows that were emitted; None: those before ``done``
 
     @property
     def merged_to(self) -> int:
-        """The offset before which states are in rows that were handed out."""
+        """The offset before which states are in rows that were emitted."""
         return self.done if self.merged is None else self.merged
 
 
@@ -80,7 +80,7 @@ class StepContents:
 
 
 class FollowedRow(NamedTuple):
-    """A row, the place that completed it, and whether it is new or was handed out before the cursor was saved."""
+    """A row, the place that completed it, and whether it is new or was emitted before the cursor was saved."""
 
     row: Row
     segment: str
@@ -105,7 +105,7 @@ class _OpenGroup:
     contents: StepContents
     positions: dict[str, Position] | None = None  # of the values, where the group has several frames
     commit: tuple[int, float] | None = None  # of another segment, at the last look
-    handed_out: bool = False
+    emitted: bool = False
 
     def located(self) -> dict[str, Position]:
         """Return the positions of the values."""
@@ -144,9 +144,9 @@ class SharedFrames:
 
 
 class NewestPositions:
-    """The positions of the values that were handed out, by step.
+    """The positions of the values that were emitted, by step.
 
-    Rows are not handed out in the order in which they were written: an open row comes with its commit. A view shows
+    Rows are not emitted in the order in which they were written: an open row comes with its commit. A view shows
     the value that was written last, so a value that comes after a newer one of its step is left out.
     """
 
@@ -157,7 +157,7 @@ class NewestPositions:
         return bool(self._by_step)
 
     def leave_out_older(self, step: int, contents: StepContents) -> None:
-        """Remove the values of a step that are older than those handed out."""
+        """Remove the values of a step that are older than those emitted."""
         known = self._by_step.get(step)
         if known:
             older = [name for name, at in contents.positions.items() if at < known.get(name, at)]
@@ -215,7 +215,7 @@ class SegmentFollower:
         self.reached = self._reader.offset
         self._commits_read = 0
         self._last_step = cursor.last_step
-        self._replayed = StepContents()  # open frames that were handed out before the cursor was saved
+        self._replayed = StepContents()  # open frames that were emitted before the cursor was saved
         self._groups: list[_OpenGroup] = []  # open frames since the segment's last commit
         self._samples: dict[int, list[Sample]] = {}  # by step
         self._open_since: int | None = None  # offset of the first frame that waits for a commit
@@ -240,8 +240,8 @@ class SegmentFollower:
 
     @property
     def waits_for_commit(self) -> bool:
-        """Whether open frames could be handed out under another segment's commit, unless this one commits them."""
-        return any(group.commit is not None and not group.handed_out for group in self._groups)
+        """Whether open frames could be emitted under another segment's commit, unless this one commits them."""
+        return any(group.commit is not None and not group.emitted for group in self._groups)
 
     def new_rows(self) -> list[FollowedRow]:
         """Return the rows that were completed since the last call, or the next piece of them."""
@@ -261,18 +261,18 @@ class SegmentFollower:
         """Yield open frames under the commits of other segments, where this segment will not commit them itself.
 
         That is so when its process is over. One that lives and has not committed for long is not waited for either:
-        should it commit after all, its frames are handed out once more, under the step that they then have. A commit
+        should it commit after all, its frames are emitted once more, under the step that they then have. A commit
         must have been there at the last look too: by now, all segments were read up to its time.
         """
         ready = is_over or self._is_out_of_patience(patience)
         known: list[tuple[_OpenGroup, tuple[int, float]]] = []
-        for group in (group for group in self._groups if not group.handed_out):
+        for group in (group for group in self._groups if not group.emitted):
             commit = self._attempt.steps.commit_by_time(self.segment.index, group.time)
             if commit is None or commit != group.commit or not ready:
                 group.commit = commit
                 break
             known.append((group, commit))
-        yield from self._hand_out_groups(known)
+        yield from self._emit_groups(known)
         if known:
             self.cursor = replace(self.cursor, by_time=known[-1][0].offset + 1)
         self._unite_groups()
@@ -281,9 +281,9 @@ class SegmentFollower:
         """Yield, once, the frames after the last commit: no other will come."""
         steps, index = self._attempt.steps, self.segment.index
         upcoming = steps.upcoming
-        waiting = [group for group in self._groups if not group.handed_out]
+        waiting = [group for group in self._groups if not group.emitted]
         last = waiting[-1].time if waiting else 0.0
-        yield from self._hand_out_groups(
+        yield from self._emit_groups(
             (group, steps.commit_by_time(index, group.time) or (upcoming, last)) for group in waiting
         )
         yield from self._other_samples(0.0)
@@ -291,16 +291,16 @@ class SegmentFollower:
         self._open_since = None
         self.cursor = replace(self.cursor, resume=self.cursor.done)
 
-    def _hand_out_groups(self, groups: Iterable[tuple[_OpenGroup, tuple[int, float]]]) -> Iterator[FollowedRow]:
+    def _emit_groups(self, groups: Iterable[tuple[_OpenGroup, tuple[int, float]]]) -> Iterator[FollowedRow]:
         """Yield one row for the neighbouring groups of a commit."""
         for (step, at), pairs in itertools.groupby(groups, key=lambda pair: pair[1]):
             contents = StepContents(samples=self._samples.pop(step, []))
             for group, _ in pairs:
                 contents.add(group.contents)
                 contents.positions |= group.located()
-                group.handed_out = True
+                group.emitted = True
                 offset = group.offset
-            yield from self._hand_out(step, at, contents, offset)
+            yield from self._emit(step, at, contents, offset)
 
     def _is_out_of_patience(self, patience: float) -> bool:
         """Return whether open frames have waited long for this segment's own commit; later ones wait no longer."""
@@ -342,7 +342,7 @@ class SegmentFollower:
             self._replayed.positions |= dict.fromkeys(contents.values, position)
             return
         self._open_since = offset if self._open_since is None else self._open_since
-        self._groups.append(_OpenGroup(offset, time, position, contents, handed_out=offset < self._begin.by_time))
+        self._groups.append(_OpenGroup(offset, time, position, contents, emitted=offset < self._begin.by_time))
 
     def _commit(self, frame: _Frame) -> Iterator[FollowedRow]:
         """Yield the open frames under the step of their commit; samples of other steps are rows of their own."""
@@ -356,11 +356,11 @@ class SegmentFollower:
         self._open_since = self._patient_since = None
         self._out_of_patience = False
         if self._replayed:
-            yield from self._hand_out(frame.step, frame.time, self._replayed, frame.offset, is_new=False)
+            yield from self._emit(frame.step, frame.time, self._replayed, frame.offset, is_new=False)
             self._replayed = StepContents()
         yield from self._other_samples(frame.time)
         if contents:
-            yield from self._hand_out(frame.step, frame.time, contents, frame.offset)
+            yield from self._emit(frame.step, frame.time, contents, frame.offset)
         if not self._attempt.has_forks:
             self._attempt.newest.clear()
 
@@ -374,14 +374,14 @@ class SegmentFollower:
         is_new = offset >= self._begin.done
         if self._attempt.has_forks or self._groups:
             contents.positions = dict.fromkeys(contents.values, self._position(time, offset))
-            yield from self._hand_out(step, time, contents, offset, is_new)
+            yield from self._emit(step, time, contents, offset, is_new)
         elif is_new or self._attempt.replays:
             yield FollowedRow(contents.row(step, time, self.segment.writer), self.name, offset, is_new)
 
-    def _hand_out(
+    def _emit(
         self, step: int, time: float, contents: StepContents, offset: int, is_new: bool = True
     ) -> Iterator[FollowedRow]:
-        """Yield a row of what is newer than the values of the step that were handed out before."""
+        """Yield a row of what is newer than the values of the step that were emitted before."""
         newest = self._attempt.newest
         newest.leave_out_older(step, contents)
         if self._attempt.has_forks:
@@ -401,8 +401,8 @@ class SegmentFollower:
         many = len(self._groups) > MAX_OPEN_GROUPS
         for group in self._groups:
             last = united[-1] if united else None
-            alike = last is not None and group.handed_out == last.handed_out
-            if last is not None and alike and (group.handed_out or not self._attempt.has_forks or many):
+            alike = last is not None and group.emitted == last.emitted
+            if last is not None and alike and (group.emitted or not self._attempt.has_forks or many):
                 last.add(group)
             else:
                 united.append(group)
@@ -415,7 +415,7 @@ class SegmentFollower:
 
     @property
     def _oldest_replayed(self) -> int:
-        """The step from which frames are read again that were handed out before the cursor was saved."""
+        """The step from which frames are read again that were emitted before the cursor was saved."""
         return self._begin.last_step - MAX_STEPS_BACK if self._attempt.replays else MAX_STEP
 
     def _commits(self) -> Iterator[_Frame]:

@@ -74,7 +74,7 @@ class MergedFollower(RunFollower):
         self._deliveries: dict[StepKey, _StepDelivery] = {}
         self._superseded: set[StepKey] = set()  # steps that lost contributions to a newer attempt
         self._batches: list[_Batch] = []
-        self._handed_out = dict(cursors or {})
+        self._emitted = dict(cursors or {})
         self._newest: dict[str, dict[int, AttemptFollower]] = {}  # attempts, by role and rank
         self._statuses: dict[Path, tuple[float, bool]] = {}
 
@@ -100,18 +100,18 @@ class MergedFollower(RunFollower):
             self._delivery(role, step).add("", 0)
         rows += self._corrections(final=True)
         self._superseded.clear()
-        self._handed_out = super().cursors()
+        self._emitted = super().cursors()
         return rows
 
     def cursors(self) -> dict[str, Cursor]:
-        """Return how far each segment was handed out. Rows that wait were not."""
+        """Return how far each segment was emitted. Rows that wait were not."""
         merged = {name: cursor.merged_to for name, cursor in self._begin.items()}
         for segment in self._segment_followers():
             merged[segment.name] = max(segment.reached, merged.get(segment.name, 0))
         for delivery in self._deliveries.values():
             for name, offset in delivery.undelivered.items():
                 merged[name] = min(offset, merged.get(name, offset))
-        return {name: replace(cursor, merged=merged.get(name)) for name, cursor in self._handed_out.items()}
+        return {name: replace(cursor, merged=merged.get(name)) for name, cursor in self._emitted.items()}
 
     # Contributions.
 
@@ -138,7 +138,7 @@ class MergedFollower(RunFollower):
         return self._mergers[role]
 
     def _note(self, writer: Writer, step: int, segment: str, offset: int, is_new: bool = False) -> None:
-        """Note a contribution that is not in a row that was handed out before the cursor was saved."""
+        """Note a contribution that is not in a row that was emitted before the cursor was saved."""
         begin = self._begin.get(segment)
         if is_new or begin is None or offset >= begin.merged_to:
             self._delivery(writer.role, step).add(segment, offset)
@@ -183,7 +183,7 @@ class MergedFollower(RunFollower):
             if patient and any(self._waits_for_rank(row) for row in batch.rows):
                 return
             self._batches.pop(0)
-            self._handed_out = batch.cursors
+            self._emitted = batch.cursors
             yield from batch.rows
 
     def _waits_for_rank(self, row: Row) -> bool:
@@ -258,7 +258,7 @@ class MergedFollower(RunFollower):
         return replace(row, values=values)
 
     def _corrections(self, final: bool = False) -> list[Row]:
-        """Return rows for the steps whose merged values changed after the first rank's rows were handed out."""
+        """Return rows for the steps whose merged values changed after the first rank's rows were emitted."""
         if self.waits and not final:
             return []
         found = []
@@ -272,7 +272,7 @@ class MergedFollower(RunFollower):
         return found
 
     def _is_final(self, role: str, step: int, since: float) -> bool:
-        """Return whether the first rank's rows of a step were handed out, and no rank is waited for."""
+        """Return whether the first rank's rows of a step were emitted, and no rank is waited for."""
         first = self._first_rank(role).main
         if not first.steps.has_passed(step) and not self._has_ended(first):
             return False
@@ -294,7 +294,7 @@ class MergedFollower(RunFollower):
         """Forget steps that are so far behind the first rank's that nothing is waited for: a late evaluation, say."""
         for role in self._newest if self.merges_ranks else ():
             names = [segment.name for segment in self._first_rank(role).segments.values()]
-            last = max((self._handed_out[name].last_step for name in names if name in self._handed_out), default=-1)
+            last = max((self._emitted[name].last_step for name in names if name in self._emitted), default=-1)
             self._merger(role).forget_before(last - MAX_STEPS_BACK)
         for key in [key for key in self._deliveries if key[1] not in self._mergers[key[0]]]:
             del self._deliveries[key]

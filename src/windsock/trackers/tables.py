@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from windsock.formatting import number
@@ -38,12 +39,16 @@ def _record(sample: Sample) -> dict[str, Any]:
 def phase_times(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Return the seconds of each phase (total, onload, execute, offload), from ``time/{phase}/total`` and the like."""
     found: dict[str, dict[str, float]] = {}
-    for name, value in values.items():
-        if name.startswith("time/"):
-            phase, _, which = name.removeprefix("time/").rpartition("/")
-            if phase and which in PHASE_TIMES:
-                found.setdefault(phase, {})[which] = value
+    for name, phase, which in _time_names(tuple(values)):
+        found.setdefault(phase, {})[which] = values[name]
     return {phase: times for phase, times in found.items() if "total" in times}
+
+
+@lru_cache(maxsize=64)  # the rows of a run have a few sets of names, and are many
+def _time_names(names: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Return name, phase and kind of time of the names that are times of phases."""
+    split = [(name, *name.removeprefix("time/").rpartition("/")[::2]) for name in names if name.startswith("time/")]
+    return [(name, phase, which) for name, phase, which in split if phase and which in PHASE_TIMES]
 
 
 def phases_table(values: Mapping[str, float]) -> TableData:
