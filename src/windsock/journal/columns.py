@@ -146,6 +146,7 @@ class Attempt:
 
     def last_step(self) -> int | None:
         """Return the highest step so far."""
+        # A step can be committed without a row, and a row can name a step that is not committed yet.
         committed = max((step for step, _ in self.steps.commits()), default=None)
         steps = [] if committed is None else [committed]
         steps += [int(rows.steps.max()) for rows in self._all_resolved()]
@@ -159,6 +160,7 @@ class Attempt:
     def _index_names(self) -> None:
         for index, segment in self._segments.items():
             for schema, table in segment.reader.tables.items():
+                # The schema of a row may come later, or from another segment, so a table without one is tried again.
                 names = self._schemas.get(schema)
                 if (index, schema) in self._indexed or names is None or len(names) != table.width:
                     continue
@@ -174,6 +176,7 @@ class Attempt:
 
     def _resolved(self, segment: _Segment, schema: int) -> _ResolvedRows:
         table = segment.reader.tables[schema]
+        # A commit gives open rows their step after they were read: the number of rows alone does not tell a change.
         version = (len(table), *self.steps.version)
         known = segment.resolved.get(schema)
         if known is None or known.version != version:
@@ -192,6 +195,7 @@ class Attempt:
         if not columns:
             return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0), self.writer)
         steps, values, times, offsets = (np.concatenate(column) for column in zip(*columns, strict=True))
+        # lexsort sorts by its last key first.
         order = np.lexsort((offsets, times, steps) if len(self._segments) > 1 else (offsets, steps))
         steps, values, times = steps[order], values[order], times[order]
         keep = np.append(steps[1:] != steps[:-1], True)
@@ -204,4 +208,5 @@ def poll_all(attempts: Iterable[Attempt]) -> bool:
     if not readers:
         return False
     with ThreadPoolExecutor(max_workers=min(4, len(readers))) as pool:
+        # A list, since any() stops at the first True, and leaving the iterator cancels the polls that wait.
         return any(list(pool.map(SegmentReader.poll, readers)))

@@ -24,7 +24,7 @@ from windsock.model import RunInfo, Writer
 RUN_FILE = "run.json"
 INDEX_FOLDER = "index"  # in a run's directory: files that can be created from the journal again
 SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<index>\d+)\.seg")
-ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # no separator and no leading dot: it is a directory's name
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
 
 
@@ -66,11 +66,13 @@ def check_run_id(id: str) -> str:
 def folder_name(text: str) -> str:
     """Return a directory name for any text; letters of every script stay readable."""
     safe = "".join(c if c.isalnum() or c in "._- " else quote(c, safe="", errors="replace") for c in text)
+    # Directories with a leading dot are hidden, and "." and ".." are not names.
     return safe.replace("/", "%2F").lstrip(".") or "%2E"
 
 
 def segment_path(folder: Path, writer: Writer, index: int) -> Path:
     """Return the path of a writer's segment."""
+    # quote leaves dots as they are, and dots separate the fields of the name.
     role = quote(writer.role, safe="").replace(".", "%2E")
     return folder / f"{role}.{writer.rank}.{writer.attempt}.{index}.seg"
 
@@ -89,6 +91,8 @@ def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
     """Write ``run.json`` unless another writer of the run has written it; return its content."""
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / RUN_FILE
+    # All ranks of a run start at once and want to write the file. The first one wins, and the others take its content;
+    # a draft makes sure that nobody reads half of it.
     draft = folder / f".{RUN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
     draft.write_text(json.dumps({"format": 1, **asdict(info)}, ensure_ascii=True, indent=1) + "\n")
     try:
@@ -124,6 +128,7 @@ def is_run(folder: Path) -> bool:
 
 def run_folders(dir: Path) -> Iterator[Path]:
     """Yield the directories of the runs below a directory, project by project."""
+    # A directory that is given may be a run, a project, or the directory of all projects.
     if is_run(dir):
         yield dir
         return
@@ -136,6 +141,7 @@ def run_folders(dir: Path) -> Iterator[Path]:
 
 def _subfolders(dir: Path) -> list[Path]:
     try:
+        # Hidden directories are left out: ``.page`` contains segments and is not a run.
         return sorted(Path(entry.path) for entry in os.scandir(dir) if entry.is_dir() and entry.name[0] != ".")
     except OSError:
         return []
@@ -158,6 +164,7 @@ def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path
     folders = list(run_folders(dir))
     infos = [(folder, read_run_info(folder)) for folder in folders]
     for matches in (
+        # Exact matches come first, so that an id which is a prefix of another can still be given.
         [folder for folder, info in infos if info.id == text],
         [folder for folder, info in infos if info.name == text],
         [folder for folder, info in infos if text and info.id.startswith(text)],

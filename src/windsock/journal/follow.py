@@ -67,6 +67,7 @@ class AttemptFollower:
         rows: list[FollowedRow] = []
         for index in sorted(self.segments):
             rows += self.segments[index].new_rows()
+        # Rule 2 asks for the first commit after a time, which is known only when no segment has older bytes to read.
         if len(self.segments) > 1 and not self.is_behind:
             for index, segment in sorted(self.segments.items()):
                 # The main process names its open rows at its next commit, however long that takes.
@@ -79,6 +80,8 @@ class AttemptFollower:
 
     def _is_over(self, index: int) -> bool:
         """Return whether a segment gets no further commits: its process has ended, or writes a later segment."""
+        # A process continues in a later segment when its file can no longer grow. The end of the main process is not
+        # looked at here: take_unfinished emits its last open rows.
         segment = self.segments[index]
         process = segment.process
         continued = process is not None and any(s.process == process for n, s in self.segments.items() if n > index)
@@ -118,6 +121,7 @@ class RunFollower:
         while True:
             before = self._bytes_read()
             rows = self._next_piece()
+            # A piece may have open frames or events only. To the caller an empty list means that all was read.
             if rows or self._bytes_read() == before:
                 return rows
 
@@ -152,6 +156,8 @@ class RunFollower:
     def _next_piece(self) -> list[Row]:
         """Read on in every segment and return the new rows, by time, each rank's in the order emitted."""
         sequences = [self._rows_of_rank(attempts) for attempts in self._by_rank().values()]
+        # A sort by time would move a superseded row behind the newer one where a clock was set back; merge keeps the
+        # order within each sequence.
         return list(heapq.merge(*sequences, key=lambda row: row.time))
 
     def _rows_of_rank(self, attempts: list[AttemptFollower]) -> list[Row]:
@@ -168,8 +174,10 @@ class RunFollower:
                 found.append(rows)
                 break
             if number < len(attempts) - 1 and attempt.is_unfinished and attempt.has_ended:
-                rows += self._taken(attempt.take_unfinished())
+                rows += self._taken(attempt.take_unfinished())  # a newer attempt runs: no commit will come
             found.append(rows)
+        # Only an attempt that was emitted before this call limits the older ones: what comes in one call is in the
+        # order of attempts, and a tracker keeps the last value of a step.
         firsts = [a.steps.first_step(committed=True) if old else None for a, old in zip(attempts, before, strict=True)]
         limits = superseded_from(firsts)
         return [

@@ -25,7 +25,7 @@ FRAME_HEAD = struct.Struct("<4sII")
 SEGMENT_HEAD = struct.Struct("<8sII")
 
 OPEN_STEP = -(2**63)  # of a frame that gets its step from a commit, see journal.steps
-MAX_FRAME = 1 << 30
+MAX_FRAME = 1 << 30  # a damaged length must not make a reader wait for, or allocate, more than this
 
 ROW_HEAD = struct.Struct("<BQqd")  # kind, schema, step, time
 COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
@@ -61,6 +61,7 @@ class Kind(IntEnum):
     GATHERED = 13
 
 
+# A run writes a few lengths over and over, and every append and every read needs the seed of one.
 @lru_cache(maxsize=4096)
 def length_seed(length: int) -> int:
     """Return the checksum of the length field, with which that of the payload is continued."""
@@ -143,6 +144,7 @@ class PhaseFrame(NamedTuple):
 
 def phase_text(text: str) -> bytes:
     """Encode a name or a lane of a phase."""
+    # The length is a u16. A phase with a longer name is recorded under its beginning rather than lost.
     return text.encode("utf-8", "surrogatepass")[:MAX_NAME_BYTES]
 
 
@@ -186,6 +188,7 @@ def parse_phase(payload: bytes) -> PhaseFrame:
 
 
 def _phase_text(text: bytes) -> str:
+    # A cut name may end inside a character, and a lone surrogate is not valid UTF-8: neither may cost the span.
     return text.decode("utf-8", "replace")
 
 
@@ -205,11 +208,12 @@ def parse_sample_head(payload: bytes) -> tuple[int, float, int, int]:
 
 def parse_samples(payload: bytes) -> list[Any]:
     """Decode the samples of a frame; raise ValueError if it is malformed."""
+    # zlib.decompress has no limit: a few bytes of a hostile file can unpack to more than the memory holds.
     unpacker = zlib.decompressobj()
     try:
         body = unpacker.decompress(payload[SAMPLE_HEAD.size :], MAX_SAMPLES)
-        samples = json.loads(body) if unpacker.eof else None
-    except (zlib.error, RecursionError) as problem:
+        samples = json.loads(body) if unpacker.eof else None  # else it is cut off, or over the limit
+    except (zlib.error, RecursionError) as problem:  # json raises RecursionError for deep nesting
         raise ValueError(f"the sample frame cannot be unpacked: {problem}") from problem
     if not isinstance(samples, list):
         raise ValueError("samples must be a JSON array, complete and not too large")
@@ -246,4 +250,5 @@ def parse_packet(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _json(value: object) -> bytes:
+    # Separators and escapes are part of the format: the id of a schema is the hash of these bytes.
     return json.dumps(value, separators=(",", ":")).encode("ascii")

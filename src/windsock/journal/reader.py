@@ -166,7 +166,7 @@ class SegmentReader:
                 self.offset += used
                 if whole or (max_bytes is not None and self.offset - start >= max_bytes):
                     break
-                want = CHUNK if used else want * 2
+                want = CHUNK if used else want * 2  # nothing was complete: the frame is larger than the read
         finally:
             os.close(fd)
         return self.offset > start
@@ -182,6 +182,7 @@ class SegmentReader:
             if end > 2 * size and self._read_head(fd):
                 self._parse(os.pread(fd, size, self.offset), whole=False)
                 self.offset = end - size
+                # The last bytes begin in the middle of some frame.
                 self.offset += max(_next_frame(os.pread(fd, size, self.offset), 0), 0)
         finally:
             os.close(fd)
@@ -199,7 +200,7 @@ class SegmentReader:
         head = os.pread(fd, SEGMENT_HEAD.size, 0)
         version = frames.parse_segment_head(head)
         if version is None:
-            if len(head) < SEGMENT_HEAD.size:
+            if len(head) < SEGMENT_HEAD.size:  # the writer has just created the file
                 return False
             self.damage.append(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
         elif version > FORMAT_VERSION:
@@ -223,6 +224,7 @@ class SegmentReader:
             if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME:
                 if stop > end and not whole:
                     break  # the rest of the frame is in the next chunk
+                # The next frame has the same magic and length: probably a run of rows of one schema.
                 if data[place : place + 8] == data[stop : stop + 8] and (run := _run_length(data, place, stop)):
                     self._add_run(data, place, HEAD + length, run)
                     place += (HEAD + length) * run
@@ -252,6 +254,7 @@ class SegmentReader:
             return
         try:
             self._add_payload(kind, payload, offset)
+        # The checksum is correct, so the bytes are as they were written: only this frame is left out, not what follows.
         except (ValueError, IndexError, TypeError):
             end = offset + HEAD + len(payload)
             self.damage.append(Damage(offset, end, f"malformed frame of kind {kind}"))
@@ -279,6 +282,7 @@ class SegmentReader:
             self._skip_damaged(place + bad * total, place + (bad + 1) * total)
         kinds = np.ndarray((length,), "u1", data, place + HEAD, (total,))
         rows = good & np.isin(kinds, ROW_KINDS) if total >= HEAD + ROW_HEAD.size else np.zeros_like(good)
+        # The rows that were read one by one come before this run: tables are in the order of the file.
         self._flush_singles()
         if rows.any():
             view = np.ndarray((length,), _row_type(total - HEAD), data, place + HEAD, (total,))
@@ -289,7 +293,7 @@ class SegmentReader:
     def _add_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
         """Split rows of one size by kind and schema into their tables."""
         keys = view["schema"][wanted]
-        by_schema = np.argsort(keys, kind="stable")
+        by_schema = np.argsort(keys, kind="stable")  # stable: rows of a schema stay in the order of the file
         order = wanted[by_schema]
         rows = RowChunk(
             offsets[order],
@@ -338,6 +342,7 @@ def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
 def _next_frame(data: bytes, place: int) -> int:
     """Return the next intact frame at or after ``place``, or -1."""
     while 0 <= (place := data.find(FRAME_MAGIC, place)) <= len(data) - HEAD:
+        # The magic can occur in the bytes of a payload too: only a correct checksum makes it a frame.
         _, length, crc = FRAME_HEAD.unpack_from(data, place)
         payload = data[place + HEAD : place + HEAD + length] if 0 < length <= MAX_FRAME else b""
         if len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
@@ -373,4 +378,5 @@ def _row_type(size: int) -> np.dtype[Any]:
         ("time", "<f8"),
         ("values", "<f8", (width,)),
     ]
+    # A malformed row may not be a whole number of values long. The size of the type must still be that of the payload.
     return np.dtype([*fields, ("excess", f"V{excess}")] if excess else fields)

@@ -10,7 +10,7 @@ from typing import Any
 from windsock.model import Sample
 
 MAX_REPR = 1000  # characters of the text of an object in a message that JSON does not support
-INTEGERS = range(-(2**63), 2**63)
+INTEGERS = range(-(2**63), 2**63)  # the index of samples is an SQLite file, whose integers have 64 bits
 HEAD_FIELDS = ("step",)  # in the head of the frame, for all of its samples
 
 
@@ -37,11 +37,13 @@ def decode(record: Any, step: int, time: float = 0.0) -> Sample:
         record = json.loads(record)
     if not isinstance(record, Mapping):
         raise ValueError("a sample must be a JSON object")
+    # Another program may have written the record: a wrong entry costs itself, not the sample.
     found = {name: value for name, read in READERS.items() if (value := read(record.get(name))) is not None}
     return Sample(**{"time": time, **found}, step=step)
 
 
 def _dump(record: Mapping[str, Any], ensure_ascii: bool) -> str:
+    # Messages come from users and may contain anything: what JSON does not support is left out or becomes its text.
     return json.dumps(record, separators=(",", ":"), ensure_ascii=ensure_ascii, skipkeys=True, default=_plain)
 
 

@@ -253,6 +253,7 @@ class SegmentFollower:
         rows = list(self._completed())
         if self._attempt.collects_shared:
             self.shared.take(self._reader)
+        # The contents are in rows or groups now. A follower of a long run must not keep what it has passed on.
         self._reader.forget()
         self._move_cursor()
         return rows
@@ -268,6 +269,7 @@ class SegmentFollower:
         known: list[tuple[_OpenGroup, tuple[int, float]]] = []
         for group in (group for group in self._groups if not group.emitted):
             commit = self._attempt.steps.commit_by_time(self.segment.index, group.time)
+            # Later groups wait too: the cursor has one offset for them, so they are emitted in the order of the file.
             if commit is None or commit != group.commit or not ready:
                 group.commit = commit
                 break
@@ -289,6 +291,7 @@ class SegmentFollower:
         yield from self._other_samples(0.0)
         self._groups.clear()
         self._open_since = None
+        # Another follower must not emit these open frames again under a later commit.
         self.cursor = replace(self.cursor, resume=self.cursor.done)
 
     def _emit_groups(self, groups: Iterable[tuple[_OpenGroup, tuple[int, float]]]) -> Iterator[FollowedRow]:
@@ -313,6 +316,8 @@ class SegmentFollower:
         return self._out_of_patience
 
     def _move_cursor(self) -> None:
+        # Open frames are read again from the first that waits. Frames after it that name their step were emitted
+        # already: ``done`` tells them apart.
         if self.reached > self.cursor.resume:
             resume = self.reached if self._open_since is None else self._open_since
             done = max(self.reached, self.cursor.done)
@@ -361,6 +366,7 @@ class SegmentFollower:
         yield from self._other_samples(frame.time)
         if contents:
             yield from self._emit(frame.step, frame.time, contents, frame.offset)
+        # In one segment positions are kept only for open frames that a later row has overtaken, and none is left now.
         if not self._attempt.has_forks:
             self._attempt.newest.clear()
 
@@ -410,6 +416,7 @@ class SegmentFollower:
 
     def _new_frames(self) -> list[_Frame]:
         """Return the frames that were read, in the order of the file."""
+        # The reader sorts frames by kind and schema. The place in the file decides which commit names an open frame.
         found = [*self._commits(), *self._values(), *self._records(), *self._sample_frames()]
         return sorted(found, key=lambda frame: frame.offset)
 

@@ -57,6 +57,7 @@ class _Level:
 
     @classmethod
     def from_values(cls, values: Floats) -> _Level:
+        # One NaN would become the extreme of its whole bucket in minimum.reduceat, and hide a spike beside it.
         finite = np.isfinite(values)
         low, high = np.where(finite, values, np.inf), np.where(finite, values, -np.inf)
         return cls(low, high, (~finite).astype(np.int64))
@@ -125,6 +126,7 @@ class Series:
         With a power of two, all but the first and the last have exactly that size, however long the series grows.
         """
         level = 0
+        # Twice, so that at least one bucket of the level is completely between start and stop.
         while 2 * FANOUT ** (level + 1) <= min(size, stop - start):
             level += 1
         return self._buckets(start, stop, size, level)
@@ -137,6 +139,7 @@ class Series:
         """
         grain = FANOUT**level
         begin, end = -(-start // grain), stop // grain
+        # Buckets of a level are counted from the first point, not from start: they stay as they are while it grows.
         starts = np.arange(0, end - begin, -(-size // grain))
         merged = self._level(level, begin, end).grouped(starts)
         merged.absorb(0, self.values[start : begin * grain])
@@ -169,7 +172,7 @@ def joined(name: str, pieces: list[Series]) -> Series:
     if not pieces:
         return Series(name, np.empty(0, np.int64), np.empty(0), np.empty(0))
     steps, values, times = (np.concatenate([getattr(p, part) for p in pieces]) for part in ("steps", "values", "times"))
-    order = np.argsort(steps, kind="stable")
+    order = np.argsort(steps, kind="stable")  # stable: of equal steps, the later piece's stays last
     steps = steps[order]
-    keep = np.append(steps[1:] != steps[:-1], True)[: len(steps)]
+    keep = np.append(steps[1:] != steps[:-1], True)[: len(steps)]  # append makes one entry even for no steps
     return Series(name, steps[keep], values[order][keep], times[order][keep], pieces[-1].writer)

@@ -34,6 +34,7 @@ def _last_frames(segments: Mapping[int, SegmentReader]) -> list[tuple[int, Recor
             if record.kind in PHASE_KINDS:
                 with suppress(ValueError):  # an intact frame with a malformed body
                     frame = frames.parse_phase(record.payload)
+                    # A dict keeps the place of the first frame of a span, so the order is that in which spans began.
                     found[frame.span] = (index, record, frame)
     return list(found.values())
 

@@ -52,12 +52,14 @@ class SegmentSteps:
         self.steps.append(step)
         self.times.append(time)
         self.highest = max(self.highest, step)
+        # A step that is committed again counts with its later time: ``has_passed`` asks for a commit since a restart.
         if self.highest_commit is None or step >= self.highest_commit[0]:
             self.highest_commit = step, time
 
     def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
         """Add rows, in the order of their offsets."""
         self.highest = max(self.highest, int(steps.max()))
+        # The reader adds rows schema by schema, so a later call may bring an earlier row.
         if self.first_row is None or offsets[0] < self.first_row[1]:
             self.first_row = float(times[0]), int(offsets[0]), int(steps[0])
 
@@ -102,7 +104,7 @@ class AttemptSteps:
     def upcoming(self) -> int:
         """The step to come."""
         highest = max([-1, *(segment.highest for segment in self._segments.values())])
-        return min(highest, MAX_STEP - 1) + 1
+        return min(highest, MAX_STEP - 1) + 1  # stays in int64
 
     def step_of(self, index: int, offset: int, time: float) -> int:
         """Return the step of an open frame, by all three rules."""
@@ -126,6 +128,7 @@ class AttemptSteps:
         steps = steps.copy()
         segment = self._segments[index]
         at = np.searchsorted(np.array(segment.offsets, np.int64), offsets[open_frames])
+        # The appended entry is for rows after the last commit, which rules 2 and 3 resolve below.
         steps[open_frames] = np.append(np.array(segment.steps, np.int64), OPEN_STEP)[at]
         rest = open_frames[at == len(segment)]
         if len(rest):
@@ -146,7 +149,7 @@ class AttemptSteps:
         found = [(*first, index) for index, s in self._segments.items() if (first := s.first()) is not None]
         if not found:
             return None
-        time, offset, step, index = min(found)
+        time, offset, step, index = min(found)  # by time: offsets of different segments cannot be compared
         if step != OPEN_STEP:
             return step
         if committed and self._segments[index].step_after(offset) is None and self.commit_by_time(index, time) is None:
@@ -158,9 +161,10 @@ class AttemptSteps:
         others = [segment for number, segment in self._segments.items() if number != index]
         count = sum(map(len, others))
         known = self._by_time.get(index)
-        if known is None or known[0] != count:
+        if known is None or known[0] != count:  # commits are only added, so their number tells a change
             times = np.concatenate([np.empty(0), *(np.array(s.times, np.float64) for s in others)])
             steps = np.concatenate([np.empty(0, np.int64), *(np.array(s.steps, np.int64) for s in others)])
+            # Ties are ordered by step, so that the answer does not depend on the order in which segments were read.
             order = np.lexsort((steps, times))
             known = self._by_time[index] = count, times[order], steps[order]
         return known[1], known[2]

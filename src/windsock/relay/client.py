@@ -44,7 +44,7 @@ class _Client(ABC):
     def __init__(self, folder: Path, warn: Callable[[str], None]) -> None:
         self._folder = folder
         self._warn = warn
-        self._session = secrets.token_hex(8)
+        self._session = secrets.token_hex(8)  # tells the states that this start wrote from those of earlier ones
 
     @abstractmethod
     def states(self) -> list[DeliveryState]:
@@ -100,6 +100,7 @@ class _Client(ABC):
         for state in states:
             what = f"{state.lag:,} rows" if state.lag else "rows"
             why = f" ({state.error})" if state.error else ""
+            # A delivery that has ended does not go on by itself.
             how = f"{meanwhile if state.state not in ENDED else ''}windsock sync {self._folder.name} delivers them"
             texts.append(f"tracker {state.tracker!r}: {what} not delivered yet{why}; {how}")
         return texts
@@ -145,6 +146,7 @@ class RelayClient(_Client):
         self._process = launch(str(self._folder.resolve()), log=log, options=self._options, detached=True)
 
     def _has_started(self, state: DeliveryState) -> bool:
+        # Another process of the run has a relay, with states of its own session: there is nothing to wait for.
         another_delivers = self._process is not None and self._process.poll() == EXIT_BUSY
         return super()._has_started(state) or another_delivers
 
@@ -152,6 +154,7 @@ class RelayClient(_Client):
         """Return whether a tracker has everything that it will get."""
         if state.session == self._session:
             return state.state in ENDED
+        # The relay of another process may have been done before the last rows of this one.
         return state.state == "done" and state.has_all(self._folder)
 
     def stop(self) -> None:
@@ -163,6 +166,7 @@ class RelayClient(_Client):
     def maintain(self) -> None:
         """Start the relay again if it is gone and something is left to deliver."""
         self._maintain_at = time.monotonic() + MAINTAIN_SECONDS
+        # A forked child has a copy of the Popen object, but is not the parent of the relay and must not start another.
         if os.getpid() != self._owner or self._process is None or self._process.poll() is None:
             return
         try:
@@ -184,7 +188,7 @@ class RelayClient(_Client):
         left = self._wait_for(self._has_ended, timeout, self._maintain_sometimes)
         given_up = [state for state in self.states() if state.state == "given up"]
         if self._process is not None and not left:
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired):  # the relay is about to exit: reap it
                 self._process.wait(1.0)
         return self._undelivered([*left, *given_up], "the relay goes on; if it cannot, ")
 
@@ -236,12 +240,14 @@ class ThreadClient(_Client):
     def _start_threads(self) -> None:
         """Start a thread for each tracker that no other process of the run delivers to."""
         for name in list(self._waiting):
-            if name not in self._own:
+            if name not in self._own:  # no other process delivers the rows of this writer alone
+                # The lock is the one of a relay's delivery process: the two ways of delivering exclude each other too.
                 lock = take_lock(lock_path(self._folder, name))
                 if lock is None:
                     continue
                 self._locks.append(lock)
             delivery = self._delivery(name, self._waiting.pop(name))
+            # A daemon: a tracker that hangs must not keep the training process from exiting.
             thread = threading.Thread(target=delivery.deliver, name=f"windsock-{name}", daemon=True)
             self._deliveries.append(delivery)
             self._threads.append(thread)
@@ -289,5 +295,6 @@ class ThreadClient(_Client):
 
 def tracker_secrets(tracker: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the secrets in the environment that a tracker looks for."""
+    # A delivery process gets the secrets of its own tracker only, not all that the environment has.
     prefixes = (f"{tracker.upper()}_", *SECRET_PREFIXES.get(tracker, ()))
     return {n: v for n, v in environment.items() if n.upper().startswith(prefixes) and is_secret_key(n, v)}

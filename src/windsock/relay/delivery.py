@@ -73,7 +73,7 @@ class Delivery:
         self._once = once
         self._on_change = on_change
         self._redactor = Redactor()
-        self._redactor.redact(dict(kwargs))
+        self._redactor.redact(dict(kwargs))  # learns the secrets, which the text of an exception may repeat
         self._stop = threading.Event()
         self._failures = 0
         self._status_at = 0.0
@@ -103,6 +103,7 @@ class Delivery:
         with self._save_lock:
             busy = 0.0 if self.busy_since is None else time.monotonic() - self.busy_since
             if busy > SLOW_SECONDS and self.state.state == "healthy" and self._keep:
+                # Written but not set: the delivering thread goes on from its own state when the tracker returns.
                 slow = self.state.with_state("retrying", error=f"no answer for {busy:.0f} s", lag=len(self._rows))
                 with suppress(OSError):
                     write_delivery_state(self._folder, slow)
@@ -123,6 +124,7 @@ class Delivery:
     def _started(self) -> Tracker | None:
         """Create and start the tracker, as often as it takes; return None if that was given up."""
         while not self._stop.is_set():
+            # A tracker whose start failed may be half open, so every try has a new one.
             tracker = registry.make(self._name, self._kwargs)
             try:
                 self._call(tracker.start, read_run_info(self._folder), recorded_config(self._folder), self._folder)
@@ -131,6 +133,8 @@ class Delivery:
                     # The tracker may contain other data: only now is it known where our first row begins.
                     self._saved_mark = tracker.mark() or self._saved_mark
             except Exception as problem:
+                # At the first start this is a wrong configuration, which init raises. After that the arguments
+                # have worked, so the tracker is tried again.
                 if isinstance(problem, TrackerError) and not self._has_started:
                     raise
                 if not self._failed(problem):
@@ -145,6 +149,7 @@ class Delivery:
         vocabulary = read_run_info(self._folder).vocabulary
         follower = MergedFollower(self._folder, self._saved_cursors, self._only, vocabulary=vocabulary)
         while not self._stop.is_set():
+            # The end is looked at before the rows are read: what was written before the end is then among them.
             end = self._run_end()
             self._rows += follower.new_rows()
             is_complete = end is not None and not follower.waits
@@ -176,6 +181,7 @@ class Delivery:
                     return False
             if self._rows and self._stop.is_set():
                 return False
+        # The cursor of the follower is after all rows that were read, so it may be saved only when all are delivered.
         self._mark_if_possible(tracker, follower)
         return True
 
@@ -200,6 +206,7 @@ class Delivery:
             rejected.clear()
 
     def _count_delivered(self, tracker: Tracker, count: int, rejected: int = 0) -> None:
+        # Rows that were rejected on the way are counted as passed, but not as delivered.
         del self._rows[:count]
         self._recovered(tracker, delivered=self.state.delivered + count - rejected)
 
@@ -237,6 +244,7 @@ class Delivery:
         """Save the cursor, if the rows that the tracker has are safe."""
         if isinstance(tracker, Rewindable):
             mark = tracker.mark()
+            # The rows are not safe yet. The cursor stays before them, so that they are delivered again after a crash.
             if mark is None:
                 self._save_sometimes()
                 return
@@ -261,6 +269,7 @@ class Delivery:
         if self._end_seen is not None and time.monotonic() - self._end_seen > self._give_up:
             self._save("given up")
             return False
+        # Random pauses, so that the runs of a cluster do not all call a server at the moment it is back.
         pause = min(0.25 * 2**self._failures, MAX_PAUSE)
         self._stop.wait(pause * random.uniform(0.5, 1.0))
         return not self._stop.is_set()
@@ -298,6 +307,7 @@ class Delivery:
 
 def _target(kwargs: Mapping[str, Any]) -> str:
     """Return a hash of a tracker's arguments without secrets: with other arguments it is another target."""
+    # Without secrets: a new API key must not deliver everything once more.
     plain_kwargs = Redactor().redact(to_plain(dict(kwargs)))
     return blake2b(json.dumps(plain_kwargs, sort_keys=True).encode(), digest_size=8).hexdigest()
 
@@ -328,6 +338,7 @@ def _recorded(folder: Path, what: str) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for segment in segments(folder):
         reader = SegmentReader(segment.path)
+        # Piece by piece: the rows on the way to the events may not fit into memory.
         while reader.poll(PIECE):
             found += (event for event in events(reader.records) if event.get("event") == what)
             reader.forget()

@@ -102,7 +102,7 @@ def write_delivery_state(folder: Path, state: DeliveryState) -> None:
     """Replace a delivery state atomically. The directory of a run that was removed is not created again."""
     path = state_path(folder, state.tracker)
     path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.draft")
+    draft = path.with_suffix(f".{os.getpid()}.draft")  # the supervisor writes the state too
     try:
         draft.write_text(json.dumps(_record(state), separators=(",", ":")))
         os.replace(draft, path)
@@ -120,6 +120,7 @@ def _read(path: Path, tracker: str) -> DeliveryState:
 
 def _parse(record: Mapping[str, Any]) -> DeliveryState:
     known = {name: record[name] for name in DeliveryState.__dataclass_fields__ if name in record}
+    # Files of 0.1 have three of the five entries of a cursor.
     places = {segment: Cursor(*fields) for segment, fields in record["places"].items()}
     return DeliveryState(**{**known, "places": places})
 
@@ -144,6 +145,8 @@ def relay_is_running(folder: Path) -> bool:
 def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
     """Take a lock that ends with the process; return None if another process has it for longer than ``wait``."""
     path.parent.mkdir(exist_ok=True)
+    # "a", since opening must not erase what the holder wrote. The kernel releases a flock when the last copy of the
+    # file is closed, also after kill -9; a forked child has a copy.
     file = path.open("a")
     until = time.monotonic() + wait
     while True:

@@ -81,6 +81,7 @@ class MergedFollower(RunFollower):
     def new_rows(self) -> list[Row]:
         """Return the rows that are complete, in the order in which they were read."""
         rows = super().new_rows()
+        # Without rows that wait, an empty batch moves the cursor over events and states.
         if rows or not self._batches:
             self._batches.append(_Batch(rows, time.monotonic(), super().cursors()))
         found = [self._with_merged(row) for row in self._ready()]
@@ -248,6 +249,7 @@ class MergedFollower(RunFollower):
         if not merged and not delivery.delivered:  # a role with one rank, say
             delivery.undelivered = {}
             return row
+        # Also names that were delivered before and are not merged now: a restart may have superseded what made them.
         names = merged.keys() | delivery.delivered.keys()
         delivery.add_own(row, names)
         values = {name: merged.get(name, value) for name, value in row.values.items()}
@@ -259,6 +261,7 @@ class MergedFollower(RunFollower):
 
     def _corrections(self, final: bool = False) -> list[Row]:
         """Return rows for the steps whose merged values changed after the first rank's rows were emitted."""
+        # A correction must not come before the row that it corrects.
         if self.waits and not final:
             return []
         found = []

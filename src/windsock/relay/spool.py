@@ -45,11 +45,13 @@ def copy_new_bytes(segment: SegmentFile, folder: Path) -> int:
     target = folder / segment.path.name
     copied = 0
     with segment.path.open("rb") as source, target.open("ab") as copy:
+        # The length of the copy is the cursor: there is no other state that a crash could leave wrong.
         offset = os.fstat(copy.fileno()).st_size
         while data := os.pread(source.fileno(), CHUNK, offset):
             offset += copy.write(data)
             copied += len(data)
         copy.flush()
+        # The spool is removed when all is copied, so a copy in the cache of this machine is not enough.
         if copied:
             os.fsync(copy.fileno())
     return copied
@@ -65,11 +67,12 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
         return EXIT_BUSY
     failures, since = 0, time.monotonic()
     while True:
+        # Before the copying: a writer that ends meanwhile is seen in the next turn, after its last bytes.
         ended = all(segment_status(segment.path).ended for segment in segments(spool))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             copied = sum(copy_new_bytes(segment, folder) for segment in segments(spool))
-            failures, since = 0, time.monotonic()
+            failures, since = 0, time.monotonic()  # the time to give up counts from the last success
             if ended and not copied:
                 lock.close()
                 shutil.rmtree(spool, ignore_errors=True)
@@ -102,6 +105,7 @@ class SpoolClient:
 
     def maintain(self) -> None:
         """Start the copying process again if it has died."""
+        # EXIT_BUSY: another process of this machine copies the spool.
         if self._process is None or os.getpid() != self._owner or self._process.poll() in (None, EXIT_BUSY):
             return
         self._warn("the process that copies the run had exited and was started again; no byte is lost")

@@ -87,7 +87,7 @@ def launch(*arguments: str, log: Path, options: RelayOptions, detached: bool = F
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            start_new_session=detached,
+            start_new_session=detached,  # Ctrl-C is for the training; the relay delivers its last rows
             cwd=options.directory,
             env={**without_secrets(os.environ), "PYTHONPATH": modules},
         )
@@ -188,7 +188,7 @@ def supervise(folder: Path, options: RelayOptions) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     processes = [_DeliveryProcess(folder, tracker, options) for tracker in options.trackers]
-    while processes and not stopped.is_set() and folder.exists():
+    while processes and not stopped.is_set() and folder.exists():  # of a removed run nothing is left to deliver
         processes = [process for process in processes if process.keep_running()]
         stopped.wait(LOOK_SECONDS)
     for process in processes:
@@ -211,6 +211,7 @@ def _take_relay_lock(folder: Path, options: RelayOptions) -> IO[str] | None:
         lock = take_lock(path, LOCK_SECONDS)
     if lock is not None:
         lock.truncate(0)
+        # For the relay of a later attempt, which asks this one to end. The start time tells a reused pid apart.
         json.dump([os.getpid(), process_start(os.getpid()), options.segment], lock)
         lock.flush()
     return lock
@@ -273,7 +274,9 @@ def _watch(delivery: Delivery, hang: float, parent: int) -> None:
         delivery.report_if_slow()
         busy = delivery.busy_since
         if busy is not None and time.monotonic() - busy > hang:
+            # The main thread is inside the tracker, where no exception and no exit of another thread reaches it.
             os._exit(EXIT_HUNG)
+        # The next relay waits LOCK_SECONDS for the lock of the tracker, so this process must be gone by then.
         if os.getppid() != parent:
             delivery.stop()
             if busy is not None and time.monotonic() - busy > LOCK_SECONDS / 2:
@@ -282,6 +285,7 @@ def _watch(delivery: Delivery, hang: float, parent: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the relay of a run; with a tracker's name, one of its deliveries; with ``--copy``, the copying of a spool."""
+    # The arguments of a tracker may be any objects. The pipe comes from the parent, which is trusted.
     options: RelayOptions = pickle.load(sys.stdin.buffer)
     if arguments[0] == "--copy":
         from windsock.relay.spool import copy_until_ended
