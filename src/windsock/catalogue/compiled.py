@@ -88,7 +88,7 @@ def _encoded(metric: Metric) -> dict[str, Any]:
     ]
     record["traps"] = [[trap.where, *_pair(trap.note)] for trap in metric.traps]
     record["related"] = [[r.to, *_pair(r.note), r.comparable, r.fill] for r in metric.related]
-    return {key: value for key, value in record.items() if value}
+    return {key: value for key, value in record.items() if value}  # ``unchecked_metric`` fills in the defaults
 
 
 def _encoded_difference(difference: Difference | None) -> list[Any]:
@@ -119,6 +119,7 @@ def _metric(record: dict[str, Any]) -> Metric:
         RelatedMetric(to, Text(en, zh), comparable, tuple([(name, value) for name, value in fill]))
         for to, en, zh, comparable, fill in record.get("related", ())
     ])  # fmt: skip
+    # The text files were checked when this file was built.
     return unchecked_metric(record)
 
 

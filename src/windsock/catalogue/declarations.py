@@ -81,6 +81,7 @@ def inspect(folder: Path = DATA) -> Declarations:
     for name in COMMON_FILES:
         if name not in files:
             found.problems.append(f"{name}: the file is missing or cannot be read")
+    # Without the common files, every metric would be reported too.
     if not found.problems:
         _read_common(files, found)
         _read_metrics(files, found)
@@ -204,6 +205,7 @@ def _check_unused(files: Mapping[str, Table], shared: Scope, entries: Iterable[E
     for file, tables in files.items():
         for section in ("texts", "differences"):
             for key in tables.get(section, {}) if file not in COMMON_FILES or file == "shared.toml" else ():
+                # By identity, not by name: texts of two families may have the same name.
                 if id(tables[section][key]) not in shared.used:
                     problems.append(f"{file}: {section}.{key}: nothing refers to it")
     for entry in entries:

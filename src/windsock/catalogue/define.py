@@ -60,6 +60,7 @@ def define(
     return metric
 
 
+# Every metric needs these texts, for the explanations; a user need not write them.
 _AS_LOGGED = Text("as logged", "以记录为准")
 _NO_LOOK = Text("Not described: what a healthy run looks like.", "尚未说明正常时的表现。")
 _NO_NEXT = Text("Not described: where to look next.", "尚未说明接下来看什么。")

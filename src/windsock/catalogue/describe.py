@@ -147,6 +147,7 @@ def _mark(name: MetricName) -> str:
         return "="
     if not difference.comparable:
         return "≠"
+    # With a factor, another unit is the same number.
     return "=" if difference.kinds == ("unit",) and difference.factor is not None else "≈"
 
 
@@ -182,6 +183,7 @@ def _different(recognition: Recognition) -> list[Match]:
     """Return one match per metric, when there are several metrics."""
     if not recognition.ambiguous:
         return []
+    # Reversed, since a dict keeps the last value of a key: the first match of each metric is the best one.
     return list({match.metric.id: match for match in reversed(recognition.matches)}.values())[::-1]
 
 
@@ -220,9 +222,10 @@ def _with_names_of(match: Match, text: str) -> str:
         except CatalogueError:
             return found[0]
         eras = {name.era: name.pattern for name in reversed(metric.names) if name.producer == match.name.producer}
+        # A sentence must not mix names of two versions of a framework. Without an era, the likeliest comes first.
         likely = (match.name.era, "") if match.name.era else ("", *ERAS.get(match.name.producer, ()))
         pattern = next((eras[era] for era in likely if era in eras), found[0])
-        return found[0] if "{" in pattern else pattern
+        return found[0] if "{" in pattern else pattern  # the sentence cannot fill a placeholder
 
     return fill(MENTION.sub(producer_name, text), match.filled)
 

@@ -110,6 +110,7 @@ def _with_inherited(entry: Entry, entries: Mapping[str, Entry], report: Report) 
     if like not in entries or "like" in entries[like].values:
         report(f"like: {like!r} is no entry" if like not in entries else f"like: {like!r} has like itself")
         return entry.values
+    # Inherited values refer to shared texts of the other entry's file.
     entry.scope = replace(entry.scope, texts=entries[like].scope.texts | entry.scope.texts)
     inherited = {key: value for key, value in entries[like].values.items() if key not in ("names", "differences")}
     return inherited | entry.values
@@ -155,7 +156,7 @@ class _Maker:
         if isinstance(value, str):
             if value not in self._scope.texts:
                 self._report(f"{name}: {unknown('text', value, self._scope.texts)}")
-                return Text("?", "?")
+                return Text("?", "?")  # not empty, which would be reported once more
             value = self._scope.texts[value]
             self._scope.used.add(id(value))
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
@@ -183,7 +184,7 @@ class _Maker:
         """Yield the items of a list that belong to a statistic."""
         for item in values.get(key, ()):
             check_keys(item, _LIST_KEYS[key], lambda problem: self._report(f"{key}: {problem}"))
-            only = item.get("stat", statistic)
+            only = item.get("stat", statistic)  # without ``stat`` an item is for all statistics
             if statistic is None or statistic in ([only] if isinstance(only, str) else only):
                 yield item
 

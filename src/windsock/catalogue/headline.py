@@ -47,7 +47,7 @@ def headline_values(names: Iterable[str], source: str | None = None) -> dict[str
     wanted = _wanted()
     for name in names:
         match = next((match for match in recognise(name, source).matches if match.metric.id in wanted), None)
-        if match is not None and not match.evaluated:
+        if match is not None and not match.evaluated:  # a number of an evaluation set is not the training's
             logged.setdefault(match.metric.id, []).append((name, match))
     found = {}
     for headline in headlines():

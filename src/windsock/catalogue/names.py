@@ -16,6 +16,7 @@ TRINITY_TAGS = frozenset(f":{tag}" for tag in ("mean", "sum", "max", "min", "las
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
 """Prefixes that transformers' tracker integrations add to every key of TRL."""
 
+# The order of PRODUCERS and ERAS decides which meaning of an ambiguous name comes first.
 _WRITERS = [(producer, era) for producer in PRODUCERS for era in ("", *ERAS.get(producer, ()))]
 _ORDER = {writer: place for place, writer in enumerate(_WRITERS)}
 _LIKELIEST = sorted(FRAMEWORKS, key=lambda producer: producer == "trinity")  # its trainer writes veRL's names
@@ -102,6 +103,7 @@ def recognise(name: str, source: str | None = None) -> Recognition:
     """
     if source is not None:
         check_source(source)
+    # The version is part of the cache's key: ``define`` may change the meaning of a name.
     return _recognise(name, source, REGISTRY.version)
 
 
@@ -221,7 +223,7 @@ def _era(names: Iterable[str], producer: str) -> str:
     votes: Counter[str] = Counter()
     for name in names:
         eras = {match.name.era for match in recognise(name, producer).matches}
-        if "" not in eras:
+        if "" not in eras:  # a name that all eras write is no evidence
             votes.update(eras)
     ranked = votes.most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
@@ -236,5 +238,6 @@ def nearest(name: str, count: int = 5) -> list[str]:
     known = {pattern.lower(): pattern for pattern in (entry.name.pattern for entry in REGISTRY.entries())}
     close = difflib.get_close_matches(name.lower(), known, count, 0.5)
     tail = name.lower().rpartition("/")[2]
+    # Similarity of the whole misses a name in another family: its last part is often the same.
     containing = [pattern for pattern in known if len(tail) > 2 and tail in pattern]
     return [known[pattern] for pattern in dict.fromkeys((*close, *sorted(containing, key=len)))][:count]

@@ -49,6 +49,7 @@ def expand(pattern: str) -> Iterator[tuple[str, Filled]]:
     if not names:
         yield pattern, ()
         return
+    # Choices are written out as literal segments, which a look-up finds with one access to a dict.
     for values in itertools.product(*map(choices, names)):
         chosen = tuple(zip(names, values, strict=True))
         yield fill(pattern, chosen), chosen
@@ -160,6 +161,7 @@ def _group(name: str) -> str:
 def _walk(
     node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
 ) -> None:
+    # Without this a placeholder for many segments would try every split of the name.
     if not node.least <= end - at <= node.most:
         return
     if at == end:
@@ -189,5 +191,6 @@ def _walk_placeholders(
         for name, child in node.one.items():
             _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
     for name, child in node.many.items():
+        # The limits of the child leave few ends that are worth a try.
         for stop in range(max(at + 1, end - child.most), end - child.least + 1):
             _walk(child, segments, stop, end, (*filled, (name, "/".join(segments[at:stop]))), found)

@@ -90,7 +90,7 @@ def write(folder: Path) -> list[Path]:
 
 def _page(lang: str) -> Iterator[str]:
     yield _TOP.get(lang)
-    known = [family for family in families(lang) if family[0] != "custom"]
+    known = [family for family in families(lang) if family[0] != "custom"]  # metrics of the user who builds the page
     yield " · ".join(f"[{title}](#{key})" for key, title, _, _ in known)
     yield from _crucial(lang)
     for key, title, intro, metrics in known:
@@ -165,6 +165,7 @@ def _title(group: Sequence[Metric], lang: str) -> str:
 
 
 def _anchor(metric: Metric) -> str:
+    # Made of the id and not of the title, so that a link is the same in both languages.
     return metric.id.replace("/", "-").replace("{", "").replace("}", "").replace("@", "").replace("^", "-")
 
 
@@ -231,9 +232,10 @@ def _name_rows(group: Sequence[Metric], lang: str) -> Iterator[str]:
     for metric in group:
         for line in name_lines(metric, lang):
             suffix = metric.id.rpartition("/")[2]
+            # A character that no name contains replaces the statistic: names that differ only in it share a row.
             stem = re.sub(rf"(?<![a-z]){suffix}(?![a-z])", "\0", line.name) if len(group) > 1 else line.name
             seen.setdefault((line.mark, stem, ", ".join(line.sources), line.difference), []).append(suffix)
     for (mark, stem, who, note), suffixes in seen.items():
         statistics = suffixes[0] if len(suffixes) == 1 else f"{{{','.join(suffixes)}}}"
         name = stem.replace("\0", statistics)
-        yield f"| {mark} | `{name}` | {who} | {note.replace('|', '&#124;')} |"
+        yield f"| {mark} | `{name}` | {who} | {note.replace('|', '&#124;')} |"  # a bar would end the cell

@@ -65,6 +65,7 @@ class Registry:
     @property
     def trie(self) -> Trie[NameEntry]:
         """Trie of all names, built at its first use."""
+        # Without a lock: threads that build it at the same time get equal tries, and one of them stays.
         trie = self._trie
         if trie is None:
             trie = Trie()
@@ -87,12 +88,14 @@ class Registry:
                 return
             for metric in load().metrics:
                 self._add(metric)
+            # Last, since other threads look at it without the lock.
             self._loaded = True
 
     def _add(self, metric: Metric) -> None:
         if metric.id in self._metrics:
             other = self._metrics[metric.id]
             raise CatalogueError(f"metric {metric.id!r} exists already: {other.title.en!r} in family {other.family!r}")
+        # All checks come before the first change: a metric that is refused leaves nothing behind.
         names = [(name.pattern, name.producer, name.era) for name in names_of(metric)]
         for pattern, producer, era in names:
             owner = self._owners.get((pattern, producer, era))

@@ -187,6 +187,7 @@ class Placeholder:
     choices: tuple[tuple[str, Text], ...] = ()
 
 
+# Compared and hashed by identity: metrics are keys of caches, and comparing all their texts would be slow.
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Metric:
     """One metric: definition, population, statistic, advice for its reader, and names.
@@ -233,6 +234,7 @@ _DEFAULTS = {field.name: field.default for field in fields(Metric) if field.defa
 
 def unchecked_metric(values: dict[str, Any]) -> Metric:
     """Return a metric without checking it, which takes most of the time of making one."""
+    # Neither ``__init__``, which checks, nor assignment, which a frozen class refuses.
     metric = object.__new__(Metric)
     for name, value in (_DEFAULTS | values).items():
         object.__setattr__(metric, name, value)
@@ -289,6 +291,7 @@ _WORDS = (
 def _text_problems(metric: Metric) -> Iterator[str]:
     for field in ("title", "about", "look", "next"):
         yield from missing_languages(field, getattr(metric, field))
+    # A metric with a state is computed here, so its formula is known.
     if metric.state != "none" or metric.formula.en or metric.formula.zh:
         yield from missing_languages("formula", metric.formula)
     if not metric.unit.strip():

@@ -53,6 +53,7 @@ def _translate_match(match: Match, to: str) -> Translation | Text:
     if match.evaluated:
         return _evaluated(match)
     difference = match.name.difference
+    # Within one framework the number stays what it is, however it differs from the metric.
     if difference is not None and not difference.comparable and match.name.producer != to.partition("/")[0]:
         return difference.note
     target = _name_by(match.metric, to)
@@ -71,11 +72,13 @@ def _name_by(metric: Metric, to: str) -> MetricName | None:
     if producer == "windsock":
         return MetricName(metric.id, "windsock")
     names = [name for name in metric.names if name.producer == producer and (not era or name.era in ("", era))]
+    # False sorts first: a comparable name, if the writer has one.
     return min(names, key=lambda name: name.difference is not None and not name.difference.comparable, default=None)
 
 
 def _between(ours: MetricName, theirs: MetricName, filled: Filled) -> Translation:
     name = fill(theirs.pattern, filled)
+    # Two names that differ from the metric in the same way have equal numbers.
     alike = ours.difference == theirs.difference
     notes = [] if alike else [note for note in (_note(ours), _note(theirs)) if note is not None]
     factor = 1.0 if alike else _quotient(ours.factor, theirs.factor)
@@ -110,7 +113,7 @@ def _by_related_metric(match: Match, to: str) -> Translation | Text:
         if related.comparable and (target.difference is None or target.difference.comparable):
             found = _between(match.name, target, match.filled + related.fill)
             notes = [related.note, *([found.note] if found.note else [])]
-            return replace(found, same=False, factor=None, note=_joined(notes))
+            return replace(found, same=False, factor=None, note=_joined(notes))  # another metric: no factor
     if reachable:
         related, target = reachable[0]
         return Text(
@@ -135,6 +138,7 @@ def _combined(name: str, results: dict[MetricName, Translation | Text]) -> Trans
     reasons = {writer: result for writer, result in results.items() if isinstance(result, Text)}
     if not found:
         raise TranslationError(_joined(list(dict.fromkeys(reasons.values()))) or Text("no reason", "无理由"))
+    # An answer for one writer must not hide that the number of another means something else.
     if reasons or len({(one.name, one.factor) for one in found.values() if one.factor is not None}) > 1:
         raise TranslationError(_depends(name, results))
     answers = list(found.values())

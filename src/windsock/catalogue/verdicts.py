@@ -49,6 +49,7 @@ class SeriesSummary:
     def effect(self, since: float) -> float:
         """Return the rise of the last third above an earlier level, in units of the noise."""
         change = self.late - since
+        # Without noise, every change is a trend.
         return change / self.noise if self.noise > 0 else math.copysign(math.inf, change) if change else 0.0
 
 
@@ -79,6 +80,7 @@ def _noise(values: NDArray[np.float64]) -> float:
     """Return the standard deviation around the straight line through the values."""
     if values.min() == values.max():
         return 0.0
+    # Around the line and not around the mean: a trend is not noise. Centred places make the slope independent of it.
     places = np.arange(len(values)) - (len(values) - 1) / 2
     rest = values - values.mean()
     return float(np.sqrt(np.mean((rest - places * (places @ rest) / (places @ places)) ** 2)))
@@ -140,7 +142,7 @@ class Within:
     def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
         """Compare the series with the condition."""
         now, band, band_zh = series.now, f"{self.low:g} to {self.high:g}", f"{self.low:g} 到 {self.high:g}"
-        parts = self._parts(series.median)
+        parts = self._parts(series.median)  # the median: single steps may deviate from 1/m
         if parts:
             return _judgement(
                 "unknown",
@@ -182,6 +184,7 @@ class NoSpike:
                 f"{series.now:.3g}, {series.now / series.median:.0f} times its median",
                 f"{series.now:.3g}，是中位数的 {series.now / series.median:.0f} 倍",
             )
+        # An untrained critic starts with a high loss, which is not a spike.
         if series.high > self.times * max(series.median, series.first) > 0.0:
             return _judgement(
                 "watch",
@@ -212,7 +215,7 @@ class NotBothHigh:
         moved = beside is None or abs(beside.now) > self.partner_high
         if series.now <= self.high:
             return _judgement("good", f"{series.now:.3g}{kl}", f"{series.now:.3g}{kl_zh}")
-        if moved and beside is not None:
+        if moved and beside is not None:  # without a KL, a high clip fraction alone is no proof
             return _judgement(
                 "bad",
                 f"{series.now:.3g}{kl}: both high, update steps are too large",
@@ -344,6 +347,7 @@ CRUCIAL: tuple[CrucialValue, ...] = (
 )
 
 
+# The last two have no verdict of their own, but the clip fraction is judged together with them.
 _JUDGED = {id for crucial in CRUCIAL for id, _ in crucial.conditions} | {"policy/kl_k3", "policy/kl_exact"}
 
 
@@ -384,6 +388,7 @@ def _logged(
         if match is not None and match.metric.id not in found:
             factor = match.name.factor
             logged = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
+            # Without a factor the number is judged as it is, with the note of the difference beside it.
             found[match.metric.id] = (name, match, summarise(logged * (1.0 if factor is None else factor)))
     return found
 
@@ -395,6 +400,7 @@ def _verdict(
         return "unknown", match.name.difference.note
     if summary is None:
         return _judgement("bad", "no finite value", "没有有限值")
+    # Before any condition: one NaN in a loss or a KL is a fault, however good the other values are.
     if summary.nonfinite:
         return _judgement(
             "bad",

@@ -15,7 +15,7 @@ from windsock.model import Histogram
 
 LENGTH = struct.Struct("<Q")
 RECORD_HEAD, RECORD_TAIL = 12, 4
-MAX_RECORD = 1 << 31
+MAX_RECORD = 1 << 31  # beyond it the length is damaged, and the next record cannot be found
 DOUBLE, FLOAT = struct.Struct("<d"), struct.Struct("<f")
 BFLOAT16 = 14
 # dtype to struct's letter; it has none for bfloat16, whose bytes are widened to a float's
@@ -53,6 +53,7 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
     """Return wall time, step, the values as bytes, and whether a session starts here."""
+    # Fields of Event: 1 wall_time, 2 step, 5 summary, 7 session_log; see event.proto in tensorflow/core/util.
     time, step, values, starts = 0.0, 0, [], False
     for number, kind, value in fields(data):
         if number == 1 and kind == FIXED64:
@@ -62,12 +63,14 @@ def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
         elif number == 5 and kind == BYTES:
             values += [inner for field, wire, inner in fields(value) if field == 1 and wire == BYTES]
         elif number == 7 and kind == BYTES:
-            starts = any(field == 1 and inner == 1 for field, _, inner in fields(value))
+            starts = any(field == 1 and inner == 1 for field, _, inner in fields(value))  # SessionLog.START
     return time, step, values, starts
 
 
 def decode_value(data: bytes) -> Value | None:
     """Decode one value of a summary; return None for an image, a sound or a graph."""
+    # Fields of Summary.Value: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata. TensorFlow 2 writes numbers
+    # and histograms as tensors, PyTorch as simple_value and histo.
     tag, number, tensor, histogram, plugin = "", None, None, None, ""
     for field, kind, value in fields(data):
         if field == 1 and kind == BYTES:
@@ -101,6 +104,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
             size = 8 if kind == FIXED64 else 4
         else:
             raise UndecodableError(f"unknown wire type {kind}")
+        # A slice would be cut off silently.
         if size > end - place:
             raise UndecodableError("a field is longer than its message")
         yield key >> 3, kind, data[place : place + size]
@@ -115,6 +119,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             place += 1
             value |= (byte & 127) << shift
             shift += 7
+            # Python has no limit: damaged bytes would become one huge number.
             if shift > 63 and (byte > 127 or value >> 64):
                 raise UndecodableError("a number has more than 64 bits")
             if byte < 128:
@@ -134,6 +139,8 @@ def _plugin(metadata: bytes) -> str:
 
 def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:
     """Return the numbers or byte strings of a tensor, flat, and its shape."""
+    # Fields of TensorProto: 1 dtype, 2 tensor_shape, 4 tensor_content, 5 float_val, 6 double_val, 7 int_val,
+    # 8 string_val, 10 int64_val, 13 half_val. The numbers are in tensor_content or in the list of their type.
     dtype, shape, values, strings = 0, [], [], []
     content = halves = b""
     for field, kind, value in fields(data):
@@ -191,6 +198,7 @@ def _integers(kind: int, value: Any) -> Iterator[int]:
 
 
 def _signed(number: int) -> int:
+    # Protobuf writes negative numbers as 64 bits in two's complement.
     return number if number < 1 << 63 else number - (1 << 64)
 
 
@@ -211,12 +219,13 @@ def _new_histogram(values: list[float]) -> Histogram | None:
     edges = (*values[0::3], values[-2])
     counts = [_count(count) for count in values[2::3]]
     middles = [(left + right) / 2 for left, right in zip(values[0::3], values[1::3], strict=True)]
-    total = sum(middle * count for middle, count in zip(middles, counts, strict=True))
+    total = sum(middle * count for middle, count in zip(middles, counts, strict=True))  # the format has no sum
     return Histogram(edges, tuple(counts), values[0], values[-2], total, sum(counts))
 
 
 def _old_histogram(data: bytes) -> Histogram | None:
     """Read limits and counts with minimum, maximum, count and sum."""
+    # Fields of HistogramProto: 1 min, 2 max, 3 num, 4 sum, 6 bucket_limit, 7 bucket.
     facts: dict[int, float] = {}
     limits: list[float] = []
     counts: list[float] = []
@@ -232,6 +241,7 @@ def _old_histogram(data: bytes) -> Histogram | None:
     if not used:
         return None
     kept = range(used[0], used[-1] + 1)
+    # The last limit may be the largest float; the recorded maximum is where the values end.
     inner = tuple(min(limits[place], high) for place in kept)
     inner_counts = tuple(_count(counts[place]) for place in kept)
     return Histogram((low, *inner), inner_counts, low, high, facts.get(4, 0.0), _count(facts.get(3, 0.0)))

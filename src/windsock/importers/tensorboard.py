@@ -39,6 +39,7 @@ def event_folders(dir: Path, depth: int = 6, skip: Iterable[Path] = ()) -> Itera
     left_out = set(skip)
     for folder, inner, files in os.walk(dir):
         here = Path(folder)
+        # The directory is one that a user gave, and may be a home directory: the walk has to end in a reasonable time.
         deep = len(here.relative_to(dir).parts) >= depth
         inner[:] = [] if deep else sorted(n for n in inner if n[0] != "." and here / n not in left_out)
         if any(FILE_PATTERN in name for name in files):
@@ -85,7 +86,7 @@ class _File:
                     complete = self._read(data)
                     if len(data) < want:
                         break
-                    want = CHUNK if complete else want * 2
+                    want = CHUNK if complete else want * 2  # nothing was complete: the record is larger than the read
         except OSError as problem:
             self.unreadable = problem.strerror or str(problem)
         return self.offset > before
@@ -134,6 +135,7 @@ class _File:
             column.steps.append(step)
             column.values.append(value.number)
             column.times.append(at)
+            # The step that was written first, not the lowest: it is where a restart takes over.
             self.first_step = step if self.first_step is None else self.first_step
             self.last_step = step if self.last_step is None else max(step, self.last_step)
         elif value.histogram is not None:
@@ -187,12 +189,13 @@ class TensorBoardRun:
         for path in event_files(self.path):
             if path not in self._files:
                 self._files[path] = _File(path, len(self._files) + 1)
-        return any(list(map(_File.poll, self._files.values())))
+        return any(list(map(_File.poll, self._files.values())))  # a list, so that every file is polled
 
     @property
     def info(self) -> RunInfo:
         """Name and project from the directory; the vocabulary is detected from the names of the metrics."""
         names = self.names()
+        # Detection recognises every name, which takes long; the answer changes with the names only.
         if self._producer[0] != len(names):
             self._producer = len(names), detect(names).source or "unknown"
         source = self._producer[1]
@@ -295,6 +298,7 @@ class TensorBoardRun:
 
     def _limits(self) -> list[int | None]:
         """Return, for each file, the step from which on a file that began after its end supersedes it."""
+        # Files that were written at the same time are of several writers of one run: none supersedes the other.
         files = list(self._files.values())
         return [
             min(
