@@ -25,7 +25,7 @@ class Counters(Collector):
 
     def after_fork(self) -> None:
         """Count from zero in a forked child: the parent writes the totals so far."""
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # another thread may have held the old one at the fork
         self._totals: dict[str, float] = {}
         self._of_step: dict[str, float] = {}
         self._deferred: list[tuple[tuple[str, ...], Deferred]] = []
@@ -45,6 +45,7 @@ class Counters(Collector):
         """Return the counts since the last call, waiting for amounts on an accelerator."""
         with self._lock:
             waiting, self._deferred = self._deferred, []
+        # Outside the lock: waiting for a device may take long, and ``add`` must not wait with it.
         for names, deferred in waiting:
             self._add(dict(zip(names, deferred.values(), strict=True)))
         with self._lock:
@@ -56,6 +57,7 @@ class Counters(Collector):
         with self._lock:
             if self._first_step is None:
                 self._first_step = step
+            # A name may be counted for the first time in any step, so its earlier total is read only then.
             for name in self._totals.keys() - self._continued:
                 self._totals[name] += self._total_before(name, self._first_step)
                 self._continued.add(name)
@@ -79,6 +81,7 @@ class Counters(Collector):
             series = attempt.series(name)
             place = int(series.steps.searchsorted(step))
             if place:
+                # Steps from the first one of this attempt on are counted again: the earlier attempt's do not count.
                 return float(series.values[place - 1])
         return 0.0
 

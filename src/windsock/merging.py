@@ -72,6 +72,7 @@ class RoleMerger:
 
     def add_rank(self, rank: int) -> None:
         """Note that the role has this rank, which need not have written anything."""
+        # Values are reduced only where a role has several ranks, so a second one changes earlier steps too.
         if rank not in self._ranks:
             self._ranks.add(rank)
             self._merge_again(self._steps)
@@ -110,7 +111,7 @@ class RoleMerger:
         if not names or step < self._oldest:
             return False
         rows = self._contributions(writer, step, time).rows
-        rows.pop((writer, names), None)
+        rows.pop((writer, names), None)  # inserted again at the end: the last row counts
         rows[writer, names] = tuple(map(values.__getitem__, names))
         if (writer.rank, names) not in self._name_sets:
             self._name_sets.add((writer.rank, names))

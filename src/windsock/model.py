@@ -26,6 +26,7 @@ class RunInfo:
     notes: str | None = None
 
 
+# Sorted by role, rank and attempt: readers rely on the newest attempt of a rank being the last.
 @dataclass(frozen=True, slots=True, order=True)
 class Writer:
     """One writer of a run: its role, its number in the role, and its attempt (process start)."""
@@ -124,7 +125,7 @@ class PhaseSpan:
     id: int = 0
     parent: int | None = None
     lane: str = "main"
-    part: int = 0
+    part: int = 0  # index of the segment; a forked process has its own
     timer: bool = False
     onload: float | None = None
     execute: float | None = None

@@ -28,6 +28,7 @@ def machine_id() -> str:
 def process_start(pid: int) -> float | None:
     """Return the start time of a process by a clock that is never set; None if it does not run."""
     try:
+        # The second field is the command in parentheses, which may contain spaces and parentheses itself.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] == b"Z" else float(fields[19])  # ticks since boot
     except OSError:

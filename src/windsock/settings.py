@@ -179,6 +179,7 @@ def resolve(
     }
     chosen = {key: value for key, value in (keywords or {}).items() if value is not None}
     merged = {**given, **from_environment, **with_current_names(chosen)}
+    # Above keywords too: a job can be run without recording and without a change of its code.
     if environ.get("WINDSOCK_MODE") == "disabled":
         merged["mode"] = "disabled"
     for name, value in merged.items():
@@ -327,6 +328,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     if float in setting.kinds and isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
+    # True is an int in Python, but ``rank: true`` is a mistake.
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
         expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
@@ -378,7 +380,7 @@ def shared_run_id(environ: Mapping[str, str]) -> str | None:
         return "torchrun-" + "".join(c if c.isalnum() else "-" for c in elastic)[:50]
     if environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE"):
         parent = os.getppid()
-        return f"torchrun-{parent}-{int(process_start(parent) or 0)}"
+        return f"torchrun-{parent}-{int(process_start(parent) or 0)}"  # the start time tells a reused pid apart
     return None
 
 
@@ -438,6 +440,7 @@ def _reject_unknown(section: str, given: Iterable[Any], known: Iterable[str], wh
 
 
 def _reject_unresolved(name: str, value: Any) -> None:
+    # As a literal it would become the name of a run or a directory.
     if isinstance(value, str) and "${" in value:
         raise SettingsError(f"{name}: cannot resolve {value!r}")
     if isinstance(value, Mapping):

@@ -42,13 +42,14 @@ def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | N
 def missing(view: Readable) -> dict[str, str]:
     """Return the reasons why metrics are missing, by name."""
     found = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event.get("metrics")]
-    return dict(found[-1]) if found and isinstance(found[-1], dict) else {}
+    return dict(found[-1]) if found and isinstance(found[-1], dict) else {}  # an event replaces the one before
 
 
 def run_warnings(view: Readable) -> list[str]:
     """Return warnings about a run: skipped values, failed calls, dropped frames, late batches, incomplete rollouts."""
     found = [f"skipped {name!r} {_times(count)}: {_reason(reason)}" for name, (reason, count) in view.skipped().items()]
     found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
+    # Each heartbeat has the total so far, so the numbers must not be added up.
     dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
     if dropped:
         found.append(f"{dropped} frames were dropped because they could not be written")

@@ -20,12 +20,14 @@ def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     Other objects (a tokenizer, a function) become their ``repr``; non-finite floats become their names; an object
     inside itself becomes ``…``.
     """
+    # IntEnum and StrEnum are numbers and strings too, hence the checks for Enum.
     if value is None or isinstance(value, bool | int):
         return value if not isinstance(value, enum.Enum) else to_plain(value.value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else nonfinite_name(value)
     if isinstance(value, str):
         return value[:MAX_TEXT] if not isinstance(value, enum.Enum) else str(value.value)
+    # Only the objects around this one: one that occurs twice side by side is written twice.
     if id(value) in _inside:
         return "…"
     if isinstance(value, enum.Enum):
@@ -39,13 +41,14 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
     if type(value).__module__.startswith("omegaconf."):
         from omegaconf import OmegaConf
 
+        # Interpolations stay as written: one that cannot be resolved must not fail the whole config.
         value = OmegaConf.to_container(value, resolve=False)
     if isinstance(value, Mapping):
         return {str(key): to_plain(inner, inside) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain(inner, inside) for inner in value]
     if isinstance(value, Set):
-        return sorted((to_plain(inner, inside) for inner in value), key=str)
+        return sorted((to_plain(inner, inside) for inner in value), key=str)  # sets have no order
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_plain(getattr(value, f.name, None), inside) for f in dataclasses.fields(value)}
     return _object(value, inside)
@@ -54,7 +57,7 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
 def _object(value: Any, inside: tuple[int, ...]) -> Any:
     """Return NumPy scalars as numbers, namespaces as mappings, and other objects as their ``to_dict`` or ``repr``."""
     kind = type(value)
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():  # without importing NumPy or torch
         return to_plain(value.item(), inside)
     if kind.__module__ in ("argparse", "types") and hasattr(value, "__dict__"):
         return {str(key): to_plain(inner, inside) for key, inner in vars(value).items()}

@@ -42,7 +42,7 @@ class View:
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
-        self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}
+        self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}  # by role, with the number of states
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -74,7 +74,7 @@ class View:
 
     def writer_statuses(self) -> dict[Writer, Status]:
         """Return the status of the newest attempt of each role and rank."""
-        newest = {(writer.role, writer.rank): writer for writer in sorted(self._attempts)}
+        newest = {(writer.role, writer.rank): writer for writer in sorted(self._attempts)}  # the last attempt stays
         return {
             writer: writer_status(attempt.events(), span[1] if (span := attempt.span()) else None)
             for writer in newest.values()
@@ -93,7 +93,7 @@ class View:
 
     def _merged(self, event: str, key: str) -> dict[str, Any]:
         found = [e for e in self.events() if e.get("event") == event and isinstance(e.get(key), dict)]
-        return {name: value for e in found for name, value in e[key].items()}
+        return {name: value for e in found for name, value in e[key].items()}  # by time: the newest counts
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events of all writers by time, without those of forked processes."""
@@ -171,6 +171,7 @@ class View:
                 continue
             series = self._series_of(name, writer_role, writer_rank, attempt)
             if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
+                # The last piece counts: the merged value replaces the first rank's own where a step has both.
                 series = joined(name, [series, merged])
             if rank is None and attempt is None and (reduced := self._over_ranks(name, writer_role)) is not None:
                 return reduced
@@ -198,6 +199,7 @@ class View:
         found: dict[Writer, dict[int, tuple[float, float]]] = {}
         for writer, attempt in sorted(self._attempts.items()):
             began = first.get(writer)
+            # A step begins where the one before ended, so that the time between phases belongs to it too.
             for step, ended in attempt.steps.commits():
                 found.setdefault(writer, {})[step] = (ended if began is None else min(began, ended), ended)
                 began = ended
@@ -209,6 +211,7 @@ class View:
             for rank in found if len(found := self._ranks(role)) > 1 else ():
                 for name in {name for attempt in self._attempts_of(role, rank) for name in attempt.names()}:
                     counted[name] = counted.get(name, 0) + 1
+            # The times that a single rank logs have nothing to reduce.
             yield from names_over_ranks(name for name, count in counted.items() if count > 1)
 
     def _ranks(self, role: str) -> list[int]:
@@ -274,6 +277,7 @@ class View:
         """
         from windsock.samples.query import Query
 
+        # The parameters have the names of the fields of a query.
         arguments = {name: value for name, value in locals().items() if name in Query.__dataclass_fields__}
         return self.find_samples(Query(**arguments), limit).samples
 
@@ -335,6 +339,7 @@ class View:
 
     def _merged_of(self, role: str) -> dict[str, Series]:
         """Return the metrics of which several ranks of a role have states: merged, then divided."""
+        # Merging takes long, so the result is kept until a state is added.
         attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
         count = sum(attempt.state_count() for attempt in attempts)
         if not count:

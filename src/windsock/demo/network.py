@@ -60,12 +60,13 @@ class Network:
 
 def log_softmax(logits: Floats) -> Floats:
     """Return log-probabilities over the last axis."""
-    shifted = logits - logits.max(axis=-1, keepdims=True)
+    shifted = logits - logits.max(axis=-1, keepdims=True)  # so that exp does not overflow
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), np.float64)
 
 
 def adam(weights: Floats, moments: Floats, gradient: Floats, lr: float, step: int) -> None:
     """Update the weights and both moments in place; ``step`` counts updates from 1."""
+    # beta1 is 0.9 and beta2 0.999. The divisions correct for moments that begin at 0.
     mean, square = moments
     mean += 0.1 * (gradient - mean)
     square += 0.001 * (gradient**2 - square)

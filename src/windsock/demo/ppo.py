@@ -18,6 +18,7 @@ def gae(rewards: Floats, values: Floats, mask: Bools, discount: float, trace: fl
     """Return advantages (generalised advantage estimation) and returns; 0 after the last valid token."""
     advantages = np.zeros_like(rewards)
     later = np.zeros(len(rewards))
+    # The value after the last token is 0: an episode that was cut off counts as ended.
     value_after = np.zeros(len(rewards))
     for turn in reversed(range(rewards.shape[1])):
         delta = rewards[:, turn] + discount * value_after - values[:, turn]
@@ -51,8 +52,10 @@ def policy_gradient(
     rows = np.arange(len(choices))
     entropy = entropy_of(all_log_probs)
     ratio = np.exp(all_log_probs[rows, choices] - old)
+    # Where the clipped term is the smaller one, it is constant in the policy and has no gradient.
     is_clipped = np.clip(ratio, 1 - clip, 1 + clip) * advantages < ratio * advantages
     by_log_prob = np.where(is_clipped, 0.0, -weights * ratio * advantages)
+    # The derivative of log p(choice) by the logits is one-hot(choice) - p.
     error = -probs * by_log_prob[:, None]
     error[rows, choices] += by_log_prob
     error += entropy_coef * probs * (all_log_probs + entropy[:, None])

@@ -153,7 +153,7 @@ def record_evaluation(
 ) -> None:
     """Record an evaluation; the one on held-out maps is also the training's validation."""
     scores = played.solved.astype(np.float64)
-    tasks, runs = divmod(np.arange(len(played)), config.repeats)
+    tasks, runs = divmod(np.arange(len(played)), config.repeats)  # each task's runs follow each other
     detailed, prefix = taskset.detailed, taskset.prefix
     with explorer.evaluation(
         taskset.name, step, repeats=config.repeats, prefix=prefix, detailed_stats=detailed

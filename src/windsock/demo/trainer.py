@@ -75,7 +75,7 @@ class Trainer:
             "reference": WorkerState(folder / "reference", weights=weights),
             "reward": WorkerState(folder / "reward", distance=self.lakes.distance),
         }
-        self.leaked: list[Any] = []
+        self.leaked: list[Any] = []  # of the fault keep-every-batch
 
     def step(self, number: int) -> None:
         """Run one step: explore, evaluate the episodes, update, transfer weights, record."""
@@ -146,7 +146,7 @@ class Trainer:
         old, old_all, ref, values = (episodes.to_grid(array) for array in (old, old_all, ref, values))
         # Truncated importance weights correct for the difference of explorer and trainer.
         drift = np.where(episodes.mask, old - episodes.log_probs, 0.0).sum(axis=1)
-        weights = np.minimum(np.exp(np.minimum(drift, 50.0)), config.largest_weight)
+        weights = np.minimum(np.exp(np.minimum(drift, 50.0)), config.largest_weight)  # 50: exp must not overflow first
         return Experience(episodes, tasks, scores, keep, old, old_all, ref, values, weights)
 
     def _log_probs(self, worker: str, observations: NDArray[Any]) -> Floats:
@@ -204,7 +204,7 @@ class Trainer:
         batches = self._mini_batches(experience)
         tokens = int(sum(episodes.lengths[rows].sum() for rows in batches))
         norms = []
-        flops = {"actor": 6 * self.actor.size * tokens}
+        flops = {"actor": 6 * self.actor.size * tokens}  # per weight and token: 2 forward, 4 backward
         with self._phase("actor_train/train_step", "actor_train", {"trained": tokens}, flops):
             weights, moments = self.states["actor_train"]["weights"], self.states["actor_train"]["moments"]
             for rows in batches:

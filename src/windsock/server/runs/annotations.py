@@ -39,7 +39,7 @@ class Annotations:
         with self._lock:
             for segment in segments(self._folder):
                 self._readers.setdefault(segment.path, SegmentReader(segment.path))
-            return any(list(map(self._read, self._readers.values())))
+            return any(list(map(self._read, self._readers.values())))  # a list, so that every segment is read
 
     def get(self, key: str) -> dict[str, Any]:
         """Return the annotations of a run, with defaults for the others."""
@@ -53,6 +53,7 @@ class Annotations:
             record = {"event": EVENT, "time": time.time(), "run": key, **changes}
             self._writer.append(frame(record_payload(Kind.EVENT, record)))
             if self._writer.trouble:
+                # The user is told that the change failed, so it must not be written later from the writer's backlog.
                 trouble, self._writer = self._writer.trouble, None
                 raise RequestError(409, f"cannot write annotations into {self._folder}: {trouble}")
         self.refresh()

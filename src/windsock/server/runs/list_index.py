@@ -32,6 +32,7 @@ class ListIndex:
             if not self._path.exists():
                 return {}
             with closing(sqlite3.connect(self._path, LOCK_TIMEOUT_SECONDS)) as db:
+                # Another version may compute other facts from the same files.
                 rows = db.execute("SELECT run, state, reading FROM readings WHERE version = ?", (__version__,))
                 return {run: (json.loads(state), json.loads(reading)) for run, state, reading in rows}
         except (sqlite3.Error, ValueError, OSError):
@@ -44,6 +45,6 @@ class ListIndex:
         ]
         with suppress(sqlite3.Error, OSError):
             self._path.parent.mkdir(exist_ok=True)
-            with closing(sqlite3.connect(self._path, LOCK_TIMEOUT_SECONDS)) as db, db:
+            with closing(sqlite3.connect(self._path, LOCK_TIMEOUT_SECONDS)) as db, db:  # ``db`` alone does not close
                 db.execute("CREATE TABLE IF NOT EXISTS readings (run PRIMARY KEY, version, state, reading)")
                 db.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?)", rows)

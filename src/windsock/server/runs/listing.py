@@ -62,10 +62,10 @@ class Listing:
     def __init__(self, open_runs: OpenRuns, annotations: Annotations) -> None:
         self._open_runs = open_runs
         self._annotations = annotations
-        self._server_id = secrets.token_hex(3)
+        self._server_id = secrets.token_hex(3)  # each server counts from 0: the cursor of another is not valid
         self._lock = threading.Lock()
         self._runs: dict[str, _ListedRun] = {}
-        self._gone: dict[str, int] = {}
+        self._gone: dict[str, int] = {}  # removed runs, with the number of the change, for pages that still show them
         self._changes = 0
         self._reward_thread: threading.Thread | None = None
         self._closed = False
@@ -132,6 +132,7 @@ class Listing:
 
     def _update_run(self, run: _ListedRun) -> None:
         files, now = file_signature(run.location.folder), time.monotonic()
+        # The status of a run also changes without a write: its process may be killed.
         if files != run.files or (not run.ended and now - run.checked_at > STATUS_SECONDS):
             try:
                 facts = _facts(run.location, self._open_runs.dir)
@@ -157,7 +158,7 @@ class Listing:
         if changed:
             self._changes += 1
             run.changed = self._changes
-            self._gone.pop(run.location.key, None)
+            self._gone.pop(run.location.key, None)  # the run is back
 
     def _is_due(self, run: _ListedRun) -> bool:
         if run.reward_files == run.files:
@@ -175,10 +176,12 @@ class Listing:
         while not self._closed:
             with self._lock:
                 due = [run for run in self._runs.values() if self._is_due(run)]
+                # Runs that show no reward yet come before those whose reward is a little old.
                 due.sort(key=lambda run: (run.reward_files is not None, -float(run.facts["began"])))
             if not due:
                 break
             self._read_one(due[0])
+            # A run that goes on has other files when the next server starts.
             if due[0].ended and due[0].reward_files:
                 reading = due[0].reward, due[0].details
                 readings.append((str(due[0].location.folder), _json_state(due[0].reward_files), reading))
@@ -186,6 +189,7 @@ class Listing:
             self._index.save(readings)
 
     def _read_one(self, run: _ListedRun) -> None:
+        # Taken before reading: if the run grows meanwhile, the reward is older than its files and is read again.
         files = run.files
         try:
             reward, details = self._read_run(run.location)
@@ -193,6 +197,7 @@ class Listing:
             reward, details = None, {}
         with self._lock:
             run.reward_files, run.reward_read_at = files, time.monotonic()
+            # Compared as JSON, since a NaN is not equal to itself.
             self._count_change(run, encode((run.reward, run.details)) != encode((reward, details)))
             run.reward, run.details = reward, details
 

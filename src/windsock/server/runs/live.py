@@ -25,7 +25,7 @@ RUN_SECONDS = 0.25
 LIST_SECONDS = 1.0
 KEEPALIVE_SECONDS = 15.0
 POLLS_PER_STATUS = 8  # an unchanged run's status is computed at every eighth poll
-THREADS = 4
+THREADS = 4  # for polls only: a directory that hangs does not take the threads of requests
 LIST = ""  # the list's topic; the other topics are keys of runs
 
 
@@ -91,6 +91,7 @@ class Hub:
             for topic in topics.values():
                 if topic.task is None:
                     await self._poll(topic, 0)
+                    # During the await another page may have created the task.
                     topic.task = topic.task or asyncio.create_task(self._watch(topic))
             yield topics
         finally:
@@ -114,6 +115,7 @@ class Hub:
             await self._poll(topic, turn)
 
     async def _poll(self, topic: Topic, turn: int) -> None:
+        # Not in __init__, which runs before there is an event loop.
         if self._limiter is None or self._changed is None:
             self._limiter, self._changed = anyio.CapacityLimiter(THREADS), asyncio.Condition()
         try:
@@ -131,6 +133,7 @@ class Hub:
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPALIVE_SECONDS), self._changed:
                 while not self._closed:
+                    # A state is replaced and never changed, so another object is a change.
                     changed = [key for key, topic in topics.items() if topic.state is not seen[key]]
                     if changed:
                         return changed

@@ -73,6 +73,7 @@ class OpenRun:
         now = file_signature(self.location.folder)
         if now == self._seen:
             return
+        # Segments and event files only grow: a shorter one is another file under the same name.
         if any(name not in now or now[name][0] < size for name, (size, _) in self._seen.items()):
             self._cache.clear()
             self.view = self._open()
@@ -95,6 +96,7 @@ class OpenRun:
         return result
 
     def _open(self) -> Readable:
+        # Before the files are read: bytes that are appended meanwhile make the next refresh see a change.
         self._seen = file_signature(self.location.folder)
         self.version += 1
         try:
@@ -139,6 +141,7 @@ class OpenRuns:
         """Yield an open run, refreshed and locked for the caller."""
         location = self.location(key)
         with self._lock:
+            # A lock for each run: opening a large one takes seconds, in which requests for others must not wait.
             opening = self._opening.setdefault(key, threading.Lock())
         with opening:  # two requests for one run open it once
             opened = self.get_open(key)
@@ -160,7 +163,7 @@ class OpenRuns:
         with self._lock:
             self._opened[opened.location.key] = opened
             total = sum(one.bytes for one in self._opened.values())
-            for oldest in list(self._opened)[:-1]:
+            for oldest in list(self._opened)[:-1]:  # never the one that was just opened, however large
                 if total > self._max_bytes:
                     total -= self._opened.pop(oldest).bytes
         return opened
@@ -171,7 +174,7 @@ class OpenRuns:
         for folder in folders:
             key = self._key(folder)
             if key in taken:
-                key = f"{key}~{_hash(folder, self.dir)}"
+                key = f"{key}~{_hash(folder, self.dir)}"  # a copy of a run's directory has the same id
             taken.add(key)
             yield RunLocation(key, folder, "journal")
         if time.monotonic() - self._walked_at >= EVENT_SCAN_SECONDS:
@@ -182,9 +185,10 @@ class OpenRuns:
 
     def _key(self, folder: Path) -> str:
         if folder not in self._keys:
-            self._keys[folder] = read_run_info(folder).id.replace("/", "_")
+            self._keys[folder] = read_run_info(folder).id.replace("/", "_")  # kept: run.json is written once
         return self._keys[folder]
 
 
 def _hash(folder: Path, root: Path) -> str:
+    # Relative, so that a link to a run stays valid when the whole directory is moved.
     return hashlib.blake2b(os.fsencode(os.path.relpath(folder, root)), digest_size=5).hexdigest()

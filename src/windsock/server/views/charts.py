@@ -72,6 +72,7 @@ def match_name(name: str, source: str | None) -> Match | None:
 
 def name_source(opened: OpenRun) -> str | None:
     """Return the vocabulary of a run's names."""
+    # Recognising all names takes long, and new names of a running run hardly change the answer.
     return opened.cached("source", lambda: source_of(opened.view, opened.view.names()), 60.0)
 
 
@@ -115,7 +116,7 @@ def group_into_charts(names: Sequence[str], source: str | None) -> list[Chart]:
             found[name] = Chart(name, chart.family, match, {"line": name})
             continue
         chart.lines[statistic] = name
-        if statistic == "mean":
+        if statistic == "mean":  # the text beside a chart is about its line
             chart.match = match
     return sorted((_without_statistic(chart) for chart in found.values()), key=_order)
 
@@ -132,6 +133,7 @@ def _known_place(name: str, match: Match) -> tuple[Any, str, str]:
     stem, _, last = match.metric.id.rpartition("/")
     if last not in STATISTICS or match.metric.statistic != last:
         return name, name, "line"
+    # Two writers may mean different numbers by one metric, so their lines have charts of their own.
     return (stem, match.filled, match.prefix, match.suffix, match.source), _strip_statistic(name, last), last
 
 
@@ -144,6 +146,7 @@ def _strip_statistic(name: str, statistic: str) -> str:
 
 def _unknown_place(name: str, present: frozenset[str]) -> tuple[Any, str, str]:
     stem, separator, last = name.rpartition("/")
+    # An unknown name may end in "max" or "min" by chance; beside a mean it is a statistic.
     triple = last in STATISTICS and f"{stem}/mean" in present and f"{stem}/max" in present
     return (("unknown", stem), stem, last) if triple and separator else (name, name, "line")
 

@@ -46,6 +46,7 @@ def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     lines, refused = _lines(runs)
     order = [chart.main for chart in group_into_charts(list(lines), runs[0].source)]
     found = [_chart(name, lines[name], runs[0].source) for name in dict.fromkeys([*order, *lines])]
+    # Charts with several runs first. The sort is stable, so both parts stay in display order.
     found.sort(key=lambda chart: -min(2, len({line["run"] for line in chart["lines"]})))
     return {
         "runs": [{"key": run.key, "name": run.name, "source": run.source} for run in runs],
@@ -80,6 +81,7 @@ def _translated(name: str, source: str | None, to: str | None) -> tuple[str, flo
     if source == to or source is None or to is None or not recognise(name, source).matches:
         return name, 1.0, True, None
     translation = translate(name, to, source)
+    # Lines that share a chart share its axis.
     if translation.factor is None:
         raise TranslationError(translation.note or Text("The values cannot be converted.", "数值无法换算。"))
     return translation.name, translation.factor, translation.same, translation.note
@@ -100,6 +102,7 @@ def _config(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:
     """Yield the config keys whose values differ."""
     for key in dict.fromkeys(key for run in runs for key in run.config):
         values = [to_strict_json(run.config[key]) if key in run.config else ABSENT for run in runs]
+        # In Python 1, 1.0 and True are equal; in a config they are not.
         if any(value != values[0] or type(value) is not type(values[0]) for value in values[1:]):
             yield {"key": key, "values": values}
 

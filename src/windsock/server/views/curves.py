@@ -88,11 +88,14 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
     start, stop = _index_range(opened, series, window, began)
     size = _bucket_size(stop - start, window.points)
     cursor = _Cursor.parse(wanted.since)
+    # A window with an end does not grow, and one that begins elsewhere has other buckets.
     if cursor and cursor.start == start and cursor.size >= size and window.hi is None and window.points:
         size = cursor.size  # larger buckets than needed, so that the page can keep those it has
     else:
         cursor = None
     buckets = _buckets(series, start, stop, size)
+    # The last bucket that the page has may have got more points, so it is sent again. The checksum fails where older
+    # points changed, after a restart for example.
     keep = max(cursor.count - 1, 0) if cursor and cursor.checksum == _checksum(buckets, cursor.count - 1) else 0
     columns = _columns(opened, series, buckets, start, window.x, began, wanted.factor)
     made = _Cursor(start, len(buckets), size, _checksum(buckets, len(buckets) - 1))
@@ -150,7 +153,7 @@ def _steps_between(counted: Series, lo: float | None, hi: float | None) -> tuple
         lo = later if lo > 0 else None  # steps before the first count are at 0
     if hi is not None:
         behind = int(np.searchsorted(counted.values, hi, "right"))
-        hi = counted.steps[behind] - 0.5 if behind < len(counted) else None
+        hi = counted.steps[behind] - 0.5 if behind < len(counted) else None  # before the first step beyond the range
     return lo, hi
 
 
@@ -161,7 +164,7 @@ def _bucket_size(points: int, most: int) -> int:
 
 def _buckets(series: Series, start: int, stop: int, size: int) -> Buckets:
     if stop == start:
-        return series.zoom(1, 0)
+        return series.zoom(1, 0)  # an empty range: buckets of the right types
     if size > 1:
         return series.grouped(start, stop, size)
     values, steps = series.values[start:stop], series.steps[start:stop]
@@ -188,7 +191,7 @@ class _Cursor:
             found = cls(int(start), int(count), int(size), int(checksum, 16))
         except ValueError:
             return None
-        return found if 0 < found.count < 1 << 31 and 0 < found.size < 1 << 40 else None
+        return found if 0 < found.count < 1 << 31 and 0 < found.size < 1 << 40 else None  # from a URL
 
 
 def _checksum(buckets: Buckets, count: int) -> int:
@@ -211,7 +214,7 @@ def _columns(
     return {
         "x": _axis(opened, series, firsts, buckets.first_step, x, began),
         "x_end": _axis(opened, series, ends - 1, buckets.last_step, x, began),
-        "min": np.fmin(low, high),
+        "min": np.fmin(low, high),  # a negative factor swaps them
         "max": np.fmax(low, high),
         "last": buckets.last * factor,
         "count": buckets.count.astype(np.uint32),
@@ -253,6 +256,7 @@ def axis_total(view: Readable, x: str) -> Series | None:
         for name in names:
             if name == id or any(match.metric.id == id for match in recognise(name).matches):
                 series = view.series(name)
+                # A NaN in one step must not make the axis NaN from there on.
                 total = np.nancumsum(series.values) if id in COUNTED_PER_STEP else series.values
                 return Series(x, series.steps, total, series.times, series.writer) if len(series) else None
     return None
@@ -269,6 +273,7 @@ def _json_column(name: str, column: Array) -> list[Any]:
         return list(column.tolist())
     finite = np.isfinite(column)
     if finite.all():
+        # As integers the axis is shorter in JSON; up to 2**53 JavaScript reads them exactly.
         integral = (
             name.startswith("x") and bool((column == np.floor(column)).all()) and abs(column).max(initial=0) < 2**53
         )

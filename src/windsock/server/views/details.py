@@ -88,6 +88,7 @@ def histograms_view(opened: OpenRun, name: str, points: int) -> dict[str, Any]:
     found = sorted(opened.view.histograms(name), key=lambda pair: math.inf if pair[0] is None else pair[0])
     if not found:
         raise RequestError(404, f"the run has no histograms named {name!r}; /names lists its histograms")
+    # Counted from the end, so that a single point is the last one.
     places = np.unique(np.linspace(len(found) - 1, 0, min(points, len(found))).round().astype(int)).tolist()
     return {
         "name": name,
@@ -99,7 +100,7 @@ def histograms_view(opened: OpenRun, name: str, points: int) -> dict[str, Any]:
 def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict[str, Any]:
     """Return the matching samples from number ``offset`` on, and a census of all samples."""
     view = opened.view
-    if not isinstance(view, View):
+    if not isinstance(view, View):  # event files contain no samples
         return {"samples": [], "matched": 0, "offset": offset, "more": False, "census": None}
     found = view.find_samples(query, offset + limit)
     return {

@@ -54,6 +54,7 @@ def _add_validation(found: dict[tuple[str, str | None], dict[str, Any]], match: 
     is_triple, tag = statistic in STATISTICS, dict(match.filled).get("tag")
     chart = found.setdefault((stem if is_triple else match.metric.id, tag), {"tag": tag, "curves": {}})
     chart["curves"][statistic if is_triple else "line"] = record.pop("curve")
+    # The mean gives the chart its name and last value, wherever it comes in the order of names.
     if statistic in ("mean", "line") or "name" not in chart:
         chart |= record
 

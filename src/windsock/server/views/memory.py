@@ -80,6 +80,7 @@ def _stairs(opened: OpenRun, memory_metrics: dict[str, Match], step: int) -> lis
             place = filled["phase"], filled["moment"], filled["device"]
             names = dict(zip(("phase", "moment", "device"), place, strict=True))
             found.setdefault(place, names)[what] = value * (match.name.factor or 1.0)
+    # Phases are shown in the order in which they ran; those without spans follow.
     order = _phase_order(opened, step)
     phases = {phase: order.get(phase, len(order) + n) for n, phase in enumerate(dict.fromkeys(p for p, _, _ in found))}
     ordered = sorted(found, key=lambda place: (phases[place[0]], MOMENTS.index(place[1]), natural(place[2])))
@@ -87,7 +88,7 @@ def _stairs(opened: OpenRun, memory_metrics: dict[str, Match], step: int) -> lis
 
 
 def _phase_order(opened: OpenRun, step: int) -> dict[str, int]:
-    spans = opened.cached("spans", lambda: opened.view.phases(), 2.0)
+    spans = opened.cached("spans", lambda: opened.view.phases(), 2.0)  # the key of views.phases: read once for both
     return {name: place for place, name in enumerate(dict.fromkeys(s.name for s in spans if s.step == step))}
 
 

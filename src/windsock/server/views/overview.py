@@ -16,7 +16,7 @@ from windsock.server.views.curves import SeriesRequest, Window, make_curve, read
 from windsock.server.views.phases import phase_seconds
 from windsock.summary import known_names, missing, run_warnings, verdicts
 
-SEVERITY = ("bad", "watch", "good", "unknown")
+SEVERITY = ("bad", "watch", "good", "unknown")  # a value that cannot be judged does not outweigh a verdict
 TIME_POINTS = 100
 
 
@@ -116,6 +116,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
 def _absent(headline: Headline, view: Readable) -> dict[str, Any]:
     reasons, known = missing(view), None
     for id in headline.metrics:
+        # The recorded reasons are by the name that would have been written, which is the id where there is no other.
         known = known or reasons.get(id) or reasons.get(_written(id, view.info.vocabulary))
     needs = REGISTRY.metric(headline.metrics[0]).needs
     listed = ", ".join(need.replace("|", " or ") for need in needs if not need.endswith("?"))

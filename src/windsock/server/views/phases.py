@@ -46,13 +46,14 @@ class PhaseTable:
     def nested(self) -> set[str]:
         """Return the timers that must be nested in others: with them the phases exceed the step."""
         step_seconds = float(np.nansum(self.step_seconds))
-        if not self.metrics or step_seconds <= 0:
+        if not self.metrics or step_seconds <= 0:  # spans have parents, so their nesting is known
             return set()
         sums = {name: float(np.nansum(values)) for name, values in self.seconds.items()}
         room = STEP_TOLERANCE * step_seconds - sum(
             seconds for name, seconds in sums.items() if self.metrics[name] != ANY_OPERATION
         )
         found = set()
+        # The longest first: a phase is at least as long as what is nested in it.
         for name in sorted(
             (name for name in sums if self.metrics[name] == ANY_OPERATION), key=lambda name: -sums[name]
         ):
@@ -113,7 +114,7 @@ def phase_seconds(opened: OpenRun, window: Window) -> dict[str, Any] | None:
             }
             for name, values in known.items()
         ],
-        "unaccounted": _json_values(np.maximum(step_seconds - total, 0.0)),
+        "unaccounted": _json_values(np.maximum(step_seconds - total, 0.0)),  # phases may overlap
         "unit": "s",
     }
 
@@ -155,7 +156,7 @@ def _table_from_spans(opened: OpenRun, window: Window) -> PhaseTable | None:
     outermost = [s for s in spans if s.parent is None and (s.writer.role, s.writer.rank) == (main.role, main.rank)]
     lengths = {
         step: end - start
-        for writer, of_writer in sorted(_windows(opened).items())
+        for writer, of_writer in sorted(_windows(opened).items())  # a newer attempt replaces the steps of an older
         if (writer.role, writer.rank) == (main.role, main.rank)
         for step, (start, end) in of_writer.items()
     }
@@ -165,7 +166,7 @@ def _table_from_spans(opened: OpenRun, window: Window) -> PhaseTable | None:
     for span in outermost:
         column = table.seconds.setdefault(span.name, np.full(len(steps), np.nan))
         place = places[span.step]
-        column[place] = np.nan_to_num(column[place]) + (span.seconds or 0.0)
+        column[place] = np.nan_to_num(column[place]) + (span.seconds or 0.0)  # several passes in a step
     return table
 
 
