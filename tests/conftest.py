@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import windsock.session
 
@@ -24,6 +25,10 @@ OFFLINE = {
 }
 FOREIGN = ("HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_")
 MAX_TEST_SECONDS = 300
+
+# A busy machine must not fail a property test: a timing is never an assertion.
+settings.register_profile("windsock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("windsock")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
