@@ -15,6 +15,7 @@ class HostClock:
 
     def __init__(self, now: Callable[[], float] = time.perf_counter, wall: Callable[[], float] = time.time) -> None:
         self.now = now
+        # Once: NTP may set the wall clock during a run, and spans must not jump with it.
         self._offset = wall() - now()
 
     def unix(self, moment: float) -> float:
@@ -44,10 +45,12 @@ class DeviceClock:
     @property
     def usable(self) -> bool:
         """Whether a device recorded events."""
+        # A training may initialise its device inside its first span, which then has an end and no start.
         return len(self._events) > 1
 
     def ready(self) -> bool:
         """Return whether the device has reached all events, without waiting."""
+        # Last event first: in one stream it is reached after the others, so one query answers while the device is busy.
         return all(event.reached() for _, event in reversed(self._events))
 
     def seconds(self) -> dict[str, float]:

@@ -40,6 +40,7 @@ class PhaseCollector(Collector):
 
     @property
     def _in_use(self) -> bool:
+        # ``lazy`` stores the probe in the instance's dict; to read the attribute would import and make it.
         return "probe" in vars(self)
 
     def start(self) -> None:

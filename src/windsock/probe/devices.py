@@ -13,11 +13,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 VISIBLE_VARIABLES = {
+    # torch's name for ROCm devices is cuda too.
     "cuda": ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     "npu": ("ASCEND_RT_VISIBLE_DEVICES",),
     "xpu": ("ZE_AFFINITY_MASK",),
 }
 LOCAL_RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+# The longer of two names comes first: "H200" contains "H20", and "H100 PCIe" contains "H100".
 PEAK_FLOPS = {
     "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "H800": 989e12, "H20": 148e12,
     "A100": 312e12, "A800": 312e12, "L40S": 362e12, "MI300X": 1307e12,
@@ -79,6 +81,7 @@ class TorchDevice:
         """Read the allocator's statistics."""
         # One call for all four numbers; torch's getters would build the same dictionary four times.
         statistics = self._statistics(self.visible)
+        # torch returns no statistics until the device's allocator is used.
         if not statistics:
             return AllocatorStats(0, 0, 0, 0)
         allocated, reserved = statistics["allocated_bytes"]["all"], statistics["reserved_bytes"]["all"]
@@ -168,6 +171,7 @@ class Accelerators:
 
 def _has_allocated(module: Any, visible: int) -> bool:
     statistics = module.memory.memory_stats_as_nested_dict(visible)
+    # The peak: a device counts as used also while its memory is freed, as between offload and onload.
     return bool(statistics) and statistics["reserved_bytes"]["all"]["peak"] > 0
 
 
@@ -199,7 +203,9 @@ def physical_index(
         return visible
     if entries[visible].isdigit():
         return int(entries[visible])
+    # The variable may have an abbreviated UUID, which CUDA accepts; torch has the complete one.
     found = _nvml_index(uuid or entries[visible])
+    # Without NVML this is an assumption: launchers give each local rank the next ``count`` devices.
     return local_rank(environ) * count + visible if found is None else found
 
 
@@ -215,6 +221,7 @@ def _nvml_index(uuid: str) -> int | None:
         pynvml.nvmlInit()
         for index in range(pynvml.nvmlDeviceGetCount()):
             known = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index))
+            # Older versions of pynvml return bytes. NVML writes the prefix "GPU-", torch does not.
             known = known.decode() if isinstance(known, bytes) else str(known)
             if known.removeprefix("GPU-") == uuid.removeprefix("GPU-"):
                 return index

@@ -45,6 +45,7 @@ class StatmFile:
                 found = os.pread(self._file, 128, 0).split()
                 if len(found) == self.FIELDS and b"".join(found).isdigit():
                     return found
+        # The old descriptor is not closed: its number may be that of another file by now.
         self._file, self._process = os.open("/proc/self/statm", os.O_RDONLY), os.getpid()
         return os.pread(self._file, 128, 0).split()
 
@@ -128,12 +129,14 @@ class MemoryMeter:
 
     def __init__(self, devices: Callable[[], Sequence[Device]]) -> None:
         self._devices = devices
+        # Re-entrant: a signal handler may end the run in the middle of a reading.
         self._lock = threading.RLock()
         self._open_peaks: dict[int, MemoryPeaks] = {}
 
     def enter(self, peaks: MemoryPeaks) -> dict[int, DeviceMemory]:
         """Read the devices and start a phase's peaks."""
         with self._lock:
+            # Read before the phase is added: the allocator's peak so far belongs to the phases that are open already.
             memory = self._read(peaks, reset=True)
             self._open_peaks[id(peaks)] = peaks
         return memory
@@ -162,6 +165,7 @@ class MemoryMeter:
         """Read the devices and start the peaks again."""
         with self._lock:
             memory = self._read(peaks, reset=True)
+            # Peaks start at the current memory, which a step takes over from the one before.
             peaks.by_device = {device: (one.allocated, one.reserved) for device, one in memory.items()}
         return memory
 

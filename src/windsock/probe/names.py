@@ -17,6 +17,7 @@ class Names:
 
     def __init__(self, vocabulary: str) -> None:
         self._vocabulary = vocabulary
+        # The same names are written at every commit, and to find one is a search in the catalogue.
         self._known: dict[tuple[str, Filled], tuple[str, float]] = {}
 
     def named(self, values: Iterable[Value]) -> dict[str, float]:

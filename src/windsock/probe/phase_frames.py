@@ -19,7 +19,9 @@ def encode_open(span: Span, start: float) -> bytes:
 def encode_close(span: Span, start: float, step: int | None, flags: int = 0) -> bytes:
     """Encode the end of a span; ``step`` is None while its step is not committed."""
     flags |= (TIMER if span.phase.timer else 0) | (FAILED if span.failed else 0)
+    # The frame has the highest peak of all devices; the peak of each device is a metric.
     peaks = [peak for peak, _ in span.peaks.by_device.values()] if span.peaks is not None else ()
+    # NaN means that there is no value: a stage that did not happen did not take 0 s.
     durations = (
         span.left - span.entered,
         math.nan if span.onload is None else span.onload,
@@ -29,6 +31,7 @@ def encode_close(span: Span, start: float, step: int | None, flags: int = 0) -> 
         max(peaks, default=math.nan),
         span.host["end"].rss if "end" in span.host else math.nan,
     )
+    # The close frame repeats the fields of the open frame, so that a reader can do without either.
     return frames.phase_close_payload(
         span.id,
         span.parent_id,

@@ -20,6 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Amount = Any
 """A number, a mapping of kind to number, or a function that returns either and is called when the phase ends."""
 
+# A context variable, not a thread-local: tasks of asyncio alternate in one thread and must not nest in each other.
 current_span: ContextVar[Span | None] = ContextVar("windsock_span", default=None)
 
 
@@ -115,6 +116,7 @@ class Phase:
         clock: str = "host",
     ) -> None:
         self.name = str(name)
+        # Encoded once: both frames of every span contain it.
         self.text = phase_text(self.name)
         self.timer = timer
         self.onload = onload
@@ -123,6 +125,7 @@ class Phase:
         self.flops = flops
         self.clock = clock
         self._recorder = recorder
+        # All open spans, for an exit in a context that does not have the entry, such as another thread.
         self._entered: list[Span] = []
 
     def __repr__(self) -> str:
@@ -164,6 +167,7 @@ class Phase:
 
     def __call__(self, function: Function) -> Function:
         """Decorate a function or a coroutine function, so that each call is a span."""
+        # The call of a generator function only makes the generator: the span would end before the first item.
         if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
             raise TypeError(f"{function.__qualname__} is a generator: enter the phase inside it instead")
         wrap = _around_coroutine if inspect.iscoroutinefunction(function) else _around
@@ -240,6 +244,7 @@ def current_lane() -> str:
     """Return the name of the running asyncio task, or else of the thread."""
     # A task exists only where asyncio is loaded: do not import it for the others.
     asyncio = sys.modules.get("asyncio")
+    # ``current_task`` raises where no loop is running; this function returns None.
     if asyncio is not None and asyncio._get_running_loop() is not None:
         task = asyncio.current_task()
         if task is not None:

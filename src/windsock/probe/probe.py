@@ -133,6 +133,7 @@ class Probe:
 
     def open_names(self) -> set[str]:
         """Return the names of the innermost open phases."""
+        # A copy: the sampler's thread calls this while other threads open and close spans.
         spans = list(self._open.values())
         outer = {span.parent.id for span in spans if span.parent is not None}
         return {span.phase.name for span in spans if span.id not in outer}
@@ -169,6 +170,7 @@ class Probe:
         """End the current stage and the span."""
         moment = self._now()
         span.open, span.left, span.failed = False, moment, failed
+        # A span that is left out of order is not the current one. It stays in the chain and is skipped there as closed.
         if current_span.get() is span:
             current_span.set(span.outer)
         if span.owner is not self._process:
@@ -248,6 +250,7 @@ class Probe:
             self._meter.leave(span.peaks)
         if not span.phase.timer:
             self._guarded(self._read_exit, span)
+        # After an exception in the body, the function that counts tokens may read results that do not exist.
         if not span.failed:
             self._guarded(self._count, span)
         # A close frame with the host's times is written now, and a second one when the device's are known.
@@ -321,6 +324,7 @@ class Probe:
 
     def _commit(self, number: int, counted: Mapping[str, float], totals: Mapping[str, float]) -> Rows:
         now = self._now()
+        # First, so that device times which are ready by now are in this step's row and not in a late one.
         self.settle()
         with self._lock:
             step, self._step = self._step, StepTotals()
@@ -336,6 +340,7 @@ class Probe:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
         if values or counted:
+            # A phase that is open over a commit covers this step up to now, and from there on the next one.
             still_open = [(span.lane, span.entered, now) for span in list(self._open.values()) if not span.parent_id]
             values += window_values((*roots, *still_open), start, now)
         values += throughput.rates(counted, totals, now - start, self.device_count)
@@ -363,6 +368,7 @@ class Probe:
             steps, self._late = self._late, []
             rows: Rows = []
             for step in steps:
+                # Complete totals and not differences: of several values of a step the last one counts.
                 late, step.late = step.late, set()
                 values = self._names.named(self._step_values(step, late))
                 if values:
@@ -394,6 +400,7 @@ class Probe:
 
     def _peak_flops(self) -> float | None:
         devices = self._accelerators.devices()
+        # The first stands for all: a process is assumed to use devices of one type.
         return self._peak or (peak_flops(devices[0].name) if devices else None)
 
     def _write_devices(self) -> None:

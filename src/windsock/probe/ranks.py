@@ -84,6 +84,7 @@ def reduced_values(
     names = list(dict.fromkeys(name for rank in ranks for name in by_rank[rank]))
     if not names:
         return {}
+    # One matrix for all names: a few calls of NumPy for a step, instead of several for each name.
     values = np.array([[by_rank[rank].get(name, np.nan) for name in names] for rank in ranks])
     largest, timed = largest_over_ranks(vocabulary), set(of_several)
     reduced = {how: dict(zip(names, _reduce(values, np.array(ranks), how).tolist(), strict=True)) for how in REDUCTIONS}
@@ -103,5 +104,6 @@ def _reduce(values: Floats, ranks: NDArray[np.int64], how: str) -> Floats:
         with np.errstate(invalid="ignore"):
             sums = np.where(absent, 0.0, values).sum(axis=0)
             return np.asarray(np.where(counts, sums / np.maximum(counts, 1), np.nan), np.float64)
+    # Filled by hand: np.nanmax and np.nanmin warn where no rank has a value.
     fill, reduce = (-np.inf, np.max) if how == "max" else (np.inf, np.min)
     return np.asarray(np.where(counts, reduce(np.where(absent, fill, values), axis=0), np.nan), np.float64)

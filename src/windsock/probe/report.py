@@ -55,6 +55,7 @@ def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
     for span in spans:
         by_writer.setdefault(span.writer, []).append(_interval(span))
     counted = [span for span in spans if span.tokens is not None]
+    # Over the union of the spans: two lanes that generate at the same time are twice as fast as one.
     lasted = length(_interval(span) for span in counted)
     return PhaseSummary(
         name=spans[0].name,
@@ -128,6 +129,7 @@ def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float
     bounds = [windows[writer][step] for writer in {s.writer for s in of_step} if step in windows.get(writer, {})]
     start = min([span.start for span in of_step] + [began for began, _ in bounds])
     end = max([ended for _, ended in bounds] + [now if span.end is None else span.end for span in of_step])
+    # Shares are of one writer's step: the steps of different roles begin and end at different times.
     main = min((span.writer for span in of_step), key=lambda writer: (writer.role != MAIN_ROLE, writer))
     began, ended = windows.get(main, {}).get(step, (start, end))
     lanes = _roots(of_step, main, end)

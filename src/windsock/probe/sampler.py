@@ -70,6 +70,7 @@ class Sampler:
         self._thread.join(1.0)  # a driver call may hang; the thread is a daemon
 
     def _loop(self) -> None:
+        # In this thread, so that the start of a run does not wait for imports and drivers.
         if self._readers is None:
             self._readers = [*_started(HostReader), *_started(lambda: NvmlReader(self._devices_in_use))]
         while not self._stop.wait(self._seconds):  # returns at once when the run finishes
@@ -135,12 +136,14 @@ class NvmlReader:
         import pynvml
 
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        # CUDA's two ways to hide all devices.
         if visible is not None and visible.strip() in ("", "-1"):
             raise LookupError("no visible device")
         self._in_use = in_use
         pynvml.nvmlInit()
         self._nvml = pynvml
         count = pynvml.nvmlDeviceGetCount()
+        # A list of UUIDs has no numbers: then all devices are opened, and ``in_use`` limits them.
         numbers = [int(entry) for entry in (visible or "").split(",") if entry.strip().isdigit()]
         self._handles = {n: pynvml.nvmlDeviceGetHandleByIndex(n) for n in (numbers or range(count)) if n < count}
 

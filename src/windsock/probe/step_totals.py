@@ -38,6 +38,7 @@ class PhaseTotals:
             self.offload = (self.offload or 0.0) + span.offload
         if span.tokens_by_kind:
             self.tokens += sum(span.tokens_by_kind.values())
+            # Only the time of spans with a count: other spans would make a token look slower.
             self.token_seconds += span.seconds
 
 
@@ -127,6 +128,7 @@ def window_values(roots: Iterable[RootSpan], start: float, end: float) -> Iterat
     lanes: dict[str, list[Interval]] = {}
     for lane, began, ended in roots:
         lanes.setdefault(lane, []).extend(clip([(began, ended)], start, end))
+    # Without any phase nothing is accounted for, and a share of 100 % would say nothing.
     if lanes and seconds > 0:
         unaccounted = max(0.0, seconds - length(one for lane in lanes.values() for one in lane))
         yield "time/unaccounted", (), unaccounted

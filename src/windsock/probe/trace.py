@@ -18,6 +18,7 @@ STEPS = "steps"  # name of the lane that shows the steps
 def trace(spans: Sequence[PhaseSpan], windows: Windows, name: str, id: str) -> dict[str, Any]:
     """Return the trace: a process per writer, a thread per lane, a slice per span and stage."""
     starts = [span.start for span in spans] + [began for w in windows.values() for began, _ in w.values()]
+    # Times are relative: as a double in microseconds, Unix time has no room for nanoseconds.
     origin = min(starts, default=0.0)
     return {
         "traceEvents": list(_events(spans, windows, origin)),

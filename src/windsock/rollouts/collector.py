@@ -54,6 +54,7 @@ class RolloutCollector(Collector):
             if handle is None:
                 handle = kind(plan, number, self, recording.problems)
                 if number is not None and key in self._late:
+                    # The step's numbers are written: a new handle for it only counts reports as late.
                     handle.gathering.seal()
                 else:
                     self._open[key] = handle
@@ -109,6 +110,7 @@ class RolloutCollector(Collector):
             named = {key[:2]: handle for key, handle in self._open.items() if key[2] == step}
             for kind, taskset in states:
                 self._remember((kind, taskset, step))
+        # Written without the lock: threads that open handles do not wait for the disk.
         for (kind, taskset), packed in states.items():
             for state in packed:
                 self._write_state((kind, taskset, step), state)
@@ -117,6 +119,7 @@ class RolloutCollector(Collector):
             same = named.get((handle.plan.kind, handle.plan.taskset))
             if same is None:
                 self._close_guarded(handle)
+            # False where another thread has closed the handle meanwhile, and written it.
             elif handle.gathering.seal():
                 same.add_gathered(handle.gathering, handle.plan)
         for handle in named.values():
@@ -142,6 +145,7 @@ class RolloutCollector(Collector):
             if self._open.get(key) is handle:
                 del self._open[key]
             if handle.step is None:
+                # An entry also where no state follows, in a run of one process: the commit closes these kinds.
                 self._states_without_step.setdefault(key[:2], [])
             else:
                 self._remember(key)
@@ -149,6 +153,7 @@ class RolloutCollector(Collector):
     def _remember(self, key: Key) -> None:
         self._late.setdefault(key, 0)
         if len(self._late) > MAX_CLOSED:
+            # A dict has the order of insertion, so this is the oldest.
             self._late.pop(next(iter(self._late)))
 
     def _write(self, handle: Handle) -> None:
@@ -157,6 +162,7 @@ class RolloutCollector(Collector):
         values = statistics.values()
         if values:
             self._recording.write_row(values, handle.step)
+        # Every process writes its own values; where several have states of a step, readers show the merged ones.
         if self._recording.shared:
             self._write_state(_key(handle), pack(handle.gathering, handle.plan))
         if handle.plan.kind not in WITHOUT_COVERAGE and not statistics.coverage.complete:
@@ -184,6 +190,7 @@ class RolloutCollector(Collector):
                 del self._late[key]  # the next step without a number is another one
         for key, count in counts.items():
             if key[0] not in WITHOUT_COVERAGE:
+                # The total so far, not the increase: of several values of a step the last one counts.
                 name = StepStatistics(Gathering(), plans[key], self._vocabulary).coverage_name("late")
                 self._recording.write_row({name: float(count)}, key[2])
 

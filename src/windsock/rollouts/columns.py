@@ -66,6 +66,7 @@ class Column:
         present = self.counts(size) > 0
         values = self.states(size)
         if self.statistic == "mean":
+            # 1 in place of 0, so that NumPy does not warn; the quotient is not used there.
             values = values / np.where(present, self.counts(size), 1.0)
         return values, present
 
@@ -77,6 +78,7 @@ class Column:
             self._keep_last(slots, values, times)
         else:
             with np.errstate(invalid="ignore"):  # infinities of both signs
+                # ``at`` applies every value. Fancy indexing would apply only the last of several for one run.
                 _UFUNCS[self.statistic].at(self._values, slots, values)
         np.add.at(self._counts, slots, counts)
 
@@ -91,6 +93,7 @@ class Column:
         have = len(self._values)
         if size <= have:
             return
+        # Doubled, so that the cost of copying stays proportional to the number of runs.
         more = max(size, 2 * have, 1024) - have
         self._values = np.append(self._values, np.full(more, _EMPTY[self.statistic]))
         self._counts = np.append(self._counts, np.zeros(more))

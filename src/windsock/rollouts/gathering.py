@@ -96,12 +96,14 @@ class Gathering:
 
     def add(self, task: Any, run: Any, metrics: Mapping[str, Any], answer: Any = None) -> bool:
         """Add one experience; False, as in the other calls, if the gathering is sealed."""
+        # The usual types pass without a conversion: this runs for every experience.
         task = task if type(task) is str else str(task)
         run = run if run is None or type(run) is int else _run_id(run)
         with self._lock:
             if self.sealed:
                 return False
             if answer is not None:
+                # An answer is stored by slot, so the run is placed now; the queued report refers to the same slot.
                 slot = self._place((self._task(task), run))
                 self.answers[slot] = str(answer)
                 run = _Placed(slot)
@@ -112,6 +114,7 @@ class Gathering:
 
     def add_columns(self, tasks: Iterable[Any], runs: Iterable[Any] | None, metrics: Mapping[str, Any]) -> bool:
         """Add many experiences: sequences with one entry each."""
+        # Converted and checked before the lock is taken: a wrong column leaves no trace, and threads wait less.
         names, task_of = _distinct(tasks)
         run_names: list[Any] = listed(runs) if runs is not None else [None] * len(task_of)
         if not set(map(type, run_names)) <= {int, type(None)}:
@@ -141,7 +144,9 @@ class Gathering:
                 return False
             self._add_queued()
             place = self._task(str(task))
+            # Without ids nothing says whether two failures are of one run, so each counts as another.
             self.failed.add(self._new_run(place, None) if run is None else self._place((place, _run_id(run))))
+            # A reason may contain an id or a time and be new every time: only known ones are counted beyond the limit.
             if reason in self.reasons or len(self.reasons) < MAX_REASONS:
                 self.reasons[reason] += 1
         return True
@@ -160,6 +165,7 @@ class Gathering:
             places = self._places(other.tasks).tolist()
             slots = np.array(
                 [
+                    # Failed runs without an id stay separate; experiences without one share an entry.
                     self._new_run(places[task], None)
                     if run is None and slot in other.failed
                     else self._place((places[task], run))
@@ -186,20 +192,24 @@ class Gathering:
             for column in self.columns.values():
                 counts = column.counts(size)
                 observed |= counts > 0
+                # An entry without run ids is as many runs as its most frequent metric has values.
                 np.maximum(most, counts, out=most)
             failed[list(self.failed)] = True
+            # A run that failed and was reported later, as after a retry, is observed.
             failed &= ~observed
             if self._every_run or type(None) not in set(map(type, self.run_ids)):
                 lone = np.zeros(size, bool)
             else:
                 lone = np.fromiter((run is None for run in self.run_ids), bool, size) & ~failed
             frame = Frame(np.array(self.task_of, np.int64), observed, failed, lone, np.where(lone, most, 1.0))
+            # Kept only from here on: nothing changes a sealed gathering.
             if self.sealed:
                 self._last_frame = frame
             return frame
 
     def _add_queued(self) -> None:
         """Add the queued reports to the columns, those with the same metrics together."""
+        # Taken out before they are added: a signal handler that calls this in between finds none to add twice.
         queued, self._queued = self._queued, []
         groups: dict[tuple[str, ...], list[Report]] = {}
         for report in queued:
@@ -236,6 +246,7 @@ class Gathering:
         pairs, known = list(zip(tasks.tolist(), runs, strict=True)), self._known
         if set(map(type, runs)) & self._placed_singly:
             return np.array([self._place(pair) for pair in pairs], np.int64)
+        # Bulk operations of dict and map, which run in C: a step may have a hundred thousand reports.
         new = dict.fromkeys(pairs)
         if known:
             new = {pair: None for pair in new if pair not in known}
@@ -288,6 +299,7 @@ class Gathering:
 
 def _run_id(run: Any) -> int | str:
     """Return the id of a run: an int, also for a string of digits, or a string."""
+    # One process may send 3 and another "3" for the same run. "03" stays a string: it is another name.
     text = str(run)
     return int(text) if text.isascii() and text.isdecimal() and str(int(text)) == text else text
 
@@ -296,6 +308,7 @@ def _matrix(metrics: tuple[str, ...], reports: Sequence[Report]) -> Floats | Non
     """Return the values of reports with the same metrics; None if some are not plain numbers."""
     if not all(type(metric) is str for metric in metrics):
         return None
+    # Types are checked first: NumPy would turn a string that looks like a number into one.
     if not set(map(type, chain.from_iterable(report[3] for report in reports))) <= DIRECT:
         return None
     flat = chain.from_iterable(report[3] for report in reports)
@@ -313,6 +326,7 @@ def _distinct(tasks: Iterable[Any]) -> tuple[list[str], Ints]:
         if (firsts[1:] > firsts[:-1]).all():  # sorted, as np.repeat leaves them: no dict is needed
             return [str(first) for first in firsts.tolist()], np.cumsum(begins) - 1
     given = listed(tasks)
+    # As keys of a dict 1, 1.0 and True are equal; as names of tasks they are not.
     if set(map(type, given)) not in ({int}, {str}):
         given = [str(task) for task in given]
     found = {task: place for place, task in enumerate(dict.fromkeys(given))}

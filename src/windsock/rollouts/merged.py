@@ -35,6 +35,7 @@ def merge_rollouts(states: Iterable[RolloutState], vocabulary: str) -> dict[str,
         by_report.setdefault((state.kind, state.taskset), []).append(state)
     values: dict[str, float] = {}
     for _, contributions in sorted(by_report.items()):
+        # The values of a single rank are in its own row.
         if len({state.rank for state in contributions}) > 1:
             try:
                 values |= _merged(contributions, vocabulary)
@@ -45,6 +46,7 @@ def merge_rollouts(states: Iterable[RolloutState], vocabulary: str) -> dict[str,
 
 def _merged(states: list[RolloutState], vocabulary: str) -> dict[str, float]:
     first, plan = unpack(states[0].packed)
+    # A new gathering: an unpacked one has no index of its runs, and would add the same run twice.
     merged = Gathering(plan.statistic_of, plan.every_run)
     merged.merge(first)
     for state in states[1:]:

@@ -64,6 +64,7 @@ class Plan:
 
     def united(self, other: Plan) -> Plan:
         """Return the plan of two parts of a step: expected numbers add up, expected names unite."""
+        # A process expects the tasks that it was given: numbers are of different tasks, equal names are of one.
         counts = [plan.expected_tasks for plan in (self, other) if plan.expected_tasks is not None]
         names = dict.fromkeys((*self.expected_names, *other.expected_names))
         return replace(self, expected_tasks=sum(counts) if counts else None, expected_names=tuple(names))

@@ -83,6 +83,7 @@ def coverage(gathering: Gathering, plan: Plan) -> Coverage:
     partial = (runs_seen > 0) & ((runs_lost > 0) | short)
     lost = (runs_seen == 0) & (runs_lost > 0)
     missing = [name for name in plan.expected_names if name not in gathering.tasks]
+    # Without an expectation the number stays unknown; runs are then expected of the tasks that appeared.
     expected = plan.expected_tasks if plan.expected_tasks is not None else len(plan.expected_names) or None
     return Coverage(
         expected,
@@ -122,6 +123,7 @@ class StepStatistics:
             runs = runs_of(frame, column, self._plan.failed_as)
             found = dict(self._reduce(metric, column, runs)) if len(runs.values) else {}
             values |= found
+            # Once, under the metric's first name: all its statistics are computed from the same inputs.
             if column.nonfinite and found:
                 values[f"windsock/nonfinite/{next(iter(found))}"] = float(column.nonfinite)
         return values | dict(self._counts())
@@ -166,6 +168,7 @@ class StepStatistics:
             yield self._of_metric(metric, column.statistic), _one_number(runs, column.statistic)
             return
         tries = TaskScores.from_runs(runs.values, runs.tasks)
+        # One k for all tasks: a task that lost a run belongs to mean@4 like the others, not to a mean@3 of its own.
         repeats = self._plan.repeats or int(tries.counts.max())
         ks = powers_below(repeats)
         yield from self._statistic(metric, "mean", repeats, tries.mean())
@@ -173,6 +176,7 @@ class StepStatistics:
         for k in ks:
             yield from self._statistic(metric, "best", k, tries.best(k))
             yield from self._statistic(metric, "worst", k, tries.worst(k))
+        # pass@k is a chance to be right, which graded scores do not have.
         if tries.binary:
             for k in ks:
                 yield from self._pass_at(metric, k, tries)
@@ -271,6 +275,7 @@ def runs_of(frame: Frame, column: Column, failed_value: float | None = None) -> 
 def tasks_of(runs: Runs, statistic: str) -> Floats:
     """Reduce runs to tasks by sum, mean, max or min; tasks without a run are left out."""
     present = np.bincount(runs.tasks) > 0
+    # Numbered without gaps: a task without a value must not appear as 0 or as an infinity.
     dense = runs.tasks if present.all() else (np.cumsum(present) - 1)[runs.tasks]
     size = int(present.sum())
     if statistic == "sum":

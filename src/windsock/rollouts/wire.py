@@ -32,6 +32,7 @@ def pack(gathering: Gathering, plan: Plan) -> bytes:
         "reasons": gathering.reasons,
         "columns": {metric: [column.statistic, column.nonfinite] for metric, column in gathering.columns.items()},
     }
+    # Everything is float64, so that the arrays are one buffer; integers are exact in it up to 2^53.
     arrays = [frame.tasks.astype(np.float64)]
     for column in gathering.columns.values():
         arrays += [column.states(size), column.counts(size)]
@@ -46,6 +47,7 @@ def unpack(packed: bytes) -> tuple[Gathering, Plan]:
         data = zlib.decompress(packed)
         (length,) = HEAD.unpack_from(data)
         head = json.loads(data[HEAD.size : HEAD.size + length])
+        # A copy, because arrays on top of bytes are read-only.
         return _restored(head, np.frombuffer(data[HEAD.size + length :], np.float64).copy())
     except (zlib.error, struct.error, KeyError, TypeError, IndexError, AttributeError, StopIteration) as error:
         raise ValueError(f"not the state of a handle: {error}") from error
@@ -59,6 +61,7 @@ def _restored(head: dict[str, Any], numbers: np.ndarray[Any, np.dtype[np.float64
     plan = Plan(**{**given, **{key: tuple(given[key]) for key in ("over_tasks", "expected_names")}})
     gathering = Gathering(plan.statistic_of, plan.every_run)
     size = len(head["runs"])
+    # With no runs there are no numbers, and reshape cannot infer a number of rows of length 0.
     rows = iter(numbers.reshape(-1, size)) if size else iter(())
     gathering.tasks = {task: place for place, task in enumerate(head["tasks"])}
     gathering.task_of = next(rows).astype(int).tolist() if size else []

@@ -77,6 +77,8 @@ class Best:
         self._budget = budget
         self._ranked: list[tuple[Key, Kept]] = []
         self._size = 0
+        # The rank of a sample that did not fit. Samples behind it stay out even where room is left: with them the
+        # choice would depend on the order of arrival.
         self._bar: Key | None = None
 
     def __iter__(self) -> Iterator[Kept]:
@@ -124,6 +126,7 @@ class Groups:
             self._groups[group] = Group(self._budget)
             insort(self._order, group)
         found = self._groups[group]
+        # Members that are not kept count too: a group fits or does not fit as a whole.
         found.count += 1
         self._count += 1
         self._drop_last()
@@ -172,6 +175,7 @@ class Choice:
         in_group = self._groups.wants(group, member)
         if not wanted and not in_group:
             return
+        # Encoded only here: no share wants most samples of a large step.
         kept = Kept(self._encoded(sample), place, group)
         for share, key in wanted:
             share.add(key, kept)
@@ -193,9 +197,11 @@ class Choice:
     def _ranks(self, sample: Sample, tie: int, place: int) -> Iterator[tuple[Best, Key]]:
         """Yield every share that a sample may be in, with its rank there."""
         reward, advantage = total_reward(sample), sample.advantage
+        # Characters stand in for tokens where the length is not given.
         length = len(sample.completion) if sample.length is None else sample.length
         if reward is not None:
             yield self._highest, (_descending(reward), tie, place)
+            # NaN is among the highest already.
             if not math.isnan(reward):
                 yield self._lowest, (reward, tie, place)
         if advantage is not None:
@@ -204,6 +210,7 @@ class Choice:
         yield self._shortest, (length, tie, place)
         if sample.finish_reason == TRUNCATED:
             yield self._truncated, (0.0, tie, place)
+        # Not by ``random``: a seeded training would draw other numbers.
         yield self._random, (0.0, _scrambled(place), place)
 
     def _encoded(self, sample: Sample) -> bytes:
@@ -256,6 +263,7 @@ def _descending(value: float) -> float:
 def _content_hash(sample: Sample) -> int:
     """Return a hash of a sample's texts, which depends neither on the process nor on the order of arrival."""
     texts = (sample.task, sample.group, sample.run, sample.prompt, sample.completion, str(sample.messages or ""))
+    # A short hash is enough, as it only decides between equals; it is computed for every sample.
     return crc32("\0".join(text or "" for text in texts).encode("utf-8", "surrogatepass"))
 
 
@@ -272,6 +280,7 @@ def _is_prompt(message: Mapping[str, Any]) -> bool:
 
 
 def _hash(text: str) -> int:
+    # Python's own hash of a string differs from process to process.
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 

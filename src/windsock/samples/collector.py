@@ -95,6 +95,7 @@ class SampleCollector(Collector):
             kept = unnamed.chosen()
             for text in kept:
                 named.consider(decode(text, step), next(self._places))
+            # ``consider`` has counted the kept ones.
             named.seen += unnamed.seen - len(kept)
 
     def _limit_open_steps(self) -> None:

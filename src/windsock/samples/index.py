@@ -35,6 +35,7 @@ Limits = Mapping[Writer, int | None]  # writer to the first step that a newer at
 FILE = "samples.sqlite"
 VERSION = 1
 MAX_WAIT_SECONDS = 60.0  # for another process that updates the index
+# Names and texts are BLOBs: sqlite3 does not take strings with lone surrogates.
 LAYOUT = """
 CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE, mark BLOB, done INTEGER);
 CREATE TABLE damage (text TEXT PRIMARY KEY);
@@ -90,6 +91,7 @@ class SampleIndex:
         """Update the index and call ``work`` with it; a damaged index is made again."""
         last_error: Exception | None = None
         for place in (self._in_run, self._in_temporary):
+            # The second time with a new file, where the first was damaged or stale.
             for _ in range(2):
                 try:
                     path = place()
@@ -111,6 +113,7 @@ class SampleIndex:
     def _in_temporary(self) -> Path:
         folder = Path(tempfile.gettempdir()) / f"windsock-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
+        # The name is predictable: another user may have made the folder to read the samples.
         if folder.stat().st_uid != os.getuid():
             raise PermissionError(f"{folder} belongs to somebody else")
         name = blake2b(os.fsencode(self._folder.resolve()), digest_size=12).hexdigest()
@@ -118,9 +121,11 @@ class SampleIndex:
 
     def _update(self, db: sqlite3.Connection) -> None:
         """Add the journal's new frames to the index; another process may be doing the same."""
+        # Most searches find nothing new and take no lock.
         if not any(new.frames for new in self._new_frames(db)):
             return
         db.execute("BEGIN IMMEDIATE")
+        # Read again under the lock: another process may have added the same frames.
         by_segment = self._new_frames(db)
         total, done = sum(len(new.frames) for new in by_segment), 0
         for new in by_segment:
@@ -131,6 +136,7 @@ class SampleIndex:
                     done += 1
                     self.on_progress(done, total)
             if new.frames:
+                # One byte beyond its start is enough: the next frame begins later, and the length need not be known.
                 db.execute("UPDATE segments SET done = ? WHERE id = ?", (new.frames[-1].offset + 1, segment))
         db.execute("COMMIT")
 
@@ -187,6 +193,7 @@ def _record_damage(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFr
 
 def remove(path: Path) -> None:
     """Delete an index and the files that SQLite may have left beside it."""
+    # The database comes last: SQLite would apply a journal that is left behind to the next file of that name.
     for suffix in ("-journal", "-wal", "-shm", ""):
         with suppress(OSError):
             os.unlink(f"{path}{suffix}")
@@ -194,6 +201,7 @@ def remove(path: Path) -> None:
 
 def _opened(path: Path) -> sqlite3.Connection:
     """Open an index, or make one."""
+    # Without an isolation level sqlite3 begins no transactions of its own.
     db = sqlite3.connect(path, timeout=MAX_WAIT_SECONDS, isolation_level=None)
     try:
         db.execute("PRAGMA page_size = 16384")  # texts of a few kilobytes would waste half of a smaller page
@@ -241,6 +249,7 @@ def _words(sample: Sample) -> tuple[int, int, bytes, bytes]:
     prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
     messages = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
     rest = zlib.compress(encode(replace(sample, prompt="", completion="")), 1)
+    # Texts are separated by NUL, so that no word is found across the end of one and the beginning of the next.
     return len(prompt), len(completion), b"\0".join((prompt, completion, *messages)), rest
 
 
@@ -272,9 +281,11 @@ def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | Non
         tables, conditions = "samples JOIN words USING (id)", [*conditions, ("contains(texts)", None)]
     where, values = _where(conditions)
     column, down = query.sort.removeprefix("-"), "DESC" if query.sort.startswith("-") else "ASC"
+    # SQLite sorts NULL before all values.
     order = f'"{column}" IS NULL, "{column}" {down}, step, id'
     ids = [id for (id,) in db.execute(f"SELECT id FROM {tables} WHERE {where} ORDER BY {order}", values)]
     shown = ids if limit is None else ids[:limit]
+    # Texts are read for the samples that are shown, so that sorting does not move them.
     rows = "SELECT step, prompt, completion, texts, rest FROM samples JOIN words USING (id) WHERE id = ?"
     samples = [_sample(*db.execute(rows, (id,)).fetchone()) for id in shown]
     return Found(samples, len(ids), _census(db, limits))
@@ -296,6 +307,7 @@ def _current(db: sqlite3.Connection, limits: Limits) -> list[tuple[str, Any]]:
     conditions = []
     for id, name in db.execute("SELECT id, name FROM segments"):
         segment = SegmentFile.parse(Path(name))
+        # Filtered and not deleted: a new attempt changes the limits, but not the frames that the index has.
         limit = limits.get(segment.writer) if segment else None
         if limit is not None:
             conditions.append((f"NOT (segment = {id} AND step >= ?)", limit))

@@ -10,6 +10,7 @@ from typing import Any
 from windsock.model import Sample
 from windsock.scalars import Rejection, to_float
 
+# The integers of SQLite, in which the index stores them.
 INTEGERS = range(-(2**63), 2**63)
 TEXTS = ("prompt", "completion")
 FIELDS = tuple(field.name for field in fields(Sample))
@@ -42,6 +43,7 @@ def rows_of(columns: Mapping[str, Any]) -> tuple[Iterator[dict[str, Any]], Rejec
     listed = {name: _listed_safely(name, column) for name, column in columns.items()}
     odd = {name: str(column) for name, column in listed.items() if isinstance(column, Rejection)}
     lengths = {name: len(column) for name, column in listed.items() if isinstance(column, list)}
+    # The texts say how many samples there are; a column that differs from them is the wrong one.
     count = next((lengths[name] for name in (*TEXTS, "messages") if name in lengths), max(lengths.values(), default=1))
     odd |= {name: f"column has {size} entries, expected {count}" for name, size in lengths.items() if size != count}
     usable = {name: column for name, column in listed.items() if name not in odd}
@@ -107,6 +109,7 @@ def _unknown(name: Any) -> str:
 
 
 def _text(value: Any, _: Rejections) -> str | Rejection:
+    # ``str`` makes a plain string of a subclass, such as NumPy's.
     return str(value) if isinstance(value, str) else Rejection(f"value is of type {type(value).__name__}, not a string")
 
 
@@ -115,6 +118,7 @@ def _number(value: Any, _: Rejections) -> float | Rejection:
 
 
 def _integer(value: Any, _: Rejections) -> int | Rejection:
+    # An int is not converted: a float has no room for more than 53 bits.
     number = value if type(value) is int else to_float(value)
     if isinstance(number, Rejection):
         return number

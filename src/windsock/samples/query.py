@@ -110,6 +110,7 @@ def to_bytes(text: str) -> bytes:
 def step_range(step: Steps | None) -> tuple[int | None, int | None]:
     """Return the first and the last step, both included."""
     if isinstance(step, range):
+        # For an empty range, bounds that no step meets.
         return (min(step[0], step[-1]), max(step[0], step[-1])) if len(step) else (1, 0)
     return step if isinstance(step, tuple) else (step, step)
 
@@ -164,6 +165,7 @@ def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
     def contains(texts: bytes) -> bool:
         if begin not in texts:  # much faster, and enough for most texts
             return False
+        # One text at a time, so that ^ and $ are its own ends.
         return any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
 
     return contains
@@ -171,6 +173,7 @@ def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
 
 def leading_literal(regex: str) -> str:
     """Return a text with which every match of a regular expression begins; empty if none is obvious."""
+    # Another branch may begin differently, wherever the bar is.
     if "|" in regex:
         return ""
     plain = LITERALS.match(regex)

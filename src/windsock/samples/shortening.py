@@ -28,6 +28,7 @@ def shortened_sample(text: bytes, size: int) -> bytes:
     """
     record = json.loads(text)
     limit = size
+    # By trial: escapes and characters of several bytes make the JSON longer than the texts by an unknown factor.
     while len(text) > size and limit >= MIN_CHARACTERS:
         text = to_json(_limited(record, limit))
         limit = int(limit * SHRINK)
