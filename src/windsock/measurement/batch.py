@@ -30,6 +30,7 @@ class BatchError(WindsockError, ValueError):
     """An array of a batch is missing or has a wrong shape, device or dtype."""
 
 
+# No equality: comparing arrays gives an array, which is neither true nor false.
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """The arrays of a batch; all are optional but ``response_mask``.
@@ -106,6 +107,7 @@ class Batch:
             if value is None:
                 continue
             device = getattr(value, "device", None)
+            # Lists have no device, NumPy arrays only since NumPy 2, and torch's is not a string.
             if str(device or "cpu") != str(home or "cpu"):
                 raise BatchError(
                     f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one"
@@ -136,6 +138,7 @@ class Batch:
 
     def take(self, rows: slice) -> Batch:
         """Return a batch of some of the sequences."""
+        # eos_ids are one list for all sequences.
         chosen = {n: getattr(self, n) if n == "eos_ids" else getattr(self, n)[rows] for n in self.given}
         return Batch(**chosen)
 

@@ -43,6 +43,7 @@ class MeasurementCollector(Collector):
             return
         with self._lock:
             measurement = self._measurements.setdefault(step, Measurement(self._recording.writer.rank))
+        # Without this lock: measuring takes long, and a measurement has a lock of its own.
         measurement.add(whole, parts, checked)
 
     def uncommitted_steps(self) -> Collection[int | None]:
@@ -52,6 +53,7 @@ class MeasurementCollector(Collector):
     def commit(self, step: int) -> None:
         """Write a step's values if this is rank 0, and its states if other processes have states of the same step."""
         with self._lock:
+            # Batches without a step are of the step that this commit names.
             found = [self._measurements.pop(key) for key in (None, step) if key in self._measurements]
         if not found:
             return
@@ -60,6 +62,7 @@ class MeasurementCollector(Collector):
             measurement.merge(other)
         if self._recording.shared:
             self._write_state(measurement, step)
+        # One row is enough: where several ranks have states, readers show the merged values in its place.
         if self._recording.writer.rank == 0:
             self._write_values(measurement)
 
@@ -67,6 +70,7 @@ class MeasurementCollector(Collector):
         measured = measurement.finish(self._recording.info.vocabulary)
         if measured:
             self._recording.write_row(measured, None)
+        # The reasons rarely change, so an event for every step would only make the journal longer.
         if measured.missing != self._missing:
             self._missing = measured.missing
             self._recording.journal.event("missing", metrics=measured.missing)

@@ -48,6 +48,7 @@ def _from_logits(batch: Batch, logits: Any, prefix: str, temperature: float) -> 
     if not wanted:
         return {}
     logits = _array(logits)
+    # One pass gives both results. Without actions any token will do, as its log-prob is not used.
     actions = _array(batch.actions) if batch.actions is not None else _zeros(logits)
     results = log_prob_and_entropy(logits, actions, temperature, _mask(batch, logits))
     return {
@@ -68,4 +69,5 @@ def _zeros(logits: Any) -> Any:
 
 def _mask(batch: Batch, logits: Any) -> Any:
     mask = _array(batch.response_mask)
+    # Padding is masked before the pass: its logits may be anything, and need not be read.
     return mask.bool() if numpy_or_torch(logits) is not np else mask.astype(np.bool_)

@@ -93,6 +93,7 @@ def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
     host = torch.empty(joined.shape, dtype=torch.uint8, pin_memory=joined.device.type == "cuda")
     host.copy_(joined, non_blocking=True)
     if joined.device.type == "cuda":
+        # An event of this stream: to synchronise the device would wait for the training's other streams too.
         arrived = torch.cuda.Event()
         arrived.record(torch.cuda.current_stream(joined.device))
         arrived.synchronize()
@@ -133,6 +134,7 @@ _broken: list[Exception] = []
 
 
 def _launch_kernels(kernels: ModuleType, batch: Batch, channels: frozenset[str], options: Options) -> Any:
+    # The kernels compute addresses from the width alone.
     mask = batch.response_mask.contiguous()
     needed = arrays_of(channels, given(batch.given, options))
     tensors = {name: getattr(batch, name).detach().contiguous() for name in TOKEN_FIELDS if name in needed}
@@ -156,6 +158,7 @@ def _by_torch(batch: Batch, channels: frozenset[str], options: Options) -> Any:
     def read(mask: Any, name: str) -> Any:
         if name == "eos_ids":
             return moved_to(response.device, batch.eos_ids).reshape(-1)
+        # Selected, not multiplied: padding may be NaN, and 0 times NaN is NaN.
         return torch.where(mask, getattr(batch, name).detach().double(), 0.0)
 
     tokens = {
@@ -204,6 +207,7 @@ class DeviceSelection(Selection):
         if combined:
             return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
         total = self._column(channel)
+        # The device sums distances to the shift: add it again for every token.
         if CHANNELS[channel].statistics == "spread":
             total = total + self._column(channel, "shift") * self.counts
         return total
@@ -226,6 +230,7 @@ class DeviceSelection(Selection):
             return MOMENTS.empty()
         totals = self.totals(channel)[some]
         around = self._column(channel)[some]
+        # The merge of MOMENTS, for all sequences at once.
         inner = self._column(channel, "squares")[some] - around * around / counts  # may round to below 0
         means, mean = totals / counts, totals.sum() / counts.sum()
         squares = np.maximum(inner, 0.0).sum() + (counts * np.square(means - mean)).sum()
@@ -235,6 +240,7 @@ class DeviceSelection(Selection):
         if not some.any():
             return EXTREMA.empty()
         low, high = self._column(channel, "min")[some].min(), self._column(channel, "max")[some].max()
+        # The kernel's extremes pass over NaN; a column of its own says whether there was one.
         if self._column(channel, "nan").any():
             low = high = np.nan
         return np.array([low, rank, high, rank, bad.sum()])

@@ -41,6 +41,7 @@ class DescribedLayout:
         unknown = [name for name, kind in layout.entries if name not in BY_STATE or BY_STATE[name].kind.name != kind]
         if unknown:
             raise ValueError(f"states that this version does not know: {', '.join(unknown)}")
+        # JSON has no tuples, and a list never equals the default when options are merged.
         given = {**record["options"], "clip": tuple(record["options"]["clip"])}
         return int(record["layout"]), cls(layout, Options(**given))
 

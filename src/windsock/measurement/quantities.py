@@ -97,6 +97,7 @@ def _spread(
     moments = {f"{id}/{stat}": stat for stat in stats if stat in ("mean", "std", "var")}
     extremes = {f"{id}/{stat}": stat for stat in stats if stat in ("max", "min")}
     return [
+        # Two states, because moments add up and extremes are compared: a state has one way to merge.
         Quantity(f"{id}:moments", MOMENTS, part, needs, channel, data, moments, empty),
         Quantity(f"{id}:extrema", EXTREMA, part, needs, channel, data, extremes, empty),
     ]
@@ -115,6 +116,7 @@ def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
     scores = s.sequence("scores").astype(np.float64)[chosen]
     if s.batch.episodes is None:
         return scores
+    # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
     return scores[np.unique(s.sequence("episodes")[chosen], return_index=True)[1]]
 
 
@@ -123,6 +125,7 @@ def _non_score(s: Selection, o: Any) -> Floats:
 
 
 def _rlhf(s: Selection, o: Any) -> Floats:
+    # The same sequences as in ``sums``: those with a valid token.
     return s.sequence("scores").astype(np.float64)[s.counts > 0] + _non_score(s, o)
 
 
@@ -224,6 +227,7 @@ OLD_POLICY = [
     mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.sums("old_minus_ref"), NO_TOKEN),
     mean("policy/entropy_sum", "old_log_probs", lambda s, o: -s.sums("old_log_probs"), NO_TOKEN),
     *token_spread("value/values", "old_values"),
+    # Without a metric of its own: the explained variance is derived from it.
     Quantity("value/residual:moments", MOMENTS, "data", needs_of("residual"), "residual"),
 ]
 
@@ -233,6 +237,7 @@ MISMATCH = [
     *token_spread("policy/mismatch/ratio", "mismatch_ratio", ("mean", "max", "min", "std")),
     token_mean("policy/mismatch/kl_k1", "mismatch_k1"),
     token_mean("policy/mismatch/kl_k3", "mismatch_k3"),
+    # Not clamped: a ratio that overflows is infinite, and is counted as such.
     *sequence_spread(
         "policy/mismatch/importance_ratio", "mismatch", lambda s, o: np.exp(s.sums("mismatch")), empty=NO_TOKEN
     ),
@@ -266,6 +271,7 @@ POLICY = [
         "policy/loss/weighted_pg", "surrogate", "weights",
         lambda s, o: s.reduced("surrogate", s.sequence("weights").astype(np.float64)),
     ),
+    # Without a metric of its own: the term of the total loss, which has the reduction of the loss.
     Quantity("policy/entropy:loss", RATIO, "policy", needs_of("entropy"), data=lambda s, o: s.reduced("entropy")),
     loss("sft/loss", "nll"),
     loss("sft/positive_loss", "nll", "scores", _sft(positive=True)),

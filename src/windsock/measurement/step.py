@@ -42,6 +42,7 @@ class Measurement:
         options: Options | None = None,
     ) -> None:
         self._rank = rank
+        # Re-entrant: ``_collect`` merges while it has the lock.
         self._lock = threading.RLock()
         self._states: dict[str, Floats] = states or {}
         self._missing: dict[str, str] = missing or {}
@@ -55,6 +56,7 @@ class Measurement:
         if device.on_device(batch):
             launched = device.launch(batch, parts, options)
             with self._lock:
+                # Fetched when the step ends: to do it now would wait for the device.
                 self._launched.append(launched)
         else:
             self._measure(HostSelection(batch, options), parts)

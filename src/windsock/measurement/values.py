@@ -32,6 +32,7 @@ def finished(
     states: Mapping[str, Floats], options: Options, vocabulary: str, missing: Mapping[str, str] | None = None
 ) -> Measured:
     """Return the values of merged states under the names of a vocabulary."""
+    # Reasons first: a metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
     values: Values = {id: Missing(reason) for id, reason in (missing or {}).items()}
     nonfinite: dict[str, float] = {}
     for name, state in states.items():
@@ -72,6 +73,7 @@ def _explained_variance(values: Values, states: Mapping[str, Floats], options: O
         return Missing(NO_TOKEN)
     if returns[2] == 0:
         return Missing("all returns are equal")
+    # Both are over the same tokens, so that squares can stand for variances.
     return float(1.0 - residual[2] / returns[2])
 
 
@@ -82,6 +84,7 @@ def _total_loss(values: Values, states: Mapping[str, Floats], options: Options) 
     terms = [(options.kl_loss_coef, values.get("policy/kl_loss")), (-options.entropy_coef, _entropy_term(states))]
     for coefficient, term in terms:
         if coefficient:
+            # A sum without one of its terms is not the loss.
             if not isinstance(term, float):
                 return Missing("a term of the loss is missing")
             result = result + coefficient * term if isinstance(result, float) else result

@@ -57,6 +57,7 @@ _quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")
 
 
 def _data(values: ArrayLike) -> Floats:
+    # Sums are in double precision also for float32 and half precision: a million small values lose digits otherwise.
     return np.asarray(values, np.float64).ravel()
 
 
@@ -149,9 +150,11 @@ class Moments(StateKind):
         """Return the sum of both states, with the distance of the two means added to the squares."""
         merged = a + b
         one_is_empty = (a[..., 0] == 0) | (b[..., 0] == 0)
+        # 0/0 on an empty side is NaN, which the ``where`` below leaves out.
         apart = b[..., 1] / b[..., 0] - a[..., 1] / a[..., 0]
         between = apart * apart * (a[..., 0] * b[..., 0] / merged[..., 0])
         merged[..., 2] += np.where(one_is_empty, 0.0, between)
+        # NaN in the whole wherever a part has an infinity, so that the split of the data does not matter.
         merged[..., 2] = np.where(merged[..., 3] > 0, np.nan, merged[..., 2])
         return merged
 
@@ -172,6 +175,7 @@ class Extrema(StateKind):
 
     def empty(self) -> Floats:
         """Return the state of no data: every value is inside of its bounds."""
+        # The infinite rank marks an empty state; an infinite bound may be data.
         return np.array([math.inf, math.inf, -math.inf, math.inf, 0.0])
 
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
@@ -187,6 +191,7 @@ class Extrema(StateKind):
         The choice of the rank makes the result independent of the order of merging.
         """
         low, low_rank = _outer(a[..., 0], a[..., 1], b[..., 0], b[..., 1])
+        # A maximum is the minimum of negated values, with the same rules for ties and NaN.
         high, high_rank = _outer(-a[..., 2], a[..., 3], -b[..., 2], b[..., 3])
         return np.stack([low, low_rank, -high, high_rank, a[..., 4] + b[..., 4]], axis=-1)
 
@@ -200,6 +205,7 @@ class Extrema(StateKind):
 
 def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
     """Return the smaller value and its rank. NaN is smaller than every number, so that it is never dropped."""
+    # NaN equals nothing, not even NaN: ties are found by the flags together with the keys.
     a_nan, b_nan = np.isnan(a), np.isnan(b)
     a_key, b_key = np.where(a_nan, -np.inf, a), np.where(b_nan, -np.inf, b)
     tie = (a_nan == b_nan) & (a_key == b_key)
@@ -226,6 +232,7 @@ class Last(StateKind):
 
     def merge(self, a: Floats, b: Floats) -> Floats:
         """Return the newer state; of equally new ones the larger, so that the order of merging does not matter."""
+        # As the largest value NaN wins every tie. Compared as it is, it would win or lose by its side.
         a_value, b_value = (np.where(np.isnan(s[..., 0]), np.inf, s[..., 0]) for s in (a, b))
         a_wins = (a[..., 1] > b[..., 1]) | ((a[..., 1] == b[..., 1]) & (a_value >= b_value))
         return np.where(a_wins[..., None], a, b)
@@ -264,7 +271,9 @@ class Quantiles(_Additive):
         """Return the bin of each finite value: negative ones first, zero in the middle."""
         size = np.abs(values)
         steps = np.ceil(np.log(np.clip(size, self.TINY, self.HUGE) / self.TINY) / math.log(self.GAMMA))
+        # Step 0 is the bin of zero, so the smallest magnitude has step 1.
         signed = np.sign(values) * np.where(size < self.TINY, 0, steps + 1)
+        # The logarithm of HUGE may round up to one bin beyond the last.
         return np.clip(signed.astype(np.int64), -self.SIDE, self.SIDE) + self.SIDE
 
     def quantile(self, state: Floats, share: float) -> float | Missing:
@@ -273,10 +282,12 @@ class Quantiles(_Additive):
         total = counts.sum()
         if total == 0:
             return Missing("there were no finite values")
+        # Above 0, so that a share of 0 finds the first bin with data and not the first of all.
         place = int(np.searchsorted(np.cumsum(counts), max(share * total, 1e-12), side="left"))
         steps = place - self.SIDE
         if steps == 0:
             return 0.0
+        # Not the arithmetic middle: from this point both ends of the bin are ACCURACY away, relative to themselves.
         middle = self.TINY * self.GAMMA ** (abs(steps) - 1) * 2 / (1 + self.GAMMA)
         return math.copysign(middle, steps)
 

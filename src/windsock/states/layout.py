@@ -20,6 +20,7 @@ from windsock.states.kinds import KINDS, StateKind
 Floats = NDArray[np.float64]
 
 
+# Without slots: cached_property stores its results in the instance's dict.
 @dataclass(frozen=True)
 class Layout:
     """Names and kinds of states, in order. Layouts with the same entries are equal and have the same hash."""
@@ -52,6 +53,7 @@ class Layout:
 
     def describe(self) -> str:
         """Return the layout as JSON, as the journal stores it: an array of pairs of name and kind."""
+        # The hash is over this text, so the separators must not change.
         return json.dumps(self.entries, separators=(",", ":"))
 
     @classmethod
@@ -81,6 +83,7 @@ class Layout:
     def _merge_two(self, a: Floats, b: Floats) -> Floats:
         merged = np.empty(self.width)
         for kind, slots in self._by_kind:
+            # All states of a kind are one stack: the cost is that of a few NumPy calls, not of one per state.
             merged[slots] = kind.merge(a[slots], b[slots])
         return merged
 

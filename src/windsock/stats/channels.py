@@ -82,6 +82,7 @@ def _count(name: str, parts: str, needs: str, condition: Formula, **more: Any) -
 def _combined(name: str, parts: str, needs: str, formula: Formula | None = None, **factors: float) -> Channel:
     def combine(x: Any, o: Any) -> Any:
         terms = ((getattr(x, other), factor) for other, factor in factors.items())
+        # Without the factor 1 conditions stay boolean; the combined ones exclude each other, so their sum is exact.
         return reduce(add, (term if factor == 1 else term * factor for term, factor in terms))
 
     return _channel(name, parts, needs, formula or combine, combines=factors)

@@ -14,6 +14,7 @@ def extremes(scores: Floats, groups: NDArray[np.generic]) -> tuple[NDArray[np.ge
     """Return the groups, their numbers of scores, and their smallest and largest scores; a NaN makes both NaN."""
     names, place = np.unique(groups, return_inverse=True)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    # np.minimum and np.maximum pass NaN on; np.fmin and np.fmax would drop it.
     np.minimum.at(low, place, scores)
     np.maximum.at(high, place, scores)
     return names, np.bincount(place, minlength=len(names)).astype(np.int64), low, high
@@ -27,4 +28,5 @@ def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Bools, Bools,
 
 def zero_spread(low: Floats, high: Floats) -> Bools:
     """Return which groups have equal scores only; their advantages are 0."""
+    # By the extremes: the deviation of equal scores may round to above 0.
     return np.equal(low, high)

@@ -74,6 +74,7 @@ def kl_exact(old_logits: Any, logits: Any, temperature: float = 1.0, mask: Any |
 def _log_prob_and_entropy(temperature: float, library: Any, rows: Any, taken: Any) -> tuple[Any, Any]:
     top, distance, weights, total = _softmax(temperature, library, rows)
     log_total = library.log(total)
+    # A weight of 0 has a distance of -inf, and their product would be NaN.
     moment = (weights * library.where(weights > 0, distance, 0.0)).sum(-1)
     # Both terms of the entropy are at least 0, so that nothing cancels where it is small.
     return (taken - top) / temperature - log_total, log_total - moment / total
@@ -83,6 +84,7 @@ def _kl_exact(temperature: float, library: Any, old: Any, new: Any) -> tuple[Any
     old_top, _, weights, old_total = _softmax(temperature, library, old)
     new_top, _, _, new_total = _softmax(temperature, library, new)
     possible = old > -math.inf
+    # -inf on both sides would give NaN, on one side an infinity; ``barred`` accounts for the latter.
     difference = library.where(possible & (new > -math.inf), old - new, 0.0)
     slope = (weights * difference).sum(-1) / old_total
     # The mean difference and the difference of the highest logits are subtracted first: a shift common to all logits
@@ -102,6 +104,7 @@ def _softmax(temperature: float, library: Any, rows: Any) -> tuple[Any, Any, Any
 
 def _taken(logits: Any, actions: Any) -> Any:
     """Return the logit of each action, NaN for one outside the vocabulary."""
+    # Unknown ids are replaced before the look-up: on CUDA an index out of range fails every later call of the process.
     known = (actions >= 0) & (actions < logits.shape[-1])
     if isinstance(logits, np.ndarray):
         chosen = np.where(known, actions, 0).astype(np.int64)
@@ -120,6 +123,7 @@ def _over_positions(compute: Callable[..., tuple[Any, ...]], count: int, mask: A
     on_host = isinstance(first, np.ndarray) or first.is_cpu
     library, results = _blank(count, *inputs)
     for positions in _chunks(first, mask if on_host else None, HOST_ENTRIES if on_host else DEVICE_ENTRIES):
+        # Indexed by dimension: flattening logits that are a view would copy all of them.
         places = _unravelled(positions, shape)
         with np.errstate(all="ignore"):  # NaN and infinities are results
             values = compute(library, *(_widened(each[places]) for each in inputs))
@@ -167,11 +171,13 @@ def _widened(values: Any) -> Any:
     if isinstance(values, np.ndarray | np.generic):
         return values.astype(np.float64)
     torch = sys.modules["torch"]
+    # Half precision is widened chunk by chunk, so that no float32 copy of all logits is in memory.
     return values if values.dtype == torch.float64 else values.to(torch.float32)
 
 
 def _kernels(*logits: Any) -> Any | None:
     """Return the module of kernels for logits of 32 or 16 bits on a CUDA device, or None where it does not apply."""
+    # The kernels compute in float32, which float64 logits would be rounded to.
     if isinstance(logits[0], np.ndarray) or not logits[0].is_cuda or any(each.element_size() > 4 for each in logits):
         return None
     return _load_kernels()

@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
+# Exponentials are powers of two, which the hardware has; ``scale`` contains this factor and the temperature.
 LOG2_E = 1.4426950408889634
 VECTOR_BYTES = 16  # the widest load of one lane
 WARPS = 8
@@ -69,12 +70,14 @@ def _take(tile, top, total, moment, scale):
     return higher, total, moment
 
 
+# The width differs from batch to batch, and Triton would compile again for some values of it.
 @triton.jit(do_not_specialize=["width"])
 def log_prob_and_entropy_kernel(
     logits, stride_0, stride_1, width, vocabulary, actions, mask, log_probs, entropies, scale, rate,
     lanes: tl.constexpr, vector: tl.constexpr, steps: tl.constexpr,
 ):  # fmt: skip
     """Write the log-prob of the action and the entropy of one position; zeros where the mask is 0, without reading."""
+    # 64 bits: 16,384 positions of a vocabulary of 151,936 are more than 2^31 logits.
     row = tl.program_id(0).to(tl.int64)
     valid = tl.load(mask + row) != 0 if mask is not None else True
     length = tl.where(valid, vocabulary, 0)
@@ -88,6 +91,7 @@ def log_prob_and_entropy_kernel(
     top = tl.full([lanes, 1, 1], LOWEST, tl.float32)
     total = tl.zeros([lanes, 1, 1], tl.float32)
     moment = tl.zeros([lanes, 1, 1], tl.float32)
+    # Only the last, incomplete tile needs a mask in its loads.
     whole = length // block * block
     for start in range(0, whole, block):
         tile = tl.load(logits + start + places).to(tl.float32)
@@ -215,6 +219,7 @@ def _planes(logits: Sequence[Any], flat: Sequence[Any]) -> Iterator[tuple[Sequen
     if logits[0].dim() == 3:
         yield logits, flat
         return
+    # The kernels take two strides: of views with more leading dimensions each plane is a launch.
     for place in range(logits[0].shape[0]):
         yield from _planes([each[place] for each in logits], [each if each is None else each[place] for each in flat])
 

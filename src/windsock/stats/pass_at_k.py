@@ -115,8 +115,10 @@ def majority(values: Sequence[float], answers: Sequence[str | None], k: int) -> 
     for value, answer in zip(values, answers, strict=True):
         scores.setdefault(answer, []).append(value)
     abstained = scores.pop(None, [])
+    # Only the counts decide the vote. In one order, tasks with equal counts share an entry of the cache.
     ranked = sorted(scores.values(), key=len, reverse=True)
     wins, no_vote = winning(tuple(len(runs) for runs in ranked), len(abstained), k)
+    # fsum rounds once, so that the order of the runs does not matter even in the last bit.
     terms = [win * math.fsum(runs) / len(runs) for win, runs in zip(wins, ranked, strict=True) if win]
     return math.fsum([*terms, no_vote * math.fsum(abstained) / len(abstained)] if no_vote else terms)
 
@@ -134,9 +136,11 @@ def winning(votes: tuple[int, ...], abstentions: int, k: int) -> tuple[tuple[flo
     if k == sum(votes) + abstentions:
         winners = votes.count(votes[0]) if votes else 0
         return tuple(float(count == votes[0]) / winners for count in votes), no_vote
+    # n nodes are exact up to degree 2n - 1; the degree is at most the number of other answers.
     nodes, weights = np.polynomial.legendre.leggauss(len(votes) // 2 + 1)
     ties, weights = (nodes + 1) / 2, weights / 2
     chances: dict[int, float] = {}
+    # Answers with equally many votes have equal chances.
     for count in set(votes):
         others = list(votes)
         others.remove(count)

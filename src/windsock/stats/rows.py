@@ -59,6 +59,7 @@ def torch_rows(channels: Mapping[str, Callable[[], Any]], valid: Any, response: 
         if channel.statistics == "count":
             put(name, "sum", (data.bool() & mask).double())
             continue
+        # Double precision has digits to spare, so the column of the shift stays 0.
         data = torch.where(mask, data.double(), 0.0)
         put(name, "sum", data)
         put(name, "bad", (~torch.isfinite(data)).double())
@@ -74,6 +75,7 @@ def _per_sequence(values: Any, how: str, bounds: Any | None, sequences: int) -> 
     """Reduce token values per sequence: along the rows of a padded batch, between the bounds of a packed one."""
     import torch
 
+    # Of a width of 0 torch has no minimum.
     if bounds is None and values.shape[1]:
         return getattr(values, how)(1)
     empty = {"sum": 0.0, "amin": torch.inf, "amax": -torch.inf}[how]
@@ -96,4 +98,5 @@ def owners(bounds: Any, tokens: int) -> Any:
     import torch
 
     places = torch.arange(tokens, device=bounds.device)
+    # Not repeat_interleave, which waits for the device to learn how long its result is.
     return torch.searchsorted(bounds.long(), places, right=True) - 1

@@ -115,6 +115,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     high = above & (x.advantages > 0)
     low = below & (x.advantages < 0)
     bound = tl.minimum(tl.maximum(ratio, 1.0 - limits.clip_low), 1.0 + limits.clip_high) * x.advantages
+    # By default Triton's minimum drops a NaN, and the loss would look finite.
     gain = tl.minimum(ratio * x.advantages, bound, propagate_nan=tl.PropagateNan.ALL)
     floor = limits.dual_clip * x.advantages
     dual = (x.advantages < 0) & (gain < floor)
@@ -183,6 +184,7 @@ def _read(arrays, base, places, inside, valid, response):
 def _ends(actions, eos, eos_count, places, inside, response):
     """Return at which of some tokens a sequence ends."""
     token = tl.load(actions + places, mask=inside, other=-1)
+    # False everywhere, in the shape of the tokens.
     is_end = token != token
     for n in range(eos_count):
         is_end = is_end | (token == tl.load(eos + n))
@@ -201,6 +203,7 @@ def _shifts(values, mask, WANTED: tl.constexpr):
         if NEAR[n] is not None:
             shifts = shifts + (NEAR[n],)
         elif WANTED[n]:
+            # An infinity in the shift would make every distance infinite.
             finite = mask & (tl.abs(values[n]) < float("inf"))
             shifts = shifts + (tl.sum(tl.where(finite, values[n], 0.0), 0) / tokens,)
         else:
@@ -274,6 +277,7 @@ def _widen_extremes(lows, highs, values, mask, WANTED: tl.constexpr, LANES: tl.c
     for n in tl.static_range(SPREADS):
         low, high = lows[n], highs[n]
         if WANTED[n]:
+            # NaN stands for no value: minimum and maximum pass over it.
             low, high = _fold_extremes(tl.where(mask, values[n], float("nan")), low, high, LANES)
         lower, higher = lower + (low,), higher + (high,)
     return lower, higher
@@ -397,11 +401,13 @@ def _rows(
     if KEEP == 2:
         keep += base
     start, end = _extent(mask, length, SCAN)
+    # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
     first = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
+    # Any number near the values will do as the shift, so ``keep`` is not read here.
     at_first = _values(_read(arrays, base, places, inside, first, first), first, limits, WANTED)
     shifts = _shifts(at_first, first, WANTED)
     zero, none = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.int32)
@@ -520,5 +526,6 @@ def rows(
             num_warps=shape.warps,
             maxnreg=registers,
         )
+        # Launched in any case: to ask whether a sum is finite would wait for the device.
         _count_not_finite[(sequences,)](out, sums, len(sums), *arguments, **constants, BLOCK=BAD_BLOCK)
     return out
