@@ -66,6 +66,7 @@ def _contributions(level: int) -> tuple[Words, npt.NDArray[np.intp]]:
 
 def crc32c(data: bytes) -> int:
     """Return the CRC-32C of ``data``."""
+    # A record's length has 8 bytes, for which a plain loop is faster.
     if len(data) < WIDTH:
         return _bytewise(data)
     count = -len(data) % WIDTH
@@ -83,6 +84,7 @@ def crc32c(data: bytes) -> int:
 
 def _combine(words: Words, level: int) -> Words:
     """Combine the CRCs of adjacent chunks, 64 at a time."""
+    # Little-endian on every machine: the tables have the lowest byte of a word first.
     padded = np.zeros(len(words) + -len(words) % WIDTH, dtype="<u4")
     padded[len(padded) - len(words) :] = words
     table, starts = _contributions(level)

@@ -50,6 +50,7 @@ class JsonlTracker:
         path = self._path or folder / FILE_NAME
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            # Without a buffer, so that ``log`` learns of a full disk and can undo its write.
             self._file = FileIO(path, "ab")
             self._first = self._file.tell()
         except OSError as problem:
@@ -59,6 +60,7 @@ class JsonlTracker:
         """Append a line per row."""
         assert self._file is not None
         length = self._file.tell()
+        # ASCII: json escapes lone surrogates, which cannot be encoded in UTF-8.
         data = "".join(json_line(row) + "\n" for row in merge_rows(rows)).encode("ascii")
         try:
             if self._file.write(data) != len(data):  # raw files may write partially when the disk is full
@@ -85,6 +87,7 @@ class JsonlTracker:
     def rewind(self, mark: Mapping[str, Any]) -> None:
         """Truncate the file to its length at the mark."""
         assert self._file is not None
+        # With an empty mark the file stays as it was at ``start``: it may have lines of other runs.
         length = mark.get("length", self._first)
         if length < self._file.seek(0, os.SEEK_END):
             self._file.truncate(length)

@@ -25,6 +25,7 @@ RUN_ID_TAG = "windsock.run_id"
 NAME_TAG_PREFIX = "windsock.name."
 STATES = {"finished": "FINISHED", "crashed": "FAILED", "killed": "KILLED"}
 # Limits of MLflow's API.
+# A key may have 250 characters; a name is also used as a tag's key behind NAME_TAG_PREFIX.
 MAX_BATCH_METRICS, MAX_BATCH_PARAMS, MAX_PARAM_LENGTH, MAX_NAME_LENGTH = 1000, 100, 6000, 230
 UNSUPPORTED = re.compile(r"[^\w.\-/ ]")
 
@@ -74,6 +75,7 @@ class MlflowTracker:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
+        # The client has no parameters for credentials.
         os.environ.update({f"MLFLOW_TRACKING_{key}": value for key, value in self._access.items() if value})
         uri = self._uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.absolute() / 'mlflow.db'}"
         try:
@@ -82,6 +84,7 @@ class MlflowTracker:
             self._run_id = self._run_id or self._find_run(experiment, info) or self._create_run(experiment, info)
             self._client.update_run(self._run_id, status="RUNNING")  # a continued run was FINISHED
         except MlflowException as problem:
+            # To try again does not help with these. Other errors are raised as they are and retried.
             if problem.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "UNAUTHENTICATED"):
                 raise TrackerError(f"tracker 'mlflow': {problem.message}") from problem
             raise
@@ -149,6 +152,7 @@ class MlflowTracker:
             self._client.log_text(self._run_id, text, f"texts/{self._valid_name(name)}/{row.step:08d}.md")
         for name, counted in row.histograms.items():
             bins = {field: getattr(counted, field) for field in counted.__dataclass_fields__}
+            # The minimum and maximum of a histogram without values are NaN, which strict JSON does not have.
             plain = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in bins.items()}
             self._client.log_dict(self._run_id, plain, f"histograms/{self._valid_name(name)}/{row.step:08d}.json")
         if row.samples:

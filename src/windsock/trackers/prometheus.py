@@ -52,6 +52,7 @@ class PrometheusTracker:
         from prometheus_client import CollectorRegistry, start_http_server
 
         self._info = info
+        # Not the default registry: it also has metrics of Python and the process, which would be those of the relay.
         registry = CollectorRegistry()
         registry.register(self)
         try:
@@ -108,6 +109,7 @@ class PrometheusTracker:
         for phase, parts in phase_times(row.values).items():
             for part, seconds in parts.items():
                 counts = self._phases.setdefault((str(row.writer), phase, part), [0.0] * (len(BUCKETS) + 2))
+                # A bucket includes its upper bound (``le``).
                 counts[bisect_left(BUCKETS, seconds)] += 1
                 counts[-1] += seconds
 

@@ -14,6 +14,7 @@ from windsock.trackers.protocol import Tracker
 
 GROUP = "windsock.trackers"
 
+# Names of modules: a tracker is imported only when it is used.
 BUILT_IN = {
     "stdout": "windsock.trackers.stdout:StdoutTracker",
     "jsonl": "windsock.trackers.jsonl:JsonlTracker",
@@ -47,6 +48,7 @@ def make(name: str, kwargs: Mapping[str, Any]) -> Tracker:
 
 
 def _find(name: str) -> Any:
+    # Before the entry points, so that no installed package can replace a built-in tracker.
     if name in BUILT_IN:
         module, _, attribute = BUILT_IN[name].partition(":")
         return getattr(importlib.import_module(module), attribute)

@@ -17,6 +17,7 @@ from windsock.trackers.tables import markdown, samples_table
 
 STATES = {"finished": "success", "killed": "aborted"}
 CONNECT_TIMEOUT = 10.0
+# Nobody answers questions in the relay, and its output is not the training's.
 QUIET = {"interactive": False, "terminal": {"proxy_type": "none"}}
 
 
@@ -137,6 +138,7 @@ class SwanLabTracker:
         try:
             urllib.request.urlopen(host, timeout=CONNECT_TIMEOUT).close()
         except urllib.error.HTTPError as answer:
+            # Any status is an answer: the host is reachable.
             answer.close()
         except OSError as problem:
             raise ConnectionError(f"{host} does not answer: {problem}") from problem

@@ -41,6 +41,7 @@ def phase_times(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name, phase, which in _time_names(tuple(values)):
         found.setdefault(phase, {})[which] = values[name]
+    # Only phases have a total: a timer may be called ``load/execute``.
     return {phase: times for phase, times in found.items() if "total" in times}
 
 

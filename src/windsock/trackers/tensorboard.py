@@ -72,6 +72,7 @@ class TensorBoardTracker:
 
     def log(self, rows: Sequence[Row]) -> None:
         """Write one event per row."""
+        # Restored after a failed write, so that the event of a new attempt is written again with its rows.
         attempts = dict(self._attempts)
         out: dict[Path, list[bytes]] = {}
         for row in merge_rows(rows):
@@ -140,6 +141,7 @@ class TensorBoardTracker:
         if folder not in self._files:
             self._files[folder] = self._new_file(folder)
             data = self._beginning(folder) + data
+        # A raw file may write only a part when the disk is full.
         if (self._files[folder].write(data) or 0) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -57,6 +57,7 @@ def scalars(values: Mapping[str, float]) -> bytes:
     return filled.tobytes()
 
 
+# A run logs a few sets of names, each at many steps.
 @lru_cache(maxsize=64)
 def _layout(names: tuple[str, ...]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp]]:
     """Return the encoded bytes for these names with empty values, and the positions of the values' bytes."""
@@ -100,6 +101,7 @@ def session_end(status: int, time: float) -> bytes:
 
 
 def _plain(value: bool | int | float | str) -> bytes:
+    # Before the numbers, as a bool is an int.
     if isinstance(value, bool):
         return _varint_field(4, int(value))
     return _double(2, float(value)) if isinstance(value, int | float) else _text(3, value)
@@ -116,6 +118,7 @@ def _shape(*sizes: int) -> bytes:
 
 def _masked(data: bytes) -> bytes:
     """Return the masked CRC of the record format: rotated and offset."""
+    # The format masks checksums, as LevelDB does: it is problematic to compute the CRC of data that contains CRCs.
     crc = crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -154,4 +157,5 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+# The data of the HParams tab are in the metadata, but a value needs a tensor.
 _NULL = _varint_field(1, DT_FLOAT) + _bytes(2, b"") + _bytes(4, bytes(4))

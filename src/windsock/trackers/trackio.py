@@ -57,6 +57,7 @@ class TrackioTracker:
         """Start or continue the run."""
         import trackio
 
+        # Trackio rejects config keys with a leading underscore, such as Hydra's ``_target_``.
         settings = {f"config{key}" if key.startswith("_") else key: value for key, value in config.items()}
         tags = self._tags or info.tags
         if tags:
@@ -68,12 +69,14 @@ class TrackioTracker:
                 self._group or info.group,
                 config=settings,
                 resume="never" if self._is_local else "allow",  # a local run is continued by its id, not by its name
+                # In a notebook Trackio would start a dashboard and show it below the cell.
                 embed=False,
                 **self._arguments,
             )
         except ValueError as problem:
             raise TrackerError(f"tracker 'trackio': {problem}") from problem
         if self._is_local:
+            # Trackio makes up an id; with the run's own, a restarted relay continues the same run.
             self._run.id = info.id
         self.url = self._run.url or f"trackio show --project {self._run.project}"
 

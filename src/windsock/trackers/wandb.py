@@ -17,6 +17,7 @@ from windsock.trackers.tables import samples_table
 
 STEP = "windsock/step"
 CREATED = "windsock/created"
+# 137 is 128 + SIGKILL, as shells report it.
 EXIT_CODES = {"finished": 0, "crashed": 1, "killed": 137}
 
 
@@ -128,6 +129,7 @@ class WandbTracker:
 
     def _init_arguments(self, info: RunInfo, folder: Path) -> dict[str, Any]:
         given = {key: value for key, value in self._arguments.items() if value is not None}
+        # create_new: with ``in_process=True`` a training may have a W&B run of its own, which must stay open.
         defaults: dict[str, Any] = {
             "project": info.project, "name": info.name, "id": info.id, "group": info.group, "tags": list(info.tags),
             "notes": info.notes, "dir": folder, "reinit": "create_new",
@@ -154,6 +156,7 @@ class WandbTracker:
         import wandb
 
         payload: dict[str, Any] = dict(numbers(row))
+        # Escaped: a completion may contain markup and scripts, and is shown on W&B's page.
         payload |= {
             name: wandb.Html(f"<pre>{html.escape(text)}</pre>", inject=False) for name, text in row.texts.items()
         }
