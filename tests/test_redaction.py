@@ -5,12 +5,17 @@ import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import windsock
+from secrets_to_plant import BY_KEY, BY_VALUE, COMMANDS, HARMLESS, IN_TEXT, PEM_BODY
 from windsock.redaction import REDACTED, Redactor, is_secret_key
+from windsock.redaction.redactor import MAX_TEXT
+from windsock.redaction.rules import RULES
+from windsock.redaction.texts import redact_forms
 
 SECRET_KEYS = [
     "api_key", "API_KEY", "apikey", "apiKey", "wandb_api_key", "wandb-api-key", "OPENAI_API_KEY", "token", "hf_token",
@@ -19,7 +24,7 @@ SECRET_KEYS = [
 ]  # fmt: skip
 HARMLESS_KEYS = [
     "eos_token", "pad_token", "bos_token", "tokenizer", "max_tokens", "max_new_tokens", "eos_token_id", "image_token",
-    "tokens", "num_tokens_per_batch", "token_level_rewards", "loss_per_token", "per_token", "stop_token", "keys", "key",
+    "num_tokens_per_batch", "token_level_rewards", "loss_per_token", "per_token", "stop_token", "keys", "key",
     "tokenizer_path", "secretary", "monkey", "special_token", "mask_token", "use_api", "password_length_reward_weight",
 ]  # fmt: skip
 
@@ -141,3 +146,164 @@ def test_nothing_that_a_run_writes_or_prints_contains_a_secret(tmp_path: Path):
 
         main(["show", str(view.path), "--all"])
     assert "S3CR3T" not in shown.getvalue()
+
+
+def texts_in(secret: object) -> list[str]:
+    if isinstance(secret, str):
+        return [PEM_BODY if PEM_BODY in secret else secret]
+    inner = secret.values() if isinstance(secret, dict) else secret
+    return [text for value in inner for text in texts_in(value) if text != "bob"]
+
+
+@pytest.mark.parametrize(("key", "secret"), BY_KEY, ids=[f"{key}-{number}" for number, (key, _) in enumerate(BY_KEY)])
+def test_a_secret_under_a_key_leaks_nowhere(key: str, secret: object):
+    """Neither in the config, nor in an error that repeats it."""
+    redactor = Redactor()
+    shown = str(redactor.redact({"section": [{key: secret}]}))
+    for text in texts_in(secret):
+        assert text not in shown
+        assert text not in redactor.redact_text(f"HTTPError: 401 for {text}")
+
+
+@pytest.mark.parametrize("secret", BY_VALUE, ids=range(len(BY_VALUE)))
+def test_a_secret_of_a_known_form_leaks_nowhere(secret: str):
+    """Neither under a harmless key, nor in a command line, an error or its repr."""
+    [kept] = texts_in(secret)
+    shown = [Redactor().redact({"note": secret}), Redactor().command_line(["train.py", f"--note={secret}", secret])]
+    shown += [Redactor().redact_text(f"RuntimeError: no access with {text}, really") for text in (secret, repr(secret))]
+    assert kept not in str(shown)
+
+
+@pytest.mark.parametrize(("text", "secret"), IN_TEXT)
+def test_a_secret_inside_a_text_leaks_nowhere(text: str, secret: str):
+    """In URLs, assignments, JSON, headers and commands."""
+    shown = [Redactor().redact({"note": text}), Redactor().command_line(["train.py", text])]
+    shown += [Redactor().redact_text(f"RuntimeError: failed: {text}\nmore")]
+    assert secret not in str(shown)
+
+
+@pytest.mark.parametrize(("arguments", "secret"), COMMANDS)
+def test_a_secret_in_a_command_leaks_nowhere(arguments: list[str], secret: str):
+    """Neither in the recorded command line, nor in a config that contains a command; other arguments stay."""
+    line = Redactor().command_line(["train.py", "--lr", "1e-6", *arguments, "--steps", "2"])
+    assert secret not in str(line)
+    assert (line[:3], line[-2:]) == (["train.py", "--lr", "1e-6"], ["--steps", "2"])
+    assert secret not in str(Redactor().redact({"entrypoint": arguments}))
+
+
+@pytest.mark.parametrize(("key", "value"), HARMLESS)
+def test_harmless_entries_of_configs_are_kept(key: str, value: object):
+    """Counts, special tokens, hashes, ids, paths and model names are shown as they are."""
+    assert Redactor().redact({key: value}) == {key: value}
+
+
+def test_enough_secrets_and_harmless_entries_are_tested():
+    """At least 111 secrets and 60 harmless entries, and every rule names its source."""
+    assert len(BY_KEY) + len(BY_VALUE) + len(IN_TEXT) + len(COMMANDS) >= 111
+    assert len(HARMLESS) >= 60
+    assert all(rule.source and all(word == word.lower() for word in rule.words) for rule in RULES)
+
+
+def test_a_named_value_is_redacted():
+    """As Kubernetes lists environment variables."""
+    assert Redactor().redact({"env": [{"name": "WANDB_API_KEY", "value": "q7w8e9r0t1"}]}) == {
+        "env": [{"name": "WANDB_API_KEY", "value": REDACTED}]
+    }
+
+
+def test_a_token_in_the_git_remote_is_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A clone with a token as the user name has it in its configuration."""
+    from windsock.environment import describe_environment
+
+    (tmp_path / "file").write_text("")
+    for arguments in (
+        ["init", "-q"], ["add", "file"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
+        ["remote", "add", "origin", "https://s3cr3tt0ken99@example.com/a/b.git"],
+    ):  # fmt: skip
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, timeout=20)
+    monkeypatch.chdir(tmp_path)
+    assert describe_environment(Redactor())["git"]["origin"] == f"https://{REDACTED}@example.com/a/b.git"
+
+
+LONG_PIECES = [
+    "haha",
+    "a=",
+    "a:",
+    "token=",
+    "tokens=a,tokens=)",
+    "auth=none,",
+    "://a:",
+    "http://a:b",
+    "-eyJ",
+    "-eyJaaaaaaaa.",
+    "-SG.",
+    'a="',
+    'a=\\"',
+    "--a ",
+    '--a "',
+    "?key=",
+    "&a=",
+    "Cookie: ",
+    "my_key='",
+    "sk-",
+    "-----BEGIN PRIVATE KEY-----",
+    "\\",
+]
+
+
+def seconds(text: str) -> float:
+    found = []
+    for _ in range(3):
+        start = time.process_time()
+        redact_forms(text)
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+@pytest.mark.parametrize("piece", LONG_PIECES)
+def test_the_time_is_linear_in_the_length_of_a_text(piece: str):
+    """Four times the length takes less than eight times as long; a quadratic pattern takes sixteen times as long."""
+    short, long = (piece * (length // len(piece)) for length in (20_000, 80_000))
+    assert seconds(long) < 8 * seconds(short) + 0.02
+
+
+def test_a_long_text_is_cut_and_says_so():
+    """The bound is on what is stored; half a secret at the cut is not left."""
+    text = Redactor().redact_text("x " * 50_000)
+    assert len(text) < MAX_TEXT + 100
+    assert text.endswith("… (cut: the text has 100000 characters)")
+    redactor = Redactor()
+    redactor.redact({"password": "hunter2-" * 20})
+    for place in range(MAX_TEXT - 200, MAX_TEXT + 6_000, 50):
+        assert "hunter2" not in redactor.redact_text("." * place + "hunter2-" * 20 + "." * 9_000)
+
+
+LONG_SCRIPT = """
+import windsock
+run = windsock.init(dir={dir!r}, config={{f"text{{i}}": "a" * 20_000 for i in range(20)}})
+run.log({{"a" * 20_000: None}})
+raise ValueError("haha" * 25_000)
+"""
+
+
+def test_long_texts_do_not_delay_the_end_of_a_process(tmp_path: Path):
+    """A long exception, long texts in the config, and a long name of a skipped value."""
+    done = subprocess.run(
+        [sys.executable, "-c", LONG_SCRIPT.format(dir=str(tmp_path))],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "ValueError: hahahaha" in done.stderr
+    assert windsock.open(dir=tmp_path).status.reason.startswith("ValueError: hahahaha")
+
+
+def test_a_long_error_of_a_tracker_is_cut(tmp_path: Path):
+    """An answer of 100 kB, as an HTML page of a proxy, is described without delay."""
+    from windsock.relay.delivery import Delivery
+
+    delivery = Delivery(tmp_path, "jsonl", {"api_key": "hunter2-abc"}, lambda: None, keep=False)
+    text = delivery._describe(ValueError("hunter2-abc " + "a" * 100_000))
+    assert text.startswith(f"ValueError: {REDACTED} aaa")
+    assert len(text) < MAX_TEXT + 100
