@@ -307,3 +307,35 @@ def test_a_long_error_of_a_tracker_is_cut(tmp_path: Path):
     text = delivery._describe(ValueError("hunter2-abc " + "a" * 100_000))
     assert text.startswith(f"ValueError: {REDACTED} aaa")
     assert len(text) < MAX_TEXT + 100
+
+
+PLANTED_SCRIPT = """
+import windsock
+from secrets_to_plant import BY_KEY, BY_VALUE, IN_TEXT
+config = {f"part{i}": {key: secret} for i, (key, secret) in enumerate(BY_KEY)}
+run = windsock.init(config=config, track_with=["stdout"])
+run.update_config({f"value{i}": secret for i, secret in enumerate(BY_VALUE)})
+run.update_config({"notes": [text for text, _ in IN_TEXT]})
+raise RuntimeError("\\n".join([*BY_VALUE[:-1], *(text for text, _ in IN_TEXT)]))
+"""
+
+
+def test_no_planted_secret_is_in_the_files_of_a_run(tmp_path: Path):
+    """All of them at once, through the config, the command line and an exception of a real process."""
+    (tmp_path / "train.py").write_text(PLANTED_SCRIPT)
+    environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path / "runs")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    arguments = [argument for arguments, _ in COMMANDS for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "train.py", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert "RuntimeError" in done.stderr
+    view = windsock.open(dir=tmp_path / "runs")
+    assert view.status.word == "crashed"
+    assert view.environment["command"]
+    written = b"".join(file.read_bytes() for file in (tmp_path / "runs").rglob("*") if file.is_file()).decode("latin-1")
+    secrets = [text for _, secret in BY_KEY for text in texts_in(secret)]
+    secrets += [text for secret in BY_VALUE for text in texts_in(secret)]
+    secrets += [secret for _, secret in [*IN_TEXT, *COMMANDS]]
+    assert [secret for secret in secrets if secret in written] == []
