@@ -111,7 +111,7 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
             continue
         key = found["key"].lstrip("+~-").rpartition(".")[2]
         words = split_words(key)
-        in_url = bool(found["before"]) or found["sign"] == "%3d"
+        in_url = bool(found["before"]) or found["sign"].lower() == "%3d"
         if not (in_url or found["key"].startswith("-") or may_be_secret(key[-MAX_KEY:])):
             continue
         is_header = words.endswith(HEADERS) and found["sign"] == ":"
