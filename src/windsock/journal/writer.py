@@ -121,9 +121,9 @@ class JournalWriter:
         """Write a frame whose body is a JSON object and bytes."""
         return self._append(frames.frame(frames.packet_payload(kind, {"time": time.time(), **head}, body)))
 
-    def close(self) -> int:
-        """Sync and close; return the number of frames that could not be written."""
-        return self.segment.close()
+    def close(self, timeout: float = 0.0) -> int:
+        """Write what waits, sync and close; return the number of frames that could not be written by the timeout."""
+        return self.segment.close(timeout)
 
     def _enter(self, names: tuple[str, ...]) -> tuple[_Schema, Callable[..., Any] | None]:
         """Return the schema of names in this order; the same names in another order share it."""
