@@ -514,11 +514,14 @@ class Run:
         self._maintain_clients()
 
     def _maintain_clients(self) -> None:
-        """Check that rows are delivered, and log how far."""
+        """Check that rows are delivered; log how far, and for trackers such as Prometheus which writes failed."""
         for client in self._clients:
             client.maintain()
             if self._newest_step is not None:
                 self.log(client.values(), step=self._newest_step)
+        counts = self._recording.journal.segment.counts
+        if self._clients and self._newest_step is not None and any(counts.values()):
+            self.log({f"windsock/journal/{name}": count for name, count in counts.items()}, step=self._newest_step)
 
     def _after_fork(self) -> None:
         """Drop threads, locks and collected data in a forked child: they are the parent's."""

@@ -172,6 +172,21 @@ def test_show_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "cannot sync" in capsys.readouterr().err
 
 
+def test_trackers_get_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """After a failure the counts are metrics of a run with trackers, so that Prometheus can alert on them."""
+    run = windsock.init(dir=tmp_path, track_with="jsonl")
+    run.log({"x": 1.0}, step=1)
+    run._heartbeat()
+    assert "windsock/journal/failed_syncs" not in windsock.open(run.path).names()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail_if(os.fsync, lambda: True))
+        run.log({"x": 2.0}, step=2)
+        run._maintain()
+    run._heartbeat()
+    run.finish()
+    assert windsock.open(run.path).series("windsock/journal/failed_syncs").values[-1] >= 1
+
+
 class Faults:
     """Calls of the journal to the operating system, of which some fail: from call ``first`` on, ``count`` of them."""
 
