@@ -391,8 +391,8 @@ class Run:
     def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
 
-        ``timeout`` limits the wait for trackers; if one is not done by then, a warning explains how to deliver the
-        rest. Further calls do nothing.
+        ``timeout`` limits the wait for the disk, if it is full, and for trackers; if one is not done by then, a warning
+        explains how to deliver the rest. Further calls do nothing.
         """
         with self._end_lock:
             if self._ended is not None:
@@ -447,10 +447,12 @@ class Run:
         self._collectors.finish()
         recording.problems.finish()
         assert self._ended is not None
-        counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
+        journal.segment.maintain()  # before the counts are written
+        recording.report_journal()
+        counts = {**journal.segment.counts, "late": recording.late_batches}
         journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
-        journal.segment.maintain()
-        lost = journal.close() + journal.segment.dropped
+        lost = journal.close(timeout) + journal.segment.dropped
+        recording.report_journal()
         for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
             recording.problems.warn(text)
         if lost:
@@ -493,6 +495,7 @@ class Run:
         self._collectors.device_values.write_ready()
         segment, problems = self._recording.journal.segment, self._recording.problems
         segment.maintain()
+        self._recording.report_journal()
         if segment.trouble:
             problems.warn(
                 f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
@@ -506,16 +509,19 @@ class Run:
     @guarded()
     def _heartbeat(self) -> None:
         journal = self._recording.journal
-        journal.event("heartbeat", dropped=journal.segment.dropped)
+        journal.event("heartbeat", **journal.segment.counts)
         self._recording.problems.write_counts()
         self._maintain_clients()
 
     def _maintain_clients(self) -> None:
-        """Check that rows are delivered, and log how far."""
+        """Check that rows are delivered; log how far, and for trackers such as Prometheus which writes failed."""
         for client in self._clients:
             client.maintain()
             if self._newest_step is not None:
                 self.log(client.values(), step=self._newest_step)
+        counts = self._recording.journal.segment.counts
+        if self._clients and self._newest_step is not None and any(counts.values()):
+            self.log({f"windsock/journal/{name}": count for name, count in counts.items()}, step=self._newest_step)
 
     def _after_fork(self) -> None:
         """Drop threads, locks and collected data in a forked child: they are the parent's."""
