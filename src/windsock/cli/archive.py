@@ -1,4 +1,8 @@
-"""Compress ended runs into one file each, beside their directory. --restore unpacks a file again."""
+"""Compress ended runs into one file each, beside their directory. --restore unpacks a file again.
+
+An archive has checksums. A run is restored whole, after they were verified, or not at all. The archive is kept unless
+--delete is given.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--restore", action="store_true", help="restore instead; RUN is an id or the path of an archive"
     )
+    parser.add_argument("--delete", action="store_true", help="with --restore: delete the archive afterwards")
     parser.add_argument("--force", action="store_true", help="include runs that are still running")
 
 
@@ -30,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Archive or restore the runs."""
     for reference in options.runs:
         if options.restore:
-            print(f"restored {unpack(_find_archive(reference, directory(options)))}")
+            _restore(_find_archive(reference, directory(options)), options.delete)
             continue
         one = glance(find_run(reference, directory(options)))
         require_ended(one, options.force)
@@ -38,6 +43,11 @@ def run(options: argparse.Namespace) -> int:
         sizes = f"{size(one.bytes)} to {size(packed.stat().st_size)}"
         print(f"archived {one.info.id} ({one.info.name}), {sizes}: {packed}")
     return 0
+
+
+def _restore(archive: Path, delete: bool) -> None:
+    folder = unpack(archive, delete)
+    print(f"restored {folder}; the archive {archive} was {'deleted' if delete else 'kept'}")
 
 
 def _find_archive(reference: str, dir: Path) -> Path:
