@@ -78,13 +78,21 @@ def segment_path(folder: Path, writer: Writer, index: int) -> Path:
 
 
 def segments(folder: Path) -> list[SegmentFile]:
-    """List the segments of a run, by writer, attempt and index."""
+    """List the segments of a run, by writer, attempt and index. Only regular files: opening a FIFO would block."""
     try:
-        names = os.listdir(folder)
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if SEGMENT_NAME.fullmatch(entry.name) and _is_regular(entry)]
     except OSError:
         return []
     found = (SegmentFile.parse(folder / name) for name in names)
     return sorted(segment for segment in found if segment)
+
+
+def _is_regular(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
 
 
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
@@ -111,10 +119,13 @@ def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
 def read_run_info(folder: Path) -> RunInfo:
     """Read ``run.json``; if it is unreadable, return what the directory's name and the segments' times tell."""
     try:
-        record: dict[str, Any] = json.loads((folder / RUN_FILE).read_text())
+        file = folder / RUN_FILE
+        if file.exists() and not file.is_file():
+            raise JournalError(f"{RUN_FILE} is not a file")
+        record: dict[str, Any] = json.loads(file.read_text())
         known = {name: record[name] for name in RunInfo.__dataclass_fields__ if name in record}
         return RunInfo(**{**known, "tags": tuple(known.get("tags") or ())})
-    except (OSError, ValueError, TypeError, AttributeError) as problem:
+    except (OSError, ValueError, TypeError, AttributeError, JournalError) as problem:
         if not segments(folder):
             raise JournalError(f"{folder} contains no run: {problem}") from problem
         oldest = min(segment.path.stat().st_mtime for segment in segments(folder))

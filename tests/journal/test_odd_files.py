@@ -1,0 +1,56 @@
+"""Run directories with files that are not regular ones."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windsock
+
+COMMANDS = (
+    ["ls"],
+    ["ls", "--json"],
+    ["show", "@last"],
+    ["du"],
+    ["tail", "@last"],
+    ["samples", "@last"],
+    ["show", "innocent"],
+)
+
+
+@pytest.mark.parametrize("name", ["run.json", "trainer.0.2.0.seg"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link to a fifo", "loop"])
+def test_an_odd_file_hangs_no_command(name: str, kind: str):
+    """A FIFO, a directory or a link in place of a file is skipped, and the other run is listed."""
+    with windsock.init(project="p", name="innocent") as innocent:
+        innocent.log({"x": 1.0}, step=1)
+    with windsock.init(project="p", name="odd") as odd:
+        odd.log({"x": 1.0}, step=1)
+    (odd.path / name).unlink(missing_ok=True)
+    _make(odd.path / name, kind)
+    for command in COMMANDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "windsock", *command],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 0, done.stderr
+        if command[0] in ("ls", "du"):
+            assert innocent.id in done.stdout
+            assert odd.id in done.stdout
+
+
+def _make(path: Path, kind: str) -> None:
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    else:
+        os.mkfifo(path.parent / "pipe")
+        path.symlink_to("pipe")
