@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import MetricNotFoundError, WindsockError
-from windsock.formatting import json_number, nonfinite_name
+from windsock.formatting import encodable, json_number, nonfinite_name, printable
 from windsock.journal.series import Series
 from windsock.view import View
 
 FORMATS = ("csv", "jsonl", "parquet")
 HEAD = ("role", "rank", "step", "time")
+FORMULA_STARTS = tuple("=+-@＝＋－＠")  # as spreadsheets read them, also in full width
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,17 @@ def _block(role: str, rank: int, series: dict[str, Series | None]) -> Any:
 
 
 def write_csv(table: WideTable, file: IO[str]) -> None:
-    """Write the table as CSV with a header."""
+    """Write the table as CSV with a header. A text that a spreadsheet would take for a formula gets an apostrophe."""
     writer = csv.writer(file)
-    writer.writerow([*HEAD, *table.columns])
+    writer.writerow([*HEAD, *map(_csv_text, table.columns)])
     for head, values in table.rows():
         cells = (_csv_number(values[name]) if name in values else "" for name in table.columns)
-        writer.writerow([*head[:3], f"{head[3]:.6f}", *cells])
+        writer.writerow([_csv_text(head[0]), *head[1:3], f"{head[3]:.6f}", *cells])
+
+
+def _csv_text(text: str) -> str:
+    text = printable(text)
+    return f"'{text}" if text.lstrip().startswith(FORMULA_STARTS) else text
 
 
 def _csv_number(value: float) -> str:
@@ -110,6 +116,7 @@ def write_parquet(table: WideTable, path: Path) -> None:
         import pyarrow.parquet as pq
     except ImportError:
         raise WindsockError("parquet needs pyarrow: pip install 'windsock[parquet]'") from None
-    arrays = [pa.array([head[place] for head in table.heads]) for place in range(len(HEAD))]
+    heads = [(encodable(role), *rest) for role, *rest in table.heads]
+    arrays = [pa.array([head[place] for head in heads]) for place in range(len(HEAD))]
     arrays += [pa.array(column, mask=~table.present[name]) for name, column in table.columns.items()]
-    pq.write_table(pa.table(arrays, names=[*HEAD, *table.columns]), path)
+    pq.write_table(pa.table(arrays, names=[*HEAD, *map(encodable, table.columns)]), path)

@@ -5,10 +5,40 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
+CONTROL_PICTURES = {chr(code): chr(0x2400 + code) for code in range(32)} | {"\x7f": "\u2421"}
+"""Control characters and their Unicode pictures."""
+
+
+def printable(text: str, newlines: bool = False) -> str:
+    r"""Return a text that is safe to print: no character of it moves the cursor, sends a command or hides others.
+
+    Control characters become their pictures (``␛``); direction overrides, lone surrogates and all else that is not
+    printable become escapes (``\u202e``). Newlines stay if ``newlines`` is set; tabs become spaces.
+    """
+    if text.isprintable():
+        return text
+    text = text.replace("\r\n", "\n").expandtabs(4)
+    return "".join(c if c.isprintable() or (newlines and c == "\n") else _escaped(c) for c in text)
+
+
+def _escaped(char: str) -> str:
+    if char in CONTROL_PICTURES:
+        return CONTROL_PICTURES[char]
+    if unicodedata.category(char) == "Zs":
+        return " "
+    if char in "\u200d\u200c":  # joiners are part of words and emoji
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can encode: lone surrogates become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def number(value: float) -> str:

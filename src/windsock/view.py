@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windsock.errors import MetricNotFoundError
+from windsock.formatting import encodable
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
 from windsock.journal.frames import Kind
@@ -316,7 +317,9 @@ class View:
         except ImportError:
             raise ImportError("view.frame needs pandas: pip install 'windsock[pandas]'") from None
         columns = {
-            name: pd.Series(s.values, index=s.steps) for name in self.names(patterns) for s in [self.series(name)]
+            encodable(name): pd.Series(s.values, index=s.steps)
+            for name in self.names(patterns)
+            for s in [self.series(name)]
         }
         return pd.DataFrame(columns).rename_axis("step").sort_index()
 

@@ -15,9 +15,10 @@ from rich.console import Console
 import windsock
 from windsock.cli import main
 from windsock.cli.samples import IndexProgress
+from windsock.formatting import printable
 from windsock.model import Sample
 from windsock.samples.query import Found
-from windsock.terminal.samples import Highlight, printable, show_samples, visible_lines, wrap_line
+from windsock.terminal.samples import Highlight, show_samples, visible_lines, wrap_line
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_controls_and_markup_do_nothing(run: windsock.Run, capsys: pytest.Captur
     assert "\x1b" not in out
     assert "␛[2J" in out
     assert '{"id": 7}' in out
-    assert printable("a\x00\x9b\u202e\ud800\tb\r\nc") == "a␀\\u009b\\u202e\\ud800   b\nc"
+    assert printable("a\x00\x9b\u202e\ud800\tb\r\nc", newlines=True) == "a␀\\u009b\\u202e\\ud800   b\nc"
 
 
 def test_no_match_shows_the_census(run: windsock.Run, capsys: pytest.CaptureFixture[str]):

@@ -11,6 +11,8 @@ from types import ModuleType
 
 from windsock import __version__
 from windsock.errors import WindsockError
+from windsock.formatting import printable
+from windsock.terminal.output import any_encoding
 
 COMMANDS = (
     "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "report", "explain", "sync", "tensorboard", "rm",
@@ -20,12 +22,16 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    options = build_parser().parse_args(arguments)
+    with any_encoding():
+        return _run(build_parser().parse_args(arguments))
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         code = int(options.run(options))
         sys.stdout.flush()  # raises BrokenPipeError here instead of at exit
     except WindsockError as problem:
-        print(f"windsock: {problem}", file=sys.stderr)
+        print(printable(f"windsock: {problem}", newlines=True), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -16,6 +16,7 @@ from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives, pack, unpack
 from windsock.journal.folder import find_run
 from windsock.journal.glance import glance
+from windsock.terminal.output import say
 
 HELP = "compress runs into files, or restore them"
 EXAMPLE = "windsock archive k7m2p9qx && windsock archive --restore k7m2p9qx"
@@ -41,13 +42,13 @@ def run(options: argparse.Namespace) -> int:
         require_ended(one, options.force)
         packed = pack(one.path)
         sizes = f"{size(one.bytes)} to {size(packed.stat().st_size)}"
-        print(f"archived {one.info.id} ({one.info.name}), {sizes}: {packed}")
+        say(f"archived {one.info.id} ({one.info.name}), {sizes}: {packed}")
     return 0
 
 
 def _restore(archive: Path, delete: bool) -> None:
     folder = unpack(archive, delete)
-    print(f"restored {folder}; the archive {archive} was {'deleted' if delete else 'kept'}")
+    say(f"restored {folder}; the archive {archive} was {'deleted' if delete else 'kept'}")
 
 
 def _find_archive(reference: str, dir: Path) -> Path:

@@ -101,19 +101,19 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _display(options: argparse.Namespace, view: Any, steps: int) -> AbstractContextManager[Any]:
     """Return the live display; a context that gives None with --quiet."""
-    from rich.console import Console
-
     from windsock.terminal.live import LiveDisplay
+    from windsock.terminal.output import make_console
 
-    return nullcontext() if options.quiet else LiveDisplay(Console(), view, steps)
+    return nullcontext() if options.quiet else LiveDisplay(make_console(), view, steps)
 
 
 def _print_end(options: argparse.Namespace, view: Any, outcome: str) -> None:
     """Print the path of the run and commands to inspect it."""
     from windsock.terminal.live import next_commands
+    from windsock.terminal.output import say
 
     view.refresh()
-    print(f"{outcome}: run {view.id} in {view.path}")
+    say(f"{outcome}: run {view.id} in {view.path}")
     if not options.quiet:
         reference = str(view.path) if options.dir else view.id  # an id is found in the default directory only
         print("inspect it with", *next_commands(view, (options.track_with or "").split(","), reference), sep="\n  ")

@@ -8,6 +8,7 @@ from windsock.cli.arguments import add_json, directory, print_json
 from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives
 from windsock.journal.folder import read_run_info, run_folders
+from windsock.terminal.output import say
 
 HELP = "show the disk usage of runs"
 EXAMPLE = "windsock du"
@@ -39,6 +40,6 @@ def run(options: argparse.Namespace) -> int:
         print_json([dict(zip(("bytes", "id", "name", "project"), one, strict=True)) for one in sizes])
         return 0
     for bytes, id, name, project in sizes:
-        print(f"{size(bytes):>10}  {id}  {project}/{name}")
-    print(f"{size(sum(one[0] for one in sizes)):>10}  {len(sizes)} runs in {dir}")
+        say(f"{size(bytes):>10}  {id}  {project}/{name}")
+    say(f"{size(sum(one[0] for one in sizes)):>10}  {len(sizes)} runs in {dir}")
     return 0

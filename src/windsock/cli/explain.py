@@ -11,6 +11,7 @@ from windsock.catalogue.describe import describe, families
 from windsock.catalogue.names import nearest
 from windsock.catalogue.spec import PRODUCERS
 from windsock.cli.arguments import add_json, print_json
+from windsock.terminal.output import say
 
 HELP = "explain a metric of any framework"
 EXAMPLE = "windsock explain actor/policykl --lang zh"
@@ -70,5 +71,6 @@ def _unknown(options: argparse.Namespace) -> int:
         "en": f"windsock: unknown name {options.name!r}{by}. Similar names:",
         "zh": f"windsock：未知的名字 {options.name!r}{by_zh}。相近的有：",
     }
-    print(lines[options.lang], *(f"  {name}" for name in close), sep="\n", file=sys.stderr)
+    for line in (lines[options.lang], *(f"  {name}" for name in close)):
+        say(line, sys.stderr)
     return 1

@@ -1,6 +1,7 @@
 """Export a run's metrics: one row per writer and step, one column per metric.
 
-In CSV, a metric that was not logged at a step is an empty cell, and NaN is NaN. Parquet needs windsock[parquet]. The
+In CSV, a metric that was not logged at a step is an empty cell, and NaN is NaN. A name that a spreadsheet would take
+for a formula, because it begins with = + - or @, has an apostrophe before it. Parquet needs windsock[parquet]. The
 format perfetto exports the run's phases as a trace for ui.perfetto.dev and chrome://tracing.
 """
 
@@ -15,6 +16,7 @@ from typing import IO
 from windsock.cli.arguments import add_metrics, add_run, run_folder
 from windsock.errors import WindsockError
 from windsock.export import FORMATS, WideTable, wide_table, write_csv, write_jsonl, write_parquet
+from windsock.terminal.output import say
 from windsock.view import View
 
 HELP = "export metrics as CSV, JSON lines or Parquet, or phases as a trace"
@@ -47,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         _write_text(table, options.to, sys.stdout)
     if options.output:
-        print(f"wrote {len(table):,} rows of {len(table.columns):,} metrics to {options.output}", file=sys.stderr)
+        say(f"wrote {len(table):,} rows of {len(table.columns):,} metrics to {options.output}", sys.stderr)
     return 0
 
 
@@ -60,7 +62,7 @@ def _trace(view: View, output: str | None) -> int:
         json.dump(made, sys.stdout)
     else:
         Path(output).write_text(json.dumps(made), encoding="utf-8")
-        print(f"wrote {len(spans):,} spans to {output}; open it at ui.perfetto.dev", file=sys.stderr)
+        say(f"wrote {len(spans):,} spans to {output}; open it at ui.perfetto.dev", sys.stderr)
     return 0
 
 

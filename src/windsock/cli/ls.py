@@ -8,6 +8,7 @@ from dataclasses import asdict
 from windsock.cli.arguments import add_json, directory, print_json
 from windsock.journal.folder import run_folders
 from windsock.journal.glance import Glance, glance
+from windsock.terminal.output import say
 
 HELP = "list runs"
 EXAMPLE = "windsock ls --project roll-agentic"
@@ -27,13 +28,12 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json([_record(run) for run in runs])
     elif runs:
-        from rich.console import Console
-
+        from windsock.terminal.output import make_console
         from windsock.terminal.runs import runs_table
 
-        Console().print(runs_table(runs))
+        make_console().print(runs_table(runs))
     else:
-        print(f"no runs in {directory(options)}")
+        say(f"no runs in {directory(options)}")
     return 0
 
 

@@ -47,11 +47,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_record(view, shown, windows, laid_out))
         return 0
-    from rich.console import Console
-
+    from windsock.terminal.output import make_console
     from windsock.terminal.phases import show_phases
 
-    show_phases(Console(), view.name, summaries(shown, windows), laid_out)
+    show_phases(make_console(), view.name, summaries(shown, windows), laid_out)
     return 0
 
 

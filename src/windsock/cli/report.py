@@ -12,6 +12,7 @@ from pathlib import Path
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
 from windsock.formatting import size
+from windsock.terminal.output import say
 
 HELP = "write a run as one HTML file"
 EXAMPLE = "windsock report @last -o run.html"
@@ -36,5 +37,5 @@ def run(options: argparse.Namespace) -> int:
     folder = named if any(named.glob("*tfevents*")) else run_folder(options)
     page = report_page(report_data(folder, options.points, options.samples))
     Path(options.output).write_text(page, encoding="utf-8", errors="backslashreplace")
-    print(f"wrote {size(len(page))} to {options.output}", file=sys.stderr)
+    say(f"wrote {size(len(page))} to {options.output}", sys.stderr)
     return 0

@@ -8,9 +8,10 @@ import sys
 
 from windsock.cli.arguments import add_run, directory
 from windsock.errors import WindsockError
-from windsock.formatting import size
+from windsock.formatting import printable, size
 from windsock.journal.folder import find_run
 from windsock.journal.glance import Glance, glance
+from windsock.terminal.output import say
 
 HELP = "delete runs"
 EXAMPLE = "windsock rm k7m2 x9pq --yes"
@@ -30,10 +31,10 @@ def run(options: argparse.Namespace) -> int:
         require_ended(one, options.force)
     for one in runs:
         if not options.yes and not _confirmed(one):
-            print(f"kept {one.info.id}")
+            say(f"kept {one.info.id}")
             continue
         shutil.rmtree(one.path)
-        print(f"deleted {one.info.id} ({one.info.name}, {size(one.bytes)})")
+        say(f"deleted {one.info.id} ({one.info.name}, {size(one.bytes)})")
     return 0
 
 
@@ -46,7 +47,5 @@ def require_ended(one: Glance, force: bool = False) -> None:
 def _confirmed(one: Glance) -> bool:
     if not sys.stdin.isatty():
         raise WindsockError("cannot ask for confirmation without a terminal: use --yes")
-    return input(f"delete {one.info.id} ({one.info.name}, {size(one.bytes)})? [y/N] ").strip().lower() in (
-        "y",
-        "yes",
-    )
+    question = printable(f"delete {one.info.id} ({one.info.name}, {size(one.bytes)})?")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

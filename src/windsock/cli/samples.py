@@ -64,12 +64,11 @@ def run(options: argparse.Namespace) -> int:
         for sample in found.samples:
             print(json.dumps(_record(sample), allow_nan=False))
         return 0
-    from rich.console import Console
-
+    from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples
 
     highlight = Highlight(options.grep, options.regex, options.full)
-    show_samples(Console(highlight=False), view.info.name, found, highlight)
+    show_samples(make_console(highlight=False), view.info.name, found, highlight)
     return 0
 
 

@@ -29,11 +29,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_record(view, names))
         return 0
-    from rich.console import Console
-
+    from windsock.terminal.output import make_console
     from windsock.terminal.show import show
 
-    show(Console(), view, names, options.all)
+    show(make_console(), view, names, options.all)
     return 0
 
 

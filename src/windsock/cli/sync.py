@@ -15,10 +15,12 @@ from typing import IO, Any
 
 from windsock.cli.arguments import add_run, run_folder
 from windsock.errors import WindsockError
+from windsock.formatting import printable
 from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
 from windsock.relay.delivery_state import DeliveryState, lock_path, take_lock
 from windsock.relay.supervisor import run_end
 from windsock.settings import resolve
+from windsock.terminal.output import say
 
 HELP = "deliver a run to trackers"
 EXAMPLE = "windsock sync @last --to tensorboard --arg log_dir=runs/tb"
@@ -122,7 +124,11 @@ def _progress() -> Any:
     """Return a callback that prints the progress on a terminal."""
     if not sys.stderr.isatty():
         return lambda state: None
-    return lambda state: print(f"\r\x1b[K{state.tracker}: {_describe(state)}", end="", file=sys.stderr, flush=True)
+    return _print_progress
+
+
+def _print_progress(state: DeliveryState) -> None:
+    print(f"\r\x1b[K{printable(f'{state.tracker}: {_describe(state)}')}", end="", file=sys.stderr, flush=True)
 
 
 def _describe(state: DeliveryState) -> str:
@@ -136,6 +142,6 @@ def _report(state: DeliveryState, before: int) -> None:
     url = f"  {state.url}" if state.url else ""
     rejected = f", {state.dropped:,} rows rejected ({state.error})" if state.dropped else ""
     if state.state in ("done", "healthy"):
-        print(f"{state.tracker}: {state.delivered - before:,} rows delivered{rejected}{url}")
+        say(f"{state.tracker}: {state.delivered - before:,} rows delivered{rejected}{url}")
     else:
-        print(f"{state.tracker}: {_describe(state)}", file=sys.stderr)
+        say(f"{state.tracker}: {_describe(state)}", sys.stderr)

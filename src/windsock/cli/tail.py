@@ -14,6 +14,7 @@ from windsock.journal.folder import read_run_info
 from windsock.journal.glance import glance
 from windsock.model import Row
 from windsock.relay.merged_rows import MergedFollower
+from windsock.terminal.output import say
 from windsock.trackers.jsonl import json_line
 from windsock.trackers.stdout import text_block
 
@@ -76,4 +77,4 @@ def _print(row: Row, name: str, options: argparse.Namespace) -> None:
 
 def _print_end(status: str, reason: str, options: argparse.Namespace) -> None:
     if not options.json:
-        print(f"run {'was killed' if status == 'killed' else status}{': ' + reason if reason else ''}")
+        say(f"run {'was killed' if status == 'killed' else status}{': ' + reason if reason else ''}")

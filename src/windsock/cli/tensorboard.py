@@ -19,6 +19,7 @@ from typing import IO
 
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
+from windsock.formatting import printable
 from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
 from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
 from windsock.relay.delivery_state import lock_path, read_delivery_state, relay_is_running, take_lock
@@ -73,7 +74,7 @@ def _folders(options: argparse.Namespace) -> list[Path]:
 
 def _title(folder: Path) -> str:
     """Return a run's name in TensorBoard: its name and id, without the separators of TensorBoard's arguments."""
-    name = read_run_info(folder).name
+    name = printable(read_run_info(folder).name)
     return re.sub(r"[:,/\\]", "_", name if name == folder.name else f"{name}-{folder.name}")
 
 

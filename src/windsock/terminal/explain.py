@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from windsock.catalogue.describe import Explanation, NameMeaning, families
 from windsock.catalogue.labels import label
+from windsock.formatting import printable
 
 Span = tuple[str, str]  # style, text
 Line = list[Span]
@@ -34,14 +35,15 @@ def print_lines(make: Callable[[int], Iterable[Line]]) -> None:
     """Print lines that fit the terminal: coloured on a terminal, plain on a pipe."""
     if not sys.stdout.isatty():
         for line in make(WIDTH):
-            print("".join(text for _, text in line).rstrip())
+            print("".join(printable(text) for _, text in line).rstrip())
         return
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from windsock.terminal.output import make_console
+
+    console = make_console(highlight=False)
     for line in make(min(console.width, MAX_WIDTH)):
-        console.print(Text.assemble(*((text, style) for style, text in line)), soft_wrap=True)
+        console.print(Text.assemble(*((printable(text), style) for style, text in line)), soft_wrap=True)
 
 
 def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from windsock.formatting import duration, number, size
+from windsock.formatting import duration, number, printable, size
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, TimelineRow
 from windsock.probe.trace import stages
@@ -25,7 +25,7 @@ COLUMNS_PER_TICK = 9
 
 def show_phases(console: Console, name: str, phases: Sequence[PhaseSummary], timeline: Timeline) -> None:
     """Print the table and the chart."""
-    console.print(name, style="bold", markup=False, highlight=False)
+    console.print(printable(name), style="bold", markup=False, highlight=False)
     console.print(_table(phases, console.width))
     console.print()
     for line in chart(timeline, console.width):
@@ -43,11 +43,11 @@ def _table(phases: Sequence[PhaseSummary], width: int) -> Table:
     several = any(phase.writers > 1 for phase in phases)
     for phase in phases:
         table.add_row(
-            Text(phase.name, style="italic" if phase.timer else ""),
+            Text(printable(phase.name), style="italic" if phase.timer else ""),
             Text(f"{phase.count:,}") + Text(f" {phase.failed}{FAILED_SYMBOL}" if phase.failed else "", style="red"),
             duration(phase.mean),
             duration(phase.p95),
-            Text(duration(phase.max)) + Text(f" {phase.slowest}" if several else "", style="dim"),
+            Text(duration(phase.max)) + Text(printable(f" {phase.slowest}") if several else "", style="dim"),
             "–" if phase.share is None else f"{phase.share:.1%}",
             "–" if phase.tokens_per_second is None else number(float(f"{phase.tokens_per_second:.3g}")),
             _memory(phase),
@@ -73,7 +73,7 @@ def chart(timeline: Timeline, width: int) -> Iterator[Text]:
     yield Text(" " * (label + 10) + _axis(lasted, columns), style="dim")
     colours: dict[str, str] = {}
     for title, rows in timeline.groups:
-        yield Text(title, style="dim")
+        yield Text(printable(title), style="dim")
         for row in rows:
             if row.depth == 0:
                 colours.setdefault(row.name, COLOURS[len(colours) % len(COLOURS)])
@@ -88,7 +88,7 @@ def _label_width(timeline: Timeline, width: int) -> int:
 
 
 def _label(row: TimelineRow) -> str:
-    return "  " * (row.depth + 1) + row.name + (f" ×{len(row.spans)}" if len(row.spans) > 1 else "")
+    return "  " * (row.depth + 1) + printable(row.name) + (f" ×{len(row.spans)}" if len(row.spans) > 1 else "")
 
 
 def _line(row: TimelineRow, timeline: Timeline, label: int, columns: int, colour: str) -> Text:

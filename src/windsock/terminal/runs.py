@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from windsock.formatting import age, duration, size
+from windsock.formatting import age, duration, printable, size
 from windsock.journal.glance import Glance
 from windsock.model import Status
 
@@ -28,6 +28,7 @@ def status_text(status: Status) -> Text:
 def runs_table(glances: Sequence[Glance]) -> Table:
     """Return a table of runs, in the order given."""
     from rich.table import Table
+    from rich.text import Text
 
     now = time.time()
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -37,9 +38,7 @@ def runs_table(glances: Sequence[Glance]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for run in glances:
         table.add_row(
-            run.info.id,
-            run.info.name,
-            run.info.project,
+            *(Text(printable(text)) for text in (run.info.id, run.info.name, run.info.project)),
             status_text(run.status),
             "–" if run.last_step is None else f"{run.last_step:,}",
             duration(max(0.0, run.last_heard - run.began)),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windsock.formatting import number
+from windsock.formatting import number, printable
 from windsock.model import Sample
 from windsock.samples.query import Census, Found
 from windsock.terminal.explain import cells
@@ -24,8 +23,6 @@ CONTEXT_LINES = 1  # lines around a match
 MAX_MATCHES = 3  # matching lines of a text
 MAX_CHARACTERS = 20_000  # of a longer text, only both ends and the first match are wrapped
 INDENT = 2
-CONTROL_PICTURES = {chr(code): chr(0x2400 + code) for code in range(32)} | {"\x7f": "\u2421"}
-"""Control characters and their Unicode pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ def show_samples(console: Console, name: str, found: Found, highlight: Highlight
         console.print()
         previous = current
     for text in _summary(name, found):
-        console.print(text, style="dim", markup=False, soft_wrap=True)
+        console.print(printable(text), style="dim", markup=False, soft_wrap=True)
 
 
 def heading(sample: Sample) -> Text:
@@ -70,7 +67,7 @@ def heading(sample: Sample) -> Text:
     line.append(f"step {sample.step:,}" if sample.step is not None else "no step", "bold")
     for label, value in (("", sample.task), ("group ", sample.group), ("run ", sample.run)):
         if value is not None:
-            line.append("  ").append(label, "dim").append(printable(value).replace("\n", " "), "cyan")
+            line.append("  ").append(label, "dim").append(printable(value), "cyan")
     for label, shown, style in facts(sample):
         line.append("  ").append(f"{label} " if label else "", "dim").append(shown, style)
     return line
@@ -138,7 +135,7 @@ def visible_lines(text: str, width: int, pattern: re.Pattern[str] | None, full: 
     """Return the lines of a text to show: all, or the first, the last and the matching ones."""
     if not full and len(text) > MAX_CHARACTERS:
         text = _shorten(text, pattern)  # wrapping a very long text is slow
-    lines = [piece for line in printable(text).split("\n") for piece in wrap_line(line, width)]
+    lines = [piece for line in printable(text, newlines=True).split("\n") for piece in wrap_line(line, width)]
     if full or len(lines) <= HEAD_LINES + TAIL_LINES + 1:
         return lines
     wanted = {*range(HEAD_LINES), *range(len(lines) - TAIL_LINES, len(lines))}
@@ -184,23 +181,6 @@ def wrap_line(line: str, width: int) -> list[str]:
         pieces.append(line[:cut].rstrip())
         line = line[cut:]
     return [*pieces, line]
-
-
-def printable(text: str) -> str:
-    """Return a text that is safe to print: control characters, direction overrides and lone surrogates are escaped."""
-    text = text.replace("\r\n", "\n").expandtabs(4)
-    if text.isascii() and text.replace("\n", "").isprintable():
-        return text
-    return "".join(char if char == "\n" or char.isprintable() else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    if char in CONTROL_PICTURES:
-        return CONTROL_PICTURES[char]
-    kind = unicodedata.category(char)
-    if kind == "Zs":
-        return " "
-    return char if char in "\u200d\u200c" else f"\\u{ord(char):04x}"  # joiners are part of words and emoji
 
 
 def _summary(name: str, found: Found) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windsock.catalogue.verdicts import Verdict
-from windsock.formatting import by_family, duration, flatten, number
+from windsock.formatting import by_family, duration, flatten, number, printable
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.summary import run_warnings, verdicts
 from windsock.terminal.runs import status_text
@@ -29,7 +29,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     """Print a run: facts, warnings, crucial values, configuration and last values by family."""
     _heading(console, view)
     for text in run_warnings(view):
-        console.print(f"  ! {text}", style="yellow", markup=False, highlight=False)
+        console.print(f"  ! {printable(text)}", style="yellow", markup=False, highlight=False)
     _crucial(console, verdicts(view))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
@@ -58,10 +58,10 @@ def _heading(console: Console, view: View) -> None:
         facts["commit"] = f"{git['commit'][:12]} ({git['branch']}{'' if git['clean'] else ', uncommitted changes'})"
     facts |= {"tags": ", ".join(info.tags)} if info.tags else {}
     facts |= {"notes": info.notes} if info.notes else {}
-    console.print(info.name, style="bold", end="  ", markup=False, highlight=False)
+    console.print(printable(info.name), style="bold", end="  ", markup=False, highlight=False)
     console.print(
         status_text(status),
-        end=f"  {status.reason}\n" if status.reason else "\n",
+        end=f"  {printable(status.reason)}\n" if status.reason else "\n",
         markup=False,
         highlight=False,
     )
@@ -103,10 +103,10 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """Return text without interpreting markup."""
+    """Return text without interpreting markup; newlines stay in their column."""
     from rich.text import Text
 
-    return Text(text, style=style, overflow="fold")
+    return Text(printable(text, newlines=True), style=style, overflow="fold")
 
 
 def _writers(view: View) -> Iterator[str]:
@@ -145,11 +145,12 @@ def _values(console: Console, view: View, names: Sequence[str], everything: bool
 
     for family, members in by_family(names):
         shown = members if everything else members[:MAX_PER_FAMILY]
-        console.print(f"\n{family or 'other'}", style="bold", markup=False, highlight=False)
+        console.print(f"\n{printable(family or 'other')}", style="bold", markup=False, highlight=False)
         console.print(Padding(_family_table(view, family, shown), (0, 0, 0, 2)))
         if len(shown) < len(members):
             more = len(members) - len(shown)
-            console.print(f"  … {more} more: windsock show RUN --metrics '{family}/*' --all", style="dim")
+            text = f"  … {more} more: windsock show RUN --metrics '{printable(family)}/*' --all"
+            console.print(text, style="dim", markup=False)
 
 
 def _family_table(view: View, family: str, names: Sequence[str]) -> Table:
@@ -165,7 +166,7 @@ def _family_table(view: View, family: str, names: Sequence[str]) -> Table:
         series = view.series(name)
         extremes = series.zoom(max_points=1)
         table.add_row(
-            _text(name.removeprefix(f"{family}/") if family else name),
+            _text(printable(name.removeprefix(f"{family}/") if family else name)),
             number(series.last),
             sparkline(series, SPARK_WIDTH),
             number(float(extremes.min[0])),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from windsock.errors import TrackerError
-from windsock.formatting import by_family, number
+from windsock.formatting import by_family, number, printable
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.jsonl import json_line
 from windsock.trackers.rows import merge_rows
@@ -28,21 +28,24 @@ def text_block(row: Row, width: int = 100, title: str = "", colour: bool = False
           critic  score/mean 0.41  score/max 1
     """
     bold, dim, plain = (BOLD, DIM, PLAIN) if colour else ("", "", "")
-    lines = [f"{bold}step {row.step}{plain}" + (f"{dim} · {title}{plain}" if title else "")]
-    families = by_family(row.values)
+    lines = [f"{bold}step {row.step}{plain}" + (f"{dim} · {printable(title)}{plain}" if title else "")]
+    values = {printable(name): value for name, value in row.values.items()}
+    families = by_family(values)
     margin = max((len(family) for family, _ in families), default=0) + 4
     for family, members in families:
-        cells = [(name[len(family) + 1 :] if family else name, number(row.values[name])) for name in members]
+        cells = [(name[len(family) + 1 :] if family else name, number(values[name])) for name in members]
         for index, text in enumerate(_wrap_cells(cells, max(width - margin, MIN_WIDTH), dim, plain)):
             lines.append(f"  {family if index == 0 else '':<{margin - 2}}{text}")
-    lines += [f"  {dim}{name}{plain} {_one_line(text, width - len(name) - 3)}" for name, text in row.texts.items()]
+    lines += [
+        f"  {dim}{printable(name)}{plain} {_one_line(text, width - len(name) - 3)}" for name, text in row.texts.items()
+    ]
     if row.samples:
         lines.append(f"  {dim}samples{plain} {len(row.samples)}")
     return "\n".join(lines)
 
 
 def _one_line(text: str, width: int) -> str:
-    text = " ".join(text.split())
+    text = printable(" ".join(text.split()))
     return text if len(text) <= width else text[: max(width, MIN_WIDTH) - 1] + "…"
 
 
