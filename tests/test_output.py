@@ -105,11 +105,11 @@ def test_deleting_archiving_and_errors_are_harmless(hostile: windsock.Run):
 
 def test_a_running_run_is_refused_harmlessly():
     """The error of rm has the name of the run escaped."""
-    with windsock.init(project="p", name=f"live{CLEAR}") as run:
+    with windsock.init(project="p", name=f"live{CLEAR}\nfake") as run:
         run.log({"x": 1.0}, step=0)
         done = windsock_command(["rm", run.id, "--yes"])
     assert done.returncode == 1
-    assert "live␛[2J␛[H" in require_harmless(done.stderr, "utf-8")
+    assert "live␛[2J␛[H␊fake" in require_harmless(done.stderr, "utf-8")
 
 
 def test_sync_is_harmless(hostile: windsock.Run, tmp_path: Path):

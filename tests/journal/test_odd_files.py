@@ -20,7 +20,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("name", ["run.json", "trainer.0.2.0.seg"])
+@pytest.mark.parametrize("name", ["run.json", "trainer.0.2.0.seg", "relay/tracker.json"])
 @pytest.mark.parametrize("kind", ["fifo", "directory", "link to a fifo", "loop"])
 def test_an_odd_file_hangs_no_command(name: str, kind: str):
     """A FIFO, a directory or a link in place of a file is skipped, and the other run is listed."""
@@ -29,6 +29,7 @@ def test_an_odd_file_hangs_no_command(name: str, kind: str):
     with windsock.init(project="p", name="odd") as odd:
         odd.log({"x": 1.0}, step=1)
     (odd.path / name).unlink(missing_ok=True)
+    (odd.path / name).parent.mkdir(exist_ok=True)
     _make(odd.path / name, kind)
     for command in COMMANDS:
         done = subprocess.run(

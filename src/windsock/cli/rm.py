@@ -41,7 +41,9 @@ def run(options: argparse.Namespace) -> int:
 def require_ended(one: Glance, force: bool = False) -> None:
     """Raise where a run has not ended and ``force`` is not given."""
     if not one.status.ended and not force:
-        raise WindsockError(f"run {one.info.id} ({one.info.name}) is {one.status.word}: end it first, or use --force")
+        raise WindsockError(
+            f"run {one.info.id} ({printable(one.info.name)}) is {one.status.word}: end it first, or use --force"
+        )
 
 
 def _confirmed(one: Glance) -> bool:

@@ -7,10 +7,12 @@ whose file can no longer grow, get the next ones.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -95,6 +97,18 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def read_regular_file(path: Path) -> str:
+    """Return the text of a file; raise OSError if it is not a regular one. Opening a FIFO would otherwise block."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with open(fd, encoding="utf-8", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
+
+
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
     """Write ``run.json`` unless another writer of the run has written it; return its content."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,13 +133,10 @@ def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
 def read_run_info(folder: Path) -> RunInfo:
     """Read ``run.json``; if it is unreadable, return what the directory's name and the segments' times tell."""
     try:
-        file = folder / RUN_FILE
-        if file.exists() and not file.is_file():
-            raise JournalError(f"{RUN_FILE} is not a file")
-        record: dict[str, Any] = json.loads(file.read_text())
+        record: dict[str, Any] = json.loads(read_regular_file(folder / RUN_FILE))
         known = {name: record[name] for name in RunInfo.__dataclass_fields__ if name in record}
         return RunInfo(**{**known, "tags": tuple(known.get("tags") or ())})
-    except (OSError, ValueError, TypeError, AttributeError, JournalError) as problem:
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
         if not segments(folder):
             raise JournalError(f"{folder} contains no run: {problem}") from problem
         oldest = min(segment.path.stat().st_mtime for segment in segments(folder))

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from windsock.journal.folder import folder_name, segments
+from windsock.journal.folder import folder_name, read_regular_file, segments
 from windsock.journal.segment_follower import Cursor
 
 FOLDER = "relay"
@@ -113,7 +113,7 @@ def write_delivery_state(folder: Path, state: DeliveryState) -> None:
 
 def _read(path: Path, tracker: str) -> DeliveryState:
     try:
-        return _parse(json.loads(path.read_text()))
+        return _parse(json.loads(read_regular_file(path)))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return DeliveryState(tracker)
 
