@@ -36,7 +36,6 @@ class LimitedProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._opened = self.loop.time()
         self._awaited: tuple[Any, Any] | None = None
         self._body_bytes = 0
         self._read_timer: asyncio.TimerHandle | None = None
@@ -119,11 +118,14 @@ class LimitedProtocol(H11Protocol):
             self._watch_writing(unsent)
 
     def _make_room(self) -> None:
-        """Abort the connection that has been without a complete request for longest; without one, reject this."""
-        others = (one for one in self.connections if isinstance(one, LimitedProtocol) and one is not self)
-        waiting = [one for one in others if one._read_timer is not None]
+        """Abort the connection whose time limit ends next; where none awaits a request, reject this one."""
+        still_open = [one for one in self.connections if not one.transport.is_closing()]
+        if len(still_open) <= self.limits.connections:
+            return
+        others = [one for one in still_open if isinstance(one, LimitedProtocol) and one is not self]
+        waiting = [(one._read_timer.when(), one.transport) for one in others if one._read_timer is not None]
         if waiting:
-            min(waiting, key=lambda one: one._opened).transport.abort()
+            min(waiting, key=lambda pair: pair[0])[1].abort()
         else:
             self._reject(503, f"{self.limits.connections} connections are open: try again later")
 
