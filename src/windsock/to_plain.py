@@ -12,13 +12,14 @@ from typing import Any
 from windsock.formatting import nonfinite_name
 
 MAX_TEXT = 20_000
+MAX_DEPTH = 100
 
 
 def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     """Return mappings, dataclasses, namespaces and OmegaConf nodes, with their contents, as plain data.
 
     Other objects (a tokenizer, a function) become their ``repr``; non-finite floats become their names; an object
-    inside itself becomes ``…``.
+    inside itself, or nested more than 100 deep, becomes ``…``.
     """
     # IntEnum and StrEnum are numbers and strings too, hence the checks for Enum.
     if value is None or isinstance(value, bool | int):
@@ -28,7 +29,7 @@ def to_plain(value: Any, _inside: tuple[int, ...] = ()) -> Any:
     if isinstance(value, str):
         return value[:MAX_TEXT] if not isinstance(value, enum.Enum) else str(value.value)
     # Only the objects around this one: one that occurs twice side by side is written twice.
-    if id(value) in _inside:
+    if id(value) in _inside or len(_inside) == MAX_DEPTH:
         return "…"
     if isinstance(value, enum.Enum):
         return to_plain(value.value, (*_inside, id(value)))

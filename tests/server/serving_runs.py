@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from windsock.server.http.connection_limits import Limits
 from windsock.server.http.guard import Guard
 from windsock.server.http.serving import bind_socket, make_server
 
@@ -21,11 +22,13 @@ Serve = Callable[..., httpx.Client]
 
 
 @contextmanager
-def serving(dir: Path, token: str | None = None, host: str = "127.0.0.1") -> Iterator[httpx.Client]:
+def serving(
+    dir: Path, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+) -> Iterator[httpx.Client]:
     """Serve a directory from a thread of this process."""
     bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    server = make_server(dir, Guard(host, port, token))
+    server = make_server(dir, Guard(host, port, token), limits=limits)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:

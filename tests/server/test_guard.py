@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,50 @@ def test_every_request_needs_the_token(serve: Serve, demo: windsock.Run):
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert client.get("/api/runs").status_code == 200  # with the cookie
+
+
+@pytest.mark.parametrize("token", ["plain-token_1", "a b;c=d", 'quo"ted\\', "naïve 令牌", "100%25"])
+def test_any_token_works_in_address_and_cookie(token: str, serve: Serve):
+    """Special characters are encoded; other cookies beside it do not matter."""
+    client = serve(token=token)
+    port = client.base_url.port
+    entered = client.get("/", params={"token": token})
+    assert entered.status_code == 303
+    sent = entered.headers["set-cookie"].partition(";")[0]
+    client.cookies.clear()
+    for cookie in (sent, f'a="b; c"; {sent}', f"windsock_{port}=wrong; {sent};", f"x; =y; {sent}"):
+        assert client.get("/api/about", headers={"cookie": cookie}).status_code == 200
+    for cookie in (f"x{sent}", sent.replace("windsock_", "windsock"), sent[:-1], f"windsock_{port}", ""):
+        assert client.get("/api/about", headers={"cookie": cookie}).status_code == 401
+
+
+def test_the_time_of_a_check_grows_with_the_size_of_the_headers_only():
+    """Eight times the size takes far less than the 64 times of a quadratic parser."""
+    guard = Guard("127.0.0.1", 8790, "secret")
+
+    def seconds(repeats: int) -> float:
+        backslashes, fields = "\\\\" * repeats, "token=x&" * repeats
+        headers = {"host": "127.0.0.1", "cookie": f'windsock_8790="{backslashes}"; a="{backslashes}"'}
+        began = time.process_time()
+        assert isinstance(guard.check("GET", "/", fields, headers), Rejection)
+        return time.process_time() - began
+
+    small = min(seconds(8_000) for _ in range(3))
+    assert seconds(64_000) < 25 * small + 0.25
+
+
+@pytest.mark.parametrize(
+    "target", ["//evil.example/", "/%2Fevil.example/", "/%5Cevil.example/", "/%5C/evil.example", "http://evil.example/"]
+)
+def test_the_redirect_stays_on_this_server(target: str, serve: Serve):
+    """The address without the token is never one of another host."""
+    port = serve(token="secret").base_url.port
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as raw:
+        raw.sendall(f"GET {target}?token=secret HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+        response = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert response.startswith(b"HTTP/1.1 303")
+    location = re.search(rb"(?i)location: (\S+)", response)[1].decode()  # type: ignore[index]
+    assert re.match(r"/(?![/\\])", location)
 
 
 def test_only_loopback_needs_no_token():

@@ -1,8 +1,11 @@
-"""The committed bundle of the page's modules."""
+"""The committed bundle of the page's modules, and the libraries in a report."""
 
 import hashlib
 import re
+from pathlib import Path
 
+import windsock
+from windsock.cli import main
 from windsock.server.http.files import WEB
 from windsock.server.report_file import BUNDLE
 
@@ -15,3 +18,15 @@ def test_the_bundle_is_current():
         if not file.startswith(("bundle/", "vendor/")):
             digest.update(f"{file}\n{(WEB / file).read_text(encoding='utf-8')}".encode())
     assert re.search(r"sha256 (\w+)", head)[1] == digest.hexdigest()  # type: ignore[index]
+
+
+def test_a_report_has_the_licences_of_its_libraries(demo: windsock.Run, tmp_path: Path):
+    """As one comment, which contains the texts that the package ships."""
+    file = tmp_path / "report.html"
+    assert main(["report", str(demo.path), "-o", str(file)]) == 0
+    comment = re.search(r"<!--(.*?)-->", file.read_text(encoding="utf-8"), re.DOTALL)[1]  # type: ignore[index]
+    licences = [path.read_text(encoding="utf-8").strip() for path in WEB.glob("vendor/*.LICENSE.txt")]
+    assert licences
+    for licence in licences:
+        assert "Permission is hereby granted" in licence
+        assert licence in comment

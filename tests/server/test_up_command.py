@@ -1,5 +1,6 @@
 """The command ``windsock up``."""
 
+import os
 import re
 import signal
 import socket
@@ -44,6 +45,46 @@ def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_a_token_can_be_given_without_an_argument(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """So that it is not in the list of processes."""
+    (tmp_path / "token.txt").write_text("my-secret\n")
+    if source == "environment":
+        monkeypatch.setenv("WINDSOCK_TOKEN", "my-secret")
+    arguments = ["--token-file", str(tmp_path / "token.txt")] if source == "file" else []
+    process, line = start(str(tmp_path), "--port", "0", *arguments)
+    try:
+        port = re.search(r":(\d+)/\?token=my-secret ", line)[1]  # type: ignore[index]
+        assert b"my-secret" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert httpx.get(f"http://127.0.0.1:{port}/api/runs").status_code == 401
+        bearer = {"authorization": "Bearer my-secret"}
+        assert httpx.get(f"http://127.0.0.1:{port}/api/runs", headers=bearer).status_code == 200
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--token", ""], "the token in --token is empty"),
+        (["--token-file", "empty"], "the token in empty is empty"),
+        (["--token-file", "absent"], "cannot read the token from absent"),
+        (["--token-file", "binary"], "cannot read the token from binary"),
+        ([], "the token in WINDSOCK_TOKEN is empty"),
+    ],
+)
+def test_a_token_that_cannot_be_used_is_an_error(arguments: list[str], message: str, tmp_path: Path):
+    """Serving without the token that was asked for would be open to all."""
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    command = [sys.executable, "-m", "windsock", "up", ".", "--port", "0", *arguments]
+    environment = {**os.environ, "WINDSOCK_TOKEN": " "}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1
+    assert message in ended.stderr
 
 
 def test_a_port_in_use_is_reported_with_a_free_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

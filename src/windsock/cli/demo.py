@@ -68,7 +68,7 @@ def _serve_page(options: argparse.Namespace) -> int:
     from windsock.cli.up import PORT
     from windsock.cli.up import run as up
 
-    given = {"served": str(directory(options)), "port": PORT, "host": "127.0.0.1", "token": None}
+    given = {"served": str(directory(options)), "port": PORT, "host": "127.0.0.1", "token": None, "token_file": None}
     return up(argparse.Namespace(**given, dir=options.dir, open=True))
 
 

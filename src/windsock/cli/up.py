@@ -1,12 +1,14 @@
 """Serve the web page of a directory of runs. It updates live and needs no account and no network.
 
 DIR may also contain TensorBoard event files. With --host other than this machine, requests need a token; one is created
-where --token is not given.
+where none is given. Give one with --token-file FILE or in WINDSOCK_TOKEN: other users of this machine can see the
+arguments of --token in the list of processes.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import webbrowser
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from windsock.errors import WindsockError
 HELP = "serve the web page"
 EXAMPLE = "windsock up runs/ --port 8790 --open"
 PORT = 8790
+TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=PORT, help=f"port to listen on (default {PORT}; 0 for any free port)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    parser.add_argument("--token", metavar="T", help="token that requests need (default: created for other hosts)")
+    tokens = parser.add_mutually_exclusive_group()
+    tokens.add_argument(
+        "--token", metavar="T", help="token that requests need (default: WINDSOCK_TOKEN; else created for other hosts)"
+    )
+    tokens.add_argument(
+        "--token-file", metavar="FILE", help="file with the token; unlike --token it is not in the list of processes"
+    )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
@@ -41,13 +50,34 @@ def run(options: argparse.Namespace) -> int:
     if not 0 <= options.port < 1 << 16:
         raise WindsockError(f"--port must be from 0 to 65535; got {options.port}")
 
+    token = _token(options)
+
     def ready(address: str) -> None:
         print(f"serving {dir} at {address}  (stop with Ctrl-C)", flush=True)
         if options.open:
             webbrowser.open(address)
 
     try:
-        serve(dir, options.host, options.port, options.token, ready)
+        serve(dir, options.host, options.port, token, ready)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
+
+
+def _token(options: argparse.Namespace) -> str | None:
+    """Return the given token: of an argument, else of the environment."""
+    if options.token is not None:
+        return _checked(options.token, "--token")
+    if options.token_file is not None:
+        try:
+            return _checked(Path(options.token_file).read_text(encoding="utf-8"), options.token_file)
+        except (OSError, UnicodeDecodeError) as problem:
+            raise WindsockError(f"cannot read the token from {options.token_file}: {problem}") from None
+    given = os.environ.get(TOKEN_VARIABLE)
+    return None if given is None else _checked(given, TOKEN_VARIABLE)
+
+
+def _checked(token: str, source: str) -> str:
+    if not token.strip():
+        raise WindsockError(f"the token in {source} is empty: give one, or leave it out to have one created")
+    return token.strip()

@@ -25,7 +25,9 @@ def report_page(data: dict[str, Any], web: Path = WEB) -> str:
     policy = f"default-src 'none'; img-src data: blob:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
     title = str(data["details"]["info"].get("name") or "run")
     return "\n".join((
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        "<!doctype html>",
+        _licence_notice(web),
+        '<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{_escape(title)} · windsock</title>",
@@ -36,6 +38,12 @@ def report_page(data: dict[str, Any], web: Path = WEB) -> str:
         f'<script type="module">{scripts[1]}</script>',
         "</body>\n</html>\n",
     ))  # fmt: skip
+
+
+def _licence_notice(web: Path) -> str:
+    """Return a comment with the licence of uPlot, which must be in every copy of it."""
+    licence = _read(web, f"{PLOT_LIBRARY.removesuffix('.min')}.LICENSE.txt").strip()
+    return f"<!--\nThis file contains uPlot, https://github.com/leeoniya/uPlot\n\n{licence}\n-->"
 
 
 def _read(web: Path, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ import numpy as np
 
 from windsock.catalogue.spec import Text
 from windsock.formatting import json_number
+
+MAX_DEPTH = 100
+CUT = "…"  # instead of what is nested more deeply
 
 
 class RequestError(Exception):
@@ -38,26 +41,33 @@ def bilingual(text: Text | None) -> dict[str, str] | None:
 
 def encode(value: Any) -> bytes:
     """Encode a value as strict JSON: NaN and infinities become strings, texts both languages."""
-    compact = (",", ":")
     try:
-        text = json.dumps(value, allow_nan=False, default=_to_json_type, ensure_ascii=False, separators=compact)
-    except ValueError:  # a value is not finite: only then pay for a copy
-        text = json.dumps(to_strict_json(value), allow_nan=False, default=str, ensure_ascii=False, separators=compact)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:  # lone surrogates: UTF-8 cannot encode them, \u escapes can
-        return json.dumps(json.loads(text), separators=compact).encode()
+        text = _dump(value)
+    except (ValueError, RecursionError):  # not finite, or nested too deeply: only then pay for a copy
+        text = _dump(to_strict_json(value))
+    return text.encode("utf-8", "backslashreplace")  # a lone surrogate becomes its escape in JSON
 
 
-def to_strict_json(value: Any) -> Any:
-    """Return a copy of a value that strict JSON can encode."""
+def _dump(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, default=_to_json_type, ensure_ascii=False, separators=(",", ":"))
+
+
+def to_strict_json(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """Return a copy of a value that strict JSON can encode; containers nested more than ``depth`` deep become ``…``."""
     if isinstance(value, float):
         return value if math.isfinite(value) else json_number(value)
+    if isinstance(value, str | int | bool | None):
+        return value
     if isinstance(value, Mapping):
-        return {str(key): to_strict_json(inner) for key, inner in value.items()}
+        return {str(key): to_strict_json(inner, depth - 1) for key, inner in value.items()} if depth else CUT
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_strict_json(inner) for inner in value]
-    return value if isinstance(value, str | int | bool | None) else to_strict_json(_to_json_type(value))
+        return [to_strict_json(inner, depth - 1) for inner in value] if depth else CUT
+    return to_strict_json(_to_json_type(value), depth)
+
+
+def field_values(record: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass; unlike ``asdict`` without copying what they contain, however deeply nested."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def _to_json_type(value: Any) -> Any:
@@ -68,5 +78,5 @@ def _to_json_type(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return field_values(value)
     return str(value) if isinstance(value, Path) else repr(value)

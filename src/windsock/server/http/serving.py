@@ -17,8 +17,9 @@ from windsock.server.http.guard import ANY_ADDRESS, Guard, is_loopback
 if TYPE_CHECKING:
     import uvicorn
 
+    from windsock.server.http.connection_limits import Limits
+
 MAX_PORTS_TRIED = 50  # when looking for a free port to suggest
-MAX_REQUEST_LINE = 256 << 10  # URLs with many metric names are long
 
 
 class ServingError(WindsockError):
@@ -69,13 +70,22 @@ def address(host: str, port: int, token: str | None) -> str:
     return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
-def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def make_server(
+    dir: Path, guard: Guard, ready: Callable[[], None] = lambda: None, limits: Limits | None = None
+) -> uvicorn.Server:
     """Return a server for a directory; it calls ``ready`` once it accepts requests."""
     import uvicorn
 
     from windsock.server.http.app import make_app
+    from windsock.server.http.connection_limits import LimitedProtocol
 
     app = make_app(dir, guard)
+
+    class Protocol(LimitedProtocol):
+        pass
+
+    if limits is not None:
+        Protocol.limits = limits
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -94,7 +104,8 @@ def make_server(dir: Path, guard: Guard, ready: Callable[[], None] = lambda: Non
         server_header=False,
         ws="none",
         timeout_graceful_shutdown=3,
-        h11_max_incomplete_event_size=MAX_REQUEST_LINE,
+        http=Protocol,
+        h11_max_incomplete_event_size=Protocol.limits.head_bytes,
     )
     return Server(config)
 

@@ -12,7 +12,7 @@ import numpy as np
 from windsock.formatting import flatten
 from windsock.relay.delivery_state import read_delivery_states
 from windsock.samples.query import Query
-from windsock.server.responses import RequestError
+from windsock.server.responses import RequestError, field_values
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import writer_triples
 from windsock.server.views.overview import writer_records
@@ -104,7 +104,7 @@ def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict
         return {"samples": [], "matched": 0, "offset": offset, "more": False, "census": None}
     found = view.find_samples(query, offset + limit)
     return {
-        "samples": [asdict(sample) for sample in found.samples[offset:]],
+        "samples": [field_values(sample) for sample in found.samples[offset:]],
         "matched": found.matched,
         "offset": offset,
         "more": found.matched > offset + limit,
