@@ -435,26 +435,38 @@ class Run:
         self.finish(Status(status.word, self._redactor.redact_text(status.reason)))
 
     def _end_recording(self, status: Any, timeout: float) -> None:
-        if self._background is not None:
-            self._background.stop()
+        """Write everything that is left, and the end. What fails is reported and does not keep the rest from it."""
         recording, journal = self._recording, self._recording.journal
+        attempt = recording.problems.attempt
         if status is not None and status is not self._ended:
             recording.problems.warn(
                 f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
             )
-        for step in self._collectors.uncommitted_steps():
-            self.commit(step)
-        self._collectors.finish()
-        recording.problems.finish()
-        assert self._ended is not None
-        counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
-        journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
-        journal.segment.maintain()
+        if self._background is not None:
+            attempt("run.finish", self._background.stop)
+        attempt("run.finish", self._write_collected)
+        attempt("run.finish", self._write_end)
         lost = journal.close() + journal.segment.dropped
         for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
             recording.problems.warn(text)
         if lost:
             recording.problems.warn(f"{lost} frames could not be written to {self.path}: {journal.segment.trouble}")
+
+    def _write_collected(self) -> None:
+        """Commit the steps that are open, and let every collector write what is left."""
+        try:
+            for step in self._collectors.uncommitted_steps():
+                self.commit(step)
+        finally:
+            self._collectors.finish()
+
+    def _write_end(self) -> None:
+        recording, journal = self._recording, self._recording.journal
+        recording.problems.finish()
+        assert self._ended is not None
+        counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
+        journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
+        journal.segment.maintain()
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
         """Log values that are not all plain numbers."""
@@ -463,10 +475,10 @@ class Run:
             self._recording.write_row(found.numbers, step)
         for name, histogram in found.histograms.items():
             self._recording.journal.histogram(name, histogram, step)
-        if found.deferred:
-            self._collectors.device_values.add(found.deferred, step)
         if found.rejected:
             self._recording.problems.skip(found.rejected)
+        if found.deferred:  # last: starting the copy raises if the device has failed
+            self._collectors.device_values.add(found.deferred, step)
 
     def _accepts_samples(self) -> bool:
         if self._ended is not None:
