@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+from windsock.formatting import describe_error
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 MAX_WARNINGS = 1000  # different texts that are printed
@@ -47,7 +49,7 @@ class Problems:
 
     def report(self, call: str, error: Exception) -> None:
         """Count a call that failed; the first failure of its kind is printed and written at once."""
-        found = call, self._redact(_describe(error))
+        found = call, self._redact(describe_error(error))
         with self._lock:
             if found not in self._counts and len(self._counts) >= MAX_PROBLEMS:
                 found = call, MANY_OTHERS
@@ -117,10 +119,3 @@ def guarded(fallback: Callable[..., Any] = lambda *_, **__: None) -> Callable[[M
         return cast(Method, call)
 
     return decorate
-
-
-def _describe(error: Exception) -> str:
-    try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001 - the exception's own __str__ may fail
-        return type(error).__name__

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 PACKING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
 MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
+TRACKER_SECONDS = 10.0  # to wait for trackers at the end
+HURRIED_TRACKER_SECONDS = 1.0  # after SIGTERM: the relay goes on without this process
+HURRIED_SECONDS = 0.5  # after SIGTERM, for the background thread, and for what is collected
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 StartClients = Callable[[Recording], Iterable["DeliveryClient"]]
@@ -388,12 +391,15 @@ class Run:
         self._config.update(update)
         self._recording.journal.event("config", config=update)
 
-    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
+    def finish(self, status: Status | None = None, timeout: float = TRACKER_SECONDS) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
 
         ``timeout`` limits the wait for trackers; if one is not done by then, a warning explains how to deliver the
         rest. Further calls do nothing.
         """
+        self._finish(status, timeout)
+
+    def _finish(self, status: Any, timeout: float, hurry: bool = False) -> None:
         with self._end_lock:
             if self._ended is not None:
                 return
@@ -402,7 +408,11 @@ class Run:
         _recorded_runs.discard(self)
         self._on_end(self)
         if self._problems is not None:
-            self._problems.attempt("run.finish", self._end_recording, status, timeout)
+            if status is not None and status is not self._ended:
+                self._problems.warn(
+                    f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
+                )
+            self._problems.attempt("run.finish", self._end_recording, self._ended, timeout, hurry)
 
     def __enter__(self) -> Self:
         return self
@@ -431,26 +441,31 @@ class Run:
         call_on_exit(self._end)
         _recorded_runs.add(self)
 
-    def _end(self, status: Status) -> None:
-        self.finish(Status(status.word, self._redactor.redact_text(status.reason)))
+    def _end(self, status: Status, hurry: bool = False) -> None:
+        """Finish with a status; in a ``hurry``, wait neither for a device nor long for trackers."""
+        timeout = HURRIED_TRACKER_SECONDS if hurry else TRACKER_SECONDS
+        self._finish(Status(status.word, self._redactor.redact_text(status.reason)), timeout, hurry)
 
-    def _end_recording(self, status: Any, timeout: float) -> None:
+    def _end_recording(self, status: Status, timeout: float, hurry: bool) -> None:
         """Write everything that is left, and the end. What fails is reported and does not keep the rest from it."""
         recording, journal = self._recording, self._recording.journal
         attempt = recording.problems.attempt
-        if status is not None and status is not self._ended:
-            recording.problems.warn(
-                f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
-            )
         if self._background is not None:
-            attempt("run.finish", self._background.stop)
-        attempt("run.finish", self._write_collected)
-        attempt("run.finish", self._write_end)
+            attempt("run.finish", self._background.stop, *([HURRIED_SECONDS] if hurry else []))
+        attempt("run.finish", self._write_collected_in_time if hurry else self._write_collected)
+        attempt("run.finish", self._write_end, status)
         lost = journal.close() + journal.segment.dropped
-        for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
+        for text in (text for client in self._clients for text in client.wait(status, timeout)):
             recording.problems.warn(text)
         if lost:
             recording.problems.warn(f"{lost} frames could not be written to {self.path}: {journal.segment.trouble}")
+
+    def _write_collected_in_time(self) -> None:
+        """Write what is left unless that takes long: a device may be busy, or hang."""
+        work = threading.Thread(target=self._recording.problems.attempt, args=("run.finish", self._write_collected))
+        work.daemon = True
+        work.start()
+        work.join(HURRIED_SECONDS)
 
     def _write_collected(self) -> None:
         """Commit the steps that are open, and let every collector write what is left."""
@@ -460,12 +475,11 @@ class Run:
         finally:
             self._collectors.finish()
 
-    def _write_end(self) -> None:
+    def _write_end(self, status: Status) -> None:
         recording, journal = self._recording, self._recording.journal
         recording.problems.finish()
-        assert self._ended is not None
         counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
-        journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
+        journal.event("finish", status=status.word, reason=status.reason, **counts)
         journal.segment.maintain()
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
