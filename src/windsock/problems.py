@@ -34,6 +34,7 @@ class Problems:
 
     def after_fork(self) -> None:
         """Count from zero: a forked child writes its own counts. What was printed is not printed again."""
+        self.unreported = 0  # calls that failed so near the recursion limit that nothing could be called
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._counts: Counter[tuple[str, str]] = Counter()
         self._unwritten: Counter[tuple[str, str]] = Counter()
@@ -82,6 +83,9 @@ class Problems:
         """Write the failures since the last call; the counts of one problem's events add up to its total."""
         with self._lock:
             unwritten, self._unwritten = self._unwritten, Counter()
+            if self.unreported:
+                unwritten["run.log", "RecursionError: called near the recursion limit"] += self.unreported
+                self.unreported = 0
         for found, count in unwritten.items():
             self._write(found, count)
 

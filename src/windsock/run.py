@@ -38,6 +38,7 @@ MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
 TRACKER_SECONDS = 10.0  # to wait for trackers at the end
 HURRIED_TRACKER_SECONDS = 1.0  # after SIGTERM: the relay goes on without this process
 HURRIED_SECONDS = 0.5  # after SIGTERM, for the background thread, and for what is collected
+MAX_TEXT = 1 << 22  # characters; a frame of more than 1 GiB cannot be read
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 StartClients = Callable[[Recording], Iterable["DeliveryClient"]]
@@ -100,6 +101,7 @@ class Run:
         self._background: BackgroundThread | None = None
         if not settings.disabled:
             self._recording = Recording(settings, info, path, writer, self._redactor, self._restart_background)
+            self.writer = self._recording.writer
             self._problems = self._recording.problems
             self._collectors = Collectors(self._recording)
             self._write_row = self._recording.journal.row
@@ -171,14 +173,23 @@ class Run:
                 pass  # a number too large, a tensor of several elements, a name that is not a string
             self._log_classified(values, step)
         except Exception as error:  # noqa: BLE001 - see guarded
-            self._problems.report("run.log", error if isinstance(values, Mapping) else _not_a_mapping(values))
+            try:
+                self._problems.report("run.log", error if isinstance(values, Mapping) else _not_a_mapping(values))
+            except RecursionError:  # so near the limit that nothing can be called; counted without a call
+                self._problems.unreported += 1
 
     @guarded()
     def text(self, name: str, text: str, step: int | None = None) -> None:
-        """Write a text under a name, for the same step as ``log`` would."""
+        """Write a text under a name, for the same step as ``log`` would. Of a long one the first 4 Mi characters."""
         number = self._recording.open_step(step)
         self._open_rows += number is None
-        record = {"name": str(name), "step": number, "time": time.time(), "text": str(text)}
+        written = str(text)
+        if len(written) > MAX_TEXT:
+            self._recording.problems.warn(
+                f"text {name!r} has {len(written):,} characters; the first {MAX_TEXT:,} are kept"
+            )
+            written = written[:MAX_TEXT]
+        record = {"name": str(name), "step": number, "time": time.time(), "text": written}
         self._recording.journal.record(Kind.TEXT, record)
 
     @guarded()

@@ -15,6 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from windsock.journal import frames
@@ -127,7 +128,17 @@ class SegmentWriter:
             self._fd = None
 
     def _create(self) -> tuple[Path, int]:
-        for index in itertools.count():
+        """Create the next free segment: index 0 of a new attempt, later the next index of the same one.
+
+        Processes that start at once may have chosen the same attempt: the file belongs to the one that creates it, and
+        the others take the next attempt.
+        """
+        while self._path is None:
+            path = segment_path(self.folder, self.writer, 0)
+            with suppress(FileExistsError):
+                return path, os.open(path, SEGMENT_FLAGS, 0o644)
+            self.writer = replace(self.writer, attempt=self.writer.attempt + 1)
+        for index in itertools.count(1):
             path = segment_path(self.folder, self.writer, index)
             with suppress(FileExistsError):
                 return path, os.open(path, SEGMENT_FLAGS, 0o644)
