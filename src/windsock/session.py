@@ -120,9 +120,8 @@ def _recorded_run(settings: Settings) -> Run:
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
     run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
-    if run.writer.attempt > attempt or (
-        earlier and _is_live(earlier[-1].path)
-    ):  # another process has begun that attempt since the segments were listed
+    lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
+    if lost_race or (earlier and _is_live(earlier[-1].path)):
         _warn_of_writer(id, writer)
     return run
 
