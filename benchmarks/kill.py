@@ -1,8 +1,8 @@
 """Kill writers with SIGKILL at random moments, and count the acknowledged rows that are missing.
 
-Each round starts several processes that log to one run as fast as they can. A process writes the last step whose
-``log`` has returned to shared memory. All are killed at random moments. Then the journal is read: every acknowledged
-step must be there with its value.
+Each round starts several processes that log to one run as fast as they can, each from several threads, which use the
+same new key sets at the same time. A thread writes the last step whose ``log`` has returned to shared memory. All
+processes are killed at random moments. Then the journal is read: every acknowledged step must be there with its value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ from pathlib import Path
 import windsock
 
 MAX_LIFE_SECONDS = 0.06
+KEY_SET_ROWS = 4  # rows of a thread with the same names
+KEY_SETS = 500
+SWITCH_SECONDS = 1e-5  # of the interpreter between threads, so that they interrupt each other inside of a call
 LATE_SHARE = 0.8  # share of rounds in which the clock starts after every writer has logged
 
 
@@ -41,34 +45,44 @@ def value(step: int, rank: int) -> float:
     return step * 1.25 + rank
 
 
-def write_until_killed(dir: Path, id: str, rank: int, notes: mmap.mmap) -> None:
-    """Log forever; after each call, store the acknowledged step."""
+def write_until_killed(dir: Path, id: str, rank: int, threads: int, notes: mmap.mmap) -> None:
+    """Log forever from several threads."""
     run = windsock.init(dir=dir, id=id, rank=rank)
-    step = 0
+    sys.setswitchinterval(SWITCH_SECONDS)
+    for thread in range(1, threads):
+        threading.Thread(target=log_forever, args=(run, rank, thread, threads, notes), daemon=True).start()
+    log_forever(run, rank, 0, threads, notes)
+
+
+def log_forever(run: windsock.Run, rank: int, thread: int, threads: int, notes: mmap.mmap) -> None:
+    """Log every step of one thread; after each call, store the number of acknowledged rows."""
+    count = 0
     while True:
-        if step % 3:
-            run.log({"x": value(step, rank), "pad/a": 1.0, "pad/b": 2.0}, step=step)
+        step = count * threads + thread
+        names = f"set/{count // KEY_SET_ROWS % KEY_SETS}"
+        if thread or count % 3:
+            run.log({"x": value(step, rank), names: 1.0, "pad": 2.0}, step=step)
         else:
             run.log({"x": value(step, rank)})
             run.commit(step)
-        struct.pack_into("<q", notes, rank * 8, step + 1)
-        step += 1
+        count += 1
+        struct.pack_into("<q", notes, (rank * threads + thread) * 8, count)
 
 
-def one_round(dir: Path, id: str, writers: int, chance: random.Random, tally: Tally) -> None:
+def one_round(dir: Path, id: str, writers: int, threads: int, chance: random.Random, tally: Tally) -> None:
     """Start the writers, kill them at random moments, and check the journal."""
-    notes = mmap.mmap(-1, writers * 8)
+    notes = mmap.mmap(-1, writers * threads * 8)
     children = []
     for rank in range(writers):
         child = os.fork()
         if not child:
             try:
-                write_until_killed(dir, id, rank, notes)
+                write_until_killed(dir, id, rank, threads, notes)
             finally:
                 os._exit(1)
         children.append(child)
     if chance.random() < LATE_SHARE:  # wait for all of them; otherwise some die while they start
-        while not all(struct.unpack_from(f"<{writers}q", notes)):
+        while not all(struct.unpack_from(f"<{writers * threads}q", notes)):
             time.sleep(0.001)
     began = time.monotonic()
     moments = sorted((chance.uniform(0, MAX_LIFE_SECONDS), child) for child in children)
@@ -77,15 +91,19 @@ def one_round(dir: Path, id: str, writers: int, chance: random.Random, tally: Ta
         os.kill(child, signal.SIGKILL)
     for child in children:
         os.waitpid(child, 0)
-    acknowledged = [struct.unpack_from("<q", notes, rank * 8)[0] for rank in range(writers)]
-    check(dir / "default" / id, acknowledged, tally)
+    counts = struct.unpack_from(f"<{writers * threads}q", notes)
+    steps = [
+        [count * threads + thread for thread in range(threads) for count in range(counts[rank * threads + thread])]
+        for rank in range(writers)
+    ]
+    check(dir / "default" / id, steps, tally)
 
 
-def check(folder: Path, acknowledged: list[int], tally: Tally) -> None:
-    """Compare the journal with the acknowledged steps."""
+def check(folder: Path, acknowledged: list[list[int]], tally: Tally) -> None:
+    """Compare the journal with the acknowledged steps of each rank."""
     tally.rounds += 1
-    tally.acknowledged += sum(acknowledged)
-    tally.silent += acknowledged.count(0)
+    tally.acknowledged += sum(map(len, acknowledged))
+    tally.silent += acknowledged.count([])
     if not any(acknowledged):
         return
     try:
@@ -96,12 +114,12 @@ def check(folder: Path, acknowledged: list[int], tally: Tally) -> None:
         tally.unreadable += 1
         return
     tally.unreadable += bool(damage)
-    for rank, count in enumerate(acknowledged):
-        if count:
+    for rank, steps in enumerate(acknowledged):
+        if steps:
             series = view.series("x", rank=rank)
             found = dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
-            tally.lost += sum(step not in found for step in range(count))
-            tally.wrong += sum(found[step] != value(step, rank) for step in found)
+            tally.lost += sum(step not in found for step in steps)
+            tally.wrong += sum(found.get(step, value(step, rank)) != value(step, rank) for step in steps)
 
 
 def main() -> int:
@@ -109,16 +127,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--writers", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=3, help="of each writer")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     tally, chance = Tally(), random.Random(options.seed)
     with tempfile.TemporaryDirectory() as dir:
         for number in range(options.rounds):
-            one_round(Path(dir), f"round{number}", options.writers, chance, tally)
+            one_round(Path(dir), f"round{number}", options.writers, options.threads, chance, tally)
             if sys.stderr.isatty() and number % 10 == 0:
                 print(f"\r{number} of {options.rounds} rounds", end="", file=sys.stderr)
     print(
-        f"{tally.rounds} rounds of {options.writers} writers: {tally.acknowledged:,} acknowledged rows, "
+        f"{tally.rounds} rounds of {options.writers} writers with {options.threads} threads: "
+        f"{tally.acknowledged:,} acknowledged rows, "
         f"{tally.lost} lost, {tally.wrong} wrong, {tally.unreadable} unreadable journals "
         f"({tally.silent} writers died before their first row)"
     )

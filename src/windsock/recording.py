@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from windsock.errors import JournalError
 from windsock.journal.folder import write_run_info
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Writer
@@ -85,6 +86,17 @@ class Recording:
     def write_start(self) -> None:
         """Write which process records here, as the first frame of a segment file."""
         self.journal.event("start", world_size=self.settings.world_size, **process_identity())
+
+    def report_journal(self) -> None:
+        """Warn if bytes did not reach the disk, and report what happened to the segment's file."""
+        segment = self.journal.segment
+        if segment.sync_trouble:
+            self.problems.warn(
+                f"cannot sync {segment.path} to the disk: {segment.sync_trouble}; its rows survive the end of the "
+                "process, but perhaps not that of the machine: check the disk"
+            )
+        for notice in segment.take_notices():
+            self.problems.report("journal", JournalError(notice))
 
     def _begin_segment(self) -> None:
         self.write_start()

@@ -405,8 +405,8 @@ class Run:
     def finish(self, status: Status | None = None, timeout: float = TRACKER_SECONDS) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
 
-        ``timeout`` limits the wait for trackers; if one is not done by then, a warning explains how to deliver the
-        rest. Further calls do nothing.
+        ``timeout`` limits the wait for the disk, if it is full, and for trackers; if one is not done by then, a warning
+        explains how to deliver the rest. Further calls do nothing.
         """
         self._finish(status, timeout)
 
@@ -465,7 +465,8 @@ class Run:
             attempt("run.finish", self._background.stop, *([HURRIED_SECONDS] if hurry else []))
         attempt("run.finish", self._write_collected_in_time if hurry else self._write_collected)
         attempt("run.finish", self._write_end, status)
-        lost = journal.close() + journal.segment.dropped
+        lost = journal.close(timeout) + journal.segment.dropped
+        recording.report_journal()
         for text in (text for client in self._clients for text in client.wait(status, timeout)):
             recording.problems.warn(text)
         if lost:
@@ -489,9 +490,10 @@ class Run:
     def _write_end(self, status: Status) -> None:
         recording, journal = self._recording, self._recording.journal
         recording.problems.finish()
-        counts = {"dropped": journal.segment.dropped, "late": recording.late_batches}
+        journal.segment.maintain()  # before the counts are written
+        recording.report_journal()
+        counts = {**journal.segment.counts, "late": recording.late_batches}
         journal.event("finish", status=status.word, reason=status.reason, **counts)
-        journal.segment.maintain()
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
         """Log values that are not all plain numbers."""
@@ -530,6 +532,7 @@ class Run:
         self._collectors.device_values.write_ready()
         segment, problems = self._recording.journal.segment, self._recording.problems
         segment.maintain()
+        self._recording.report_journal()
         if segment.trouble:
             problems.warn(
                 f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
@@ -543,16 +546,19 @@ class Run:
     @guarded()
     def _heartbeat(self) -> None:
         journal = self._recording.journal
-        journal.event("heartbeat", dropped=journal.segment.dropped)
+        journal.event("heartbeat", **journal.segment.counts)
         self._recording.problems.write_counts()
         self._maintain_clients()
 
     def _maintain_clients(self) -> None:
-        """Check that rows are delivered, and log how far."""
+        """Check that rows are delivered; log how far, and for trackers such as Prometheus which writes failed."""
         for client in self._clients:
             client.maintain()
             if self._newest_step is not None:
                 self.log(client.values(), step=self._newest_step)
+        counts = self._recording.journal.segment.counts
+        if self._clients and self._newest_step is not None and any(counts.values()):
+            self.log({f"windsock/journal/{name}": count for name, count in counts.items()}, step=self._newest_step)
 
     def _after_fork(self) -> None:
         """Drop threads, locks and collected data in a forked child: they are the parent's."""

@@ -49,14 +49,27 @@ def run_warnings(view: Readable) -> list[str]:
     """Return warnings about a run: skipped values, failed calls, dropped frames, late batches, incomplete rollouts."""
     found = [f"skipped {name!r} {_times(count)}: {_reason(reason)}" for name, (reason, count) in view.skipped().items()]
     found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
-    # Each heartbeat has the total so far, so the numbers must not be added up.
-    dropped = max((int(event.get("dropped", 0)) for event in view.events()), default=0)
-    if dropped:
-        found.append(f"{dropped} frames were dropped because they could not be written")
+    found += _failed_writes(view)
     late = sum(int(event.get("late", 0)) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
     return [*found, *_incomplete_rollouts(view), *view.damage()]
+
+
+def _failed_writes(view: Readable) -> Iterator[str]:
+    """Yield what the heartbeats and the end of the run count: frames that were dropped, failed writes and syncs."""
+    # Each heartbeat has the total so far, so the numbers must not be added up.
+    dropped, waiting, writes, syncs = (
+        max((int(event.get(name) or 0) for event in view.events()), default=0)
+        for name in ("dropped", "waiting", "failed_writes", "failed_syncs")
+    )
+    if dropped:
+        yield f"{dropped} frames were dropped because they could not be written"
+    if writes:
+        waited = f", and up to {waiting} frames waited in memory" if waiting else ""
+        yield f"{writes} writes failed{waited}; what was not dropped was written later"
+    if syncs:
+        yield f"{syncs} syncs to the disk failed; rows may be lost if the machine fails"
 
 
 def _times(count: int) -> str:

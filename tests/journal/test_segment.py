@@ -193,6 +193,26 @@ def test_threads_may_write_at_once(tmp_path: Path):
     assert_whole(tmp_path, 4000)
 
 
+def test_a_row_never_comes_before_the_names_that_it_needs(tmp_path: Path):
+    """What another thread logs with new names is readable as soon as its call returns, whoever writes the names."""
+    journal = JournalWriter(tmp_path, WRITER)
+    append, copy = journal.segment.append, tmp_path / "killed-here"
+
+    def interrupted(frame: bytes) -> bool:
+        journal._append = append
+        other = threading.Thread(target=journal.row, args=(("x", "y"), (1 / 7, 0.0), 1))
+        other.start()
+        other.join(10)
+        shutil.copytree(tmp_path, copy)
+        return append(frame)
+
+    journal._append = interrupted
+    journal.row(("x", "y"), (0.0, 0.0), 0)
+    journal.close()
+    assert read(copy).series("x").steps.tolist() == [1]
+    assert_whole(tmp_path, 2)
+
+
 FORKING = """
 import os, sys
 from pathlib import Path

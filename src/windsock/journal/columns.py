@@ -17,6 +17,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.reader import Record, SampleFrame, SegmentReader, events
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
+from windsock.journal.status import process_of
 from windsock.journal.steps import AttemptSteps
 from windsock.model import Damage, PhaseSpan, Writer
 
@@ -42,6 +43,8 @@ class _Segment:
     index: int
     reader: SegmentReader
     resolved: dict[int, _ResolvedRows] = field(default_factory=dict)  # by schema
+    process: tuple[Any, ...] | None = None  # that writes it
+    searched: int = 0  # records, for events
 
 
 class Attempt:
@@ -55,7 +58,6 @@ class Attempt:
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
         self._indexed: set[tuple[int, int]] = set()
         self._events: list[dict[str, Any]] = []
-        self._records_searched = 0  # for events
 
     def add(self, segment: SegmentFile) -> None:
         """Read this segment too, from the next poll on."""
@@ -80,11 +82,17 @@ class Attempt:
         return list(self._places)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the events of the process that began the attempt (not of those it forked)."""
-        if 0 in self._segments:
-            records = self._segments[0].reader.records
-            self._events += events(records[self._records_searched :])
-            self._records_searched = len(records)
+        """Yield the events of the process that began the attempt (not of those it forked), with one start event."""
+        main = self._segments.get(0)
+        for index, segment in sorted(self._segments.items()):
+            records = segment.reader.records
+            found = list(events(records[segment.searched :]))
+            segment.searched = len(records)
+            segment.process = segment.process or process_of(found)
+            if index == 0:
+                self._events += found
+            elif main is not None and main.process is not None and segment.process == main.process:
+                self._events += (event for event in found if event.get("event") != "start")
         return iter(self._events)
 
     def records(self) -> Iterator[Record]:

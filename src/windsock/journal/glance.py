@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from windsock.journal.folder import read_run_info, segments
+from windsock.journal.folder import SegmentFile, read_run_info, segments
 from windsock.journal.frames import OPEN_STEP
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.status import run_status, writer_status
+from windsock.journal.status import process_of, run_status, writer_status
 from windsock.model import RunInfo, Status, Writer
 
+HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
 END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
 
 
@@ -57,24 +59,45 @@ def glance(folder: Path) -> Glance:
 
 
 def segment_status(path: Path) -> Status:
-    """Return the status of the process that writes a segment."""
+    """Return the status of the process that writes a segment, from this and its last segment."""
     return _look(path).status
 
 
 def _look(path: Path) -> _End:
+    last = _last_of_process(path)
     for size in END_BYTES:
-        end = _look_at(path, size)
+        end = _look_at([path] if last is None else [path, last], size)
         if end.last_step is not None:
             break
     return end
 
 
-def _look_at(path: Path, size: int) -> _End:
+def _last_of_process(path: Path) -> Path | None:
+    """Return the segment in which the process of a segment continued last, if its file could not grow."""
+    segment = SegmentFile.parse(path)
+    if segment is None:
+        return None
+    later = [s for s in segments(path.parent) if s.writer == segment.writer and s.index > segment.index]
+    process = _process(path) if later else None
+    return next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
+
+
+def _process(path: Path) -> tuple[Any, ...] | None:
     reader = SegmentReader(path)
-    reader.read_ends(size)
-    times = [*reader.steps.times, *(float(table.times.max()) for table in reader.tables.values())]
-    last_step = None if reader.steps.highest == OPEN_STEP else reader.steps.highest
-    found = list(events(reader.records))
+    reader.read_ends(HEAD_BYTES)
+    return process_of(events(reader.records))
+
+
+def _look_at(paths: list[Path], size: int) -> _End:
+    """Return what the ends of the segments of one process tell."""
+    readers = [SegmentReader(path) for path in paths]
+    for reader in readers:
+        reader.read_ends(size)
+    times = [time for reader in readers for time in reader.steps.times]
+    times += [float(table.times.max()) for reader in readers for table in reader.tables.values()]
+    highest = max(reader.steps.highest for reader in readers)
+    last_step = None if highest == OPEN_STEP else highest
+    found = [event for reader in readers for event in events(reader.records)]
     event_times = [float(event.get("time", 0.0)) for event in found]
     status = writer_status(found, max(times, default=None))
     return _End(status, last_step, max([*times, *event_times], default=0.0))

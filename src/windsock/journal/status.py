@@ -15,6 +15,12 @@ LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
 IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
 
 
+def process_of(events: Iterable[dict[str, Any]]) -> tuple[Any, ...] | None:
+    """Return the process that writes a segment (machine, pid and start time), from its events; None if unknown."""
+    start = next((event for event in events if event.get("event") == "start"), None)
+    return None if start is None else (start.get("machine"), start.get("pid"), start.get("born"))
+
+
 def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> Status:
     """Return the status of a writer from its events and the time of its last row."""
     now = time.time() if now is None else now

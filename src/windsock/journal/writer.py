@@ -75,10 +75,11 @@ class JournalWriter:
         payload = schema.pack(
             ROW, schema.id, OPEN_STEP if step is None else step, time.time() if at is None else at, *values
         )
+        frame = FRAME_HEAD.pack(FRAME_MAGIC, schema.size, crc32(payload, schema.seed)) + payload
         if schema.rows_to_copy <= 0:
-            self._copy(schema)
+            return self._append_with_names(schema, frame)
         schema.rows_to_copy -= 1
-        return self._append(FRAME_HEAD.pack(FRAME_MAGIC, schema.size, crc32(payload, schema.seed)) + payload)
+        return self._append(frame)
 
     def commit(self, step: int, at: float | None = None) -> bool:
         """End a step."""
@@ -120,9 +121,9 @@ class JournalWriter:
         """Write a frame whose body is a JSON object and bytes."""
         return self._append(frames.frame(frames.packet_payload(kind, {"time": time.time(), **head}, body)))
 
-    def close(self) -> int:
-        """Sync and close; return the number of frames that could not be written."""
-        return self.segment.close()
+    def close(self, timeout: float = 0.0) -> int:
+        """Write what waits, sync and close; return the number of frames that could not be written by the timeout."""
+        return self.segment.close(timeout)
 
     def _enter(self, names: tuple[str, ...]) -> tuple[_Schema, Callable[..., Any] | None]:
         """Return the schema of names in this order; the same names in another order share it."""
@@ -142,10 +143,16 @@ class JournalWriter:
         entry = self._by_order[names] = schema, order
         return entry
 
-    def _copy(self, schema: _Schema) -> None:
-        schema.wrote_copy()
-        if not self._append(frames.frame(schema.payload)):
-            schema.unwritten()
+    def _append_with_names(self, schema: _Schema, row: bytes) -> bool:
+        """Write the schema and the row as one piece.
+
+        The schema counts as written only afterwards: until then other threads write their own copy, so that no row
+        is on disk before its names.
+        """
+        written = self._append(frames.frame(schema.payload) + row)
+        if written:
+            schema.wrote_copy()
+        return written
 
     def _new_segment(self) -> None:
         """Begin another segment, which must be readable by itself."""
@@ -154,7 +161,7 @@ class JournalWriter:
         self._announce()
         _, schema, _ = self._last
         if schema is not None:  # of the row that is written next
-            self._copy(schema)
+            self._append_with_names(schema, b"")
 
 
 def _pieces(samples: Sequence[bytes], limit: int) -> Iterator[list[bytes]]:
