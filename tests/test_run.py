@@ -338,7 +338,7 @@ def test_the_users_own_sigterm_handler_stays(tmp_path: Path):
     """
     done = in_process(code, tmp_path)
     assert (done.returncode, done.stdout) == (0, "checkpoint saved\n")
-    assert windsock.open("n", dir=tmp_path / "runs").status.word == "finished"
+    assert windsock.open("n", dir=tmp_path / "runs").status == windsock.Status("killed", "SIGTERM")
 
 
 def test_a_killed_process_is_shown_as_killed_and_a_live_one_as_running(tmp_path: Path):

@@ -30,11 +30,11 @@ class BackgroundThread:
         self._thread = threading.Thread(target=self._loop, name="windsock-background", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stop the thread, and wait a few seconds for what it is doing."""
+    def stop(self, timeout: float = MAINTENANCE_SECONDS * 5) -> None:
+        """Stop the thread, and wait for what it is doing."""
         self._stop.set()
         if self._thread is not threading.current_thread():
-            self._thread.join(MAINTENANCE_SECONDS * 5)
+            self._thread.join(timeout)
 
     def _loop(self) -> None:
         next_heartbeat = time.monotonic() + self._heartbeat_seconds

@@ -47,7 +47,7 @@ class Counters(Collector):
             waiting, self._deferred = self._deferred, []
         # Outside the lock: waiting for a device may take long, and ``add`` must not wait with it.
         for names, deferred in waiting:
-            self._add(dict(zip(names, deferred.values(), strict=True)))
+            self._recording.problems.attempt("run.count", self._add_deferred, names, deferred)
         with self._lock:
             taken, self._of_step = self._of_step, {}
             return taken
@@ -68,6 +68,9 @@ class Counters(Collector):
         totals = self.totals(step)
         if totals:
             self._recording.write_row(totals, None)
+
+    def _add_deferred(self, names: tuple[str, ...], deferred: Deferred) -> None:
+        self._add(dict(zip(names, deferred.values(), strict=True)))
 
     def _add(self, amounts: Mapping[str, float]) -> None:
         with self._lock:

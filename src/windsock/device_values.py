@@ -12,7 +12,11 @@ from windsock.scalars import Deferred
 
 
 class DeviceValues(Collector):
-    """Rows of device scalars whose copies to the host are under way. They are written in the order logged."""
+    """Rows of device scalars whose copies to the host are under way. They are written in the order logged.
+
+    After an error of the device every further question to it raises. A row whose values cannot be fetched is reported
+    and dropped; it costs no other row.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -32,9 +36,18 @@ class DeviceValues(Collector):
     def write_ready(self, wait: bool = False) -> None:
         """Write the rows whose values have arrived; with ``wait``, all of them."""
         with self._lock:
-            while self._rows and (wait or self._rows[0][3].ready()):
-                names, step, at, values = self._rows.pop(0)
-                self._recording.journal.row(names, values.values(), step, at)
+            while self._rows:
+                names, step, at, values = self._rows[0]
+                try:
+                    if not wait and not values.ready():
+                        return
+                    numbers = values.values()
+                except Exception as error:  # noqa: BLE001 - whatever the device raises
+                    self._rows.pop(0)
+                    self._recording.problems.report("copy of device values", error)
+                    continue
+                self._rows.pop(0)
+                self._recording.journal.row(names, numbers, step, at)
 
     def commit(self, step: int) -> None:
         """Write all rows, waiting for the device."""

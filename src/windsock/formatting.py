@@ -120,3 +120,11 @@ def family(name: str) -> str:
 def natural(name: str) -> list[tuple[int, int | str]]:
     """Return a sort key that puts layer2 before layer10."""
     return [(0, int(digits)) if digits.isdecimal() else (1, digits) for digits in re.split(r"(\d+)", name) if digits]
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the text of an exception; the type alone if its own ``__str__`` raises."""
+    try:
+        return f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:  # noqa: BLE001 - an exception's __str__ may raise anything
+        return type(error).__name__

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
+from windsock.formatting import describe_error
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 MAX_WARNINGS = 1000  # different texts that are printed
@@ -32,6 +34,7 @@ class Problems:
 
     def after_fork(self) -> None:
         """Count from zero: a forked child writes its own counts. What was printed is not printed again."""
+        self.unreported = 0  # calls that failed so near the recursion limit that nothing could be called
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._counts: Counter[tuple[str, str]] = Counter()
         self._unwritten: Counter[tuple[str, str]] = Counter()
@@ -47,7 +50,7 @@ class Problems:
 
     def report(self, call: str, error: Exception) -> None:
         """Count a call that failed; the first failure of its kind is printed and written at once."""
-        found = call, self._redact(_describe(error))
+        found = call, self._redact(describe_error(error))
         with self._lock:
             if found not in self._counts and len(self._counts) >= MAX_PROBLEMS:
                 found = call, MANY_OTHERS
@@ -80,6 +83,9 @@ class Problems:
         """Write the failures since the last call; the counts of one problem's events add up to its total."""
         with self._lock:
             unwritten, self._unwritten = self._unwritten, Counter()
+            if self.unreported:
+                unwritten["run.log", "RecursionError: called near the recursion limit"] += self.unreported
+                self.unreported = 0
         for found, count in unwritten.items():
             self._write(found, count)
 
@@ -117,10 +123,3 @@ def guarded(fallback: Callable[..., Any] = lambda *_, **__: None) -> Callable[[M
         return cast(Method, call)
 
     return decorate
-
-
-def _describe(error: Exception) -> str:
-    try:
-        return f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # noqa: BLE001 - the exception's own __str__ may fail
-        return type(error).__name__

@@ -38,7 +38,6 @@ class Recording:
         self.settings = settings
         self.info = info
         self.path = path
-        self.writer = writer
         self.redactor = redactor
         self.step: int | None = None  # the last committed one
         self.late_batches = 0  # measured for a step that was committed already
@@ -49,14 +48,19 @@ class Recording:
         self.problems = Problems(redactor.redact_text, self.journal.event)
 
     @property
+    def writer(self) -> Writer:
+        """Role, rank and attempt; the attempt is known when the segment was created."""
+        return self.journal.segment.writer
+
+    @property
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
         return self.settings.world_size > 1 or self.writer.rank > 0
 
     @property
     def next_step(self) -> int:
-        """The step of a commit that names none: the last one plus one, or 0."""
-        return 0 if self.step is None else self.step + 1
+        """The step of a commit that names none: the last one plus one, or 0; the highest step is followed by itself."""
+        return 0 if self.step is None else min(self.step + 1, STEP_RANGE[-1])
 
     def to_step(self, step: Any, otherwise: str = "logged without a step") -> int | None:
         """Return a step as an int, or warn and return None. Whole floats and the integers of other libraries count."""

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 PACKING_ERRORS = (struct.error, TypeError, ValueError, OverflowError, RuntimeError)
 MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
+TRACKER_SECONDS = 10.0  # to wait for trackers at the end
+HURRIED_TRACKER_SECONDS = 1.0  # after SIGTERM: the relay goes on without this process
+HURRIED_SECONDS = 0.5  # after SIGTERM, for the background thread, and for what is collected
+MAX_TEXT = 1 << 22  # characters; a frame of more than 1 GiB cannot be read
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 StartClients = Callable[[Recording], Iterable["DeliveryClient"]]
@@ -97,6 +101,7 @@ class Run:
         self._background: BackgroundThread | None = None
         if not settings.disabled:
             self._recording = Recording(settings, info, path, writer, self._redactor, self._restart_background)
+            self.writer = self._recording.writer
             self._problems = self._recording.problems
             self._collectors = Collectors(self._recording)
             self._write_row = self._recording.journal.row
@@ -168,14 +173,23 @@ class Run:
                 pass  # a number too large, a tensor of several elements, a name that is not a string
             self._log_classified(values, step)
         except Exception as error:  # noqa: BLE001 - see guarded
-            self._problems.report("run.log", error if isinstance(values, Mapping) else _not_a_mapping(values))
+            try:
+                self._problems.report("run.log", error if isinstance(values, Mapping) else _not_a_mapping(values))
+            except RecursionError:  # so near the limit that nothing can be called; counted without a call
+                self._problems.unreported += 1
 
     @guarded()
     def text(self, name: str, text: str, step: int | None = None) -> None:
-        """Write a text under a name, for the same step as ``log`` would."""
+        """Write a text under a name, for the same step as ``log`` would. Of a long one the first 4 Mi characters."""
         number = self._recording.open_step(step)
         self._open_rows += number is None
-        record = {"name": str(name), "step": number, "time": time.time(), "text": str(text)}
+        written = str(text)
+        if len(written) > MAX_TEXT:
+            self._recording.problems.warn(
+                f"text {name!r} has {len(written):,} characters; the first {MAX_TEXT:,} are kept"
+            )
+            written = written[:MAX_TEXT]
+        record = {"name": str(name), "step": number, "time": time.time(), "text": written}
         self._recording.journal.record(Kind.TEXT, record)
 
     @guarded()
@@ -388,12 +402,15 @@ class Run:
         self._config.update(update)
         self._recording.journal.event("config", config=update)
 
-    def finish(self, status: Status | None = None, timeout: float = 10.0) -> None:
+    def finish(self, status: Status | None = None, timeout: float = TRACKER_SECONDS) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
 
         ``timeout`` limits the wait for the disk, if it is full, and for trackers; if one is not done by then, a warning
         explains how to deliver the rest. Further calls do nothing.
         """
+        self._finish(status, timeout)
+
+    def _finish(self, status: Any, timeout: float, hurry: bool = False) -> None:
         with self._end_lock:
             if self._ended is not None:
                 return
@@ -402,7 +419,11 @@ class Run:
         _recorded_runs.discard(self)
         self._on_end(self)
         if self._problems is not None:
-            self._problems.attempt("run.finish", self._end_recording, status, timeout)
+            if status is not None and status is not self._ended:
+                self._problems.warn(
+                    f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
+                )
+            self._problems.attempt("run.finish", self._end_recording, self._ended, timeout, hurry)
 
     def __enter__(self) -> Self:
         return self
@@ -431,32 +452,48 @@ class Run:
         call_on_exit(self._end)
         _recorded_runs.add(self)
 
-    def _end(self, status: Status) -> None:
-        self.finish(Status(status.word, self._redactor.redact_text(status.reason)))
+    def _end(self, status: Status, hurry: bool = False) -> None:
+        """Finish with a status; in a ``hurry``, wait neither for a device nor long for trackers."""
+        timeout = HURRIED_TRACKER_SECONDS if hurry else TRACKER_SECONDS
+        self._finish(Status(status.word, self._redactor.redact_text(status.reason)), timeout, hurry)
 
-    def _end_recording(self, status: Any, timeout: float) -> None:
-        if self._background is not None:
-            self._background.stop()
+    def _end_recording(self, status: Status, timeout: float, hurry: bool) -> None:
+        """Write everything that is left, and the end. What fails is reported and does not keep the rest from it."""
         recording, journal = self._recording, self._recording.journal
-        if status is not None and status is not self._ended:
-            recording.problems.warn(
-                f"finish: expected a windsock.Status, got {type(status).__name__}; recorded as finished"
-            )
-        for step in self._collectors.uncommitted_steps():
-            self.commit(step)
-        self._collectors.finish()
-        recording.problems.finish()
-        assert self._ended is not None
-        journal.segment.maintain()  # before the counts are written
-        recording.report_journal()
-        counts = {**journal.segment.counts, "late": recording.late_batches}
-        journal.event("finish", status=self._ended.word, reason=self._ended.reason, **counts)
+        attempt = recording.problems.attempt
+        if self._background is not None:
+            attempt("run.finish", self._background.stop, *([HURRIED_SECONDS] if hurry else []))
+        attempt("run.finish", self._write_collected_in_time if hurry else self._write_collected)
+        attempt("run.finish", self._write_end, status)
         lost = journal.close(timeout) + journal.segment.dropped
         recording.report_journal()
-        for text in (text for client in self._clients for text in client.wait(self._ended, timeout)):
+        for text in (text for client in self._clients for text in client.wait(status, timeout)):
             recording.problems.warn(text)
         if lost:
             recording.problems.warn(f"{lost} frames could not be written to {self.path}: {journal.segment.trouble}")
+
+    def _write_collected_in_time(self) -> None:
+        """Write what is left unless that takes long: a device may be busy, or hang."""
+        work = threading.Thread(target=self._recording.problems.attempt, args=("run.finish", self._write_collected))
+        work.daemon = True
+        work.start()
+        work.join(HURRIED_SECONDS)
+
+    def _write_collected(self) -> None:
+        """Commit the steps that are open, and let every collector write what is left."""
+        try:
+            for step in self._collectors.uncommitted_steps():
+                self.commit(step)
+        finally:
+            self._collectors.finish()
+
+    def _write_end(self, status: Status) -> None:
+        recording, journal = self._recording, self._recording.journal
+        recording.problems.finish()
+        journal.segment.maintain()  # before the counts are written
+        recording.report_journal()
+        counts = {**journal.segment.counts, "late": recording.late_batches}
+        journal.event("finish", status=status.word, reason=status.reason, **counts)
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
         """Log values that are not all plain numbers."""
@@ -465,10 +502,10 @@ class Run:
             self._recording.write_row(found.numbers, step)
         for name, histogram in found.histograms.items():
             self._recording.journal.histogram(name, histogram, step)
-        if found.deferred:
-            self._collectors.device_values.add(found.deferred, step)
         if found.rejected:
             self._recording.problems.skip(found.rejected)
+        if found.deferred:  # last: starting the copy raises if the device has failed
+            self._collectors.device_values.add(found.deferred, step)
 
     def _accepts_samples(self) -> bool:
         if self._ended is not None:

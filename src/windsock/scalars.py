@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from windsock.formatting import describe_error
 from windsock.model import Histogram
 
 DIRECT: set[type] = {float, int, bool}
@@ -114,7 +115,7 @@ def to_float(value: Any) -> float | Rejection:
         if hasattr(value, "item") and getattr(value, "size", 1) == 1:  # arrays of other libraries
             return _by_float(value.item())
     except Exception as error:  # noqa: BLE001 - the value's own methods may raise anything
-        return Rejection(f"value is {_a(kind)} that cannot be converted to a float ({error})")
+        return Rejection(f"value is {_a(kind)} that cannot be converted to a float ({describe_error(error)})")
     return _rejection(value)
 
 

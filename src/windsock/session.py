@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
+from windsock.journal.frames import SEGMENT_HEAD
+from windsock.journal.status import SILENT_SECONDS
 from windsock.model import RunInfo, Writer
 from windsock.recording import Recording
 from windsock.redaction import Redactor
@@ -117,9 +119,11 @@ def _recorded_run(settings: Settings) -> Run:
     earlier = [s for s in segments(folder) if (s.writer.role, s.writer.rank) == (settings.role, settings.rank)]
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
-    if earlier:
-        _warn_of_live_writer(id, writer, earlier[-1].path)
-    return Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
+    run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
+    lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
+    if lost_race or (earlier and _is_live(earlier[-1].path)):
+        _warn_of_writer(id, writer)
+    return run
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:
@@ -153,15 +157,23 @@ def _trackers(settings: Settings) -> dict[str, Tracker]:
         raise TrackerError(redactor.redact_text(str(error))) from None
 
 
-def _warn_of_live_writer(id: str, writer: Writer, segment: Path) -> None:
-    """Warn if another process still writes with this role and rank: one of the two would hide the other."""
+def _is_live(segment: Path) -> bool:
+    """Return whether a process writes a segment, also one that has just created it and written nothing yet."""
     from windsock.journal.glance import segment_status  # imports NumPy, which a first attempt can do without
 
-    if segment_status(segment).word == "running":
-        _warn(
-            f"{writer} of run {id} is still being written by another process, which this one supersedes: "
-            "give each process its own role= or rank="
-        )
+    with suppress(OSError):
+        found = segment.stat()
+        if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
+            return True
+    return segment_status(segment).word == "running"
+
+
+def _warn_of_writer(id: str, writer: Writer) -> None:
+    """Warn that another process writes with this role and rank: one of the two would hide the other."""
+    _warn(
+        f"{writer} of run {id} is still being written by another process, which this one supersedes: "
+        "give each process its own role= or rank="
+    )
 
 
 def _folder_of(settings: Settings, id: str) -> Path:

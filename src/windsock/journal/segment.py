@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from windsock.journal import frames
@@ -164,6 +165,16 @@ class SegmentWriter:
         self._first_frame = frames.SEGMENT_HEAD.size
 
     def _create(self) -> tuple[Path, int]:
+        """Create the next free segment: index 0 of a new attempt, later the next index of the same one.
+
+        Processes that start at once may have chosen the same attempt: the file belongs to the one that creates it, and
+        the others take the next attempt.
+        """
+        while self._path is None:
+            path = segment_path(self.folder, self.writer, 0)
+            with suppress(FileExistsError):
+                return path, os.open(path, SEGMENT_FLAGS, 0o644)
+            self.writer = replace(self.writer, attempt=self.writer.attempt + 1)
         for index in itertools.count():
             path = segment_path(self.folder, self.writer, index)
             with suppress(FileExistsError):

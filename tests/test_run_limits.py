@@ -1,0 +1,101 @@
+"""Tests of a run at its limits: the highest step, many processes of one rank, deep recursion, long texts."""
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windsock
+from windsock.cli import main
+from windsock.journal.folder import segments
+
+
+def test_the_highest_step_can_be_shown_and_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Rows and commits without a step after it belong to it: there is no higher one."""
+    run = windsock.init(id="high")
+    run.log({"x": 1.0}, step=sys.maxsize)
+    run.log({"x": 2.0})
+    assert windsock.open(run.path).series("x").steps.tolist() == [sys.maxsize]
+    run.commit(sys.maxsize)
+    run.log({"x": 3.0})
+    run.commit()
+    run.finish()
+    view = windsock.open(run.path)
+    assert (view.series("x").steps.tolist(), view.series("x").last) == ([sys.maxsize], 3.0)
+    assert not view.problems()
+    assert len(view.frame()) == 1
+    for command in (["show", "high"], ["export", "high", "--to", "csv", "-o", str(tmp_path / "x.csv")], ["ls"]):
+        assert main(command) == 0, capsys.readouterr()
+
+
+def test_one_rank_started_six_times_at_once(tmp_path: Path):
+    """Each process has an attempt of its own, and all but one warn."""
+    code = "import sys, windsock; sys.stdin.readline(); windsock.init(id='six'); print('in', flush=True); input()"
+    environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path / "runs")}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    started = [subprocess.Popen([sys.executable, "-c", code], text=True, env=environment, **pipes) for _ in range(6)]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+    told = [process.communicate("\n", timeout=60)[1] for process in started]
+    found = segments(tmp_path / "runs" / "default" / "six")
+    assert [(s.writer.attempt, s.index) for s in found] == [(attempt, 0) for attempt in range(1, 7)]
+    assert sum(bool(re.search("still being written by another process", text)) for text in told) == 5
+
+
+def test_log_does_not_raise_near_the_recursion_limit():
+    """What is too deep to be recorded is counted."""
+    run = windsock.init()
+    raised: list[int] = []
+
+    def descend() -> None:
+        with contextlib.suppress(RecursionError):
+            descend()
+        try:
+            run.log({"x": None})
+        except RecursionError:
+            raised.append(1)
+
+    descend()
+    assert len(raised) <= 1  # a call for which there is no room at all
+
+
+class SilentError(ValueError):
+    """An exception without a text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Unconvertible:
+    """A value whose conversion fails with such an exception."""
+
+    def __float__(self) -> float:
+        raise SilentError
+
+
+def test_an_exception_without_a_text_costs_only_its_value():
+    """The values beside it are written, and the end of the run has a status."""
+    with pytest.raises(SilentError), windsock.init() as run:
+        run.log({"bad": Unconvertible(), "good": 1.0}, step=0)
+        raise SilentError
+    view = windsock.open(run.path)
+    assert view.series("good").last == 1.0
+    assert view.status == windsock.Status("crashed", "SilentError")
+
+
+def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The first characters are kept, and a warning says so."""
+    monkeypatch.setattr("windsock.run.MAX_TEXT", 10)
+    run = windsock.init()
+    run.text("t", "abcdefghijklmnop", step=0)
+    assert "text 't' has 16 characters; the first 10 are kept" in capsys.readouterr().err
+    assert b'abcdefghij"' in segments(run.path)[0].path.read_bytes()
