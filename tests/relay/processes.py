@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import windsock
+from windsock.journal.folder import segment_path
 from windsock.journal.frames import Kind
 from windsock.journal.writer import JournalWriter
 from windsock.measurement.step import Measurement
@@ -49,7 +50,10 @@ class Processes:
             self._start(rank, same_process)
 
     def _start(self, rank: int, same_process: bool = False) -> None:
-        journal = JournalWriter(self._folder, Writer("trainer", rank, self._attempts[rank]))
+        writer = Writer("trainer", rank, self._attempts[rank])
+        journal = JournalWriter(self._folder, writer)
+        if journal.segment.writer != writer:  # another process has begun the attempt: this one is its fork
+            _move_to_next_index(journal, writer)
         self._pid += not same_process
         process = {"machine": "another", "pid": self._pid, "born": 1.0, "world_size": len(RANKS)}
         journal.event("start", **process | {"time": next(self._clock)})
@@ -105,3 +109,10 @@ class Processes:
         """Return the journal of one process of a rank: 0 began the attempt, the others were forked."""
         journals = self._journals[rank]
         return journals[min(process, len(journals) - 1)]
+
+
+def _move_to_next_index(journal: JournalWriter, writer: Writer) -> None:
+    """Rename a segment as a forked process would: a journal that is not forked begins an attempt."""
+    paths = (segment_path(journal.segment.folder, writer, index) for index in itertools.count(1))
+    assert journal.segment.path is not None
+    journal.segment.path.rename(next(path for path in paths if not path.exists()))
