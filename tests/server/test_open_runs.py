@@ -101,3 +101,12 @@ def test_a_second_server_uses_the_rewards_in_the_index(tmp_path: Path):
 def _new_listing(tmp_path: Path) -> Listing:
     dir = tmp_path / "runs"
     return Listing(OpenRuns(dir), Annotations(dir))
+
+
+def test_a_run_is_found_as_soon_as_it_exists(tmp_path: Path):
+    """The list of a moment ago is not the answer for a run that is not in it: a page may open a run that just began."""
+    record("earlier")
+    open_runs = OpenRuns(tmp_path / "runs")
+    assert list(open_runs.locations()) == ["earlier"]
+    record("newer")
+    assert open_runs.location("newer").folder.name == "newer"

@@ -121,17 +121,18 @@ class OpenRuns:
         self._scanned_at = self._walked_at = -1e9
         self._event_folders: list[Path] = []
 
-    def locations(self) -> dict[str, RunLocation]:
-        """Return the runs that exist now, by key."""
+    def locations(self, max_age: float = SCAN_SECONDS) -> dict[str, RunLocation]:
+        """Return the runs that existed at most ``max_age`` seconds ago, by key."""
         with self._lock:
-            if time.monotonic() - self._scanned_at >= SCAN_SECONDS:
+            if time.monotonic() - self._scanned_at >= max_age:
                 self._locations = {location.key: location for location in self._scan()}
                 self._scanned_at = time.monotonic()
             return self._locations
 
     def location(self, key: str) -> RunLocation:
         """Return the run with this key; a RequestError reports an unknown one."""
-        found = self.locations().get(key)
+        # The run may have begun since the last scan.
+        found = self.locations().get(key) or self.locations(max_age=0.0).get(key)
         if found is None:
             raise RequestError(404, f"no run {key!r}; /api/runs lists them")
         return found
