@@ -13,24 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from journals import WRITER, read
 
 import windsock
 from windsock.journal import segment as segment_module
-from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
 from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
 from windsock.summary import run_warnings
-
-WRITER = Writer("trainer", 0, 1)
-
-
-def read(folder: Path) -> Attempt:
-    attempt = Attempt(WRITER)
-    for segment in segments(folder):
-        attempt.add(segment)
-    poll_all([attempt])
-    return attempt
 
 
 def log(journal: JournalWriter, steps: range) -> None:

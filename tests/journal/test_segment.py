@@ -11,22 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from journals import WRITER, read
 
 from windsock.journal import segment as segment_module
-from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
 from windsock.journal.writer import JournalWriter
-from windsock.model import Writer
-
-WRITER = Writer("trainer", 0, 1)
-
-
-def read(folder: Path) -> Attempt:
-    attempt = Attempt(WRITER)
-    for segment in segments(folder):
-        attempt.add(segment)
-    poll_all([attempt])
-    return attempt
 
 
 def assert_whole(folder: Path, steps: int) -> None:
