@@ -359,3 +359,17 @@ def test_the_catalogue_loads_nothing_but_the_standard_library():
     code = "import sys\nfrom windsock.catalogue.names import recognise\nrecognise('kl')\nprint(*sys.modules)"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"numpy", "rich", "torch", "msgspec"}.isdisjoint(output.split())
+
+
+@pytest.mark.parametrize("counter", ["dropped", "waiting", "failed_writes", "failed_syncs"])
+def test_the_journals_own_counters_are_known(counter: str):
+    """What windsock logs about itself is explained as well."""
+    assert recognise(f"windsock/journal/{counter}").match is not None
+
+
+@pytest.mark.parametrize("what", ["lag_rows", "errors", "state"])
+def test_the_metrics_of_a_delivery_are_known(what: str):
+    """Of every tracker, by its name."""
+    match = recognise(f"windsock/relay/wandb/{what}").match
+    assert match is not None
+    assert match.metric.id == f"windsock/relay/{{tracker}}/{what}"
