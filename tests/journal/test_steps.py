@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from windsock.journal.frames import OPEN_STEP
-from windsock.journal.steps import MAX_STEP, AttemptSteps, SegmentSteps, superseded_from
+from windsock.journal.steps import MAX_STEP, AttemptSteps, SegmentSteps, process_has_passed, superseded_from
 
 
 def attempt(*segments: list[tuple[int, int, float]]) -> AttemptSteps:
@@ -107,7 +107,7 @@ def test_a_writer_is_past_a_step_when_it_has_committed_it_or_a_later_one():
     """Recently enough; one that never commits, when one of its rows names a later step."""
     steps = SegmentSteps()
     add_rows(steps, (10, 5, 1.0))
-    assert (steps.has_passed(4), steps.has_passed(5)) == (True, False)
+    assert (process_has_passed([steps], 4), process_has_passed([steps], 5)) == (True, False)
     steps.add_commit(20, 3, 2.0)
-    assert (steps.has_passed(3), steps.has_passed(4)) == (True, False)
-    assert (steps.has_passed(3, since=2.0), steps.has_passed(3, since=2.1)) == (True, False)
+    assert (process_has_passed([steps], 3), process_has_passed([steps], 4)) == (True, False)
+    assert (process_has_passed([steps], 3, since=2.0), process_has_passed([steps], 3, since=2.1)) == (True, False)

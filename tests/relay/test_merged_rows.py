@@ -331,6 +331,36 @@ def test_a_segment_that_its_process_continues_in_another_gets_no_further_commit(
     assert rows_of(all_rows(follower)) == [(5, {"a": 1.0})]
 
 
+@pytest.mark.parametrize("limited", [0, 1])
+def test_a_rank_that_continues_in_another_segment_is_past_the_steps_committed_there(tmp_path: Path, limited: int):
+    """A limit of file size splits a writer: the commits of all segments of its process count."""
+    processes, follower = Processes(tmp_path, ranks=[1 - limited]), MergedFollower(tmp_path, patience=FOREVER)
+    processes.restart(limited)
+    for rank in (0, 1):
+        processes.values(rank, 0, {USED: 1.0 + rank})
+        processes.commit(rank, 0, 0)
+    processes.fork(limited, same_process=True)
+    for step in (1, 2):
+        for rank in (0, 1):
+            processes.values(rank, int(rank == limited), {USED: 1.0 + rank})
+            processes.commit(rank, int(rank == limited), step)
+    assert rows_of(all_rows(follower)) == [(step, {USED: 2.0}) for step in range(3)]
+
+
+def test_a_row_in_a_segment_without_commits_does_not_end_a_step_of_its_process(tmp_path: Path):
+    """The process commits, if in another segment: until it does, its step is waited for."""
+    processes, follower = Processes(tmp_path), MergedFollower(tmp_path, patience=FOREVER)
+    processes.next(1)
+    processes.fork(1, same_process=True)
+    processes.values(1, 1, {USED: 9.0}, step=4)
+    processes.values(0, 0, {USED: 1.0}, step=3)
+    processes.values(1, 1, {USED: 7.0}, step=3)
+    processes.commit(0, 0, 3)
+    assert rows_of(all_rows(follower)) == []
+    processes.commit(1, 1, 3)
+    assert rows_of(all_rows(follower)) == [(3, {USED: 7.0})]
+
+
 def test_a_reader_that_goes_on_knows_the_values_that_were_emitted_before(tmp_path: Path):
     """The parent's value of the step is newer than the child's, which is therefore left out."""
     processes, follower = Processes(tmp_path, ranks=[0]), RunFollower(tmp_path, patience=FOREVER)

@@ -12,7 +12,7 @@ from pathlib import Path
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.glance import segment_status
 from windsock.journal.segment_follower import START, AttemptContext, Cursor, FollowedRow, SegmentFollower
-from windsock.journal.steps import superseded_from
+from windsock.journal.steps import process_has_passed, superseded_from
 from windsock.model import Row, Writer
 
 PATIENCE_SECONDS = 30.0  # for processes that are behind, or dead
@@ -39,6 +39,17 @@ class AttemptFollower:
     def main(self) -> SegmentFollower:
         """The segment of the process that began the attempt."""
         return self.segments[min(self.segments)]
+
+    @property
+    def main_segments(self) -> list[SegmentFollower]:
+        """The segments of the process that began the attempt: several where its files may not grow."""
+        main = self.main
+        others = [segment for segment in self.segments.values() if segment is not main]
+        return [main, *(s for s in others if s.process is not None and s.process == main.process)]
+
+    def has_passed(self, step: int, since: float = 0.0) -> bool:
+        """Return whether the process that began the attempt is done with a step."""
+        return process_has_passed([segment.steps for segment in self.main_segments], step, since)
 
     @property
     def is_behind(self) -> bool:

@@ -52,7 +52,8 @@ class SegmentSteps:
         self.steps.append(step)
         self.times.append(time)
         self.highest = max(self.highest, step)
-        # A step that is committed again counts with its later time: ``has_passed`` asks for a commit since a restart.
+        # A step that is committed again counts with its later time: ``process_has_passed`` asks for a commit since a
+        # restart.
         if self.highest_commit is None or step >= self.highest_commit[0]:
             self.highest_commit = step, time
 
@@ -67,15 +68,6 @@ class SegmentSteps:
         """Return the step of the first commit after a place in the segment; None if there is none."""
         place = bisect_right(self.offsets, offset)
         return self.steps[place] if place < len(self.steps) else None
-
-    def has_passed(self, step: int, since: float = 0.0) -> bool:
-        """Return whether the writer is done with a step: it has committed it, or a later one, at or after a time.
-
-        A writer that never commits is done with a step when one of its rows names a later one.
-        """
-        if self.highest_commit is None:
-            return self.highest > step
-        return self.highest_commit[0] >= step and self.highest_commit[1] >= since
 
     def first(self) -> tuple[float, int, int] | None:
         """Return time, offset and step of the row or commit that was written first; the step may be open."""
@@ -168,6 +160,19 @@ class AttemptSteps:
             order = np.lexsort((steps, times))
             known = self._by_time[index] = count, times[order], steps[order]
         return known[1], known[2]
+
+
+def process_has_passed(segments: Sequence[SegmentSteps], step: int, since: float = 0.0) -> bool:
+    """Return whether a process is done with a step: it has committed it, or a later one, at or after a time.
+
+    ``segments`` are all of the process: it continues in another one when its file may not grow. A process that never
+    commits is done with a step when one of its rows names a later one.
+    """
+    commits = [segment.highest_commit for segment in segments if segment.highest_commit is not None]
+    if not commits:
+        return any(segment.highest > step for segment in segments)
+    highest, at = max(commits)
+    return highest >= step and at >= since
 
 
 def superseded_from(first_steps: Sequence[int | None]) -> list[int | None]:

@@ -223,10 +223,11 @@ class MergedFollower(RunFollower):
         )
 
     def _is_past(self, attempt: AttemptFollower, step: int, since: float, is_expected: bool) -> bool:
-        main = attempt.main
-        if main.steps.has_passed(step, since):
+        if attempt.has_passed(step, since):
             return True
-        last = main.steps.times[-1] if len(main.steps) else float((main.start_event or {}).get("time", 0.0))
+        main = attempt.main
+        times = [segment.steps.times[-1] for segment in attempt.main_segments if len(segment.steps)]
+        last = max(times, default=float((main.start_event or {}).get("time", 0.0)))
         return self._has_ended(main) and (last >= since or not is_expected)
 
     def _has_ended(self, segment: SegmentFollower) -> bool:
@@ -276,8 +277,8 @@ class MergedFollower(RunFollower):
 
     def _is_final(self, role: str, step: int, since: float) -> bool:
         """Return whether the first rank's rows of a step were emitted, and no rank is waited for."""
-        first = self._first_rank(role).main
-        if not first.steps.has_passed(step) and not self._has_ended(first):
+        first = self._first_rank(role)
+        if not first.has_passed(step) and not self._has_ended(first.main):
             return False
         return time.monotonic() - since >= self._patience or not self._lacks_a_rank(role, step)
 
