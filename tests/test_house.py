@@ -21,6 +21,7 @@ LEVELS = [
         "process",
         "redaction",
         "scalars",
+        "spool_folder",
         "to_plain",
     },
     {"catalogue", "journal", "settings", "states", "stats", "environment"},

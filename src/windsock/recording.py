@@ -16,6 +16,7 @@ from windsock.problems import Problems
 from windsock.process import process_identity
 from windsock.redaction import Redactor
 from windsock.settings import Settings
+from windsock.spool_folder import make_spool_folder
 
 STEP_RANGE = range(-(2**63) + 1, 2**63)  # a row stores the step as an int64; the lowest one means "open"
 
@@ -104,7 +105,7 @@ class Recording:
 
     def _prepare_folder(self) -> None:
         if self._spool is not None:
-            self._spool.mkdir(parents=True, exist_ok=True)
+            make_spool_folder(self._spool.parent, self._spool.name)
         else:
             write_run_info(self.path, self.info)
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from windsock.recording import Recording
 from windsock.redaction import Redactor
 from windsock.run import Run
 from windsock.settings import Settings, resolve
+from windsock.spool_folder import make_spool_folder
 
 if TYPE_CHECKING:
     from windsock.trackers.protocol import DeliveryClient, Tracker
@@ -116,6 +118,7 @@ def _recorded_run(settings: Settings) -> Run:
         info = write_run_info(folder, info)
     except OSError as error:
         _warn(f"cannot write to {folder}: {error.strerror}; the training goes on")
+    settings = _with_safe_spool(settings, id, folder)
     earlier = [s for s in segments(folder) if (s.writer.role, s.writer.rank) == (settings.role, settings.rank)]
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
@@ -124,6 +127,20 @@ def _recorded_run(settings: Settings) -> Run:
     if lost_race or (earlier and _is_live(earlier[-1].path)):
         _warn_of_writer(id, writer)
     return run
+
+
+def _with_safe_spool(settings: Settings, id: str, folder: Path) -> Settings:
+    """Return the settings without the spool if it cannot be used, or if another user may write to it."""
+    if settings.spool:
+        try:
+            make_spool_folder(settings.spool, id)
+        except OSError as error:
+            _warn(
+                f"cannot use the spool: {error.strerror}; writing directly to {folder}, where a slow mount delays the "
+                "training. Choose another local directory with spool="
+            )
+            return replace(settings, spool=None)
+    return settings
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 # ruff: noqa: RUF009 - setting() returns a dataclass field
 import difflib
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from windsock.errors import SettingsError
 from windsock.model import MAIN_ROLE
 from windsock.mounts import is_remote
 from windsock.process import process_start
+from windsock.spool_folder import default_spool
 from windsock.to_plain import to_plain
 
 MODES = ("online", "disabled")
@@ -222,8 +222,8 @@ def _spool(given: Any, dir: Path) -> Path | None:
     """Return the directory to write to first: the given one, or for runs on a network mount a temporary directory."""
     if given is not None:
         return None if str(given) == "off" else Path(given)
-    temporary = Path(tempfile.gettempdir())
-    return temporary / f"windsock-{os.getuid()}" / "spool" if is_remote(dir) and not is_remote(temporary) else None
+    spool = default_spool()
+    return spool if is_remote(dir) and not is_remote(spool.parent.parent) else None
 
 
 def read_source(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import textwrap
@@ -16,7 +18,13 @@ import pytest
 from kept import until
 
 import windsock
+from windsock.journal import segment as segment_module
+from windsock.journal.folder import segments
+from windsock.journal.reader import SegmentReader
+from windsock.journal.writer import JournalWriter
+from windsock.model import Writer
 from windsock.mounts import is_remote, mount_kind
+from windsock.relay.spool import SegmentCopy, SpoolCopy, lag
 from windsock.relay.supervisor import RelayOptions, run_end_with_spool
 from windsock.settings import resolve
 
@@ -114,3 +122,224 @@ def test_a_run_whose_first_bytes_are_not_copied_yet_has_not_ended(tmp_path: Path
     assert run_end_with_spool(run.path, options, now) is None
     assert run_end_with_spool(run.path, options, now - 6.0) is not None
     assert run_end_with_spool(run.path, replace(options, segment=""), now) is not None
+
+
+def use_default_spool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Let the temporary directory be one of the test, and the runs be on a mount; return this user's directory."""
+    (tmp_path / "tmp").mkdir(mode=0o777)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr("windsock.settings.is_remote", lambda path: path == tmp_path / "runs")
+    return tmp_path / "tmp" / f"windsock-{os.geteuid()}"
+
+
+def test_the_default_spool_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only the user may enter its directories, whatever the umask is."""
+    user = use_default_spool(monkeypatch, tmp_path)
+    before = os.umask(0)
+    try:
+        run = windsock.init(dir=tmp_path / "runs")
+    finally:
+        os.umask(before)
+    for folder in (user, user / "spool", user / "spool" / run.id):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def foreign(folder: Path) -> None:
+    """Make a directory of another user's."""
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+
+
+def link(folder: Path) -> None:
+    """Make a symbolic link to another directory."""
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+def writable(folder: Path) -> None:
+    """Make a directory that the group may write to."""
+    folder.mkdir()
+    folder.chmod(0o770)
+
+
+UNSAFE = {
+    "link": (link, "is a symbolic link"),
+    "foreign": (foreign, "belongs to user 12345"),
+    "writable": (writable, "has mode 0770"),
+    "fifo": (os.mkfifo, "is not a directory"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSAFE)
+@pytest.mark.parametrize("place", ["", "spool", "spool/unsafe"])
+def test_a_spool_that_others_may_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, place: str
+):
+    """The journal is written to the run's directory instead, nothing is lost, and the reason is told."""
+    if kind == "foreign" and os.geteuid() != 0:
+        pytest.skip("only root can give a directory away")
+    folder = use_default_spool(monkeypatch, tmp_path) / place
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make, told = UNSAFE[kind]
+    make(folder)
+    run = windsock.init(id="unsafe", dir=tmp_path / "runs")
+    run.log({"a": 1.0}, step=1)
+    assert "".join(capsys.readouterr().err.split("\n")).count(told) == 1
+    assert windsock.open(run.path).series("a").values.tolist() == [1.0]
+    run.finish()
+    assert list(tmp_path.rglob("*.seg")) == [run.path / "trainer.0.1.0.seg"]
+
+
+def test_a_chosen_spool_may_be_shared_unless_anybody_may_replace_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """A scratch disk has the sticky bit; the directory of the run is private there."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch").chmod(0o1777)
+    run = windsock.init(id="one", dir=tmp_path / "runs", spool=tmp_path / "scratch")
+    assert stat.S_IMODE((tmp_path / "scratch" / "one").stat().st_mode) == 0o700
+    run.finish()
+    assert capsys.readouterr().err == ""
+    (tmp_path / "scratch").chmod(0o777)
+    run = windsock.init(id="two", dir=tmp_path / "runs", spool=tmp_path / "scratch")
+    assert "has mode 0777" in capsys.readouterr().err
+    assert not (tmp_path / "scratch" / "two").exists()
+
+
+class Pair:
+    """A journal in a spool and the copy of its segment, made when a test asks for it."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.spool, self.folder = tmp_path / "spool", tmp_path / "run"
+        self.spool.mkdir()
+        self.folder.mkdir()
+        self.journal = JournalWriter(self.spool, Writer("trainer", 0, 1))
+        self.copy = SegmentCopy(segments(self.spool)[0], self.folder)
+
+    def log(self, *steps: int, **more: float) -> None:
+        """Write rows."""
+        for step in steps:
+            assert self.journal.row(("a", *more), (step / 7, *more.values()), step)
+
+    def turn(self, ended: bool = False) -> int:
+        """Copy what is new; return the lag."""
+        self.copy.copy_new_bytes(ended)
+        return lag(self.spool, self.folder)
+
+    def steps(self) -> list[int]:
+        """Return the steps of the rows that a reader finds in the copy."""
+        reader = SegmentReader(self.folder / "trainer.0.1.0.seg")
+        reader.poll()
+        assert reader.damage == []
+        return sorted(step for table in reader.tables.values() for step in table.steps.tolist())
+
+
+@pytest.mark.parametrize("part", [0.03, 0.4, 0.7, 0.98])
+@pytest.mark.parametrize("new_names", [False, True])
+def test_bytes_that_the_writer_cuts_off_again_cost_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float, new_names: bool
+):
+    """A frame is written in part, then copied from, then cut off by the writer; other frames follow."""
+    pair, names = Pair(tmp_path), {"b": 1.0} if new_names else {}
+    pair.log(1, 2)
+    assert pair.turn() == 0
+    real, seen = os.write, []
+
+    def torn(fd: int, data: bytes) -> int:
+        if seen:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        count = real(fd, bytes(data)[: int(len(data) * part)])
+        with monkeypatch.context() as whole:
+            whole.setattr(os, "write", real)
+            seen.append((pair.turn(), count))
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "BACKLOG_LIMIT", 0)  # the frame is dropped, not written again
+        patch.setattr(os, "write", torn)
+        assert not pair.journal.row(("a", *names), (3 / 7, *names.values()), 3)
+    assert [left for left, _ in seen] == [count for _, count in seen]  # the torn bytes are not copied
+    assert lag(pair.spool, pair.folder) == 0
+    pair.log(*range(4, 40))
+    assert pair.turn() == 0
+    assert pair.steps() == [1, 2, *range(4, 40)]
+    pair.journal.close()
+
+
+def test_a_copy_that_differs_from_its_segment_is_cut_where_it_does(tmp_path: Path):
+    """Also by a process that was started later: no row of the segment is lost."""
+    pair = Pair(tmp_path)
+    pair.log(*range(10))
+    pair.turn()
+    target = pair.folder / "trainer.0.1.0.seg"
+    for change in (b"torn bytes", b"\0" * 100):
+        with target.open("ab") as copy:
+            copy.write(change)
+        assert lag(pair.spool, pair.folder) == len(change)
+        pair.log(*range(10, 20))
+        assert pair.turn() == 0
+        assert target.read_bytes() == pair.journal.segment.path.read_bytes()
+        with target.open("ab") as copy:
+            copy.write(change)
+        pair.copy = SegmentCopy(segments(pair.spool)[0], pair.folder)
+        pair.log(*range(20, 30))
+        assert pair.turn() == 0
+        assert target.read_bytes() == pair.journal.segment.path.read_bytes()
+    pair.journal.close()
+
+
+def test_a_segment_that_is_restored_under_the_copy_is_waited_for(tmp_path: Path):
+    """The copy keeps its bytes while the segment is shorter, and the lag tells of them."""
+    pair = Pair(tmp_path)
+    pair.log(*range(10))
+    pair.turn()
+    path = pair.journal.segment.path
+    whole = path.read_bytes()
+    path.unlink()
+    path.write_bytes(whole[:200])
+    assert pair.turn() == len(whole) - 200
+    assert pair.steps() == list(range(10))
+    path.write_bytes(whole)
+    assert pair.turn() == 0
+    pair.journal.close()
+
+
+def test_the_end_of_a_writer_that_was_killed_is_copied(tmp_path: Path):
+    """A torn frame is the end of its segment: nothing is left behind, and the lag is 0."""
+    pair = Pair(tmp_path)
+    pair.log(*range(10))
+    with pair.journal.segment.path.open("ab") as segment:
+        segment.write(b"\xf5WSK\x50\0\0\0torn")
+    assert pair.turn() == 12
+    assert pair.turn(ended=True) == 0
+    pair.journal.close()
+
+
+def test_frames_around_damaged_bytes_and_above_a_chunk_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Damage in a segment, and a frame that is larger than a read, hold up nothing."""
+    monkeypatch.setattr("windsock.relay.spool.CHUNK", 1000)
+    pair = Pair(tmp_path)
+    pair.log(*range(10))
+    with pair.journal.segment.path.open("ab") as segment:
+        segment.write(b"\xf5WSK\x50\0\0\0torn" * 300)
+    pair.journal.event("large", text="x" * 10_000)
+    pair.log(*range(10, 40))
+    assert pair.turn() == 0
+    pair.journal.close()
+
+
+def test_a_segment_that_cannot_be_copied_does_not_hold_up_the_others(tmp_path: Path):
+    """A FIFO is in place of the copy of one: the others are copied, and the lag tells."""
+    pair = Pair(tmp_path)
+    other = JournalWriter(pair.spool, Writer("trainer", 1, 1))
+    for journal in (pair.journal, other):
+        journal.event("finish", status="finished")
+        journal.close()
+    os.mkfifo(pair.folder / "trainer.0.1.0.seg")
+    copy = SpoolCopy(pair.spool, pair.folder)
+    assert not copy.copy_new_bytes()
+    assert copy.failed
+    assert lag(pair.spool, pair.folder) == os.path.getsize(pair.spool / "trainer.0.1.0.seg")
+    (pair.folder / "trainer.0.1.0.seg").unlink()
+    assert not copy.copy_new_bytes()
+    assert copy.copy_new_bytes()

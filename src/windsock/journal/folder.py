@@ -97,16 +97,19 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def open_regular_file(path: Path, flags: int, mode: int = 0o644) -> int:
+    """Open a file and return its descriptor; raise OSError if it is not a regular one. A FIFO would block instead."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
 def read_regular_file(path: Path) -> str:
-    """Return the text of a file; raise OSError if it is not a regular one. Opening a FIFO would otherwise block."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        with open(fd, encoding="utf-8", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(fd)
+    """Return the text of a file; raise OSError if it is not a regular one."""
+    with open(open_regular_file(path, os.O_RDONLY), encoding="utf-8") as file:
+        return file.read()
 
 
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:

@@ -1,7 +1,8 @@
 """A run directory on a network mount: segments are written to a local spool, and their bytes are copied to the mount.
 
 The copying is done by a process of its own, one for each run and machine, so that a mount that hangs costs the
-training nothing. Segments only grow: the bytes to copy are those beyond the length of the file on the mount.
+training nothing. A copy is at all times the beginning of its segment, up to the end of a frame: a writer cuts off a
+frame that it could not write completely, and writes others in its place.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 from windsock.errors import TrackerError
-from windsock.journal.folder import SegmentFile, segments
+from windsock.journal.folder import SegmentFile, open_regular_file, segments
+from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, MAX_FRAME, SEGMENT_HEAD, Kind, length_seed
 from windsock.journal.glance import segment_status
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
@@ -23,14 +26,15 @@ from windsock.relay.supervisor import EXIT_BUSY, RelayOptions, launch
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20
+TAIL = 64 << 10  # bytes of a copy that are compared with the segment before others are appended
 MAX_PAUSE = 30.0
 GIVE_UP_SECONDS = 24 * 3600.0  # after the end of the run; the bytes then stay in the spool
 LOCK = "carrier.lock"  # the name of 0.1: two versions must not copy at once
 
 
 def lag(spool: Path, folder: Path) -> int:
-    """Return how many bytes are not copied to the run's directory yet."""
-    return sum(max(segment.path.stat().st_size - _size(folder / segment.path.name), 0) for segment in segments(spool))
+    """Return how many bytes of the segments are not copied to the run's directory yet, or are no longer there."""
+    return sum(abs(_size(segment.path) - _size(folder / segment.path.name)) for segment in segments(spool))
 
 
 def _size(path: Path) -> int:
@@ -40,21 +44,149 @@ def _size(path: Path) -> int:
         return 0
 
 
-def copy_new_bytes(segment: SegmentFile, folder: Path) -> int:
-    """Append the new bytes of a segment to its copy; return how many there were."""
-    target = folder / segment.path.name
-    copied = 0
-    with segment.path.open("rb") as source, target.open("ab") as copy:
-        # The length of the copy is the cursor: there is no other state that a crash could leave wrong.
-        offset = os.fstat(copy.fileno()).st_size
-        while data := os.pread(source.fileno(), CHUNK, offset):
-            offset += copy.write(data)
-            copied += len(data)
-        copy.flush()
+class SegmentCopy:
+    """The copy of one segment in the run's directory."""
+
+    def __init__(self, segment: SegmentFile, folder: Path) -> None:
+        self._source = segment.path
+        self._target = folder / segment.path.name
+        self._inode: int | None = None  # of the segment that the copy was compared with
+        self._scanned = 0  # the segment's frames are complete up to here
+        self._equal = 0  # the copy was equal to the segment up to here
+        self._tail = b""  # the last bytes before that
+
+    def copy_new_bytes(self, ended: bool) -> int:
+        """Append the new frames of the segment to its copy; return how many bytes there were.
+
+        Of a segment whose writer has ended the last bytes are copied too, whatever they are.
+        """
+        source = open_regular_file(self._source, os.O_RDONLY)
+        try:
+            target = open_regular_file(self._target, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            try:
+                return self._copy(source, target, ended)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+    def _copy(self, source: int, target: int, ended: bool) -> int:
+        size = os.fstat(target).st_size
+        if os.fstat(source).st_size < size:
+            return 0  # the segment was removed, and its writer is about to restore it; until then the lag tells
+        size = self._verify(source, target, size)
+        copied, want = 0, CHUNK
+        while data := os.pread(source, want, self._scanned):
+            used = len(data) if ended else whole_frames(data, 0 if self._scanned else SEGMENT_HEAD.size)
+            if not used:
+                if len(data) < want:
+                    break
+                want *= 2  # the frame is larger than the read
+                continue
+            new = data[max(size - self._scanned, 0) : used]
+            self._append(target, new)
+            self._scanned += used
+            size, copied, want = size + len(new), copied + len(new), CHUNK
         # The spool is removed when all is copied, so a copy in the cache of this machine is not enough.
         if copied:
-            os.fsync(copy.fileno())
-    return copied
+            os.fsync(target)
+        return copied
+
+    def _append(self, target: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.write(target, view)
+            self._tail = (self._tail + view[max(written - TAIL, 0) : written])[-TAIL:]
+            self._equal += written
+            view = view[written:]
+
+    def _verify(self, source: int, target: int, size: int) -> int:
+        """Cut the copy where it differs from the segment; return its length.
+
+        The length of the copy is the cursor: there is no other state that a crash could leave wrong.
+        """
+        inode = os.fstat(source).st_ino
+        tail = os.pread(source, len(self._tail), self._equal - len(self._tail))
+        if inode == self._inode and size == self._equal and tail == self._tail:
+            return size
+        equal = _equal_bytes(source, target, size)
+        if equal < size:
+            os.ftruncate(target, equal)
+        self._inode, self._equal, self._scanned = inode, equal, 0
+        self._tail = os.pread(source, TAIL, max(equal - TAIL, 0))[: min(equal, TAIL)]
+        return equal
+
+
+def _equal_bytes(first: int, second: int, end: int) -> int:
+    """Return how many bytes two files begin with in common, up to ``end``."""
+    place = 0
+    while place < end:
+        one, other = (os.pread(fd, min(CHUNK, end - place), place) for fd in (first, second))
+        if one != other or not one:
+            pairs = enumerate(zip(one, other, strict=False))
+            return place + next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+        place += len(one)
+    return end
+
+
+def whole_frames(data: bytes, place: int) -> int:
+    """Return the end of the last complete piece of ``data``, whose first frame is at ``place``; 0 if there is none.
+
+    Damaged bytes before a complete frame are a part of the segment.
+    """
+    end = 0
+    while place >= 0:
+        stop = _frame_end(data, place)
+        if stop:
+            # Names are written in one piece with a row: the writer may still cut them off together.
+            end = end if data[place + FRAME_HEAD.size] == Kind.SCHEMA else stop
+            place = stop
+        else:
+            place = data.find(FRAME_MAGIC, place + 1)
+    return end
+
+
+def _frame_end(data: bytes, place: int) -> int:
+    """Return the end of the intact frame at a place, or 0."""
+    if len(data) - place < FRAME_HEAD.size:
+        return 0
+    magic, length, crc = FRAME_HEAD.unpack_from(data, place)
+    stop = place + FRAME_HEAD.size + length
+    if magic != FRAME_MAGIC or not 0 < length <= MAX_FRAME or stop > len(data):
+        return 0
+    return stop if crc32(data[place + FRAME_HEAD.size : stop], length_seed(length)) == crc else 0
+
+
+class SpoolCopy:
+    """The copies of all segments of a spool."""
+
+    def __init__(self, spool: Path, folder: Path) -> None:
+        self._spool = spool
+        self._folder = folder
+        self._copies: dict[str, SegmentCopy] = {}
+        self.failed = False  # whether a segment could not be copied in the last turn
+
+    def copy_new_bytes(self) -> bool:
+        """Copy the new frames of all segments; return whether all writers have ended and everything is copied."""
+        # Before the copying: a writer that ends meanwhile is seen in the next turn, after its last bytes.
+        ended = {segment.path: segment_status(segment.path).ended for segment in segments(self._spool)}
+        self.failed = False
+        copied = 0
+        for segment in segments(self._spool):
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                copied += self._copy(segment).copy_new_bytes(ended.get(segment.path, False))
+            except OSError:  # it does not keep the others from being copied
+                self.failed = True
+        return not copied and not self.failed and all(ended.get(s.path, False) for s in segments(self._spool))
+
+    @property
+    def ended(self) -> bool:
+        """Whether all writers have ended."""
+        return all(segment_status(segment.path).ended for segment in segments(self._spool))
+
+    def _copy(self, segment: SegmentFile) -> SegmentCopy:
+        return self._copies.setdefault(segment.path.name, SegmentCopy(segment, self._folder))
 
 
 def copy_until_ended(spool: Path, folder: Path) -> int:
@@ -65,23 +197,20 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
     lock = take_lock(spool / LOCK)
     if lock is None:
         return EXIT_BUSY
+    copy = SpoolCopy(spool, folder)
     failures, since = 0, time.monotonic()
     while True:
-        # Before the copying: a writer that ends meanwhile is seen in the next turn, after its last bytes.
-        ended = all(segment_status(segment.path).ended for segment in segments(spool))
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            copied = sum(copy_new_bytes(segment, folder) for segment in segments(spool))
+        if copy.copy_new_bytes():
+            lock.close()
+            shutil.rmtree(spool, ignore_errors=True)
+            return 0
+        if not copy.failed:
             failures, since = 0, time.monotonic()  # the time to give up counts from the last success
-            if ended and not copied:
-                lock.close()
-                shutil.rmtree(spool, ignore_errors=True)
-                return 0
-        except OSError:
+        else:
             failures += 1
-            if ended and time.monotonic() - since > GIVE_UP_SECONDS:
+            if time.monotonic() - since > GIVE_UP_SECONDS and copy.ended:
                 return 1
-        time.sleep(min(LOOK_SECONDS * 2**failures, MAX_PAUSE))
+        time.sleep(min(LOOK_SECONDS * 2 ** min(failures, 10), MAX_PAUSE))
 
 
 class SpoolClient:
