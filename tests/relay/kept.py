@@ -14,7 +14,7 @@ from windsock.relay.delivery_state import DeliveryState, read_delivery_state
 
 MODULE = textwrap.dedent('''
     """Trackers that fail in many ways, for the relay's tests."""
-    import json, os, time
+    import atexit, json, os, threading, time
     from pathlib import Path
 
     class Kept:
@@ -35,6 +35,10 @@ MODULE = textwrap.dedent('''
                 raise ConnectionError("nobody answers")
             self._file = self._path.open("a")
             self._first = self._file.tell()
+            if self._trouble == "lingers":
+                threading.Thread(target=time.sleep, args=(600,), name="uploader").start()
+            if self._trouble == "lingers at exit":
+                atexit.register(time.sleep, 600)
 
         def log(self, rows):
             if self._trouble == "raises" or (self._trouble == "down" and not Path(f"{self._path}.up").exists()):
@@ -46,6 +50,11 @@ MODULE = textwrap.dedent('''
                 time.sleep(0.3 if self._trouble == "slow" else 60)
             if self._trouble == "leaves":
                 os._exit(7)
+            if self._trouble == "chatty":
+                for _ in range(40):
+                    print("first line" if self._calls == 1 else "more", "x" * (1 << 20))
+                    self._calls += 1
+                print("last line", flush=True)
             if self._trouble == "hangs" and not Path(f"{self._path}.hung").exists():
                 Path(f"{self._path}.hung").touch()
                 time.sleep(600)

@@ -1,5 +1,6 @@
 """The file with a tracker's delivery state."""
 
+import json
 import os
 from pathlib import Path
 
@@ -53,14 +54,10 @@ def test_a_state_that_cannot_be_written_leaves_no_draft(tmp_path: Path, monkeypa
     """As on a full disk: the error is raised, the old state is kept and the half-written file is removed."""
     write_delivery_state(tmp_path, STATE)
 
-    def fail(*arguments: object) -> None:
-        if call == "write":
-            draft = arguments[0]
-            assert isinstance(draft, Path)
-            draft.touch()
+    def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    target = (os, "replace") if call == "replace" else (Path, "write_text")
+    target = (os, "replace") if call == "replace" else (json, "dump")
     monkeypatch.setattr(*target, fail)
     with pytest.raises(OSError, match="No space left"):
         write_delivery_state(tmp_path, STATE.with_state("failing"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from kept import begun, delivery_state, kept, relay_processes, steps_of, until
 
 import windsock
 from windsock.cli import main
+from windsock.relay import log_file
 from windsock.relay.delivery import Delivery
 from windsock.relay.delivery_state import FOLDER, read_delivery_state
 
@@ -371,3 +373,92 @@ def test_a_delivery_that_dies_before_its_first_mark_leaves_no_duplicate(trackers
     run.finish(timeout=30)
     assert steps_of(trackers) == ["older", 1, "finished"]
     assert delivery_state(run, "marked").restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"), [("lingers", "its threads uploader are running"), ("lingers at exit", "an exit handler")]
+)
+def test_a_tracker_whose_process_does_not_exit_is_ended(trackers: Path, trouble: str, told: str):
+    """A thread or an exit handler of the tracker keeps neither its process nor the relay alive; the log tells."""
+    run = begun(trackers, trouble=trouble)
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [1, "finished"]
+    assert len(relay_processes(run.path.resolve())) == 2
+    until(lambda: not relay_processes(run.path.resolve()))
+    assert told in (run.path / FOLDER / "kept.log").read_text()
+    assert (delivery_state(run).state, delivery_state(run).restarts) == ("done", 0)
+
+
+def test_the_log_of_a_chatty_tracker_is_limited(trackers: Path):
+    """The beginning and the end stay, and the log tells how much was cut out."""
+    run = begun(trackers, trouble="chatty")
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    until(lambda: not relay_processes(run.path.resolve()))
+    text = (run.path / FOLDER / "kept.log").read_text()
+    assert len(text) <= log_file.MAX_BYTES
+    assert text.startswith("first line")
+    assert text.endswith("last line\n")
+    cut = re.search(r"([\d,]+) bytes were cut out here", text)
+    assert cut is not None
+    assert int(cut[1].replace(",", "")) > 32 << 20
+
+
+@pytest.mark.parametrize("name", ["kept.log", "relay.log", "kept.json"])
+def test_a_fifo_in_place_of_a_file_of_the_relay_does_not_hold_it_up(trackers: Path, name: str):
+    """Rows are delivered, and what the relay prints is lost."""
+    folder = trackers / "runs" / "p" / "odd" / FOLDER
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / name)
+    run = windsock.init(
+        project="p", id="odd", track_with=["kept"], tracker_kwargs={"kept": {"path": str(trackers / "kept.jsonl")}}
+    )
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [1, "finished"]
+
+
+def test_a_fifo_in_place_of_a_draft_does_not_hold_up_the_delivery(trackers: Path):
+    """The cursor is saved with the next rows."""
+    run = begun(trackers, "marked")
+    delivery_process = max(relay_processes(run.path.resolve()))
+    os.mkfifo(run.path / FOLDER / f"marked.{delivery_process}.draft")
+    for step in range(5):
+        run.log({"a": step}, step=step)
+    run.finish(timeout=30)
+    assert steps_of(trackers) == [*range(5), "finished"]
+    assert delivery_state(run, "marked").state == "done"
+
+
+@pytest.mark.parametrize("tracker", ["kept", "jsonl"])
+def test_a_fifo_in_place_of_a_lock_is_an_error_of_init(trackers: Path, tracker: str):
+    """A relay without a lock could deliver everything twice."""
+    folder = trackers / "runs" / "p" / "odd" / FOLDER
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / ("lock" if tracker == "kept" else "jsonl.lock"))
+    kwargs = {"kept": {"path": str(trackers / "kept.jsonl")}} if tracker == "kept" else None
+    with pytest.raises(windsock.TrackerError, match="not a regular file"):
+        windsock.init(project="p", id="odd", track_with=[tracker], tracker_kwargs=kwargs)
+
+
+def test_a_fifo_in_place_of_the_lock_of_a_tracker_is_told(trackers: Path):
+    """Its process ends instead of waiting, the training goes on, and the rows are delivered when the lock is free."""
+    folder = trackers / "runs" / "p" / "odd" / FOLDER
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "kept.lock")
+    begin = threading.Thread(target=begun_odd, args=(trackers,), daemon=True)
+    begin.start()
+    run_path = folder.parent
+    until(lambda: "exited with 1" in read_delivery_state(run_path, "kept").error)
+    (folder / "kept.lock").unlink()
+    begin.join(60)
+    until(lambda: steps_of(trackers) == [1, "finished"])
+
+
+def begun_odd(trackers: Path) -> None:
+    """Record a run of one row."""
+    kwargs = {"kept": {"path": str(trackers / "kept.jsonl")}}
+    run = windsock.init(project="p", id="odd", track_with=["kept"], tracker_kwargs=kwargs)
+    run.log({"a": 1}, step=1)
+    run.finish(timeout=30)

@@ -133,6 +133,7 @@ class RelayClient(_Client):
     def start(self) -> None:
         """Start the relay and wait until each tracker has started or failed."""
         try:
+            relay_is_running(self._folder)  # raises where the lock cannot be taken, which the relay could not tell
             self._launch()
         except OSError as problem:
             raise TrackerError(

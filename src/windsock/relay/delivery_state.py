@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from windsock.journal.folder import folder_name, read_regular_file, segments
+from windsock.journal.folder import folder_name, open_regular_file, read_regular_file, segments
 from windsock.journal.segment_follower import Cursor
 
 FOLDER = "relay"
@@ -104,7 +104,8 @@ def write_delivery_state(folder: Path, state: DeliveryState) -> None:
     path.parent.mkdir(exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.draft")  # the supervisor writes the state too
     try:
-        draft.write_text(json.dumps(_record(state), separators=(",", ":")))
+        with open(open_regular_file(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as file:
+            json.dump(_record(state), file, separators=(",", ":"))
         os.replace(draft, path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -143,11 +144,14 @@ def relay_is_running(folder: Path) -> bool:
 
 
 def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
-    """Take a lock that ends with the process; return None if another process has it for longer than ``wait``."""
+    """Take a lock that ends with the process; return None if another process has it for longer than ``wait``.
+
+    Raise OSError if the file cannot be a lock: a FIFO, say, which would block.
+    """
     path.parent.mkdir(exist_ok=True)
-    # "a", since opening must not erase what the holder wrote. The kernel releases a flock when the last copy of the
-    # file is closed, also after kill -9; a forked child has a copy.
-    file = path.open("a")
+    # In append mode, since opening must not erase what the holder wrote. The kernel releases a flock when the last copy
+    # of the file is closed, also after kill -9; a forked child has a copy.
+    file = open(open_regular_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8")  # noqa: SIM115
     until = time.monotonic() + wait
     while True:
         try:

@@ -15,13 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
 from windsock.errors import WindsockError
+from windsock.journal.folder import read_regular_file
 from windsock.journal.glance import glance, segment_status
 from windsock.model import Status
 from windsock.process import process_start
@@ -37,12 +38,15 @@ from windsock.relay.delivery_state import (
     take_lock,
     write_delivery_state,
 )
+from windsock.relay.log_file import LogFile, open_log
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2
 LOCK_SECONDS = 20.0  # to wait for a process that was asked to end and has the lock
 PROBE_SECONDS = 0.2  # ``relay_is_running`` has the lock for less
 MAX_PAUSE = 60.0
+EXIT_SECONDS = 10.0  # for a delivery process to exit when all is delivered
+FLUSH_SECONDS = 2.0
 EXIT_HUNG = 75  # of a delivery process whose tracker hangs
 EXIT_BUSY = 76  # of a relay that finds another one running
 
@@ -79,9 +83,9 @@ def launch(*arguments: str, log: Path, options: RelayOptions, detached: bool = F
 
     ``-P`` and ``PYTHONPATH`` let it import what this process imports, and not modules of its working directory.
     """
-    log.parent.mkdir(exist_ok=True)
     modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
-    with log.open("ab") as output:
+    output = open_log(log)
+    try:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "windsock.relay", *arguments],
             stdin=subprocess.PIPE,
@@ -91,6 +95,8 @@ def launch(*arguments: str, log: Path, options: RelayOptions, detached: bool = F
             cwd=options.directory,
             env={**without_secrets(os.environ), "PYTHONPATH": modules},
         )
+    finally:
+        os.close(output)
     _launched[:] = [one for one in _launched if one.poll() is None] + [process]
     assert process.stdin is not None
     try:
@@ -113,14 +119,14 @@ class _DeliveryProcess:
         self.tracker = tracker
         self._folder = folder
         self._options = options.for_tracker(tracker)
+        self._log = LogFile(state_path(folder, tracker).with_suffix(".log"))
         self._deaths = 0
         self._again_at = 0.0
         self._process: subprocess.Popen[bytes] | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        log = state_path(self._folder, self.tracker).with_suffix(".log")
         arguments = (str(self._folder), self.tracker, str(self._deaths))
-        return launch(*arguments, log=log, options=self._options)
+        return launch(*arguments, log=self._log.path, options=self._options)
 
     def keep_running(self) -> bool:
         """Start the process if it does not run; return False when it is no longer needed."""
@@ -129,6 +135,8 @@ class _DeliveryProcess:
         except (OSError, WindsockError):  # no process can be started, or the journal cannot be read at the moment
             self._again_at = time.monotonic() + MAX_PAUSE / 10
             return True
+        finally:
+            self._log.limit()
 
     def _restart_if_dead(self) -> bool:
         if self._process is None:
@@ -177,6 +185,7 @@ class _DeliveryProcess:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+            self._log.limit()
 
 
 def supervise(folder: Path, options: RelayOptions) -> int:
@@ -220,7 +229,7 @@ def _take_relay_lock(folder: Path, options: RelayOptions) -> IO[str] | None:
 def _terminate_outdated_relay(folder: Path) -> bool:
     """Ask the running relay to end if the training process that started it has ended; return whether it was asked."""
     try:
-        pid, born, segment = json.loads(lock_path(folder).read_text())
+        pid, born, segment = json.loads(read_regular_file(lock_path(folder)))
     except (OSError, ValueError):
         return False
     if not segment or not segment_status(folder / segment).ended or process_start(pid) != born:
@@ -264,7 +273,35 @@ def deliver(folder: Path, tracker: str, options: RelayOptions, restarts: int) ->
     signal.signal(signal.SIGTERM, lambda number, frame: delivery.stop())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(delivery, options.hang, options.parent), daemon=True).start()
-    return 0 if delivery.deliver().state in ENDED else 1
+    code = 1
+    try:
+        code = 0 if delivery.deliver().state in ENDED else 1
+    finally:
+        _exit_soon(tracker, code)
+    return code
+
+
+def _exit_soon(tracker: str, code: int) -> None:
+    """End this process in ``EXIT_SECONDS`` if a thread or an exit handler of the tracker keeps it from ending."""
+
+    def tell() -> None:
+        threads = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+        why = f"its threads {', '.join(threads)} are running" if threads else "an exit handler does not return"
+        text = f"windsock: tracker {tracker!r} is done, but {why} after {EXIT_SECONDS:.0f} s; its process is ended\n"
+        os.write(2, text.encode())  # sys.stderr may be locked by such a thread
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+
+    def end(seconds: float, before: Callable[[], None]) -> None:
+        time.sleep(seconds)
+        with suppress(Exception):
+            before()
+        os._exit(code)
+
+    threading.Thread(target=end, args=(EXIT_SECONDS, tell), daemon=True).start()
+    # Flushing may block as well.
+    threading.Thread(target=end, args=(EXIT_SECONDS + FLUSH_SECONDS, lambda: None), daemon=True).start()
 
 
 def _watch(delivery: Delivery, hang: float, parent: int) -> None:
