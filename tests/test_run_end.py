@@ -248,3 +248,28 @@ def test_sigterm_to_a_forked_child_ends_the_child_alone(tmp_path: Path):
         out, _ = process.communicate(timeout=20)
     assert out.split() == [str(int(signal.SIGTERM))] * 19 + ["parent"]
     assert windsock.open("n", dir=tmp_path / "runs").status.word == "finished"
+
+
+@pytest.mark.parametrize("taken", ["before", "after"])
+def test_the_end_by_sigterm_is_bounded_where_an_event_loop_has_the_wakeup_fd(tmp_path: Path, taken: str):
+    """Only the handler in the main thread is told then; what it waits for does not keep the process alive."""
+    code = """
+    import signal, socket, time, windsock
+    mine, loops = socket.socketpair()
+    loops.setblocking(False)
+    if "TAKEN" == "before": signal.set_wakeup_fd(loops.fileno())
+    run = windsock.init(name="n")
+    signal.set_wakeup_fd(loops.fileno())
+    write_end = run._write_end
+    def slow(status):
+        write_end(status)
+        time.sleep(60)
+    run._write_end = slow
+    print("ready", flush=True)
+    while True: time.sleep(0.01)
+    """
+    with training(code.replace("TAKEN", taken), tmp_path) as process:
+        process.terminate()
+        process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGTERM
+    assert windsock.open("n", dir=tmp_path / "runs").status == windsock.Status("killed", "SIGTERM")

@@ -185,8 +185,6 @@ def _receive(receiver: socket.socket) -> int | None:
 
 def _watch(sigterm: _Sigterm) -> None:
     """Record the end and end the process if the main thread cannot."""
-    import ctypes
-
     assert sigterm.receiver is not None
     poll = select.poll()
     poll.register(sigterm.receiver, select.POLLIN)
@@ -197,6 +195,13 @@ def _watch(sigterm: _Sigterm) -> None:
     if not sigterm.recorded.wait(MAIN_THREAD_SECONDS) and sigterm.begun.acquire(blocking=False):
         with suppress(RuntimeError):  # no thread can be started: the interpreter exits, which records the end
             threading.Thread(target=_run_callbacks, args=(Status("killed", "SIGTERM"), True), daemon=True).start()
+    _exit_in_time(sigterm)
+
+
+def _exit_in_time(sigterm: _Sigterm) -> None:
+    """End the process when the end is recorded, and in ``END_SECONDS`` in any case."""
+    import ctypes
+
     sigterm.recorded.wait(END_SECONDS)
     with suppress(Exception):  # signal.signal works in the main thread only
         ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
@@ -206,6 +211,9 @@ def _watch(sigterm: _Sigterm) -> None:
 def _on_sigterm(number: int, frame: FrameType | None) -> None:
     """Record the end and exit, unless that has begun: a second SIGTERM must not cut it short."""
     if _sigterm.begun.acquire(blocking=False):
+        with suppress(RuntimeError):  # no thread can be started: the interpreter exits
+            # The other thread is not told of the signal where an event loop has taken the wakeup descriptor.
+            threading.Thread(target=_exit_in_time, args=(_sigterm,), daemon=True).start()
         _run_callbacks(Status("killed", "SIGTERM"), True)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _exit_by_sigterm()
