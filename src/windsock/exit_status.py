@@ -11,6 +11,7 @@ records the end if the main thread does not begin with it, and ends the process 
 from __future__ import annotations
 
 import atexit
+import builtins
 import os
 import select
 import signal
@@ -34,7 +35,7 @@ CREDENTIALS = struct.Struct("3i")  # process, user and group of the sender of a 
 
 _callbacks: list[tuple[int, Callback]] = []  # with the id of their process: a forked child inherits the list
 _crash: Status | None = None  # of an uncaught exception
-_exit_code: Any = None  # of the main thread's last sys.exit
+_exit_code: Any = None  # of the main thread's last sys.exit, exit or quit
 _installed = False
 _is_script = False  # the process runs a file, not a module or a command line
 _previous_hook: Any = None
@@ -102,6 +103,7 @@ def _install() -> None:
         atexit.register(_at_exit)
         _previous_hook, sys.excepthook = sys.excepthook, _on_exception
         _previous_exit, sys.exit = sys.exit, _on_sys_exit
+        _remember_quit()
     if _sigterm.receiver is None and threading.current_thread() is threading.main_thread():
         _watch_sigterm()
 
@@ -114,11 +116,29 @@ def _on_exception(kind: type[BaseException], problem: BaseException, trace: Trac
 
 def _on_sys_exit(code: Any = None, /) -> NoReturn:
     """Remember the exit code: Python tells it neither to exception hooks nor at exit."""
+    _remember_exit_code(code)
+    _previous_exit(code)
+    raise AssertionError  # sys.exit does not return
+
+
+def _remember_exit_code(code: Any) -> None:
     global _exit_code
     if threading.current_thread() is threading.main_thread():
         _exit_code = code
-    _previous_exit(code)
-    raise AssertionError  # sys.exit does not return
+
+
+def _remember_quit() -> None:
+    """Remember the exit code of ``exit`` and ``quit`` too, which do not call ``sys.exit``."""
+    quitter: Any = type(getattr(builtins, "exit", None))
+    if quitter.__module__ != "_sitebuiltins":  # python -S has none, and IPython others
+        return
+    call = quitter.__call__
+
+    def remember_and_call(self: object, code: Any = None) -> None:
+        _remember_exit_code(code)
+        call(self, code)
+
+    quitter.__call__ = remember_and_call
 
 
 def _at_exit() -> None:
