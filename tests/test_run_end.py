@@ -277,3 +277,37 @@ def test_the_end_by_sigterm_is_bounded_where_an_event_loop_has_the_wakeup_fd(tmp
         process.communicate(timeout=20)
         assert process.returncode == -signal.SIGTERM
     assert windsock.open("n", dir=tmp_path / "runs").status == windsock.Status("killed", "SIGTERM")
+
+
+def test_sigterm_ends_a_process_whose_disk_is_full_and_whose_tracker_hangs(tmp_path: Path):
+    """What cannot be written or delivered is told, and the process ends inside its C call."""
+    code = f"""
+    import errno, os, sys, threading, windsock
+    from windsock.trackers import registry
+    class Hanging:
+        in_process = True
+        def __init__(self): pass
+        def start(self, info, config, folder): pass
+        def log(self, rows): threading.Event().wait()
+        def finish(self, status): pass
+    make = registry.make
+    registry.make = lambda name, kwargs: Hanging() if name == "stdout" else make(name, kwargs)
+    run = windsock.init(name="n", track_with=["stdout", "jsonl"])
+    run.log({{"x": 1.0}}, step=0)
+    real = os.write
+    def full(fd, data):
+        if sys._getframe(1).f_code.co_filename.endswith("segment.py"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data)
+    os.write = full
+    run.log({{"x": 2.0}}, step=1)
+    print("ready", flush=True)
+    {C_CALLS["libc"]}
+    """
+    with training(code, tmp_path) as process:
+        time.sleep(0.3)
+        process.terminate()
+        _, told = process.communicate(timeout=20)
+        assert process.returncode == -signal.SIGTERM
+    assert "frames could not be written" in told
+    assert "not delivered yet" in told

@@ -24,7 +24,7 @@ from windsock.journal.reader import SegmentReader
 from windsock.journal.writer import JournalWriter
 from windsock.model import Writer
 from windsock.mounts import is_remote, mount_kind
-from windsock.relay.spool import SegmentCopy, SpoolCopy, lag
+from windsock.relay.spool import LOCK, SegmentCopy, SpoolClient, SpoolCopy, lag
 from windsock.relay.supervisor import RelayOptions, run_end_with_spool
 from windsock.settings import resolve
 
@@ -343,3 +343,29 @@ def test_a_segment_that_cannot_be_copied_does_not_hold_up_the_others(tmp_path: P
     (pair.folder / "trainer.0.1.0.seg").unlink()
     assert not copy.copy_new_bytes()
     assert copy.copy_new_bytes()
+
+
+def test_a_fifo_in_place_of_a_file_of_the_spool_holds_up_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Without its log the copying goes on; without its lock it is tried again, and the bytes that are left are told."""
+    spool = tmp_path / "spool" / "odd"
+    spool.mkdir(parents=True, mode=0o700)
+    os.mkfifo(spool / "copy.log")
+    os.mkfifo(spool / LOCK)
+    run = windsock.init(id="odd", dir=tmp_path / "runs", spool=tmp_path / "spool")
+    run.log({"a": 1.0}, step=1)
+    client = run._clients[0]
+    assert isinstance(client, SpoolClient)
+    assert run._background is not None
+    run._background.stop()  # it calls maintain too
+    until(lambda: client._process is not None and client._process.poll() is not None)
+    for _ in range(20):
+        client.maintain()
+    assert client._restarts == 1
+    assert client.values()["windsock/spool/lag_bytes"] > 0
+    assert client.wait(windsock.Status("finished"), 0.0) != []
+    (spool / LOCK).unlink()
+    client._again_at = 0.0
+    until(lambda: client.maintain() is None and not client.wait(windsock.Status("finished"), 0.0))
+    run.finish()
+    assert windsock.open(run.path).series("a").values.tolist() == [1.0]
+    assert "had exited and was started again" in capsys.readouterr().err

@@ -222,13 +222,14 @@ class SpoolClient:
         self._warn = warn
         self._owner = os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
+        self._restarts = 0
+        self._again_at = 0.0
 
     def start(self) -> None:
         """Start the copying process."""
         try:
-            log = self._spool / "copy.log"
             arguments = ("--copy", str(self._spool), str(self._folder.absolute()))
-            self._process = launch(*arguments, log=log, options=RelayOptions("", {}), detached=True)
+            self._process = launch(*arguments, log=self._log, options=RelayOptions("", {}), detached=True)
         except OSError as problem:
             raise TrackerError(f"cannot start copying the run to {self._folder}: {problem}") from problem
 
@@ -237,8 +238,18 @@ class SpoolClient:
         # EXIT_BUSY: another process of this machine copies the spool.
         if self._process is None or os.getpid() != self._owner or self._process.poll() in (None, EXIT_BUSY):
             return
-        self._warn("the process that copies the run had exited and was started again; no byte is lost")
+        if time.monotonic() < self._again_at:
+            return
+        self._again_at = time.monotonic() + min(2.0 ** min(self._restarts, 10), MAX_PAUSE)
+        self._restarts += 1
+        self._warn(
+            f"the process that copies the run had exited and was started again; no byte is lost (see {self._log})"
+        )
         self.start()
+
+    @property
+    def _log(self) -> Path:
+        return self._spool / "copy.log"
 
     def values(self) -> dict[str, float]:
         """Return the number of bytes that are not copied yet, to be logged."""
