@@ -364,8 +364,23 @@ def test_a_fifo_in_place_of_a_file_of_the_spool_holds_up_nothing(tmp_path: Path,
     assert client.values()["windsock/spool/lag_bytes"] > 0
     assert client.wait(windsock.Status("finished"), 0.0) != []
     (spool / LOCK).unlink()
-    client._again_at = 0.0
-    until(lambda: client.maintain() is None and not client.wait(windsock.Status("finished"), 0.0))
-    run.finish()
+    run.finish(timeout=60)
     assert windsock.open(run.path).series("a").values.tolist() == [1.0]
     assert "had exited and was started again" in capsys.readouterr().err
+
+
+def test_finish_starts_a_copying_process_that_was_killed(tmp_path: Path):
+    """The last bytes are copied before finish returns, whenever the process died."""
+    run = windsock.init(dir=tmp_path / "runs", spool=tmp_path / "spool")
+    client = run._clients[0]
+    assert isinstance(client, SpoolClient)
+    assert run._background is not None
+    run._background.stop()  # nobody else starts it again
+    for step in range(3):
+        client.maintain()
+        assert client._process is not None
+        client._process.kill()
+        client._process.wait(30)
+        run.log({"a": step}, step=step)
+    run.finish(timeout=60)
+    assert windsock.open(run.path).series("a").values.tolist() == [0, 1, 2]

@@ -234,14 +234,15 @@ class SpoolClient:
             raise TrackerError(f"cannot start copying the run to {self._folder}: {problem}") from problem
 
     def maintain(self) -> None:
-        """Start the copying process again if it has died."""
+        """Start the copying process again if it has died; after longer and longer pauses if it does not live long."""
+        now = time.monotonic()
         # EXIT_BUSY: another process of this machine copies the spool.
         if self._process is None or os.getpid() != self._owner or self._process.poll() in (None, EXIT_BUSY):
             return
-        if time.monotonic() < self._again_at:
+        if now < self._again_at:
             return
-        self._again_at = time.monotonic() + min(2.0 ** min(self._restarts, 10), MAX_PAUSE)
-        self._restarts += 1
+        self._restarts = 1 if now - self._again_at > MAX_PAUSE else self._restarts + 1
+        self._again_at = now + min(2.0 ** min(self._restarts - 1, 10), MAX_PAUSE)
         self._warn(
             f"the process that copies the run had exited and was started again; no byte is lost (see {self._log})"
         )
@@ -260,11 +261,17 @@ class SpoolClient:
     def wait(self, status: Status, timeout: float) -> list[str]:
         """Wait until all bytes are copied."""
         until = time.monotonic() + timeout
+        self._again_at = 0.0
         while self._spool.exists() and (left := lag(self._spool, self._folder)):
             if time.monotonic() >= until:
                 return [f"{left:,} bytes of the run are not copied to {self._folder} yet; they are in {self._spool}"]
+            self._maintain_if_possible()
             time.sleep(LOOK_SECONDS / 10)
         return []
+
+    def _maintain_if_possible(self) -> None:
+        with suppress(TrackerError):  # it is tried again
+            self.maintain()
 
     def after_fork_in_child(self) -> None:
         """Do nothing: no file is open here."""
