@@ -106,7 +106,8 @@ def begun(tmp_path: Path, tracker: str = "kept", **kwargs: object) -> windsock.R
 
 def kept(tmp_path: Path) -> list[list[object]]:
     path = tmp_path / "kept.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    # What follows the last newline is being written.
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def lines(path: Path) -> list[dict[str, object]]:
