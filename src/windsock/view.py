@@ -109,12 +109,18 @@ class View:
         }
 
     def problems(self) -> list[Problem]:
-        """Return the calls of the training loop that failed, with the failures of all processes added up."""
+        """Return the calls of the training loop that failed, with the failures of all processes added up.
+
+        Samples and rollout states that cannot be read are problems too: samples after they were first searched.
+        """
         counts: dict[tuple[str, str], int] = {}
         for event in self._records(Kind.EVENT):  # unlike events(), with those of forked processes
             if event.get("event") == "problem":
                 found = str(event.get("call", "")), str(event.get("error", ""))
                 counts[found] = counts.get(found, 0) + int(event.get("count", 1))
+        for text in self.sample_index.known_damage() if self._has_samples() else ():
+            found = "samples", text.split(": ", 2)[-1]  # without the place in the file
+            counts[found] = counts.get(found, 0) + 1
         return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
@@ -298,6 +304,9 @@ class View:
 
             self._sample_index = SampleIndex(self.path, self._sample_frames)
         return self._sample_index
+
+    def _has_samples(self) -> bool:
+        return any(frames for _, frames in self._sample_frames())
 
     def _sample_frames(self) -> list[tuple[SegmentFile, list[SampleFrame]]]:
         return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
