@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}  # by role, with the number of states
+        self._unread: dict[str, Counter[str]] = {}  # by role: contributions that cannot be merged
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -121,6 +123,9 @@ class View:
         for text in self.sample_index.known_damage() if self._has_samples() else ():
             found = "samples", text.split(": ", 2)[-1]  # without the place in the file
             counts[found] = counts.get(found, 0) + 1
+        for role in {writer.role for writer in self._attempts}:
+            self._merged_of(role)
+            counts |= {("merging ranks", error): count for error, count in self._unread.get(role, {}).items()}
         return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
@@ -372,6 +377,7 @@ class View:
         values = {step: merged for step in merger.steps() if (merged := merger.states(step))}
         names = {name: None for merged in values.values() for name in merged}
         times = {step: merger.time(step) for step in values}
+        self._unread[attempts[0].writer.role] = merger.unread
         return {name: _series(name, values, times, attempts[0].writer) for name in names}
 
 
