@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from windsock.trackers.protocol import DeliveryClient, Tracker
 
 
+MAX_TEXT = 20_000  # characters of a text in ``run.json``
+MAX_TAGS = 200
+
 _runs: list[Run] = []
 """The open runs of this process, the current one last."""
 
@@ -104,14 +107,16 @@ def _recorded_run(settings: Settings) -> Run:
     folder = _folder_of(settings, id)
     info = RunInfo(
         id,
-        settings.project,
-        settings.name or id,
+        _short(settings.project, "project"),
+        _short(settings.name or id, "name"),
         time.time(),
         vocabulary=settings.vocabulary,
-        group=settings.group,
-        tags=settings.tags,
-        notes=settings.notes,
+        group=_short(settings.group, "group") if settings.group else settings.group,
+        tags=tuple(_short(tag, "tag") for tag in settings.tags[:MAX_TAGS]),
+        notes=_short(settings.notes, "notes") if settings.notes else settings.notes,
     )
+    if len(settings.tags) > MAX_TAGS:
+        _warn(f"tags: {len(settings.tags):,} were given, the first {MAX_TAGS:,} are kept")
     try:
         info = write_run_info(folder, info)
     except OSError as error:
@@ -124,6 +129,13 @@ def _recorded_run(settings: Settings) -> Run:
     if lost_race or (earlier and _is_live(earlier[-1].path)):
         _warn_of_writer(id, writer)
     return run
+
+
+def _short(text: str, what: str) -> str:
+    """Return a text of ``run.json``, cut to a size that readers accept."""
+    if len(text) > MAX_TEXT:
+        _warn(f"{what}: the text has {len(text):,} characters, the first {MAX_TEXT:,} are kept")
+    return text[:MAX_TEXT]
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:
