@@ -78,6 +78,7 @@ class SampleIndex:
         self._folder = folder
         self._source = source
         self._damage: tuple[str, ...] = ()
+        self._damage_read: int | None = None  # time of the index from which it was read
         self.on_progress: Callable[[int, int], None] = lambda done, total: None  # called for every frame added
 
     def find(self, query: Query, limits: Limits, limit: int | None = None) -> Found:
@@ -99,10 +100,13 @@ class SampleIndex:
     def known_damage(self) -> tuple[str, ...]:
         """Return the messages about frames that could not be read when the index was last updated, if there is one."""
         path = self._folder / INDEX_FOLDER / FILE
-        if not self._damage and path.is_file():
-            with suppress(*NONSENSE), closing(_opened(path)) as db:
-                _limit_work(db, path)
-                self._damage = _damage(db)
+        with suppress(*NONSENSE):
+            changed = path.stat().st_mtime_ns if path.is_file() else None
+            if changed is not None and changed != self._damage_read:
+                self._damage_read = changed
+                with closing(_opened(path)) as db:
+                    _limit_work(db, path)
+                    self._damage = _damage(db)
         return self._damage
 
     def _has_samples(self) -> bool:
