@@ -6,11 +6,9 @@ cursors.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
-import stat
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from windsock.journal.folder import folder_name, read_regular_file, segments
+from windsock.journal.regular_files import open_regular_file
 from windsock.journal.segment_follower import Cursor
 
 FOLDER = "relay"
@@ -144,15 +143,6 @@ def relay_is_running(folder: Path) -> bool:
     return lock is None
 
 
-def _open_regular_file(path: str, flags: int) -> int:
-    """Open a file to append to it. Without O_NONBLOCK, opening a FIFO would wait for a reader."""
-    fd = os.open(path, flags | os.O_NONBLOCK, 0o666)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file: remove it", path)
-    return fd
-
-
 def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
     """Take a lock that ends with the process; return None if another process has it for longer than ``wait``.
 
@@ -161,7 +151,7 @@ def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
     path.parent.mkdir(exist_ok=True)
     # Appending, since opening must not erase what the holder wrote. The kernel releases a flock when the last copy of
     # the file is closed, also after kill -9; a forked child has a copy.
-    file = open(path, "a", opener=_open_regular_file)  # noqa: SIM115 - the caller closes it
+    file = open(path, "a", opener=open_regular_file)  # noqa: SIM115 - the caller closes it
     until = time.monotonic() + wait
     while True:
         try:
