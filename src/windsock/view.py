@@ -125,7 +125,9 @@ class View:
             counts[found] = counts.get(found, 0) + 1
         for role in {writer.role for writer in self._attempts}:
             self._merged_of(role)
-            counts |= {("merging ranks", error): count for error, count in self._unread.get(role, {}).items()}
+            for error, count in self._unread.get(role, {}).items():
+                found = "merging ranks", error
+                counts[found] = counts.get(found, 0) + count
         return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
