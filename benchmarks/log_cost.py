@@ -220,7 +220,10 @@ def measure_here(options: argparse.Namespace) -> None:
 def environment(home: Path) -> dict[str, str]:
     """Return an environment without user settings, in which trackers are offline."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(FOREIGN_SETTINGS)}
-    return {**kept, **OFFLINE, "HOME": str(home), "PYTHONUSERBASE": site.getuserbase()}
+    # MLflow leaves temporary directories behind.
+    temporary = home / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {**kept, **OFFLINE, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONUSERBASE": site.getuserbase()}
 
 
 def measure_apart(name: str, steps: int, values: int, patience: float) -> Cost | str:

@@ -340,7 +340,8 @@ def surroundings() -> Iterator[Path]:
         with (site / "kept-1.0.dist-info" / "entry_points.txt").open("a") as points:
             points.writelines(f"file{n} = kept_trackers:Marked\n" for n in range(6))
         sys.path.insert(0, str(site))
-        os.environ.update(QUIET, TRACKIO_DIR=f"{scratch}/trackio", HOME=scratch)
+        os.environ.update(QUIET, TRACKIO_DIR=f"{scratch}/trackio", HOME=scratch, TMPDIR=scratch)
+        tempfile.tempdir = scratch  # MLflow leaves temporary directories behind, in this process and the relay's
         os.environ["PYTHONPATH"] = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
         yield Path(scratch)
 

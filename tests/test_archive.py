@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import random
 import shutil
@@ -234,3 +235,62 @@ def test_a_run_that_could_not_be_restored_is_not_archived(folder: Path):
         pack(folder)
     assert (folder / "run.json").exists()
     assert not list(folder.parent.glob("*.tar.gz"))
+
+
+def repacked(archive: Path, changed: Callable[[tarfile.TarInfo], tarfile.TarInfo], body: bytes = b"") -> None:
+    """Replace an archive by one whose ``run.json`` has another header and other content."""
+    with tarfile.open(archive) as packed:
+        members = [(member, packed.extractfile(member)) for member in packed]
+        contents = [(member, file.read() if file is not None else b"") for member, file in members]
+    with tarfile.open(archive, "w:gz") as packed:
+        for member, content in contents:
+            if member.name.endswith("run.json"):
+                packed.addfile(changed(member), io.BytesIO(body))
+            else:
+                packed.addfile(member, io.BytesIO(content))
+
+
+def test_a_file_that_is_larger_than_recorded_is_not_unpacked(folder: Path):
+    """200 kB of an archive could fill a disk before a checksum is compared."""
+    archive = pack(folder)
+
+    def larger(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.size = 200 << 20
+        return member
+
+    repacked(archive, larger, bytes(200 << 20))
+    with pytest.raises(JournalError, match="'run.json' does not have the size that was recorded"):
+        unpack(archive)
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_an_archive_that_does_not_fit_on_the_disk_is_refused(folder: Path, is_old: bool):
+    """The size in the list of checksums, or of a header, is compared with the free space first."""
+    archive = old_archive(folder) if is_old else pack(folder)
+    huge = 1 << 60
+
+    def larger(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.size = huge
+        return member
+
+    if is_old:
+        text = gzip.decompress(archive.read_bytes())
+        with tarfile.open(archive) as packed:
+            member = packed.getmember(f"{folder.name}/run.json")
+        place = member.offset
+        header = larger(member).tobuf(tarfile.GNU_FORMAT)
+        archive.write_bytes(gzip.compress(text[:place] + header + text[place + 512 :]))
+    else:
+        with tarfile.open(archive) as packed:
+            contents = [(m, file.read() if (file := packed.extractfile(m)) else b"") for m in packed]
+        first, listing = contents[0]
+        record = json.loads(listing)
+        record["contents"]["run.json"]["bytes"] = huge
+        text = json.dumps(record).encode()
+        first.size = len(text)
+        with tarfile.open(archive, "w:gz") as packed:
+            for member, content in [(first, text), *contents[1:]]:
+                packed.addfile(member, io.BytesIO(content))
+    with pytest.raises(JournalError, match="more than is free on the disk"):
+        unpack(archive)
+    assert not folder.exists()

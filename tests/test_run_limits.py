@@ -99,3 +99,47 @@ def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     run.text("t", "abcdefghijklmnop", step=0)
     assert "text 't' has 16 characters; the first 10 are kept" in capsys.readouterr().err
     assert b'abcdefghij"' in segments(run.path)[0].path.read_bytes()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_config_that_is_too_large_is_written_without_its_largest_entries(
+    later: bool, capsys: pytest.CaptureFixture[str]
+):
+    """Nothing is written that readers do not take, and what is left out is told."""
+    config = {"lr": 0.5, "texts": ["x" * 15_000] * 2000, "numbers": [1] * 1_000_000, "model": {"layers": 4}}
+    run = windsock.init(id="large", config={} if later else config)
+    if later:
+        run.update_config(config)
+    run.log({"x": 1.0}, step=1)
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.config == {"lr": 0.5, "model": {"layers": 4}} == dict(run.config)
+    assert set(view.skipped()) == {"config.texts", "config.numbers"}
+    assert "skipped 'config.texts': value has" in capsys.readouterr().err
+    assert sum(segment.path.stat().st_size for segment in segments(run.path)) < 5 << 20
+
+
+def test_texts_of_a_run_are_cut_to_what_readers_take(capsys: pytest.CaptureFixture[str]):
+    """Of its name, notes, group and tags."""
+    long = "x" * 5_000_000
+    tags = [f"{number}{'x' * 30_000}" for number in range(1000)]
+    with windsock.init(id="long", name=long, notes=long, group=long, tags=tags) as run:
+        run.log({"x": 1.0}, step=1)
+    info = windsock.open(run.path).info
+    assert {len(text) for text in (info.name, info.notes, info.group, *info.tags)} == {20_000}
+    assert len(info.tags) == 200
+    assert (run.path / "run.json").stat().st_size < 5 << 20
+    err = capsys.readouterr().err
+    assert "notes: the text has 5,000,000 characters, the first 20,000 are kept" in err
+    assert "tags: 1,000 were given" in err
+
+
+def test_a_record_that_is_too_large_is_not_written(capsys: pytest.CaptureFixture[str]):
+    """It costs itself, and is a problem of the run."""
+    run = windsock.init(id="record")
+    run.text("name" * 20_000_000, "text", step=1)
+    run.text("other", "text", step=1)
+    run.finish()
+    view = windsock.open(run.path)
+    assert [text.name for text in view.texts()] == ["other"]
+    assert any("is not written: at most" in problem.error for problem in view.problems())

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -193,3 +195,24 @@ def test_only_rank_zero_delivers_to_trackers(capsys: pytest.CaptureFixture[str])
     """Of several ranks one prints."""
     train(track_with="stdout", rank=3)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "gbk", "utf-8"])
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_stdout_prints_any_text_in_any_encoding(encoding: str, format: str):
+    """No escape of a run reaches the terminal, and no character stops the tracker."""
+    program = f"""
+import windsock
+title = "\\x1b]0;title\\x07 \\u202e 中文 · ▶ \\ud800"
+with windsock.init(project="p", name=title, track_with="stdout", tracker_kwargs={{"format": {format!r}}}) as run:
+    run.log({{"loss/\\x1b[2J·ß中": 1.0}}, step=1)
+    run.text("t\\x9b", "a … \\x1b[31m " * 40, step=1)
+"""
+    environment = {**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, env=environment)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout.decode(encoding)
+    assert "loss" in text
+    assert not [char for char in text if char != "\n" and (ord(char) < 32 or 126 < ord(char) < 160)]
+    assert b"UnicodeEncodeError" not in done.stderr
+    assert b"stdout" not in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import math
 import re
@@ -10,8 +11,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
+ERRORS = "windsock.substitute"  # name of the error handler
 CONTROL_PICTURES = {chr(code): chr(0x2400 + code) for code in range(32)} | {"\x7f": "\u2421"}
 """Control characters and their Unicode pictures."""
+
+SUBSTITUTES = dict(zip("▁▂▃▄▅▆▇█░▒━─│×·–—…✓✗●◌▶★≈≠→“”‘’", "_.,-~=*#.:=-|x.--~vxo.>*~!>\"\"''", strict=True))
+"""What is written where an encoding lacks a character: one character each, so that columns stay aligned."""
+
+
+def substitute(problem: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace a character that an encoding lacks: an error handler for ``codecs.register_error``."""
+    if isinstance(problem, UnicodeEncodeError):
+        char = problem.object[problem.start]
+        if char in SUBSTITUTES:
+            return SUBSTITUTES[char], problem.start + 1
+        problem.end = problem.start + 1
+    return codecs.backslashreplace_errors(problem)
+
+
+def fitting(text: str, encoding: str | None) -> str:
+    """Return a text that an encoding has all characters of: others are substituted or escaped."""
+    if encoding is None or text.isascii():
+        return text
+    codecs.register_error(ERRORS, substitute)
+    return text.encode(encoding, ERRORS).decode(encoding)
 
 
 def printable(text: str, newlines: bool = False) -> str:

@@ -7,8 +7,9 @@ a view shows.
 
 from __future__ import annotations
 
+import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from windsock.journal import frames
 from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import Record
+from windsock.journal.unpacking import Budget
 from windsock.model import Writer
 from windsock.probe.ranks import is_reduced, names_over_ranks, reduced_series, reduced_values, reduction
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RoleMerger", "names_over_ranks", "reduced_series", "reduction"]
 
+MAX_REASONS = 1000
 MAX_NAME_SETS = 4096  # remembered; a program that makes names up has no end of them
 
 
@@ -57,6 +60,8 @@ class RoleMerger:
         self._ranks_of_name: dict[str, set[int]] = {}
         self._name_sets: set[tuple[int, tuple[str, ...]]] = set()  # that ranks were seen to write
         self._reduced_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._unpacking = Budget()
+        self.unread: Counter[str] = Counter()  # reasons why contributions could not be merged
 
     def __contains__(self, step: int) -> bool:
         return step in self._steps
@@ -79,7 +84,7 @@ class RoleMerger:
 
     def add_record(self, writer: Writer, record: Record) -> int | None:
         """Add a layout or a rollout state; return the step that it contributes to. Skip one that cannot be read."""
-        with suppress(ValueError, KeyError, TypeError):  # of a newer windsock
+        try:
             if record.kind == Kind.LAYOUT:
                 from windsock.measurement.merged import DescribedLayout  # imports the catalogue
 
@@ -94,6 +99,9 @@ class RoleMerger:
                 if state.step >= self._oldest:
                     self._contributions(writer, state.step, state.time).rollouts.append((writer, state))
                     return state.step
+        # Of a newer windsock, damaged or hostile.
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error) as error:
+            self._skip(str(error))
         return None
 
     def add_state(self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64]) -> bool:
@@ -149,7 +157,7 @@ class RoleMerger:
             from windsock.rollouts.merged import merge_rollouts
 
             rollouts = (state for writer, state in found.rollouts if self.counts(writer, step))
-            values |= merge_rollouts(rollouts, self._vocabulary)
+            values |= merge_rollouts(rollouts, self._vocabulary, self._unpacking, self._skip)
         return values
 
     def values(self, step: int) -> dict[str, float]:
@@ -189,6 +197,10 @@ class RoleMerger:
         found.times[writer] = max(time, found.times.get(writer, time))
         found.merged = None
         return found
+
+    def _skip(self, reason: str) -> None:
+        if reason in self.unread or len(self.unread) < MAX_REASONS:
+            self.unread[reason] += 1
 
     def _merge_again(self, steps: Iterable[int]) -> None:
         for step in steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from windsock.errors import JournalError
 from windsock.journal.folder import write_run_info
+from windsock.journal.unpacking import count_values
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Writer
 from windsock.problems import Problems
@@ -18,6 +20,9 @@ from windsock.redaction import Redactor
 from windsock.settings import Settings
 from windsock.spool_folder import make_spool_folder
 
+MAX_CONFIG_BYTES = 4 << 20  # of JSON
+MAX_NAME = 200  # characters of the name of an entry in a message
+MAX_CONFIG_VALUES = 500_000  # readers take no more than twice as many
 STEP_RANGE = range(-(2**63) + 1, 2**63)  # a row stores the step as an int64; the lowest one means "open"
 
 
@@ -88,6 +93,16 @@ class Recording:
         """Write which process records here, as the first frame of a segment file."""
         self.journal.event("start", world_size=self.settings.world_size, **process_identity())
 
+    def write_config(self, event: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Write a config as an event, without entries that are too large for readers; return what was written."""
+        fitting, left_out = _fitting(config)
+        for name, size in left_out.items():
+            self.problems.skip(
+                {f"{event}.{name}": f"value has {size:,} bytes; a {event} can have {MAX_CONFIG_BYTES:,} in all"}
+            )
+        self.journal.event(event, **{event: fitting})
+        return fitting
+
     def report_journal(self) -> None:
         """Warn if bytes did not reach the disk, and report what happened to the segment's file."""
         segment = self.journal.segment
@@ -125,3 +140,20 @@ class Collector:
     def uncommitted_steps(self) -> Collection[int | None]:
         """Return the steps with data that only a commit writes; None is the step that the next commit names."""
         return ()
+
+
+def _fitting(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the entries of a config that fit, the small ones first, and the sizes of the others."""
+    texts = {name: json.dumps({name: value}).encode() for name, value in config.items()}
+    left_out: dict[str, int] = {}
+    size = values = 0
+    for name, text in sorted(texts.items(), key=lambda entry: len(entry[1])):
+        size, values = size + len(text), values + count_values(text)
+        if size > MAX_CONFIG_BYTES or values > MAX_CONFIG_VALUES:
+            left_out[shortened(name)] = len(text)
+    return {name: value for name, value in config.items() if shortened(name) not in left_out}, left_out
+
+
+def shortened(text: str, limit: int = MAX_NAME) -> str:
+    """Return a text of at most ``limit`` characters, with a note if it is cut."""
+    return text if len(text) <= limit else f"{text[: limit - 40]}… (of {len(text):,} characters)"

@@ -399,8 +399,7 @@ class Run:
     def update_config(self, config: Any) -> None:
         """Add entries to the run's config, or change them; the journal keeps the earlier values."""
         update = self._redactor.redact(plain_config(config))
-        self._config.update(update)
-        self._recording.journal.event("config", config=update)
+        self._config.update(self._recording.write_config("config", update))
 
     def finish(self, status: Status | None = None, timeout: float = TRACKER_SECONDS) -> None:
         """End the run: write everything to disk, and let trackers receive the rest.
@@ -437,9 +436,9 @@ class Run:
         """Write the first frames, and start the tracker clients and the background thread."""
         recording, settings = self._recording, self._recording.settings
         recording.write_start()
-        recording.journal.event("config", config=self._config)
+        self._config = recording.write_config("config", self._config)
         if settings.trackers:
-            recording.journal.event("trackers", trackers=self._redactor.redact(to_plain(settings.trackers)))
+            recording.write_config("trackers", self._redactor.redact(to_plain(settings.trackers)))
         try:
             for client in clients(recording):
                 client.start()

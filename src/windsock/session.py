@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from windsock.trackers.protocol import DeliveryClient, Tracker
 
 
+MAX_TEXT = 20_000  # characters of a text in ``run.json``
+MAX_TAGS = 200
+
 _runs: list[Run] = []
 """The open runs of this process, the current one last."""
 
@@ -106,14 +109,16 @@ def _recorded_run(settings: Settings) -> Run:
     folder = _folder_of(settings, id)
     info = RunInfo(
         id,
-        settings.project,
-        settings.name or id,
+        _short(settings.project, "project"),
+        _short(settings.name or id, "name"),
         time.time(),
         vocabulary=settings.vocabulary,
-        group=settings.group,
-        tags=settings.tags,
-        notes=settings.notes,
+        group=_short(settings.group, "group") if settings.group else settings.group,
+        tags=tuple(_short(tag, "tag") for tag in settings.tags[:MAX_TAGS]),
+        notes=_short(settings.notes, "notes") if settings.notes else settings.notes,
     )
+    if len(settings.tags) > MAX_TAGS:
+        _warn(f"tags: {len(settings.tags):,} were given, the first {MAX_TAGS:,} are kept")
     try:
         info = write_run_info(folder, info)
     except OSError as error:
@@ -141,6 +146,13 @@ def _with_safe_spool(settings: Settings, id: str, folder: Path) -> Settings:
             )
             return replace(settings, spool=None)
     return settings
+
+
+def _short(text: str, what: str) -> str:
+    """Return a text of ``run.json``, cut to a size that readers accept."""
+    if len(text) > MAX_TEXT:
+        _warn(f"{what}: the text has {len(text):,} characters, the first {MAX_TEXT:,} are kept")
+    return text[:MAX_TEXT]
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}  # by role, with the number of states
+        self._unread: dict[str, Counter[str]] = {}  # by role: contributions that cannot be merged
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -109,12 +111,23 @@ class View:
         }
 
     def problems(self) -> list[Problem]:
-        """Return the calls of the training loop that failed, with the failures of all processes added up."""
+        """Return the calls of the training loop that failed, with the failures of all processes added up.
+
+        Samples and rollout states that cannot be read are problems too: samples after they were first searched.
+        """
         counts: dict[tuple[str, str], int] = {}
         for event in self._records(Kind.EVENT):  # unlike events(), with those of forked processes
             if event.get("event") == "problem":
                 found = str(event.get("call", "")), str(event.get("error", ""))
                 counts[found] = counts.get(found, 0) + int(event.get("count", 1))
+        for text in self.sample_index.known_damage() if self._has_samples() else ():
+            found = "samples", text.split(": ", 2)[-1]  # without the place in the file
+            counts[found] = counts.get(found, 0) + 1
+        for role in {writer.role for writer in self._attempts}:
+            self._merged_of(role)
+            for error, count in self._unread.get(role, {}).items():
+                found = "merging ranks", error
+                counts[found] = counts.get(found, 0) + count
         return [Problem(call, error, count) for (call, error), count in counts.items()]
 
     def damage(self) -> list[str]:
@@ -299,6 +312,9 @@ class View:
             self._sample_index = SampleIndex(self.path, self._sample_frames)
         return self._sample_index
 
+    def _has_samples(self) -> bool:
+        return any(frames for _, frames in self._sample_frames())
+
     def _sample_frames(self) -> list[tuple[SegmentFile, list[SampleFrame]]]:
         return [found for attempt in self._attempts.values() for found in attempt.sample_frames()]
 
@@ -363,6 +379,7 @@ class View:
         values = {step: merged for step in merger.steps() if (merged := merger.states(step))}
         names = {name: None for merged in values.values() for name in merged}
         times = {step: merger.time(step) for step in values}
+        self._unread[attempts[0].writer.role] = merger.unread
         return {name: _series(name, values, times, attempts[0].writer) for name in names}
 
 

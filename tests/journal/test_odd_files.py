@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import windsock
+from windsock.relay.delivery_state import lock_path, take_lock
 
 COMMANDS = (
     ["ls"],
@@ -48,6 +49,8 @@ def test_an_odd_file_hangs_no_command(name: str, kind: str):
 def _make(path: Path, kind: str) -> None:
     if kind == "fifo":
         os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/null")
     elif kind == "directory":
         path.mkdir()
     elif kind == "loop":
@@ -55,3 +58,28 @@ def _make(path: Path, kind: str) -> None:
     else:
         os.mkfifo(path.parent / "pipe")
         path.symlink_to("pipe")
+
+
+@pytest.mark.parametrize("tracker", [None, "tensorboard"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "link to a fifo", "loop", "device"])
+def test_an_odd_file_in_place_of_a_lock_does_not_block(tmp_path: Path, tracker: str | None, kind: str):
+    """The relay cannot start, which is an error that its caller reports."""
+    path = lock_path(tmp_path, tracker)
+    path.parent.mkdir()
+    _make(path, kind)
+    ask = (
+        f"from windsock.relay.delivery_state import take_lock; from pathlib import Path; take_lock(Path({str(path)!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=20)
+    assert "OSError" in done.stderr or "IsADirectoryError" in done.stderr
+
+
+def test_a_lock_is_taken_by_one_process(tmp_path: Path):
+    """A second one gets None until the first closes its file."""
+    first = take_lock(tmp_path / "relay" / "lock")
+    assert first is not None
+    assert take_lock(tmp_path / "relay" / "lock") is None
+    first.close()
+    second = take_lock(tmp_path / "relay" / "lock")
+    assert second is not None
+    second.close()

@@ -90,8 +90,8 @@ def test_other_bytes_raise_a_value_error(body: bytes):
 
 def test_a_body_that_decompresses_to_too_much_is_rejected(monkeypatch: pytest.MonkeyPatch):
     """A small frame cannot fill the memory."""
-    monkeypatch.setattr(frames, "MAX_SAMPLES", 1000)
-    with pytest.raises(ValueError, match="not too large"):
+    monkeypatch.setattr(frames, "MAX_SAMPLE_BODY", 1000)
+    with pytest.raises(ValueError, match="more than 1,000 bytes"):
         frames.parse_samples(frames.sample_payload(1, 0.0, 1, [b'"' + b"x" * 5000 + b'"']))
 
 

@@ -18,7 +18,7 @@ from windsock.cli import main
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     """Start the command; return its process and its first line."""
     command = [sys.executable, "-m", "windsock", "up", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     assert process.stdout is not None
     return process, process.stdout.readline()
 
@@ -97,3 +97,19 @@ def test_a_port_in_use_is_reported_with_a_free_one(tmp_path: Path, capsys: pytes
     assert re.search(rf"port {port} is in use: try  windsock up --port \d+", capsys.readouterr().err)
     assert main(["up", str(tmp_path / "nowhere")]) == 1
     assert "is not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_the_name_of_the_directory_cannot_control_the_terminal(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It is printed with its control characters as pictures, or escaped."""
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    served = tmp_path / "a\x1b]0;title\x07\u202e·中"
+    served.mkdir()
+    process, line = start(str(served), "--port", "0")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert "http://127.0.0.1" in line
+    assert "\x1b" not in line + err
+    assert "\u202e" not in line + err

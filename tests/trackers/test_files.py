@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ import pytest
 from material import CONFIG, HISTOGRAM, INFO, SAMPLE, TEXT, TRAINER, Series, expected, rows, single, started_trackers
 
 from windsock.model import Row, Sample, Status
-from windsock.trackers.jsonl import JsonlTracker
+from windsock.trackers.jsonl import FILE_NAME, JsonlTracker
 from windsock.trackers.params import flat_params
 from windsock.trackers.stdout import StdoutTracker, text_block
 from windsock.trackers.tables import markdown, phases_table, samples_table
@@ -116,3 +119,16 @@ def test_a_config_is_flattened():
         "d": "null",
         "f": True,
     }
+
+
+def test_jsonl_does_not_wait_for_the_reader_of_a_fifo(tmp_path: Path):
+    """A FIFO in place of its file is an error."""
+    os.mkfifo(tmp_path / FILE_NAME)
+    program = f"""
+from pathlib import Path
+from windsock.model import RunInfo
+from windsock.trackers.jsonl import JsonlTracker
+JsonlTracker().start(RunInfo("id", "p", "n", 0.0), {{}}, Path({str(tmp_path)!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert "TrackerError: tracker 'jsonl' cannot write" in done.stderr

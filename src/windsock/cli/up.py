@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import webbrowser
 from pathlib import Path
 
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
+from windsock.terminal.output import say
 
 HELP = "serve the web page"
 EXAMPLE = "windsock up runs/ --port 8790 --open"
@@ -53,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     token = _token(options)
 
     def ready(address: str) -> None:
-        print(f"serving {dir} at {address}  (stop with Ctrl-C)", flush=True)
+        say(f"serving {dir} at {address}  (stop with Ctrl-C)")
+        sys.stdout.flush()
         if options.open:
             webbrowser.open(address)
 

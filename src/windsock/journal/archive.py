@@ -30,6 +30,9 @@ CHECKSUMS = ".windsock-archive.json"  # name of the member with the checksums, i
 CHUNK = 1 << 20
 MAX_READ = 64 << 20  # bytes of one header or list of checksums: the size that a header claims is not trusted
 MAX_MEMBERS = 200_000
+MAX_SIZE = 1 << 62  # bytes
+MAX_PADDING = 1 << 20  # zeros after the last member; tar files end with up to 10 kB of them
+RESERVE = 16 << 20  # bytes that stay free on the disk
 UNREADABLE = (
     OSError, EOFError, zlib.error, tarfile.TarError, ValueError, OverflowError, KeyError, TypeError, RecursionError,
 )  # fmt: skip
@@ -174,18 +177,43 @@ class _BoundedGzip(gzip.GzipFile):
 def _members(packed: tarfile.TarFile, name: str, into: Path | None) -> tuple[Contents, Contents | None]:
     found: Contents = {}
     listed: Contents | None = None
+    room = _room(into)
     for count, member in enumerate(packed):
         if count > MAX_MEMBERS:
             raise JournalError(f"it has more than {MAX_MEMBERS:,} members")
         path = _inside(member, name)
         if path == CHECKSUMS and count == 0:
             listed = _listed(packed, member)
+            _require_room(sum(_bytes(content) for content in listed.values()), room)
         elif path is not None:
             if path in found:
                 raise JournalError(f"it contains {path!r} twice")
+            # Before anything is unpacked: a few bytes of an archive can unpack to more than the disk holds.
+            if listed is not None and member.isreg() and _bytes(listed.get(path)) != member.size:
+                raise JournalError(f"{path!r} does not have the size that was recorded")
+            room -= member.size
+            _require_room(0, room)
             found[path] = _take(packed, member, into / path if into is not None else None)
         packed.members.clear()  # type: ignore[attr-defined]  # tarfile keeps all of them
     return found, listed
+
+
+def _room(into: Path | None) -> int:
+    """Return the bytes that may be unpacked: those that are free on the disk, except for a reserve."""
+    return MAX_SIZE if into is None else shutil.disk_usage(into).free - RESERVE
+
+
+def _require_room(size: int, room: int) -> None:
+    if size > room:
+        raise JournalError("it unpacks to more than is free on the disk: make room, or restore it elsewhere")
+
+
+def _bytes(content: Any) -> int:
+    """Return the size in an entry of the list of checksums; 0 for a directory or a link."""
+    size = content.get("bytes", 0) if isinstance(content, dict) else 0
+    if type(size) is not int or not 0 <= size <= MAX_SIZE:
+        raise JournalError("its list of checksums has a wrong size")
+    return size
 
 
 def _inside(member: tarfile.TarInfo, name: str) -> str | None:
@@ -254,6 +282,8 @@ def _require_end(unzipped: gzip.GzipFile, offset: int) -> None:
         if data.count(0) != len(data):
             raise JournalError("it has a damaged header, or data after its end")
         rest += len(data)
+        if rest > MAX_PADDING:
+            raise JournalError("it has too many zeros after its end")
     if rest < tarfile.BLOCKSIZE:
         raise JournalError("it is cut off")
 

@@ -7,12 +7,10 @@ whose file can no longer grow, get the next ones.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -21,6 +19,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from windsock.errors import JournalError, RunNotFoundError, SettingsError
+from windsock.journal.regular_files import read_regular_file
 from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
@@ -95,21 +94,6 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
         return entry.is_file()
     except OSError:  # a link to itself
         return False
-
-
-def open_regular_file(path: Path, flags: int, mode: int = 0o644) -> int:
-    """Open a file and return its descriptor; raise OSError if it is not a regular one. A FIFO would block instead."""
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return fd
-    os.close(fd)
-    raise OSError(errno.EINVAL, "not a regular file", str(path))
-
-
-def read_regular_file(path: Path) -> str:
-    """Return the text of a file; raise OSError if it is not a regular one."""
-    with open(open_regular_file(path, os.O_RDONLY), encoding="utf-8") as file:
-        return file.read()
 
 
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 from zlib import crc32
+
+from windsock.journal.unpacking import Budget, load_json, pack
 
 FORMAT_VERSION = 1
 
@@ -32,8 +33,10 @@ COMMIT_BODY = struct.Struct("<Bqd")  # kind, step, time
 SCHEMA_HEAD = struct.Struct("<BQ")  # kind, id
 PACKET_HEAD = struct.Struct("<BI")  # kind, length of the JSON
 SAMPLE_HEAD = struct.Struct("<BqdII")  # kind, step, time, samples in the frame, samples that were submitted
+MAX_SAMPLE_BODY = 8 << 20  # bytes of an unpacked frame of samples
+MAX_SAMPLES = 1 << 16  # in a frame; a sample has its time at least, and a writer puts 1 MiB into a frame
+SAMPLE_COST = 1024  # bytes that a reader counts for a sample at least: it is a row in an index
 SAMPLE_LEVEL = 3  # of zlib: half the time of the default level for a tenth more bytes
-MAX_SAMPLES = 1 << 28  # bytes of an unpacked body; a limit for damaged or hostile files, far above what a writer writes
 PHASE_HEAD = struct.Struct("<BQQqdBHH")  # kind, span, parent, step, start, flags, length of name, length of lane
 PHASE_TAIL = struct.Struct("<7d")  # elapsed, onload, execute, offload, tokens, peak, rss; NaN: no value
 
@@ -194,7 +197,7 @@ def _phase_text(text: bytes) -> str:
 
 def sample_payload(step: int, time: float, seen: int, samples: Sequence[bytes]) -> bytes:
     """Encode samples of a step, each a JSON object in UTF-8; ``seen`` is the number that was submitted."""
-    body = zlib.compress(b"[" + b",".join(samples) + b"]", SAMPLE_LEVEL)
+    body = pack(b"[" + b",".join(samples) + b"]", SAMPLE_LEVEL, SAMPLE_COST * len(samples))
     return SAMPLE_HEAD.pack(Kind.SAMPLE, step, time, len(samples), seen) + body
 
 
@@ -206,17 +209,16 @@ def parse_sample_head(payload: bytes) -> tuple[int, float, int, int]:
     return step, time, kept, seen
 
 
-def parse_samples(payload: bytes) -> list[Any]:
-    """Decode the samples of a frame; raise ValueError if it is malformed."""
-    # zlib.decompress has no limit: a few bytes of a hostile file can unpack to more than the memory holds.
-    unpacker = zlib.decompressobj()
-    try:
-        body = unpacker.decompress(payload[SAMPLE_HEAD.size :], MAX_SAMPLES)
-        samples = json.loads(body) if unpacker.eof else None  # else it is cut off, or over the limit
-    except (zlib.error, RecursionError) as problem:  # json raises RecursionError for deep nesting
-        raise ValueError(f"the sample frame cannot be unpacked: {problem}") from problem
+def parse_samples(payload: bytes, budget: Budget | None = None) -> list[Any]:
+    """Decode the samples of a frame; raise ValueError if it is malformed, too large, or over the reader's budget."""
+    budget = budget or Budget()
+    body = budget.unpack(payload[SAMPLE_HEAD.size :], MAX_SAMPLE_BODY)
+    samples = load_json(body)
     if not isinstance(samples, list):
-        raise ValueError("samples must be a JSON array, complete and not too large")
+        raise ValueError("samples must be a JSON array")
+    budget.spend(max(0, SAMPLE_COST * len(samples) - len(body)))
+    if len(samples) > MAX_SAMPLES:
+        raise ValueError(f"more than {MAX_SAMPLES:,} samples in a frame")
     return samples
 
 

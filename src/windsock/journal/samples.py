@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from windsock.journal.frames import MAX_SAMPLE_BODY
+from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values, load_json
 from windsock.model import Sample
+
+MAX_SAMPLE_BYTES = MAX_SAMPLE_BODY - 2  # of one sample's JSON; the brackets of the array are around it
 
 MAX_REPR = 1000  # characters of the text of an object in a message that JSON does not support
 INTEGERS = range(-(2**63), 2**63)  # the index of samples is an SQLite file, whose integers have 64 bits
@@ -31,10 +35,17 @@ def to_json(record: Mapping[str, Any]) -> bytes:
         return _dump(record, ensure_ascii=True).encode()
 
 
+def is_readable(text: bytes) -> bool:
+    """Return whether a sample's JSON is within the limits of readers."""
+    if len(text) <= MAX_DIRECT:
+        return True
+    return len(text) <= MAX_SAMPLE_BYTES and count_values(text) < MAX_VALUES
+
+
 def decode(record: Any, step: int, time: float = 0.0) -> Sample:
     """Return the sample of a record, parsed or as JSON; entries of a wrong type are left out."""
     if isinstance(record, bytes):
-        record = json.loads(record)
+        record = load_json(record)
     if not isinstance(record, Mapping):
         raise ValueError("a sample must be a JSON object")
     # Another program may have written the record: a wrong entry costs itself, not the sample.

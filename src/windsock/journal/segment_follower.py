@@ -23,6 +23,7 @@ from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import Record, RowChunk, SegmentReader, events, read_payload
 from windsock.journal.samples import decode
 from windsock.journal.steps import MAX_STEP, AttemptSteps
+from windsock.journal.unpacking import Budget
 from windsock.model import Histogram, Row, Sample, Writer
 
 PIECE = 4 << 20  # bytes of a segment that become rows at once: a long run has more of them than memory
@@ -221,6 +222,7 @@ class SegmentFollower:
         self._open_since: int | None = None  # offset of the first frame that waits for a commit
         self._patient_since: float | None = None  # when a commit of another segment was first seen
         self._out_of_patience = False
+        self._sample_budget = Budget()
 
     @property
     def name(self) -> str:
@@ -472,7 +474,7 @@ class SegmentFollower:
         try:
             for frame in wanted:
                 with suppress(ValueError):  # the view reports damage
-                    records = frames.parse_samples(read_payload(fd, frame.offset))
+                    records = frames.parse_samples(read_payload(fd, frame.offset), self._sample_budget)
                     samples = [decode(record, frame.step, frame.time) for record in records]
                     yield _Frame(frame.offset, frame.step, frame.time, StepContents(samples=samples))
         finally:

@@ -17,6 +17,7 @@ from windsock.model import Histogram, Writer
 ROW = int(Kind.ROW)
 COPY_AFTER = (16, 256, 1024)  # rows between the copies of a schema; the last one repeats
 SAMPLE_BYTES = 1 << 20  # of samples in one frame, before compression; a larger sample has a frame of its own
+MAX_RECORD = 64 << 20  # bytes of JSON; the longest text that is logged has less
 MAX_KEY_SETS = 4096  # remembered; a program that invents names must not fill the memory
 
 
@@ -114,8 +115,12 @@ class JournalWriter:
         return written
 
     def record(self, kind: Kind, record: Mapping[str, Any]) -> bool:
-        """Write a frame whose body is a JSON object."""
-        return self._append(frames.frame(frames.record_payload(kind, record)))
+        """Write a frame whose body is a JSON object; ValueError if it is too large for readers."""
+        payload = frames.record_payload(kind, record)
+        if len(payload) > MAX_RECORD:
+            what = str(record.get("event") or record.get("name"))[:100]
+            raise ValueError(f"{what!r} has {len(payload):,} bytes of JSON and is not written: at most {MAX_RECORD:,}")
+        return self._append(frames.frame(payload))
 
     def packet(self, kind: Kind, head: Mapping[str, Any], body: bytes) -> bool:
         """Write a frame whose body is a JSON object and bytes."""

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from windsock.journal.folder import folder_name, open_regular_file, read_regular_file, segments
+from windsock.journal.folder import folder_name, segments
+from windsock.journal.regular_files import open_regular_file, read_regular_file
 from windsock.journal.segment_follower import Cursor
 
 FOLDER = "relay"
@@ -151,7 +152,7 @@ def take_lock(path: Path, wait: float = 0.0) -> IO[str] | None:
     path.parent.mkdir(exist_ok=True)
     # In append mode, since opening must not erase what the holder wrote. The kernel releases a flock when the last copy
     # of the file is closed, also after kill -9; a forked child has a copy.
-    file = open(open_regular_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a", encoding="utf-8")  # noqa: SIM115
+    file = open(path, "a", encoding="utf-8", opener=open_regular_file)  # noqa: SIM115 - the caller closes it
     until = time.monotonic() + wait
     while True:
         try:

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from windsock.journal.folder import open_regular_file
+from windsock.journal.regular_files import open_regular_file
 
 MAX_BYTES = 8 << 20
 KEPT_BYTES = 1 << 20  # of either end, when the log is cut

@@ -17,9 +17,10 @@ from pathlib import Path
 from zlib import crc32
 
 from windsock.errors import TrackerError
-from windsock.journal.folder import SegmentFile, open_regular_file, segments
+from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, MAX_FRAME, SEGMENT_HEAD, Kind, length_seed
 from windsock.journal.glance import segment_status
+from windsock.journal.regular_files import open_regular_file
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.supervisor import EXIT_BUSY, RelayOptions, launch

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from windsock.errors import WindsockError
-from windsock.journal.folder import read_regular_file
 from windsock.journal.glance import glance, segment_status
+from windsock.journal.regular_files import read_regular_file
 from windsock.model import Status
 from windsock.process import process_start
 from windsock.redaction import is_secret_key

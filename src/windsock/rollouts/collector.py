@@ -164,9 +164,12 @@ class RolloutCollector(Collector):
             self._recording.write_row(values, handle.step)
         # Every process writes its own values; where several have states of a step, readers show the merged ones.
         if self._recording.shared:
-            self._write_state(_key(handle), pack(handle.gathering, handle.plan))
+            self._recording.problems.attempt(f"{_title(handle.plan)}: the state for readers", self._pack_state, handle)
         if handle.plan.kind not in WITHOUT_COVERAGE and not statistics.coverage.complete:
             self._write_incomplete(handle, statistics.coverage)
+
+    def _pack_state(self, handle: Handle) -> None:
+        self._write_state(_key(handle), pack(handle.gathering, handle.plan))
 
     def _write_state(self, key: Key, state: bytes) -> None:
         """Write this process's part of a step. Readers merge parts by step, so without one it waits for the commit."""

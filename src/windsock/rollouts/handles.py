@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 from windsock.problems import Problems, guarded
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.plan import Plan
-from windsock.rollouts.wire import pack, unpack
+from windsock.rollouts.wire import MAX_SENT_BYTES, pack, unpack
 
 
 class Owner(Protocol):
@@ -51,7 +51,7 @@ class Handle:
 
     def state(self) -> bytes:
         """Return all reports as bytes, for a process that merges the states of several."""
-        return pack(self.gathering, self.plan)
+        return pack(self.gathering, self.plan, MAX_SENT_BYTES)
 
     @property
     def closed(self) -> bool:
@@ -61,7 +61,7 @@ class Handle:
     @guarded()
     def merge(self, state: bytes) -> None:
         """Add the reports of another process: the bytes of its ``state()``."""
-        self.add_gathered(*unpack(state))
+        self.add_gathered(*unpack(state, limit=MAX_SENT_BYTES))
 
     @guarded()
     def close(self, expected_tasks: int | Iterable[Any] | None = None, expected_runs: int | None = None) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from windsock.journal.unpacking import Budget
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.statistics import StepStatistics
 from windsock.rollouts.wire import unpack
+
+STEPS = range(-(2**63) + 1, 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +30,26 @@ class RolloutState:
 
     @classmethod
     def parse(cls, rank: int, head: Mapping[str, Any], packed: bytes) -> RolloutState:
-        """Read a frame's head."""
-        return cls(rank, int(head["step"]), head["kind"], head["taskset"], float(head["time"]), packed)
+        """Read a frame's head; ValueError for one of the wrong types."""
+        step, kind, taskset, time = (head[name] for name in ("step", "kind", "taskset", "time"))
+        if type(step) is not int or step not in STEPS or not isinstance(kind, str) or not isinstance(taskset, str):
+            raise ValueError("the head of a rollout state must have a step, a kind and a task set")
+        if not isinstance(time, int | float) or not math.isfinite(time):
+            raise ValueError("the time of a rollout state must be a number")
+        return cls(rank, step, kind, taskset, float(time), packed)
 
 
-def merge_rollouts(states: Iterable[RolloutState], vocabulary: str) -> dict[str, float]:
-    """Return the values of the reports of one step that several ranks contributed to."""
+def merge_rollouts(
+    states: Iterable[RolloutState],
+    vocabulary: str,
+    budget: Budget | None = None,
+    skip: Callable[[str], None] = lambda reason: None,
+) -> dict[str, float]:
+    """Return the values of the reports of one step that several ranks contributed to.
+
+    ``skip`` is called with the reason why a report cannot be merged; ``budget`` bounds the bytes that are unpacked.
+    """
+    budget = budget or Budget()
     by_report: dict[tuple[str, str], list[RolloutState]] = {}
     for state in states:
         by_report.setdefault((state.kind, state.taskset), []).append(state)
@@ -38,19 +58,21 @@ def merge_rollouts(states: Iterable[RolloutState], vocabulary: str) -> dict[str,
         # The values of a single rank are in its own row.
         if len({state.rank for state in contributions}) > 1:
             try:
-                values |= _merged(contributions, vocabulary)
-            except (ValueError, KeyError):
-                continue  # one is damaged, or from a newer windsock: the others are not the whole
+                with np.errstate(all="ignore"):  # of numbers near the largest
+                    values |= _merged(contributions, vocabulary, budget)
+            # One is damaged, hostile, or from a newer windsock: the others are not the whole.
+            except (ValueError, KeyError, ArithmeticError, MemoryError) as error:
+                skip(f"{contributions[0].kind}: {error}")
     return values
 
 
-def _merged(states: list[RolloutState], vocabulary: str) -> dict[str, float]:
-    first, plan = unpack(states[0].packed)
+def _merged(states: list[RolloutState], vocabulary: str, budget: Budget) -> dict[str, float]:
+    first, plan = unpack(states[0].packed, budget)
     # A new gathering: an unpacked one has no index of its runs, and would add the same run twice.
     merged = Gathering(plan.statistic_of, plan.every_run)
     merged.merge(first)
     for state in states[1:]:
-        gathering, other_plan = unpack(state.packed)
+        gathering, other_plan = unpack(state.packed, budget)
         merged.merge(gathering)
         plan = plan.united(other_plan)
     return StepStatistics(merged, plan, vocabulary).values()

@@ -27,7 +27,7 @@ from operator import itemgetter
 from typing import Any
 from zlib import crc32
 
-from windsock.journal.samples import encode
+from windsock.journal.samples import MAX_SAMPLE_BYTES, encode, is_readable
 from windsock.model import Sample
 from windsock.samples.shortening import shortened_sample
 
@@ -154,6 +154,7 @@ class Choice:
 
     def __init__(self, budget: Budget) -> None:
         self.seen = 0
+        self.too_large = 0  # samples that no reader would accept; they are shortened
         self._budget = budget
         sixteenth, smaller = budget.share(16, 1), budget.share(32, 1)
         self._highest, self._lowest, self._steepest = Best(sixteenth), Best(sixteenth), Best(sixteenth)
@@ -215,7 +216,10 @@ class Choice:
 
     def _encoded(self, sample: Sample) -> bytes:
         text = encode(sample)
-        return text if len(text) < self._budget.bytes else shortened_sample(text, self._budget.bytes - 1)
+        if len(text) < self._budget.bytes and is_readable(text):
+            return text
+        self.too_large += not is_readable(text)
+        return shortened_sample(text, min(self._budget.bytes - 1, MAX_SAMPLE_BYTES))
 
     def _first_extremes(self) -> dict[int, Kept]:
         """Return the first sample of every kind of extreme; if they do not fit together, with their texts shortened."""

@@ -9,12 +9,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from windsock.journal.samples import decode
+from windsock.journal.samples import MAX_SAMPLE_BYTES, decode
+from windsock.journal.unpacking import MAX_VALUES
 from windsock.model import Sample
 from windsock.recording import Collector, Recording
 from windsock.samples.choice import Budget, Choice
 from windsock.samples.parsing import Rejections, rows_of, to_sample
 
+TOO_LARGE = (
+    f"more than {MAX_SAMPLE_BYTES:,} bytes or {MAX_VALUES:,} values of JSON, which readers do not accept; "
+    "the sample is shortened"
+)
 MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
 
 
@@ -67,12 +72,15 @@ class SampleCollector(Collector):
             if step not in self._choices:
                 self._limit_open_steps()
                 self._choices[step] = Choice(self._budget)
-            place = next(self._places)
+            place, choice = next(self._places), self._choices[step]
+            former = choice.too_large
             try:
-                self._choices[step].consider(sample, place)
+                choice.consider(sample, place)
             except Exception as error:  # noqa: BLE001 - an object inside a message may raise anything when encoded
                 rejected["messages"] = f"value cannot be stored ({type(error).__name__}: {error})"
-                self._choices[step].consider(replace(sample, messages=()), place)
+                choice.consider(replace(sample, messages=()), place)
+            if choice.too_large > former:
+                rejected["size"] = TOO_LARGE
 
     def _skip(self, rejected: Rejections) -> None:
         if rejected:

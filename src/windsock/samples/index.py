@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -21,9 +20,10 @@ from typing import Any, TypeVar
 
 from windsock.errors import JournalError
 from windsock.journal.folder import INDEX_FOLDER, SegmentFile
-from windsock.journal.frames import SEGMENT_HEAD, parse_samples
+from windsock.journal.frames import SAMPLE_HEAD, SEGMENT_HEAD, parse_samples
 from windsock.journal.reader import HEAD, SampleFrame, read_payload
-from windsock.journal.samples import decode, encode
+from windsock.journal.samples import MAX_SAMPLE_BYTES, decode, encode
+from windsock.journal.unpacking import MAX_RATIO, Budget, pack
 from windsock.model import Sample, Writer
 from windsock.samples.choice import total_reward
 from windsock.samples.query import Census, Found, Query, to_bytes
@@ -33,19 +33,27 @@ Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
 Limits = Mapping[Writer, int | None]  # writer to the first step that a newer attempt supersedes
 
 FILE = "samples.sqlite"
-VERSION = 1
+VERSION = 2
+MAX_VALUE_BYTES = 8 * MAX_SAMPLE_BYTES  # of one value of the index; escapes make JSON longer
+MAX_DAMAGE = 1000  # messages about frames that cannot be read; further ones are left out
+# The file may be anybody's. No honest search needs more steps of SQLite's machine for every byte of it.
+STEPS_PER_BYTE, FREE_STEPS, STEPS_AT_ONCE = 100, 10_000_000, 1_000_000
+NONSENSE = (sqlite3.Error, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, OSError, RecursionError)
 MAX_WAIT_SECONDS = 60.0  # for another process that updates the index
 # Names and texts are BLOBs: sqlite3 does not take strings with lone surrogates.
 LAYOUT = """
 CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE, mark BLOB, done INTEGER);
 CREATE TABLE damage (text TEXT PRIMARY KEY);
-CREATE TABLE frames (segment INTEGER, step INTEGER, kept INTEGER, seen INTEGER);
+CREATE TABLE frames (
+    segment INTEGER, step INTEGER, kept INTEGER, seen INTEGER, packed INTEGER, cost INTEGER
+);
 CREATE TABLE samples (
     id INTEGER PRIMARY KEY, segment INTEGER, step INTEGER, time REAL, reward REAL, advantage REAL, length INTEGER,
     weight_version INTEGER, finish_reason BLOB, task BLOB, "group" BLOB, run BLOB
 );
 CREATE TABLE words (id INTEGER PRIMARY KEY, prompt INTEGER, completion INTEGER, texts BLOB, rest BLOB);
 """
+STATEMENTS = [statement.strip() for statement in LAYOUT.split(";") if statement.strip()]
 INSERT_SAMPLE = "INSERT INTO samples VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_WORDS = "INSERT INTO words VALUES (?, ?, ?, ?, ?)"
 
@@ -69,19 +77,37 @@ class SampleIndex:
     def __init__(self, folder: Path, source: Source) -> None:
         self._folder = folder
         self._source = source
+        self._damage: tuple[str, ...] = ()
+        self._damage_read: int | None = None  # time of the index from which it was read
         self.on_progress: Callable[[int, int], None] = lambda done, total: None  # called for every frame added
 
     def find(self, query: Query, limits: Limits, limit: int | None = None) -> Found:
         """Return the first ``limit`` samples that match, and the number of matches."""
         if not self._has_samples():
             return Found()
-        return self._use(lambda db: _find(db, query, limits, limit))
+        found = self._use(lambda db: _find(db, query, limits, limit))
+        self._damage = found.census.damage
+        return found
 
     def census(self, limits: Limits) -> Census:
         """Return the number of samples and the ranges of their steps and rewards."""
         if not self._has_samples():
             return Census()
-        return self._use(lambda db: _census(db, limits))
+        census = self._use(lambda db: _census(db, limits))
+        self._damage = census.damage
+        return census
+
+    def known_damage(self) -> tuple[str, ...]:
+        """Return the messages about frames that could not be read when the index was last updated, if there is one."""
+        path = self._folder / INDEX_FOLDER / FILE
+        with suppress(*NONSENSE):
+            changed = path.stat().st_mtime_ns if path.is_file() else None
+            if changed is not None and changed != self._damage_read:
+                self._damage_read = changed
+                with closing(_opened(path)) as db:
+                    _limit_work(db, path)
+                    self._damage = _damage(db)
+        return self._damage
 
     def _has_samples(self) -> bool:
         """Return whether the journal has samples; without any, no index is made."""
@@ -97,8 +123,9 @@ class SampleIndex:
                     path = place()
                     with closing(_opened(path)) as db:
                         self._update(db)
+                        _limit_work(db, path)
                         return work(db)
-                except (sqlite3.DatabaseError, zlib.error, ValueError, OSError) as error:
+                except NONSENSE as error:
                     last_error = error
                     if _is_unusable_place(error):
                         break
@@ -127,12 +154,13 @@ class SampleIndex:
         db.execute("BEGIN IMMEDIATE")
         # Read again under the lock: another process may have added the same frames.
         by_segment = self._new_frames(db)
+        budget = Budget(*db.execute("SELECT coalesce(sum(packed), 0), coalesce(sum(cost), 0) FROM frames").fetchone())
         total, done = sum(len(new.frames) for new in by_segment), 0
         for new in by_segment:
             with open(new.segment.path, "rb") as file:
                 segment = _segment_id(db, new)
                 for frame in new.frames:
-                    self._add_frame(db, segment, new.segment, file.fileno(), frame)
+                    _add_frame(db, segment, new.segment, file.fileno(), frame, budget)
                     done += 1
                     self.on_progress(done, total)
             if new.frames:
@@ -158,35 +186,39 @@ class SampleIndex:
             raise Stale(f"{', '.join(gone)} no longer exist")
         return found
 
-    def _add_frame(self, db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame) -> None:
-        kept = 0
-        for sample in _read(db, segment, fd, frame):
-            cursor = db.execute(INSERT_SAMPLE, (id, *_columns(sample)))
-            db.execute(INSERT_WORDS, (cursor.lastrowid, *_words(sample)))
-            kept += 1
-        db.execute("INSERT INTO frames VALUES (?, ?, ?, ?)", (id, frame.step, kept, max(frame.seen, 0)))
-
 
 def _is_unusable_place(error: Exception) -> bool:
     """Return whether the place cannot be used (read-only, full, locked for too long); else the index is damaged."""
     return isinstance(error, OSError | sqlite3.OperationalError) and "no such" not in str(error)
 
 
-def _read(db: sqlite3.Connection, segment: SegmentFile, fd: int, frame: SampleFrame) -> Iterator[Sample]:
-    """Yield the samples of a frame; those that cannot be read are skipped and recorded as damage."""
+def _add_frame(
+    db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame, budget: Budget
+) -> None:
+    """Add the samples of a frame; those that cannot be read are skipped and recorded as damage."""
+    kept, packed, left = 0, 0, budget.left
     try:
-        records = parse_samples(read_payload(fd, frame.offset))
+        payload = read_payload(fd, frame.offset)
+        packed = len(payload) - SAMPLE_HEAD.size
+        records = parse_samples(payload, budget)
     except ValueError as error:
         _record_damage(db, segment, frame, error)
-        return
+        records = []
     for record in records:
         try:
-            yield decode(record, frame.step, frame.time)
-        except ValueError as error:
+            sample = decode(record, frame.step, frame.time)
+            columns, words = _columns(sample), _words(sample)
+        except (ValueError, RecursionError) as error:
             _record_damage(db, segment, frame, error)
+            continue
+        cursor = db.execute(INSERT_SAMPLE, (id, *columns))
+        db.execute(INSERT_WORDS, (cursor.lastrowid, *words))
+        kept += 1
+    cost = left + MAX_RATIO * packed - budget.left
+    db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", (id, frame.step, kept, max(frame.seen, 0), packed, cost))
 
 
-def _record_damage(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, error: ValueError) -> None:
+def _record_damage(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, error: Exception) -> None:
     text = f"{segment.path.name}: byte {frame.offset}: samples of step {frame.step} cannot be read: {error}"
     db.execute("INSERT OR IGNORE INTO damage VALUES (?)", (text.encode("utf-8", "replace").decode(),))
 
@@ -204,16 +236,18 @@ def _opened(path: Path) -> sqlite3.Connection:
     # Without an isolation level sqlite3 begins no transactions of its own.
     db = sqlite3.connect(path, timeout=MAX_WAIT_SECONDS, isolation_level=None)
     try:
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        db.execute("PRAGMA trusted_schema = OFF")
         db.execute("PRAGMA page_size = 16384")  # texts of a few kilobytes would waste half of a smaller page
         db.execute("PRAGMA synchronous = OFF")  # a damaged index is made again
         if _version(db) == 0:
             db.execute("BEGIN IMMEDIATE")
             if _version(db) == 0:  # no other process was faster
-                for statement in LAYOUT.split(";"):
+                for statement in STATEMENTS:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {VERSION}")
             db.execute("COMMIT")
-        if _version(db) != VERSION:
+        if _version(db) != VERSION or _layout(db) != STATEMENTS:
             raise Stale("the index has another version")
     except BaseException:
         db.close()
@@ -223,6 +257,18 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _layout(db: sqlite3.Connection) -> list[str]:
+    """Return the statements that made the tables. A view in place of a table could have rows without end."""
+    rows = db.execute("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_autoindex%' ORDER BY rowid LIMIT 100")
+    return [sql for (sql,) in rows]
+
+
+def _limit_work(db: sqlite3.Connection, path: Path) -> None:
+    """Interrupt a search that takes too many steps for the size of the file: its pages may refer to each other."""
+    left = iter(range((FREE_STEPS + STEPS_PER_BYTE * path.stat().st_size) // STEPS_AT_ONCE))
+    db.set_progress_handler(lambda: next(left, None) is None, STEPS_AT_ONCE)
 
 
 def _identity(path: Path) -> bytes:
@@ -248,7 +294,7 @@ def _words(sample: Sample) -> tuple[int, int, bytes, bytes]:
     """Return the lengths of prompt and completion, all texts joined for the search, and the other fields compressed."""
     prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
     messages = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
-    rest = zlib.compress(encode(replace(sample, prompt="", completion="")), 1)
+    rest = pack(encode(replace(sample, prompt="", completion="")), 1)
     # Texts are separated by NUL, so that no word is found across the end of one and the beginning of the next.
     return len(prompt), len(completion), b"\0".join((prompt, completion, *messages)), rest
 
@@ -264,8 +310,8 @@ def texts_of(content: Any) -> Iterator[str]:
         yield from texts_of(content.get("text"))
 
 
-def _sample(step: int, prompt: int, completion: int, texts: bytes, rest: bytes) -> Sample:
-    sample = decode(zlib.decompress(rest), step)
+def _sample(budget: Budget, step: int, prompt: int, completion: int, texts: bytes, rest: bytes) -> Sample:
+    sample = decode(budget.unpack(rest, MAX_VALUE_BYTES), step)
     first, second = texts[:prompt], texts[prompt + 1 : prompt + 1 + completion]
     return replace(
         sample, prompt=first.decode("utf-8", "surrogatepass"), completion=second.decode("utf-8", "surrogatepass")
@@ -287,19 +333,24 @@ def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | Non
     shown = ids if limit is None else ids[:limit]
     # Texts are read for the samples that are shown, so that sorting does not move them.
     rows = "SELECT step, prompt, completion, texts, rest FROM samples JOIN words USING (id) WHERE id = ?"
-    samples = [_sample(*db.execute(rows, (id,)).fetchone()) for id in shown]
+    budget = Budget()
+    samples = [_sample(budget, *db.execute(rows, (id,)).fetchone()) for id in shown]
     return Found(samples, len(ids), _census(db, limits))
 
 
 def _census(db: sqlite3.Connection, limits: Limits) -> Census:
     where, values = _where(_current(db, limits))
     kept, seen = db.execute(f"SELECT sum(kept), sum(seen) FROM frames WHERE {where}", values).fetchone()
-    damage = tuple(text for (text,) in db.execute("SELECT text FROM damage"))
+    damage = _damage(db)
     if not kept:
         return Census(0, seen or 0, damage=damage)
     extent = "SELECT min(step), max(step), min(reward), max(reward) FROM samples"
     first, last, lowest, highest = db.execute(f"{extent} WHERE {where}", values).fetchone()
     return Census(kept, max(seen, kept), (first, last), None if lowest is None else (lowest, highest), damage)
+
+
+def _damage(db: sqlite3.Connection) -> tuple[str, ...]:
+    return tuple(str(text) for (text,) in db.execute("SELECT text FROM damage LIMIT ?", (MAX_DAMAGE,)))
 
 
 def _current(db: sqlite3.Connection, limits: Limits) -> list[tuple[str, Any]]:

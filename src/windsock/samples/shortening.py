@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windsock.journal.samples import to_json
+from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values
 
 MIN_CHARACTERS = 64  # of a shortened text; if that is still too long, all texts are left out
 SHRINK = 0.7
@@ -24,9 +25,14 @@ def shortened(text: str, limit: int) -> str:
 def shortened_sample(text: bytes, size: int) -> bytes:
     """Return a sample's JSON with its longest texts shortened until it has at most ``size`` bytes.
 
-    If that is impossible, only its numbers and a note are left, which may still be larger.
+    Messages and components of the reward are left out if they have more values than readers accept. If all that is not
+    enough, only its numbers and a note are left, which may still be larger.
     """
     record = json.loads(text)
+    if len(text) > MAX_DIRECT and count_values(text) >= MAX_VALUES:
+        flat = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
+        record = {"completion": _note(len(text)), **flat}
+        text = to_json(record)
     limit = size
     # By trial: escapes and characters of several bytes make the JSON longer than the texts by an unknown factor.
     while len(text) > size and limit >= MIN_CHARACTERS:

@@ -136,8 +136,8 @@ def winning(votes: tuple[int, ...], abstentions: int, k: int) -> tuple[tuple[flo
     if k == sum(votes) + abstentions:
         winners = votes.count(votes[0]) if votes else 0
         return tuple(float(count == votes[0]) / winners for count in votes), no_vote
-    # n nodes are exact up to degree 2n - 1; the degree is at most the number of other answers.
-    nodes, weights = np.polynomial.legendre.leggauss(len(votes) // 2 + 1)
+    # n nodes are exact up to degree 2n - 1; the degree is at most the number of other answers among k runs.
+    nodes, weights = np.polynomial.legendre.leggauss(min(len(votes), k) // 2 + 1)
     ties, weights = (nodes + 1) / 2, weights / 2
     chances: dict[int, float] = {}
     # Answers with equally many votes have equal chances.

@@ -9,14 +9,10 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
-from windsock.formatting import printable
+from windsock.formatting import ERRORS, printable, substitute
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-SUBSTITUTES = dict(zip("▁▂▃▄▅▆▇█░▒━─│×·–—…✓✗●◌▶★≈≠→“”‘’", "_.,-~=*#.:=-|x.--~vxo.>*~!>\"\"''", strict=True))
-"""What is written where an encoding lacks a character: one character each, so that columns stay aligned."""
-ERRORS = "windsock.substitute"  # name of the error handler
 
 
 def say(text: str, file: TextIO | None = None) -> None:
@@ -43,7 +39,7 @@ def make_console(**options: Any) -> Console:
 @contextmanager
 def any_encoding() -> Iterator[None]:
     """Substitute or escape characters that standard output cannot encode, instead of raising."""
-    codecs.register_error(ERRORS, _substitute)
+    codecs.register_error(ERRORS, substitute)
     streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, TextIOWrapper)]
     before = [stream.errors for stream in streams]
     for stream in streams:
@@ -54,12 +50,3 @@ def any_encoding() -> Iterator[None]:
         for stream, errors in zip(streams, before, strict=True):
             if not stream.closed:
                 stream.reconfigure(errors=errors)
-
-
-def _substitute(problem: UnicodeError) -> tuple[str | bytes, int]:
-    if isinstance(problem, UnicodeEncodeError):
-        char = problem.object[problem.start]
-        if char in SUBSTITUTES:
-            return SUBSTITUTES[char], problem.start + 1
-        problem.end = problem.start + 1
-    return codecs.backslashreplace_errors(problem)

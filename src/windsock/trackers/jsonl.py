@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from windsock.errors import TrackerError
 from windsock.formatting import json_number
+from windsock.journal.regular_files import open_regular_file
 from windsock.model import MAIN_ROLE, Row, RunInfo, Status
 from windsock.to_plain import to_plain
 from windsock.trackers.rows import merge_rows
@@ -51,7 +52,8 @@ class JsonlTracker:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Without a buffer, so that ``log`` learns of a full disk and can undo its write.
-            self._file = FileIO(path, "ab")
+            # A path that is given may be a FIFO or a device on purpose.
+            self._file = FileIO(path, "ab", opener=None if self._path else open_regular_file)
             self._first = self._file.tell()
         except OSError as problem:
             raise TrackerError(f"tracker 'jsonl' cannot write {path}: {problem.strerror}") from problem

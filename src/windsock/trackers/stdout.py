@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from windsock.errors import TrackerError
-from windsock.formatting import by_family, number, printable
+from windsock.formatting import by_family, fitting, number, printable
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.jsonl import json_line
 from windsock.trackers.rows import merge_rows
@@ -87,7 +87,7 @@ class StdoutTracker:
         width = shutil.get_terminal_size().columns
         for row in merge_rows(rows):
             text = text_block(row, width, self._title, is_terminal) if as_text else json_line(row)
-            out.write(text + "\n")
+            out.write(fitting(text, getattr(out, "encoding", None)) + "\n")
         out.flush()
 
     def finish(self, status: Status) -> None:

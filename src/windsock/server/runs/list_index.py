@@ -35,7 +35,7 @@ class ListIndex:
                 # Another version may compute other facts from the same files.
                 rows = db.execute("SELECT run, state, reading FROM readings WHERE version = ?", (__version__,))
                 return {run: (json.loads(state), json.loads(reading)) for run, state, reading in rows}
-        except (sqlite3.Error, ValueError, OSError):
+        except (sqlite3.Error, ValueError, TypeError, RecursionError, OSError):
             return {}
 
     def save(self, readings: Iterable[IndexRow]) -> None:

@@ -1,0 +1,24 @@
+"""Opening of files in directories that others can write to: a FIFO or a device in the place of a file is an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def open_regular_file(path: str | Path, flags: int) -> int:
+    """Open a file and return its descriptor; raise OSError if it is not a regular one. It can be an ``opener``."""
+    # Without O_NONBLOCK, opening a FIFO waits for its other end.
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file: remove it", str(path))
+    return fd
+
+
+def read_regular_file(path: Path) -> str:
+    """Return the text of a file; raise OSError if it is not a regular one."""
+    with open(path, encoding="utf-8", opener=open_regular_file) as file:
+        return file.read()
