@@ -10,12 +10,16 @@ from pathlib import Path
 
 def open_regular_file(path: str | Path, flags: int) -> int:
     """Open a file and return its descriptor; raise OSError if it is not a regular one. It can be an ``opener``."""
-    # Without O_NONBLOCK, opening a FIFO waits for its other end.
-    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    try:
+        # Without O_NONBLOCK, opening a FIFO waits for its other end.
+        fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            return fd
         os.close(fd)
-        raise OSError(errno.EINVAL, "not a regular file: remove it", str(path))
-    return fd
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a FIFO that nobody reads, opened for writing
+            raise
+    raise OSError(errno.EINVAL, "not a regular file: remove it", str(path))
 
 
 def read_regular_file(path: Path) -> str:
