@@ -41,7 +41,9 @@ HEAD = FRAME_HEAD.size
 MIN_RUN = 8  # frames; fewer are faster one by one
 RUN_PROBE = 64  # frames that are compared first when a run is looked for
 ROW_KINDS = (Kind.ROW, Kind.STATE)
-SMALL_FRAME = 1 << 10  # bytes; heads of frames up to this size are always checked
+FIRST_HEADS = 4  # that are looked at one by one
+FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
+SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
 MAX_DAMAGE = 1000  # places of a segment that are reported one by one
 KIND_NAMES: dict[int, str] = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
@@ -153,6 +155,7 @@ class SegmentReader:
         self.rollout_states = 0  # number of them among the records
         self._unreadable: dict[tuple[str, str], int] = {}  # kind and reason, to the place among the damage
         self._checked = 0  # records that were decoded to know the damage
+        self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
         self._wasted = 0  # bytes that were read for a checksum that was wrong
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
@@ -164,14 +167,18 @@ class SegmentReader:
         except FileNotFoundError:
             return False
         try:
-            if self.offset == 0 and not self._read_head(fd):
+            state = _file_state(fd)
+            if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
             while data := os.pread(fd, want, self.offset):
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
-                if whole or (max_bytes is not None and self.offset - start >= max_bytes):
+                if whole:
+                    self._at_end = self.offset, state
+                    break
+                if max_bytes is not None and self.offset - start >= max_bytes:
                     break
                 want = CHUNK if used else want * 2  # nothing was complete: the frame is larger than the read
         finally:
@@ -276,16 +283,13 @@ class SegmentReader:
 
     def _next_frame(self, data: bytes, place: int) -> int:
         """Return the next intact frame at or after ``place``, or -1."""
-        end, view = len(data), memoryview(data)
-        while 0 <= (place := data.find(FRAME_MAGIC, place)) <= end - HEAD:
+        view = memoryview(data)
+        for at, length, crc in _possible_heads(data, place):
             # The magic can occur in the bytes of a payload too: only a correct checksum makes it a frame.
-            _, length, crc = FRAME_HEAD.unpack_from(data, place)
-            start = place + HEAD
-            if 0 < length <= end - start and (length <= SMALL_FRAME or self._can_check(place)):
-                if crc32(view[start : start + length], frames.length_seed(length)) == crc:
-                    return place
+            if length <= SMALL_FRAME or self._can_check(at):
+                if crc32(view[at + HEAD : at + HEAD + length], frames.length_seed(length)) == crc:
+                    return at
                 self._wasted += length
-            place += 1
         return -1
 
     def _add_unreadable(self, kind: int, offset: int, length: int, reason: str, count: int = 1) -> None:
@@ -404,6 +408,12 @@ class SegmentReader:
         self._singles.clear()
 
 
+def _file_state(fd: int) -> tuple[int, int]:
+    """Return size and time of the last change of a file."""
+    found = os.fstat(fd)
+    return found.st_size, found.st_mtime_ns
+
+
 def read_payload(fd: int, offset: int) -> bytes:
     """Read the payload of one frame again; raise ValueError if it is not intact."""
     head = os.pread(fd, HEAD, offset)
@@ -429,6 +439,30 @@ def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, A
 def events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """Decode the events among records, in order; skip those that cannot be decoded."""
     return (event for _, event in decoded(records, Kind.EVENT))
+
+
+def _possible_heads(data: bytes, place: int) -> Iterator[tuple[int, int, int]]:
+    """Yield place, length and checksum of the heads from a place on whose frames end within the data."""
+    end = len(data) - HEAD + 1
+    # Often the next frame is near, and a file of heads has more than can be looked at one by one.
+    for _ in range(FIRST_HEADS):
+        place = data.find(FRAME_MAGIC, place)
+        if not 0 <= place < end:
+            return
+        _, length, crc = FRAME_HEAD.unpack_from(data, place)
+        if 0 < length <= min(len(data) - HEAD - place, MAX_FRAME):
+            yield place, length, crc
+        place += 1
+    found, block = np.frombuffer(data, np.uint8), FIRST_BLOCK
+    while place < end:
+        stop, block = min(place + block, end), min(2 * block, LAST_BLOCK)
+        at = place + np.flatnonzero(found[place:stop] == FRAME_MAGIC[0])
+        for number, byte in enumerate(FRAME_MAGIC[1:], 1):
+            at = at[found[at + number] == byte]
+        heads = found[at[:, None] + np.arange(4, HEAD)].view("<u4")
+        fits = (heads[:, 0] > 0) & (heads[:, 0] <= np.minimum(len(data) - HEAD - at, MAX_FRAME))
+        yield from zip(at[fits].tolist(), *heads[fits].T.tolist(), strict=True)
+        place = stop
 
 
 def _run_length(data: bytes, place: int, stop: int) -> int:
