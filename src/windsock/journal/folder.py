@@ -32,6 +32,7 @@ SEGMENT_NAME = re.compile(
 )
 MAX_FILE_BYTES = 16 << 20  # of ``run.json`` and of a delivery state
 MAX_TEXT = 20_000  # characters of a text in ``run.json``; a longer one is cut
+MAX_TAGS = 1000
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # no separator and no leading dot: it is a directory's name
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
 
@@ -183,7 +184,7 @@ def _info_id(value: Any) -> str:
 
 
 def _info_tags(value: Any) -> tuple[str, ...]:
-    return tuple(map(_info_text, decoding.list_of(decoding.read_text)(value)))
+    return tuple(map(_info_text, decoding.list_of(decoding.read_text)(value)[:MAX_TAGS]))
 
 
 def _oldest_write(folder: Path) -> float:
