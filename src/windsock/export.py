@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.errors import MetricNotFoundError, WindsockError
+from windsock.errors import WindsockError
 from windsock.formatting import encodable, json_number, nonfinite_name, printable
 from windsock.journal.series import Series
 from windsock.view import View
@@ -58,11 +58,10 @@ def wide_table(view: View, names: Sequence[str]) -> WideTable:
 def _series(view: View, names: Sequence[str], role: str, rank: int, merged: bool) -> dict[str, Series | None]:
     found: dict[str, Series | None] = {}
     for name in names:
-        try:
-            series = view.series(name, role, None if merged else rank)
-            found[name] = series if series.writer is not None and series.writer.rank == rank else None
-        except MetricNotFoundError:
-            found[name] = None
+        series = view.find_series(name, role, None if merged else rank)
+        found[name] = (
+            series if series is not None and series.writer is not None and series.writer.rank == rank else None
+        )
     return found
 
 

@@ -7,7 +7,6 @@ a view shows.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.journal import frames
+from windsock.journal import decoding
 from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import Record
 from windsock.journal.unpacking import Budget
@@ -88,19 +87,19 @@ class RoleMerger:
             if record.kind == Kind.LAYOUT:
                 from windsock.measurement.merged import DescribedLayout  # imports the catalogue
 
-                id, described = DescribedLayout.parse(frames.parse_record(record.payload))
+                id, described = DescribedLayout.parse(decoding.decode(record.kind, record.payload))
                 if self._layouts.get(id) != described:
                     self._layouts[id] = described
                     self._merge_again(self._steps)
             elif record.kind == Kind.GATHERED:
                 from windsock.rollouts.merged import RolloutState
 
-                state = RolloutState.parse(writer.rank, *frames.parse_packet(record.payload))
+                state = RolloutState.parse(writer.rank, *decoding.decode(record.kind, record.payload))
                 if state.step >= self._oldest:
                     self._contributions(writer, state.step, state.time).rollouts.append((writer, state))
                     return state.step
         # Of a newer windsock, damaged or hostile.
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error) as error:
+        except ValueError as error:
             self._skip(str(error))
         return None
 

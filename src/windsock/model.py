@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 MAIN_ROLE = "trainer"
 """The role whose metrics are shown first if a run has several."""
-StatusWord = Literal["running", "finished", "crashed", "killed", "stalled"]
+StatusWord = Literal["running", "finished", "crashed", "killed", "stalled", "unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,21 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of bytes of a segment that could not be read, with the reason."""
+    """A part of a segment that could not be read, with the reason.
+
+    ``kind`` is that of frames that are intact but cannot be decoded, and ``count`` their number; the bytes are those of
+    the first.
+    """
 
     start: int
     end: int
-    reason: str = field(default="unreadable bytes")
+    reason: str = "unreadable bytes"
+    kind: str = ""
+    count: int = 1
+
+    def __str__(self) -> str:
+        if not self.kind:
+            return f"bytes {self.start} to {self.end}: {self.reason}"
+        frames = f"{self.count:,} {self.kind} frames" if self.count > 1 else f"1 {self.kind} frame"
+        first = "the first is" if self.count > 1 else "it is"
+        return f"{frames} could not be read: {self.reason} ({first} at byte {self.start})"

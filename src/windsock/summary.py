@@ -41,8 +41,8 @@ def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | N
 
 def missing(view: Readable) -> dict[str, str]:
     """Return the reasons why metrics are missing, by name."""
-    found = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event.get("metrics")]
-    return dict(found[-1]) if found and isinstance(found[-1], dict) else {}  # an event replaces the one before
+    found = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event["metrics"]]
+    return dict(found[-1]) if found else {}  # an event replaces the one before
 
 
 def run_warnings(view: Readable) -> list[str]:
@@ -50,7 +50,7 @@ def run_warnings(view: Readable) -> list[str]:
     found = [f"skipped {name!r} {_times(count)}: {_reason(reason)}" for name, (reason, count) in view.skipped().items()]
     found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
     found += _failed_writes(view)
-    late = sum(int(event.get("late", 0)) for event in view.events())
+    late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
     return [*found, *_incomplete_rollouts(view), *view.damage()]
@@ -60,7 +60,7 @@ def _failed_writes(view: Readable) -> Iterator[str]:
     """Yield what the heartbeats and the end of the run count: frames that were dropped, failed writes and syncs."""
     # Each heartbeat has the total so far, so the numbers must not be added up.
     dropped, waiting, writes, syncs = (
-        max((int(event.get(name) or 0) for event in view.events()), default=0)
+        max((event.get(name, 0) for event in view.events()), default=0)
         for name in ("dropped", "waiting", "failed_writes", "failed_syncs")
     )
     if dropped:

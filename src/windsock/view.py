@@ -7,7 +7,6 @@ import fnmatch
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,20 +94,18 @@ class View:
         return self._merged("environment", "environment")
 
     def _merged(self, event: str, key: str) -> dict[str, Any]:
-        found = [e for e in self.events() if e.get("event") == event and isinstance(e.get(key), dict)]
+        found = [e for e in self.events() if e["event"] == event]
         return {name: value for e in found for name, value in e[key].items()}  # by time: the newest counts
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events of all writers by time, without those of forked processes."""
         found = [event for attempt in self._attempts.values() for event in attempt.events()]
-        return sorted(found, key=lambda event: float(event.get("time", 0.0)))
+        return sorted(found, key=lambda event: event.get("time", 0.0))
 
     def skipped(self) -> dict[str, tuple[str, int]]:
         """Return the values that could not be logged: name to reason and count."""
         found = [event for event in self.events() if event.get("event") == "skipped"]
-        return {
-            event["name"]: (event.get("reason", ""), int(event.get("count", 1))) for event in found if "name" in event
-        }
+        return {event["name"]: (event.get("reason", ""), event.get("count", 1)) for event in found}
 
     def problems(self) -> list[Problem]:
         """Return the calls of the training loop that failed, with the failures of all processes added up.
@@ -118,8 +115,8 @@ class View:
         counts: dict[tuple[str, str], int] = {}
         for event in self._records(Kind.EVENT):  # unlike events(), with those of forked processes
             if event.get("event") == "problem":
-                found = str(event.get("call", "")), str(event.get("error", ""))
-                counts[found] = counts.get(found, 0) + int(event.get("count", 1))
+                found = event.get("call", ""), event.get("error", "")
+                counts[found] = counts.get(found, 0) + event.get("count", 1)
         for text in self.sample_index.known_damage() if self._has_samples() else ():
             found = "samples", text.split(": ", 2)[-1]  # without the place in the file
             counts[found] = counts.get(found, 0) + 1
@@ -133,9 +130,7 @@ class View:
     def damage(self) -> list[str]:
         """Return a message for each part of the journal that could not be read."""
         return [
-            f"{reader.path.name}: bytes {damage.start} to {damage.end}: {damage.reason}"
-            for attempt in self._attempts.values()
-            for reader, damage in attempt.damage
+            f"{reader.path.name}: {damage}" for attempt in self._attempts.values() for reader, damage in attempt.damage
         ]
 
     @property
@@ -155,7 +150,7 @@ class View:
         moments = [self.info.created]
         for attempt in self._attempts.values():
             moments += attempt.span() or ()
-            moments += [float(event["time"]) for event in attempt.events() if "time" in event]
+            moments += [event["time"] for event in attempt.events() if "time" in event]
         return min(moments), max(moments)
 
     def writers(self) -> list[Writer]:
@@ -180,6 +175,15 @@ class View:
         Without ``rank``, the values of all ranks are merged where they contribute to the same step; a metric that ranks
         log separately is that of the lowest rank. Without ``role``, the trainer comes first.
         """
+        found = self.find_series(name, role, rank, attempt)
+        if found is None:
+            raise MetricNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+        return found
+
+    def find_series(
+        self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None
+    ) -> Series | None:
+        """Return one metric as ``series`` does, or None if the run does not have it."""
         for writer_role, writer_rank in self._writers():
             if role not in (None, writer_role) or rank not in (None, writer_rank):
                 continue
@@ -191,7 +195,7 @@ class View:
                 return reduced
             if len(series):
                 return series
-        raise MetricNotFoundError(f"run {self.id} has no metric {name!r}" + _nearest(name, self.names()))
+        return None
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the spans of phases and timers, of a step or all, in the order in which they began.
@@ -244,21 +248,19 @@ class View:
         """Return the histograms logged under a name, with their steps."""
         found = []
         for fields in self._records(Kind.HISTOGRAM):
-            if fields.get("name") == name:
-                with suppress(KeyError, TypeError):  # of a newer windsock
-                    found.append((fields.get("step"), Histogram.of_record(fields)))
+            if fields["name"] == name:
+                found.append((fields.get("step"), Histogram.of_record(fields)))
         return found
 
     def histogram_names(self) -> list[str]:
         """Return the names under which histograms were logged, in the order in which they were first logged."""
-        return list(dict.fromkeys(fields["name"] for fields in self._records(Kind.HISTOGRAM) if "name" in fields))
+        return list(dict.fromkeys(fields["name"] for fields in self._records(Kind.HISTOGRAM)))
 
     def texts(self) -> list[LoggedText]:
         """Return the logged texts, by time."""
         found = [
-            LoggedText(str(fields["name"]), str(fields["text"]), fields.get("step"), float(fields.get("time") or 0.0))
+            LoggedText(fields["name"], fields["text"], fields.get("step"), fields.get("time", 0.0))
             for fields in self._records(Kind.TEXT)
-            if "name" in fields and "text" in fields
         ]
         return sorted(found, key=lambda text: text.time)
 

@@ -93,7 +93,9 @@ def test_the_specification_has_every_event_and_its_fields():
     """As the code writes them; ``**fields`` are those of records that are checked elsewhere."""
     shown = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", DOCS.read_text(), re.MULTILINE))
     call = re.compile(r"(?:journal\.|write_)event\(\s*\"(\w+)\"((?:,\s*\w+=|[^()]|\([^()]*\))*)\)")
-    written = [found for path in SOURCE.rglob("*.py") for found in call.findall(path.read_text())]
+    sources = [path.read_text() for path in SOURCE.rglob("*.py")]
+    written = [found for source in sources for found in call.findall(source)]
+    written += [(name, f"{name}=") for source in sources for name in re.findall(r"write_config\(\"(\w+)\"", source)]
     assert {name for name, _ in written} >= {"start", "config", "finish", "heartbeat", "skipped", "problem", "lacking"}
     for name, arguments in written:
         assert name in shown, name

@@ -136,5 +136,5 @@ def test_a_frame_that_is_too_short_is_damage(tmp_path: Path):
     writer.close()
     reader = SegmentReader(tmp_path / "trainer.0.1.0.seg")
     reader.poll()
-    assert [damage.reason for damage in reader.damage] == ["malformed frame of kind 8"]
+    assert [damage.reason for damage in reader.damage] == ["the sample frame is too short"]
     assert len(reader.tables) == 1

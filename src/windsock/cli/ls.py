@@ -7,8 +7,9 @@ from dataclasses import asdict
 
 from windsock.cli.arguments import add_json, directory, print_json
 from windsock.journal.folder import run_folders
-from windsock.journal.glance import Glance, glance
+from windsock.journal.glance import Glance, listed
 from windsock.terminal.output import say
+from windsock.terminal.runs import SYMBOLS
 
 HELP = "list runs"
 EXAMPLE = "windsock ls --project roll-agentic"
@@ -17,13 +18,13 @@ EXAMPLE = "windsock ls --project roll-agentic"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock ls``."""
     parser.add_argument("--project", help="only runs of this project")
-    parser.add_argument("--status", help="only runs with this status: running, finished, crashed, killed or stalled")
+    parser.add_argument("--status", help=f"only runs with this status: {', '.join(SYMBOLS)}")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the list."""
-    runs = sorted((glance(folder) for folder in run_folders(directory(options))), key=lambda run: run.began)
+    runs = sorted((listed(folder) for folder in run_folders(directory(options))), key=lambda run: run.began)
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     if options.json:
         print_json([_record(run) for run in runs])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from windsock.cli.arguments import add_json, add_run, print_json, run_folder
@@ -74,7 +74,7 @@ def _record(view: View, spans: list[PhaseSpan], windows: Windows, laid_out: Time
     return {
         "id": view.id,
         "name": view.name,
-        "phases": [{**asdict(s), "slowest": str(s.slowest)} for s in summaries(spans, windows)],
+        "phases": [{**_fields(s), "slowest": str(s.slowest)} for s in summaries(spans, windows)],
         "timeline": {
             "step": laid_out.step,
             "start": laid_out.start,
@@ -82,9 +82,14 @@ def _record(view: View, spans: list[PhaseSpan], windows: Windows, laid_out: Time
             "unaccounted_share": laid_out.unaccounted,
             "overlap_share": laid_out.overlap,
             "spans": [
-                {**asdict(span), "writer": str(span.writer), "attempt": span.writer.attempt, "seconds": span.seconds}
+                {**_fields(span), "writer": str(span.writer), "attempt": span.writer.attempt, "seconds": span.seconds}
                 for span in spans
                 if span.step == laid_out.step
             ],
         },
     }
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """Return the fields of a record; ``asdict`` copies them too, and a run may have very many spans."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}

@@ -31,11 +31,15 @@ def run(options: argparse.Namespace) -> int:
     if options.points < 1 or options.samples < 0:
         raise WindsockError("--points must be at least 1 and --samples at least 0")
     from windsock.server.report_file import report_page
+    from windsock.server.responses import RequestError
     from windsock.server.views.report import report_data
 
     named = Path(options.run_reference)
     folder = named if any(named.glob("*tfevents*")) else run_folder(options)
-    page = report_page(report_data(folder, options.points, options.samples))
+    try:
+        page = report_page(report_data(folder, options.points, options.samples))
+    except RequestError as problem:
+        raise WindsockError(str(problem)) from problem
     Path(options.output).write_text(page, encoding="utf-8", errors="backslashreplace")
     say(f"wrote {size(len(page))} to {options.output}", sys.stderr)
     return 0

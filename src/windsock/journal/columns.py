@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
-from windsock.journal.reader import Record, SampleFrame, SegmentReader, events
+from windsock.journal.reader import Record, SampleFrame, SegmentReader, decoded, events
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
 from windsock.journal.status import process_of
@@ -73,7 +71,9 @@ class Attempt:
 
     @property
     def damage(self) -> list[tuple[SegmentReader, Damage]]:
-        """The stretches that could not be read."""
+        """The parts of the segments that could not be read."""
+        for reader in self.readers:
+            reader.check_records()
         return [(reader, damage) for reader in self.readers for damage in reader.damage]
 
     def names(self) -> list[str]:
@@ -103,14 +103,10 @@ class Attempt:
     def decoded(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind, with the step of open ones filled in; skip those that cannot be decoded."""
         for index, segment in sorted(self._segments.items()):
-            for record in segment.reader.records:
-                if record.kind == kind:
-                    with suppress(ValueError):
-                        fields = frames.parse_record(record.payload)
-                        if fields.get("step", 0) is None:
-                            time = float(fields.get("time") or 0.0)
-                            fields["step"] = self.steps.step_of(index, record.offset, time)
-                        yield fields
+            for record, fields in decoded(segment.reader.records, kind):
+                if fields.get("step", 0) is None:
+                    fields["step"] = self.steps.step_of(index, record.offset, fields.get("time", 0.0))
+                yield fields
 
     def spans(self) -> list[PhaseSpan]:
         """Return the spans of phases, segment by segment."""

@@ -12,19 +12,25 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from windsock.errors import JournalError, RunNotFoundError, SettingsError
+from windsock.journal import decoding
+from windsock.journal.decoding import DecodingError
 from windsock.journal.regular_files import read_regular_file
 from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
 INDEX_FOLDER = "index"  # in a run's directory: files that can be created from the journal again
-SEGMENT_NAME = re.compile(r"(?P<role>[^/.]+)\.(?P<rank>\d+)\.(?P<attempt>\d+)\.(?P<index>\d+)\.seg")
+SEGMENT_NAME = re.compile(
+    r"(?P<role>[^/.]+)\.(?P<rank>[0-9]{1,9})\.(?P<attempt>[0-9]{1,9})\.(?P<index>[0-9]{1,9})\.seg"
+)
+MAX_TEXT = 20_000  # characters of a text in ``run.json``; a longer one is cut
+MAX_TAGS = 1000
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # no separator and no leading dot: it is a directory's name
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
 
@@ -118,16 +124,66 @@ def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def read_run_info(folder: Path) -> RunInfo:
-    """Read ``run.json``; if it is unreadable, return what the directory's name and the segments' times tell."""
+    """Read ``run.json``; where it is unreadable, return what the directory's name and the segments' times tell."""
     try:
-        record: dict[str, Any] = json.loads(read_regular_file(folder / RUN_FILE))
-        known = {name: record[name] for name in RunInfo.__dataclass_fields__ if name in record}
-        return RunInfo(**{**known, "tags": tuple(known.get("tags") or ())})
-    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        record = decoding.read_mapping(decoding.parse_json(read_regular_file(folder / RUN_FILE)))
+    except (OSError, ValueError) as problem:
         if not segments(folder):
             raise JournalError(f"{folder} contains no run: {problem}") from problem
-        oldest = min(segment.path.stat().st_mtime for segment in segments(folder))
-        return RunInfo(id=folder.name, project=unquote(folder.parent.name), name=folder.name, created=oldest)
+        record = {}
+    known = {name: value for name, read in INFO_FIELDS.items() if (value := _field(record, name, read)) is not None}
+    for name, derive in DERIVED_INFO.items():
+        if name not in known:
+            known[name] = derive(folder)
+    return RunInfo(**known)
+
+
+def identity(folder: Path) -> RunInfo:
+    """Return the info of a run; of one that cannot be read, what its directory tells."""
+    try:
+        return read_run_info(folder)
+    except JournalError:
+        return RunInfo(**{name: derive(folder) for name, derive in DERIVED_INFO.items()})
+
+
+def _field(record: dict[str, Any], name: str, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(record[name])
+    except (KeyError, DecodingError):  # the field is missing: the others count
+        return None
+
+
+def _info_text(value: Any) -> str:
+    return decoding.read_text(value)[:MAX_TEXT]
+
+
+def _info_id(value: Any) -> str:
+    if not ID_PATTERN.fullmatch(decoding.read_text(value)):
+        raise DecodingError("must be a name of a directory")
+    return str(value)
+
+
+def _info_tags(value: Any) -> tuple[str, ...]:
+    return tuple(map(_info_text, decoding.list_of(decoding.read_text)(value)[:MAX_TAGS]))
+
+
+def _oldest_write(folder: Path) -> float:
+    files = [segment.path for segment in segments(folder)] or [folder]
+    return min(path.stat().st_mtime for path in files)
+
+
+INFO_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "id": _info_id,
+    "created": decoding.read_time,
+    "tags": _info_tags,
+    **dict.fromkeys(("project", "name", "vocabulary", "producer", "group", "notes"), _info_text),
+}
+DERIVED_INFO: dict[str, Callable[[Path], Any]] = {
+    "id": lambda folder: folder.name,
+    "project": lambda folder: unquote(folder.parent.name),
+    "name": lambda folder: folder.name,
+    "created": _oldest_write,
+}
 
 
 def is_run(folder: Path) -> bool:
@@ -159,7 +215,7 @@ def _subfolders(dir: Path) -> list[Path]:
 def last_active(folder: Path) -> float:
     """Return the time of the last write to the run."""
     writes = [segment.path.stat().st_mtime for segment in segments(folder)]
-    return max([read_run_info(folder).created, *writes])
+    return max([identity(folder).created, *writes])
 
 
 def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path:
@@ -171,7 +227,7 @@ def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path
     if text == "@last":
         return last_run(dir)
     folders = list(run_folders(dir))
-    infos = [(folder, read_run_info(folder)) for folder in folders]
+    infos = [(folder, identity(folder)) for folder in folders]
     for matches in (
         # Exact matches come first, so that an id which is a prefix of another can still be given.
         [folder for folder, info in infos if info.id == text],
@@ -195,7 +251,7 @@ def last_run(dir: Path) -> Path:
 
 def _several(text: str, folders: list[Path]) -> str:
     newest = sorted(folders, key=last_active, reverse=True)[:6]
-    listed = ", ".join(f"{f.name} ({_day(read_run_info(f).created)})" for f in newest)
+    listed = ", ".join(f"{f.name} ({_day(identity(f).created)})" for f in newest)
     return f"{len(folders)} runs match {text!r}: {listed}; give an id (the newest is first)"
 
 

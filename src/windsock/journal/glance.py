@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windsock.journal.folder import SegmentFile, read_run_info, segments
+from windsock.errors import JournalError
+from windsock.formatting import describe_error
+from windsock.journal.folder import SegmentFile, identity, read_run_info, segments
 from windsock.journal.frames import OPEN_STEP
 from windsock.journal.reader import SegmentReader, events
 from windsock.journal.status import process_of, run_status, writer_status
@@ -52,10 +54,26 @@ def glance(folder: Path) -> Glance:
         last_step=max(steps, default=None),
         began=info.created,
         last_heard=max([info.created, *(end.heard for end in ends)]),
-        bytes=sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+        bytes=_size(folder),
         writers=len(newest),
         attempts=max((s.writer.attempt for s in found), default=0),
     )
+
+
+def listed(folder: Path) -> Glance:
+    """Return the facts about a run in a list; one that cannot be read has the status ``unreadable`` and the reason."""
+    try:
+        return glance(folder)
+    except Exception as problem:
+        if not folder.is_dir():  # it was removed meanwhile
+            raise
+        info = identity(folder)
+        status = Status("unreadable", str(problem) if isinstance(problem, JournalError) else describe_error(problem))
+        return Glance(info, folder, status, None, info.created, info.created, _size(folder), 0, 0)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
 
 def segment_status(path: Path) -> Status:
@@ -98,6 +116,6 @@ def _look_at(paths: list[Path], size: int) -> _End:
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
     found = [event for reader in readers for event in events(reader.records)]
-    event_times = [float(event.get("time", 0.0)) for event in found]
+    event_times = [event.get("time", 0.0) for event in found]
     status = writer_status(found, max(times, default=None))
     return _End(status, last_step, max([*times, *event_times], default=0.0))

@@ -7,8 +7,8 @@ one size; a run is found and checked at once instead of frame by frame.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import JournalError
-from windsock.journal import frames
+from windsock.journal import decoding, frames
+from windsock.journal.decoding import MAX_TIME, DecodingError
 from windsock.journal.frames import (
-    COMMIT_BODY,
     FORMAT_VERSION,
     FRAME_HEAD,
     FRAME_MAGIC,
@@ -41,6 +41,12 @@ HEAD = FRAME_HEAD.size
 MIN_RUN = 8  # frames; fewer are faster one by one
 RUN_PROBE = 64  # frames that are compared first when a run is looked for
 ROW_KINDS = (Kind.ROW, Kind.STATE)
+FIRST_HEADS = 4  # that are looked at one by one
+FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
+SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
+WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
+MAX_DAMAGE = 1000  # places of a segment that are reported one by one
+KIND_NAMES: dict[int, str] = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 
 
 @dataclass(slots=True)
@@ -147,6 +153,10 @@ class SegmentReader:
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
         self.rollout_states = 0  # number of them among the records
+        self._unreadable: dict[tuple[str, str], int] = {}  # kind and reason, to the place among the damage
+        self._checked = 0  # records that were decoded to know the damage
+        self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
+        self._wasted = 0  # bytes that were read for a checksum that was wrong
         self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
 
     def poll(self, max_bytes: int | None = None) -> bool:
@@ -157,14 +167,18 @@ class SegmentReader:
         except FileNotFoundError:
             return False
         try:
-            if self.offset == 0 and not self._read_head(fd):
+            state = _file_state(fd)
+            if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
             while data := os.pread(fd, want, self.offset):
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
-                if whole or (max_bytes is not None and self.offset - start >= max_bytes):
+                if whole:
+                    self._at_end = self.offset, state
+                    break
+                if max_bytes is not None and self.offset - start >= max_bytes:
                     break
                 want = CHUNK if used else want * 2  # nothing was complete: the frame is larger than the read
         finally:
@@ -183,7 +197,7 @@ class SegmentReader:
                 self._parse(os.pread(fd, size, self.offset), whole=False)
                 self.offset = end - size
                 # The last bytes begin in the middle of some frame.
-                self.offset += max(_next_frame(os.pread(fd, size, self.offset), 0), 0)
+                self.offset += max(self._next_frame(os.pread(fd, size, self.offset), 0), 0)
         finally:
             os.close(fd)
         self.poll()
@@ -195,6 +209,17 @@ class SegmentReader:
         self.records.clear()
         self.samples.clear()
         self.damage.clear()
+        self._unreadable.clear()
+        self._checked = 0
+
+    def check_records(self) -> None:
+        """Decode the records that were not decoded for this yet, and add those that cannot be to the damage."""
+        unchecked, self._checked = self.records[self._checked :], len(self.records)
+        for record in unchecked:
+            try:
+                decoding.decode(record.kind, record.payload)
+            except DecodingError as problem:
+                self._add_unreadable(record.kind, record.offset, len(record.payload), str(problem))
 
     def _read_head(self, fd: int) -> bool:
         head = os.pread(fd, SEGMENT_HEAD.size, 0)
@@ -229,11 +254,13 @@ class SegmentReader:
                     self._add_run(data, place, HEAD + length, run)
                     place += (HEAD + length) * run
                     continue
-                if stop <= end and crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
-                    take(payload, self.offset + place)
-                    place = stop
-                    continue
-            following = _next_frame(data, place + 1)
+                if stop <= end and (length <= SMALL_FRAME or self._can_check(place)):
+                    if crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
+                        take(payload, self.offset + place)
+                        place = stop
+                        continue
+                    self._wasted += length
+            following = self._next_frame(data, place + 1)
             if following < 0:
                 break  # a frame that is being written, or a torn end: no complete frame follows
             self._skip_damaged(place, following)
@@ -242,7 +269,39 @@ class SegmentReader:
         return place
 
     def _skip_damaged(self, start: int, end: int) -> None:
-        self.damage.append(Damage(self.offset + start, self.offset + end))
+        if len(self.damage) < MAX_DAMAGE:
+            self.damage.append(Damage(self.offset + start, self.offset + end))
+        else:  # the last one stands for all that follow
+            self.damage[-1] = replace(self.damage[-1], end=self.offset + end, reason="unreadable bytes in many places")
+
+    def _can_check(self, place: int) -> bool:
+        """Return whether the checksum of a large frame may be computed here.
+
+        Heads of frames that reach far behind them would otherwise make the time quadratic.
+        """
+        return self._wasted <= WASTE_FACTOR * (self.offset + place) + WASTE_BYTES
+
+    def _next_frame(self, data: bytes, place: int) -> int:
+        """Return the next intact frame at or after ``place``, or -1."""
+        view = memoryview(data)
+        for at, length, crc in _possible_heads(data, place):
+            # The magic can occur in the bytes of a payload too: only a correct checksum makes it a frame.
+            if length <= SMALL_FRAME or self._can_check(at):
+                if crc32(view[at + HEAD : at + HEAD + length], frames.length_seed(length)) == crc:
+                    return at
+                self._wasted += length
+        return -1
+
+    def _add_unreadable(self, kind: int, offset: int, length: int, reason: str, count: int = 1) -> None:
+        """Count a frame that is intact and cannot be decoded."""
+        what = KIND_NAMES.get(kind, f"kind {kind}")
+        place = self._unreadable.get((what, reason))
+        if place is None:
+            self._unreadable[what, reason] = len(self.damage)
+            self.damage.append(Damage(offset, offset + HEAD + length, reason, what, count))
+        else:
+            known = self.damage[place]
+            self.damage[place] = replace(known, count=known.count + count)
 
     def _add(self, payload: bytes, offset: int) -> None:
         """Add the payload of one intact frame."""
@@ -255,17 +314,17 @@ class SegmentReader:
         try:
             self._add_payload(kind, payload, offset)
         # The checksum is correct, so the bytes are as they were written: only this frame is left out, not what follows.
-        except (ValueError, IndexError, TypeError):
-            end = offset + HEAD + len(payload)
-            self.damage.append(Damage(offset, end, f"malformed frame of kind {kind}"))
+        except ValueError as problem:
+            self._add_unreadable(kind, offset, len(payload), str(problem))
 
     def _add_payload(self, kind: int, payload: bytes, offset: int) -> None:
         if kind == Kind.SCHEMA:
-            id, names = frames.parse_schema(payload)
+            id, names = decoding.decode_schema(payload)
             self.schemas.setdefault(id, names)
-        elif kind == Kind.COMMIT and len(payload) == COMMIT_BODY.size:
-            _, step, time = COMMIT_BODY.unpack(payload)
-            self.steps.add_commit(offset, step, time)
+        elif kind == Kind.COMMIT:
+            self.steps.add_commit(offset, *decoding.decode_commit(payload))
+        elif kind in ROW_KINDS:  # the others were added as columns
+            raise DecodingError("it is too short")
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
@@ -292,6 +351,9 @@ class SegmentReader:
 
     def _add_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
         """Split rows of one size by kind and schema into their tables."""
+        wanted = self._readable_rows(view, wanted, offsets)
+        if not len(wanted):
+            return
         keys = view["schema"][wanted]
         by_schema = np.argsort(keys, kind="stable")  # stable: rows of a schema stay in the order of the file
         order = wanted[by_schema]
@@ -305,10 +367,38 @@ class SegmentReader:
         changes = np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1
         for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(order)], strict=True):
             found = rows.slice(start, stop)
-            tables = self.tables if kinds[start] == Kind.ROW else self.states
-            tables.setdefault(int(keys[start]), RowTable(rows.values.shape[1])).add(found)
-            if kinds[start] == Kind.ROW:
+            if self._add_to_table(int(kinds[start]), int(keys[start]), found) and kinds[start] == Kind.ROW:
                 self.steps.add_rows(found.offsets, found.steps, found.times)
+
+    def _add_to_table(self, kind: int, key: int, rows: RowChunk) -> bool:
+        """Add rows of one schema or layout to its table; return False if they have another width."""
+        width = rows.values.shape[1]
+        tables = self.tables if kind == Kind.ROW else self.states
+        table = tables.setdefault(key, RowTable(width))
+        if table.width != width:
+            reason = "it has another number of values than those before it"
+            self._add_unreadable(kind, int(rows.offsets[0]), ROW_HEAD.size + 8 * width, reason, len(rows))
+            return False
+        table.add(rows)
+        return True
+
+    def _readable_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> Ints:
+        """Return those of the rows whose times are in range, if their length is that of whole numbers."""
+        if "excess" in (view.dtype.names or ()):
+            self._reject_rows(view, wanted, offsets, "it has an odd length")
+            return wanted[:0]
+        times = view["time"][wanted]
+        fine = (times >= 0) & (times <= MAX_TIME)  # NaN is neither
+        if fine.all():
+            return wanted
+        self._reject_rows(view, wanted[~fine], offsets, "its time is out of range")
+        return wanted[fine]
+
+    def _reject_rows(self, view: NDArray[Any], rows: Ints, offsets: Ints, reason: str) -> None:
+        for kind in ROW_KINDS:
+            of_kind = rows[view["kind"][rows] == kind]
+            if len(of_kind):
+                self._add_unreadable(kind, int(offsets[of_kind[0]]), view.dtype.itemsize, reason, len(of_kind))
 
     def _flush_singles(self) -> None:
         """Add the rows that were read one by one, as columns."""
@@ -316,6 +406,12 @@ class SegmentReader:
             view = np.frombuffer(b"".join(payloads), _row_type(size))
             self._add_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
         self._singles.clear()
+
+
+def _file_state(fd: int) -> tuple[int, int]:
+    """Return size and time of the last change of a file."""
+    found = os.fstat(fd)
+    return found.st_size, found.st_mtime_ns
 
 
 def read_payload(fd: int, offset: int) -> bytes:
@@ -329,26 +425,44 @@ def read_payload(fd: int, offset: int) -> bytes:
     raise ValueError(f"no intact frame at byte {offset}")
 
 
-def events(records: Sequence[Record]) -> Iterator[dict[str, Any]]:
-    """Decode the events among records, in order; skip those that cannot be decoded."""
+def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, Any]]:
+    """Yield the records of some kinds with their contents, in order; skip those that cannot be decoded."""
     for record in records:
-        if record.kind == Kind.EVENT:
+        if record.kind in kinds:
             try:
-                yield frames.parse_record(record.payload)
-            except ValueError:
+                contents = decoding.decode(record.kind, record.payload)
+            except DecodingError:  # ``check_records`` counts them
                 continue
+            yield record, contents
 
 
-def _next_frame(data: bytes, place: int) -> int:
-    """Return the next intact frame at or after ``place``, or -1."""
-    while 0 <= (place := data.find(FRAME_MAGIC, place)) <= len(data) - HEAD:
-        # The magic can occur in the bytes of a payload too: only a correct checksum makes it a frame.
+def events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+    """Decode the events among records, in order; skip those that cannot be decoded."""
+    return (event for _, event in decoded(records, Kind.EVENT))
+
+
+def _possible_heads(data: bytes, place: int) -> Iterator[tuple[int, int, int]]:
+    """Yield place, length and checksum of the heads from a place on whose frames end within the data."""
+    end = len(data) - HEAD + 1
+    # Often the next frame is near, and a file of heads has more than can be looked at one by one.
+    for _ in range(FIRST_HEADS):
+        place = data.find(FRAME_MAGIC, place)
+        if not 0 <= place < end:
+            return
         _, length, crc = FRAME_HEAD.unpack_from(data, place)
-        payload = data[place + HEAD : place + HEAD + length] if 0 < length <= MAX_FRAME else b""
-        if len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
-            return place
+        if 0 < length <= min(len(data) - HEAD - place, MAX_FRAME):
+            yield place, length, crc
         place += 1
-    return -1
+    found, block = np.frombuffer(data, np.uint8), FIRST_BLOCK
+    while place < end:
+        stop, block = min(place + block, end), min(2 * block, LAST_BLOCK)
+        at = place + np.flatnonzero(found[place:stop] == FRAME_MAGIC[0])
+        for number, byte in enumerate(FRAME_MAGIC[1:], 1):
+            at = at[found[at + number] == byte]
+        heads = found[at[:, None] + np.arange(4, HEAD)].view("<u4")
+        fits = (heads[:, 0] > 0) & (heads[:, 0] <= np.minimum(len(data) - HEAD - at, MAX_FRAME))
+        yield from zip(at[fits].tolist(), *heads[fits].T.tolist(), strict=True)
+        place = stop
 
 
 def _run_length(data: bytes, place: int, stop: int) -> int:

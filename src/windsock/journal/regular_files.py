@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+MAX_FILE_BYTES = 16 << 20  # of ``run.json`` and of a delivery state
+
 
 def open_regular_file(path: str | Path, flags: int) -> int:
     """Open a file and return its descriptor; raise OSError if it is not a regular one. It can be an ``opener``."""
@@ -23,6 +25,8 @@ def open_regular_file(path: str | Path, flags: int) -> int:
 
 
 def read_regular_file(path: Path) -> str:
-    """Return the text of a file; raise OSError if it is not a regular one."""
+    """Return the text of a small file; raise OSError if it is large, or not a regular file."""
     with open(path, encoding="utf-8", opener=open_regular_file) as file:
+        if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MAX_FILE_BYTES} bytes", str(path))
         return file.read()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record, RowChunk, SegmentReader, events, read_payload
+from windsock.journal.reader import Record, RowChunk, SegmentReader, decoded, events, read_payload
 from windsock.journal.samples import decode
 from windsock.journal.steps import MAX_STEP, AttemptSteps
 from windsock.journal.unpacking import Budget
@@ -457,14 +457,10 @@ class SegmentFollower:
         return RowChunk(chunk.offsets[wanted], chunk.steps[wanted], chunk.times[wanted], chunk.values[wanted])
 
     def _records(self) -> Iterator[_Frame]:
-        for record in self._reader.records:
-            if record.kind in STEP_RECORDS and record.offset >= self._begin.resume:
-                try:
-                    fields = frames.parse_record(record.payload)
-                    step = OPEN_STEP if fields["step"] is None else int(fields["step"])
-                    yield _Frame(record.offset, step, float(fields["time"]), _record_contents(record.kind, fields))
-                except (ValueError, KeyError, TypeError):
-                    continue  # the view reports damage
+        new = (record for record in self._reader.records if record.offset >= self._begin.resume)
+        for record, fields in decoded(new, *STEP_RECORDS):  # the view reports damage
+            step = OPEN_STEP if fields.get("step") is None else fields["step"]
+            yield _Frame(record.offset, step, fields.get("time", 0.0), _record_contents(record.kind, fields))
 
     def _sample_frames(self) -> Iterator[_Frame]:
         wanted = [frame for frame in self._reader.samples if frame.offset >= self._begin.resume and frame.kept]
@@ -482,7 +478,7 @@ class SegmentFollower:
 
 
 def _record_contents(kind: int, fields: dict[str, Any]) -> StepContents:
-    name = str(fields["name"])
+    name = fields["name"]
     if kind == Kind.TEXT:
-        return StepContents(texts={name: str(fields["text"])})
+        return StepContents(texts={name: fields["text"]})
     return StepContents(histograms={name: Histogram.of_record(fields)})

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 
-from windsock.journal import frames
 from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER, Kind, PhaseFrame
-from windsock.journal.reader import Record, SegmentReader
+from windsock.journal.reader import Record, SegmentReader, decoded
 from windsock.journal.steps import AttemptSteps
 from windsock.model import PhaseSpan, Writer
 
@@ -30,12 +28,9 @@ def read_spans(segments: Mapping[int, SegmentReader], writer: Writer, steps: Att
 def _last_frames(segments: Mapping[int, SegmentReader]) -> list[tuple[int, Record, PhaseFrame]]:
     found: dict[int, tuple[int, Record, PhaseFrame]] = {}
     for index, reader in sorted(segments.items()):
-        for record in reader.records:
-            if record.kind in PHASE_KINDS:
-                with suppress(ValueError):  # an intact frame with a malformed body
-                    frame = frames.parse_phase(record.payload)
-                    # A dict keeps the place of the first frame of a span, so the order is that in which spans began.
-                    found[frame.span] = (index, record, frame)
+        for record, frame in decoded(reader.records, *PHASE_KINDS):
+            # A dict keeps the place of the first frame of a span, so the order is that in which spans began.
+            found[frame.span] = (index, record, frame)
     return list(found.values())
 
 

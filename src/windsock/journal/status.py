@@ -27,7 +27,7 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
     start: dict[str, Any] = {}
     heard = last_row or 0.0
     for event in events:
-        heard = max(heard, float(event.get("time", 0.0)))
+        heard = max(heard, event.get("time", 0.0))
         if event.get("event") == "start":
             start = event
         elif event.get("event") == "finish":
@@ -36,12 +36,12 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
         return _remote_status(now - heard)
     if start.get("machine") != machine_id():
         return _remote_status(now - heard)
-    if process_start(start.get("pid", -1)) != start.get("born"):
+    if process_start(start.get("pid") or -1) != start.get("born"):
         return Status("killed", "process exited without finish()")
     if now - heard > SILENT_SECONDS:
         return Status("stalled", f"no heartbeat for {now - heard:.0f} s, but the process is alive")
-    idle = now - (last_row or float(start.get("time", now)))
-    if idle > float(start.get("idle_seconds", IDLE_SECONDS)):
+    idle = now - (last_row or start.get("time", now))
+    if idle > (start.get("idle_seconds") or IDLE_SECONDS):
         return Status("stalled", f"no row for {idle:.0f} s")
     return Status("running")
 

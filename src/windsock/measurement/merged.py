@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,20 +36,20 @@ class DescribedLayout:
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> tuple[int, DescribedLayout]:
         """Read a layout record; raise ValueError for states of a kind or name that this version does not know."""
-        layout = Layout.parse(json.dumps(record["entries"]))
+        layout = Layout(tuple((name, kind) for name, kind in record["entries"]))
         unknown = [name for name, kind in layout.entries if name not in BY_STATE or BY_STATE[name].kind.name != kind]
         if unknown:
             raise ValueError(f"states that this version does not know: {', '.join(unknown)}")
-        # JSON has no tuples, and a list never equals the default when options are merged.
-        given = {**record["options"], "clip": tuple(record["options"]["clip"])}
-        return int(record["layout"]), cls(layout, Options(**given))
+        if len(layout.places) != len(layout.entries):
+            raise ValueError("a state occurs twice")
+        return int(record["layout"]), cls(layout, Options.from_record(record["options"]))
 
 
 def merge_states(
     states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str
 ) -> dict[str, float]:
     """Return the values of the states of one step; none if they are of a single rank, whose rows have its values."""
-    known = [state for state in states if state.layout in layouts]
+    known = [s for s in states if s.layout in layouts and len(s.vector) == layouts[s.layout].layout.width]
     if len({state.rank for state in known}) < 2:
         return {}
     merged = Measurement()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windsock.model import MAIN_ROLE, PhaseSpan, Writer
@@ -13,6 +13,7 @@ Windows = Mapping[Writer, Mapping[int, Interval]]
 """Start and end of each step, by writer."""
 
 MAX_SEPARATE_LANES = 4  # lanes with the same phases; more of them share one group
+MAX_NESTING = 100  # spans in each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,19 +171,32 @@ def _rows(spans: Sequence[PhaseSpan]) -> tuple[TimelineRow, ...]:
     by_id = {span.id: span for span in spans}
     rows: dict[tuple[str, ...], TimelineRow] = {}
     for span in sorted(spans, key=lambda span: span.start):
-        path: tuple[str, ...] = (span.name,)
-        outer = by_id.get(span.parent or 0)  # a parent in another group is not found: the span is a root here
-        while outer is not None:
-            path = (outer.name, *path)
-            outer = by_id.get(outer.parent or 0)
+        path = _path(span, by_id)
         rows.setdefault(path, TimelineRow(span.name, len(path) - 1)).spans.append(span)
-    order: list[TimelineRow] = []
-    _descend((), rows, order)
-    return tuple(order)
+    inner: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for path in rows:
+        # The row above may be missing, if its spans are nested in others too.
+        above = path[:-1]
+        while above and above not in rows:
+            above = above[:-1]
+        inner.setdefault(above, []).append(path)
+    return tuple(rows[path] for path in _descend((), inner))
 
 
-def _descend(above: tuple[str, ...], rows: Mapping[tuple[str, ...], TimelineRow], order: list[TimelineRow]) -> None:
-    for path, row in rows.items():
-        if path[:-1] == above:
-            order.append(row)
-            _descend(path, rows, order)
+def _path(span: PhaseSpan, by_id: Mapping[int, PhaseSpan]) -> tuple[str, ...]:
+    """Return the names of the spans around a span and its own, outermost first."""
+    names = [span.name]
+    outer = by_id.get(span.parent or 0)  # a parent in another group is not found: the span is a root here
+    # A file may say that spans are nested in each other, so the depth has an end.
+    while outer is not None and len(names) < MAX_NESTING:
+        names.append(outer.name)
+        outer = by_id.get(outer.parent or 0)
+    return tuple(reversed(names))
+
+
+def _descend(
+    above: tuple[str, ...], inner: Mapping[tuple[str, ...], list[tuple[str, ...]]]
+) -> Iterator[tuple[str, ...]]:
+    for path in inner.get(above, ()):
+        yield path
+        yield from _descend(path, inner)

@@ -15,6 +15,21 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from windsock.journal import decoding
+from windsock.journal.decoding import (
+    DecodingError,
+    Read,
+    list_of,
+    mapping_of,
+    nullable,
+    object_of,
+    one_of,
+    read_count,
+    read_integer,
+    read_mapping,
+    read_text,
+    read_time,
+)
 from windsock.journal.folder import folder_name, segments
 from windsock.journal.regular_files import open_regular_file, read_regular_file
 from windsock.journal.segment_follower import Cursor
@@ -115,8 +130,8 @@ def write_delivery_state(folder: Path, state: DeliveryState) -> None:
 
 def _read(path: Path, tracker: str) -> DeliveryState:
     try:
-        return _parse(json.loads(read_regular_file(path)))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return _parse(FIELDS(decoding.parse_json(read_regular_file(path))))
+    except (OSError, ValueError):
         return DeliveryState(tracker)
 
 
@@ -125,6 +140,28 @@ def _parse(record: Mapping[str, Any]) -> DeliveryState:
     # Files of 0.1 have three of the five entries of a cursor.
     places = {segment: Cursor(*fields) for segment, fields in record["places"].items()}
     return DeliveryState(**{**known, "places": places})
+
+
+def _read_cursor(value: Any) -> list[Any]:
+    fields: list[Any] = list_of(nullable(read_integer))(value)
+    if len(fields) > len(Cursor.__dataclass_fields__) or None in fields[:4]:
+        raise DecodingError("must be a cursor")
+    return fields
+
+
+COUNTED = ("delivered", "lag", "dropped", "skipped", "errors", "restarts")
+PLACES: dict[str, Read] = {"places": mapping_of(_read_cursor), "mark": nullable(read_mapping), "delivered": read_count}
+FIELDS = object_of(
+    {
+        **dict.fromkeys(("tracker", "session", "target", "error", "url"), read_text),
+        **dict.fromkeys(("since", "time"), read_time),
+        **dict.fromkeys(COUNTED, read_count),
+        **PLACES,
+        "state": one_of(*STATE_NUMBERS),
+        "others": mapping_of(object_of(PLACES, ("places",))),
+    },
+    ("tracker", "places"),
+)
 
 
 def _record(state: DeliveryState) -> dict[str, Any]:

@@ -164,7 +164,9 @@ class Moments(StateKind):
         if count == 0:
             nothing = Missing(NO_VALUES)
             return {"mean": nothing, "var": nothing, "std": nothing}
-        return {"mean": total / count, "var": squares / count, "std": math.sqrt(squares / count)}
+        variance = squares / count
+        # A state that no values can have: a root of it does not exist.
+        return {"mean": total / count, "var": variance, "std": math.nan if variance < 0 else math.sqrt(variance)}
 
 
 class Extrema(StateKind):

@@ -20,13 +20,16 @@ SHADES = {"onload": "░", "execute": "█", "offload": "▒", "timer": "━"}
 OPEN_SYMBOL, FAILED_SYMBOL = "▶", "✗"
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 NARROW = 100  # columns; below this, columns are closer
+MAX_ROWS = 500  # of the table and of the chart
 COLUMNS_PER_TICK = 9
 
 
 def show_phases(console: Console, name: str, phases: Sequence[PhaseSummary], timeline: Timeline) -> None:
     """Print the table and the chart."""
     console.print(printable(name), style="bold", markup=False, highlight=False)
-    console.print(_table(phases, console.width))
+    console.print(_table(phases[:MAX_ROWS], console.width))
+    if len(phases) > MAX_ROWS:
+        console.print(f"  … {len(phases) - MAX_ROWS:,} more: windsock phases RUN --json", style="dim")
     console.print()
     for line in chart(timeline, console.width):
         console.print(line, overflow="crop", no_wrap=True)
@@ -72,13 +75,17 @@ def chart(timeline: Timeline, width: int) -> Iterator[Text]:
     yield Text(heading, style="bold")
     yield Text(" " * (label + 10) + _axis(lasted, columns), style="dim")
     colours: dict[str, str] = {}
+    colour, left = COLOURS[0], MAX_ROWS
     for title, rows in timeline.groups:
         yield Text(printable(title), style="dim")
-        for row in rows:
+        for row in rows[:left]:
             if row.depth == 0:
                 colours.setdefault(row.name, COLOURS[len(colours) % len(COLOURS)])
                 colour = colours[row.name]
             yield _line(row, timeline, label, columns, colour)
+        left -= min(left, len(rows))
+    if (total := sum(len(rows) for _, rows in timeline.groups)) > MAX_ROWS:
+        yield Text(f"  … {total - MAX_ROWS:,} more rows", style="dim")
     yield Text(_legend(timeline), style="dim")
 
 
@@ -138,10 +145,10 @@ def _covered(span: PhaseSpan, timeline: Timeline, scale: float, columns: int) ->
     cells: dict[int, dict[str, float]] = {}
     for shade, start, end in _stages(span, timeline.end):
         first, last = (start - timeline.start) * scale, (end - timeline.start) * scale
-        for column in range(min(columns - 1, math.floor(first)), max(math.floor(first) + 1, math.ceil(last))):
-            covered = max(min(last, column + 1) - max(first, column), 1e-9)
-            if 0 <= column < columns:
-                cells.setdefault(column, {})[shade] = covered
+        # A stage may be longer than its span, so its columns may lie outside.
+        begin = max(0, min(columns - 1, math.floor(first)))
+        for column in range(begin, min(columns, max(math.floor(first) + 1, math.ceil(last)))):
+            cells.setdefault(column, {})[shade] = max(min(last, column + 1) - max(first, column), 1e-9)
     most = max((sum(cell.values()) for cell in cells.values()), default=0.0)
     return [(column, cell) for column, cell in cells.items() if sum(cell.values()) >= min(0.5, most)]
 

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-COLOURS = {"running": "green", "finished": "", "crashed": "red", "killed": "red", "stalled": "yellow"}
-SYMBOLS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌"}
+COLOURS = {
+    "running": "green",
+    "finished": "",
+    "crashed": "red",
+    "killed": "red",
+    "stalled": "yellow",
+    "unreadable": "red",
+}
+SYMBOLS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌", "unreadable": "?"}
 
 
 def status_text(status: Status) -> Text:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from windsock.catalogue.headline import headline_values
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, project_and_name, status_from_time
-from windsock.journal.glance import glance
+from windsock.journal.glance import listed
 from windsock.readable import Readable
 from windsock.server.responses import RequestError, bilingual, encode
 from windsock.server.runs.annotations import FOLDER, Annotations
@@ -136,7 +136,7 @@ class Listing:
         if files != run.files or (not run.ended and now - run.checked_at > STATUS_SECONDS):
             try:
                 facts = _facts(run.location, self._open_runs.dir)
-            except (JournalError, OSError):  # removed meanwhile, or a newer format
+            except (JournalError, OSError):  # removed meanwhile
                 return
             run.files, run.checked_at, run.ended = files, now, facts["status"] not in ("running", "stalled")
             self._count_change(run, run.facts != facts)
@@ -193,7 +193,7 @@ class Listing:
         files = run.files
         try:
             reward, details = self._read_run(run.location)
-        except (JournalError, OSError, LookupError, ValueError, RequestError):  # the run is listed without a reward
+        except Exception:  # noqa: BLE001 - the run is listed without a reward, and the next one is read
             reward, details = None, {}
         with self._lock:
             run.reward_files, run.reward_read_at = files, time.monotonic()
@@ -248,7 +248,7 @@ def _rounded(values: NDArray[np.float64]) -> list[float | None]:
 def _facts(location: RunLocation, root: Path) -> dict[str, Any]:
     if location.kind == "tensorboard":
         return _event_file_facts(location, root)
-    seen = glance(location.folder)
+    seen = listed(location.folder)
     info = seen.info
     return {
         "key": location.key,

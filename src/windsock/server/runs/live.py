@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from windsock import __version__
 from windsock.errors import WindsockError
+from windsock.formatting import describe_error
 from windsock.server.responses import RequestError, encode
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.open_runs import OpenRun
@@ -122,6 +123,8 @@ class Hub:
             state = await anyio.to_thread.run_sync(topic.poll, turn, topic.state, limiter=self._limiter)
         except (RequestError, WindsockError, OSError):  # the run was removed; it may appear again
             state = {"gone": True}
+        except Exception as problem:  # noqa: BLE001 - a stream that ends silently would show old data for ever
+            state = {"status": "unreadable", "reason": describe_error(problem)}
         if state != topic.state:
             topic.state = state
             async with self._changed:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import FILE_PATTERN, TensorBoardRun, event_folders
-from windsock.journal.folder import read_run_info, run_folders
+from windsock.journal.folder import identity, run_folders
 from windsock.readable import Readable
 from windsock.server.responses import RequestError
 from windsock.view import View
@@ -186,7 +186,7 @@ class OpenRuns:
 
     def _key(self, folder: Path) -> str:
         if folder not in self._keys:
-            self._keys[folder] = read_run_info(folder).id.replace("/", "_")  # kept: run.json is written once
+            self._keys[folder] = identity(folder).id.replace("/", "_")  # kept: run.json is written once
         return self._keys[folder]
 
 

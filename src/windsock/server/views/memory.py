@@ -124,6 +124,5 @@ def _capacity(opened: OpenRun, memory_metrics: dict[str, Match]) -> dict[str, fl
 
 
 def _device_sizes(view: Readable) -> dict[str, float]:
-    reported = [event["devices"] for event in view.events() if event.get("event") == "devices" and "devices" in event]
-    devices = [device for several in reported for device in several if isinstance(device, dict)]
+    devices = [device for event in view.events() if event.get("event") == "devices" for device in event["devices"]]
     return {str(device["index"]): device["total"] / GIB for device in devices if device.get("total")}

@@ -14,6 +14,7 @@ export const WORDS = {
   finished: ["finished", "已结束"],
   crashed: ["crashed", "已崩溃"],
   stalled: ["stalled", "无响应"],
+  unreadable: ["unreadable", "无法读取"],
   unknown: ["unknown", "未知"],
   killed: ["killed", "被终止"],
   step: ["step", "步"],

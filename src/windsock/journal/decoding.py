@@ -1,0 +1,323 @@
+"""Decoding of payloads: the boundary behind which types, sizes and nesting can be trusted.
+
+A correct checksum says that bytes are as they were written, not who wrote them. ``decode`` returns the contents of a
+payload with the types of ``docs/journal.md``, or raises DecodingError with the reason. Its time and memory are linear
+in the size of the payload.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from windsock.journal import frames
+from windsock.journal.frames import COMMIT_BODY, OPEN_STEP, PACKET_HEAD, SCHEMA_HEAD, Kind
+from windsock.journal.unpacking import count_values
+
+MAX_DEPTH = 1000  # of nested lists and objects; writers stop at 100
+MAX_ITEMS = 1_000_000  # of a JSON value: an empty list takes 2 bytes in a file and 64 in memory
+MAX_NAMES = 100_000  # of a schema
+MAX_TIME = 1e11  # seconds since 1970, which is the year 5138: beyond it, functions of time raise
+MAX_SECONDS = 1e11
+MAX_NUMBER = 2.0**63  # tokens and bytes of a phase
+INT64 = range(-(2**63), 2**63)
+STATUS_WORDS = ("finished", "crashed", "killed")
+
+Read = Callable[[Any], Any]
+"""Returns a JSON value with its type, or raises DecodingError."""
+
+
+class DecodingError(ValueError):
+    """A payload does not have the contents that its kind requires."""
+
+
+def decode(kind: int, payload: bytes) -> Any:
+    """Return the contents of a record; None for a kind that this version does not know."""
+    read = READERS.get(kind)
+    return None if read is None else read(payload)
+
+
+def parse_json(body: bytes | str) -> Any:
+    """Parse JSON that is neither too large nor nested too deeply."""
+    data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else body
+    openings = data.count(b"[") + data.count(b"{")
+    # Brackets and commas inside of texts are no entries; the exact count is slower.
+    if openings + data.count(b",") > MAX_ITEMS and count_values(data) > MAX_ITEMS:
+        raise DecodingError(f"it has more than {MAX_ITEMS:,} entries")
+    try:
+        value = json.loads(data.decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        raise DecodingError("it is nested too deeply") from None
+    except ValueError:
+        raise DecodingError("it is not valid JSON") from None
+    if openings > MAX_DEPTH and _is_deep(value):
+        raise DecodingError("it is nested too deeply")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [inner for inner in level if isinstance(inner, dict | list)]
+        if not containers:
+            return False
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
+
+
+def read_any(value: Any) -> Any:
+    """Return any value."""
+    return value
+
+
+def read_text(value: Any) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise DecodingError("must be a text")
+    return value
+
+
+def read_flag(value: Any) -> bool:
+    """Return a truth value."""
+    if not isinstance(value, bool):
+        raise DecodingError("must be true or false")
+    return value
+
+
+def read_integer(value: Any) -> int:
+    """Return an integer of 64 bits."""
+    if not isinstance(value, int) or isinstance(value, bool) or value not in INT64:
+        raise DecodingError("must be an integer of 64 bits")
+    return value
+
+
+def read_count(value: Any) -> int:
+    """Return an integer that is not negative."""
+    if read_integer(value) < 0:
+        raise DecodingError("must not be negative")
+    return int(value)
+
+
+def read_step(value: Any) -> int:
+    """Return the number of a step."""
+    if read_integer(value) == OPEN_STEP:
+        raise DecodingError("must be the number of a step")
+    return int(value)
+
+
+def read_number(value: Any) -> float:
+    """Return a number, which may be NaN or infinite."""
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 1000:
+        raise DecodingError("must be a number")
+    return value
+
+
+def read_time(value: Any) -> float:
+    """Return a time in seconds since 1970."""
+    if not 0 <= read_number(value) <= MAX_TIME:  # NaN is not in the range either
+        raise DecodingError("must be a time in seconds since 1970")
+    return float(value)
+
+
+def read_mapping(value: Any) -> dict[str, Any]:
+    """Return a JSON object."""
+    if not isinstance(value, dict):
+        raise DecodingError("must be an object")
+    return value
+
+
+def one_of(*choices: str) -> Read:
+    """Return a reader of one of some texts."""
+
+    def read(value: Any) -> Any:
+        if value not in choices or not isinstance(value, str):
+            raise DecodingError(f"must be {' or '.join(choices)}")
+        return value
+
+    return read
+
+
+def nullable(inner: Read) -> Read:
+    """Return a reader that also takes null."""
+    return lambda value: None if value is None else inner(value)
+
+
+def list_of(inner: Read) -> Read:
+    """Return a reader of a list."""
+
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise DecodingError("must be a list")
+        return [inner(entry) for entry in value]
+
+    return read
+
+
+def mapping_of(inner: Read) -> Read:
+    """Return a reader of an object whose values have one type."""
+    return lambda value: {name: inner(entry) for name, entry in read_mapping(value).items()}
+
+
+def object_of(fields: Mapping[str, Read], required: tuple[str, ...] = ()) -> Read:
+    """Return a reader of an object with some fields; others are left as they are."""
+
+    def read(value: Any) -> dict[str, Any]:
+        found = read_mapping(value)
+        for name in required:
+            if name not in found:
+                raise DecodingError(f"{name!r} is missing")
+        for name in found.keys() & fields.keys():
+            try:
+                found[name] = fields[name](found[name])
+            except DecodingError as problem:
+                raise DecodingError(f"{name!r} {problem}") from None
+        return found
+
+    return read
+
+
+COUNTS: dict[str, Read] = dict.fromkeys(("dropped", "waiting", "failed_writes", "failed_syncs", "late"), read_count)
+COVERAGE: dict[str, Read] = {
+    **dict.fromkeys(("tasks_observed", "tasks_failed", "tasks_partial", "runs_observed", "runs_failed"), read_count),
+    **dict.fromkeys(("tasks_expected", "runs_expected"), nullable(read_count)),
+    **dict.fromkeys(("partial_tasks", "failed_tasks", "missing_tasks"), list_of(read_text)),
+}
+ENVIRONMENT = object_of(
+    {
+        "command": nullable(list_of(read_text)),
+        "git": nullable(
+            object_of({"commit": read_text, "branch": nullable(read_text), "clean": read_flag}, ("commit", "clean"))
+        ),
+    }
+)
+DEVICE = object_of({"index": read_any, "total": nullable(read_number)}, ("index",))
+EVENTS: dict[str, Read] = {
+    "start": object_of({"idle_seconds": nullable(read_number), "pid": nullable(read_integer)}),
+    "config": object_of({"config": read_mapping}, ("config",)),
+    "environment": object_of({"environment": ENVIRONMENT}, ("environment",)),
+    "heartbeat": object_of(COUNTS),
+    "devices": object_of({"devices": list_of(DEVICE)}, ("devices",)),
+    "skipped": object_of({"name": read_text, "reason": read_text, "count": read_count}, ("name",)),
+    "problem": object_of({"call": read_text, "error": read_text, "count": read_count}),
+    "missing": object_of({"metrics": mapping_of(read_text)}, ("metrics",)),
+    "lacking": object_of(
+        {"of": read_text, "step": read_step, "reasons": mapping_of(read_count), **COVERAGE},
+        ("of", "step", "reasons", "tasks_expected", "tasks_observed", "tasks_failed", "tasks_partial", "runs_failed"),
+    ),
+    "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
+    "mark": object_of(
+        {"run": read_text, "name": nullable(read_text), "pinned": read_flag, "hidden": read_flag, "note": read_text},
+        ("run",),
+    ),
+}
+EVENT = object_of({"event": read_text, "time": read_time}, ("event",))
+OF_STEP: dict[str, Read] = {"name": read_text, "step": nullable(read_step), "time": read_time}
+TEXT = object_of({**OF_STEP, "text": read_text}, ("name", "text"))
+HISTOGRAM_FIELDS: dict[str, Read] = {
+    "edges": list_of(read_number),
+    "counts": list_of(read_number),
+    **dict.fromkeys(("min", "max", "sum"), read_number),
+    **dict.fromkeys(("count", "nonfinite"), read_count),
+}
+HISTOGRAM = object_of({**OF_STEP, **HISTOGRAM_FIELDS}, ("name", *HISTOGRAM_FIELDS))
+LAYOUT = object_of(
+    {"layout": read_text, "entries": list_of(list_of(read_text)), "options": read_mapping},
+    ("layout", "entries", "options"),
+)
+GATHERED = object_of(
+    {"time": read_time, "kind": read_text, "taskset": read_text, "step": read_step},
+    ("time", "kind", "taskset", "step"),
+)
+
+
+def decode_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the id and the names of a schema."""
+    if len(payload) < SCHEMA_HEAD.size:
+        raise DecodingError("it is too short")
+    _, id = SCHEMA_HEAD.unpack_from(payload)
+    names = list_of(read_text)(parse_json(payload[SCHEMA_HEAD.size :]))
+    if len(names) > MAX_NAMES:
+        raise DecodingError(f"it has more than {MAX_NAMES:,} names")
+    return id, tuple(names)
+
+
+def decode_commit(payload: bytes) -> tuple[int, float]:
+    """Return step and time of a commit."""
+    if len(payload) != COMMIT_BODY.size:
+        raise DecodingError("it has a wrong length")
+    _, step, time = COMMIT_BODY.unpack(payload)
+    if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
+        raise DecodingError("its step or time is out of range")
+    return step, time
+
+
+def _event(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = EVENT(parse_json(payload[1:]))
+    read = EVENTS.get(found["event"])
+    if read is not None:
+        read(found)
+    return found
+
+
+def _text(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = TEXT(parse_json(payload[1:]))
+    return found
+
+
+def _histogram(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = HISTOGRAM(parse_json(payload[1:]))
+    if len(found["edges"]) != len(found["counts"]) + 1:
+        raise DecodingError("it must have one more edge than counts")
+    return found
+
+
+def _layout(payload: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = LAYOUT(parse_json(payload[1:]))
+    return found
+
+
+def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    if len(payload) < PACKET_HEAD.size:
+        raise DecodingError("it is too short")
+    _, length = PACKET_HEAD.unpack_from(payload)
+    end = PACKET_HEAD.size + length
+    return GATHERED(parse_json(payload[PACKET_HEAD.size : end])), payload[end:]
+
+
+def _phase(payload: bytes) -> frames.PhaseFrame:
+    try:
+        found = frames.parse_phase(payload)
+    except ValueError:
+        raise DecodingError("it is too short") from None
+    if not 0 <= found.start <= MAX_TIME:
+        raise DecodingError("its start is out of range")
+    if payload[0] == Kind.PHASE_CLOSE and not 0 <= found.elapsed <= MAX_SECONDS:
+        raise DecodingError("its length is out of range")
+    # A value that is out of range is absent, as NaN is; a span that is its own parent has none.
+    onload, execute, offload = (_within(value, MAX_SECONDS) for value in (found.onload, found.execute, found.offload))
+    tokens, peak, rss = (_within(value, MAX_NUMBER) for value in (found.tokens, found.peak, found.rss))
+    parent = 0 if found.parent == found.span else found.parent
+    if parent == found.parent and (onload, execute, offload, tokens, peak, rss) == found[8:14]:
+        return found
+    return found._replace(
+        parent=parent, onload=onload, execute=execute, offload=offload, tokens=tokens, peak=peak, rss=rss
+    )
+
+
+def _within(value: float, limit: float) -> float:
+    return math.nan if abs(value) > limit else value
+
+
+READERS: dict[int, Callable[[bytes], Any]] = {
+    Kind.EVENT: _event,
+    Kind.TEXT: _text,
+    Kind.HISTOGRAM: _histogram,
+    Kind.LAYOUT: _layout,
+    Kind.GATHERED: _gathered,
+    Kind.PHASE_OPEN: _phase,
+    Kind.PHASE_CLOSE: _phase,
+}
