@@ -11,14 +11,14 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"errors", "formatting", "model"},
+    {"errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
         "exit_status",
+        "launcher",
         "lazy",
         "mounts",
         "problems",
-        "process",
         "redaction",
         "scalars",
         "spool_folder",

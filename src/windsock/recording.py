@@ -16,6 +16,7 @@ from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Writer
 from windsock.problems import Problems
 from windsock.process import process_identity
+from windsock.ray_worker import actor_id
 from windsock.redaction import Redactor
 from windsock.settings import Settings
 from windsock.spool_folder import make_spool_folder
@@ -61,7 +62,7 @@ class Recording:
     @property
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
-        return self.settings.world_size > 1 or self.writer.rank > 0
+        return self.settings.alone is False
 
     @property
     def next_step(self) -> int:
@@ -91,7 +92,10 @@ class Recording:
 
     def write_start(self) -> None:
         """Write which process records here, as the first frame of a segment file."""
-        self.journal.event("start", world_size=self.settings.world_size, **process_identity())
+        settings = self.settings
+        known = {"world_size": settings.world_size, "replica": settings.replica or None, "actor": actor_id()}
+        facts = {name: value for name, value in known.items() if value is not None}
+        self.journal.event("start", **facts, **process_identity())
 
     def write_config(self, event: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Write a config as an event, without entries that are too large for readers; return what was written."""

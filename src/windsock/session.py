@@ -44,6 +44,8 @@ def init(
     dir: str | os.PathLike[str] | None = None,
     role: str | None = None,
     rank: int | None = None,
+    world_size: int | None = None,
+    replica: int | None = None,
     track_with: str | Sequence[str] | None = None,
     tracker_kwargs: Mapping[str, Any] | None = None,
     config: Any = None,
