@@ -48,10 +48,17 @@ class Recording:
         self.redactor = redactor
         self.step: int | None = None  # the last committed one
         self.late_batches = 0  # measured for a step that was committed already
+        self.ticket_issued = False  # another process may join
         self.began = time.perf_counter()
         self._on_new_segment = on_new_segment
         self._spool = settings.spool / info.id if settings.spool else None
-        self.journal = JournalWriter(self._spool or path, writer, self._prepare_folder, self._begin_segment)
+        self.journal = JournalWriter(
+            self._spool or path,
+            writer,
+            self._prepare_folder,
+            self._begin_segment,
+            claimed=settings.claimed and self._spool is None,
+        )
         self.problems = Problems(redactor.redact_text, self.journal.event)
 
     @property
@@ -62,7 +69,7 @@ class Recording:
     @property
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
-        return self.settings.alone is False
+        return self.settings.alone is False or self.ticket_issued
 
     @property
     def next_step(self) -> int:

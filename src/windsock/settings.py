@@ -155,7 +155,8 @@ class Settings:
     )  # fmt: skip
 
     trackers: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments by name, in the order given
-    rank_given: bool = False  # by the user or the launcher
+    rank_given: bool = False  # by the user or the launcher, or claimed on joining
+    claimed: bool = False  # the segment of this rank exists already: it was created to claim the rank
 
     @property
     def alone(self) -> bool | None:

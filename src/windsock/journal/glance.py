@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,10 +83,19 @@ def _last_of_process(path: Path) -> Path | None:
     return next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
 
 
+def start_event(path: Path) -> dict[str, Any] | None:
+    """Return the event by which the process that writes a segment describes itself."""
+    return next((event for event in _head_events(path) if event.get("event") == "start"), None)
+
+
 def _process(path: Path) -> tuple[Any, ...] | None:
+    return process_of(_head_events(path))
+
+
+def _head_events(path: Path) -> Iterable[dict[str, Any]]:
     reader = SegmentReader(path)
     reader.read_ends(HEAD_BYTES)
-    return process_of(events(reader.records))
+    return events(reader.records)
 
 
 def _look_at(paths: list[Path], size: int) -> _End:
