@@ -34,7 +34,9 @@ def worker_name() -> str | None:
     if not is_ray_worker():
         return None
     classes = _asked(lambda context: [type(actor).__name__ for actor in context.worker.actors.values()])
-    return f"ray actor {classes[0]}" if classes else "ray task worker"
+    if classes:
+        return f"ray actor {classes[0]}"
+    return "ray actor" if actor_id() else "ray task worker"
 
 
 def driver_command() -> list[str]:
@@ -44,7 +46,8 @@ def driver_command() -> list[str]:
     with suppress(Exception):  # not a public interface: it may change, and the control store may not answer
         for found in ray_state.state.job_table():  # type: ignore[union-attr]
             if found["JobID"] == job:
-                return shlex.split(found["Entrypoint"])
+                interpreter, *arguments = shlex.split(found["Entrypoint"])
+                return [Path(interpreter).name, *arguments]
     return []
 
 

@@ -49,8 +49,10 @@ class Recording:
         self.step: int | None = None  # the last committed one
         self.late_batches = 0  # measured for a step that was committed already
         self.ticket_issued = False  # another process may join
+        self.forked = False  # this is a forked process, and its parent records too
         self.began = time.perf_counter()
         self._on_new_segment = on_new_segment
+        self._actor = actor_id()
         self._spool = settings.spool / info.id if settings.spool else None
         self.journal = JournalWriter(
             self._spool or path,
@@ -69,7 +71,7 @@ class Recording:
     @property
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
-        return self.settings.alone is False or self.ticket_issued
+        return self.settings.alone is False or self.ticket_issued or self.forked
 
     @property
     def next_step(self) -> int:
@@ -100,7 +102,7 @@ class Recording:
     def write_start(self) -> None:
         """Write which process records here, as the first frame of a segment file."""
         settings = self.settings
-        known = {"world_size": settings.world_size, "replica": settings.replica or None, "actor": actor_id()}
+        known = {"world_size": settings.world_size, "replica": settings.replica or None, "actor": self._actor}
         facts = {name: value for name, value in known.items() if value is not None}
         self.journal.event("start", **facts, **process_identity())
 

@@ -584,6 +584,7 @@ class Run:
         for client in self._clients:
             client.after_fork_in_child()
         self._clients = []
+        self._recording.forked = True
         self._recording.problems.after_fork()
         self._collectors.after_fork()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError
-from windsock.journal.claim import claim, status_of
+from windsock.journal.claim import claim
 from windsock.journal.folder import (
     RUN_FILE,
     check_run_id,
@@ -149,6 +149,11 @@ def _recorded_run(settings: Settings) -> Run:
         raise SettingsError(_copied(settings.dir))
     trackers = _trackers(settings) if settings.trackers and settings.rank == 0 else {}  # errors before any file
     id = check_run_id(settings.id) if settings.id else new_run_id()
+    if not settings.id and settings.rank > 0:
+        _warn(
+            f"rank {settings.rank} begins a run of its own, {id}, because no id tells which run it belongs to: "
+            "give all processes the same id= or WINDSOCK_RUN_ID, or the ticket of the first one"
+        )
     folder = _folder_of(settings, id)
     info = RunInfo(
         id,
@@ -184,7 +189,7 @@ def _begin(settings: Settings, info: RunInfo, folder: Path, trackers: Mapping[st
     writer = Writer(settings.role, settings.rank, attempt)
     run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
     lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
-    if lost_race or (earlier and status_of(earlier[-1].path).word == "running"):
+    if lost_race or (earlier and _is_live(earlier[-1].path)):
         _warn_of_writer(info.id, writer)
     return run
 
@@ -298,6 +303,12 @@ def _trackers(settings: Settings) -> dict[str, Tracker]:
         return {name: registry.make(name, kwargs) for name, kwargs in settings.trackers.items()}
     except TrackerError as error:
         raise TrackerError(redactor.redact_text(str(error))) from None
+
+
+def _is_live(segment: Path) -> bool:
+    from windsock.journal.glance import segment_status  # imports NumPy, which a first attempt can do without
+
+    return segment_status(segment).word == "running"
 
 
 def _warn_of_writer(id: str, writer: Writer) -> None:

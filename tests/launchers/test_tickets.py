@@ -302,3 +302,23 @@ def test_a_ticket_is_issued_from_any_thread():
     thread.start()
     thread.join(10)
     assert found == [run.ticket()]
+
+
+def test_a_rank_without_an_id_is_told_that_it_begins_a_run_of_its_own(capfd: pytest.CaptureFixture[str]):
+    """Nothing tells which run it belongs to."""
+    windsock.init(rank=0)
+    windsock.init(rank=1, id="known")
+    assert "begins a run of its own" not in capfd.readouterr().err
+    windsock.init(rank=1)
+    assert "rank 1 begins a run of its own" in capfd.readouterr().err
+
+
+def test_a_claim_whose_process_died_at_once_does_no_harm():
+    """An empty file is left; the run can be read, and the rank is not given again."""
+    run = windsock.init(id="a")
+    assert claim(run.path, "trainer") == Writer("trainer", 1, 1)
+    assert windsock.join(run.ticket(), rank=2).writer.rank == 2
+    assert joined(joining(run))[1] == 3
+    run.log({"x": 1.0}, step=0)
+    run.finish()
+    assert windsock.open(run.path).series("x").last == 1.0

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from windsock.journal.folder import SegmentFile, segment_path, segments
-from windsock.journal.frames import SEGMENT_HEAD
 from windsock.journal.segment import SEGMENT_FLAGS
-from windsock.journal.status import SILENT_SECONDS
-from windsock.model import Status, Writer
+from windsock.model import Writer
 
 
 def claim(
@@ -40,10 +36,8 @@ def _candidates(folder: Path, role: str, wanted: int | None, actor: str | None, 
     found = [segment for segment in _segments(folder, spool) if segment.writer.role == role]
     if actor is not None and (rank := _rank_of_actor(found, actor)) is not None:
         yield from (Writer(role, rank, attempt) for attempt in itertools.count(_attempts(found, rank) + 1))
-    if wanted is not None:
-        earlier = [segment for segment in found if segment.writer.rank == wanted and segment.index == 0]
-        if all(status_of(segment.path).ended for segment in earlier):
-            yield Writer(role, wanted, _attempts(found, wanted) + 1)
+    if wanted is not None and not any(_is_live(s.path) for s in found if s.writer.rank == wanted and s.index == 0):
+        yield Writer(role, wanted, _attempts(found, wanted) + 1)
     used = {segment.writer.rank for segment in found}
     yield from (Writer(role, rank, 1) for rank in itertools.count() if rank not in used)
 
@@ -60,25 +54,16 @@ def _attempts(found: Iterable[SegmentFile], rank: int) -> int:
 
 def _rank_of_actor(found: Iterable[SegmentFile], actor: str) -> int | None:
     """Return the rank of an earlier process of an actor; this process itself may have had one and ended its run."""
+    from windsock.journal.glance import start_event  # imports NumPy, which a claim can mostly do without
+
     for segment in found:
-        start = _start_event(segment.path) if segment.index == 0 else {}
-        if start.get("actor") == actor and start.get("pid") != os.getpid():
+        start = start_event(segment.path) if segment.index == 0 else None
+        if start is not None and start.get("actor") == actor and start.get("pid") != os.getpid():
             return segment.writer.rank
     return None
 
 
-def _start_event(segment: Path) -> dict[str, Any]:
-    from windsock.journal.glance import start_event  # imports NumPy, which a worker without an actor can do without
-
-    return start_event(segment) or {}
-
-
-def status_of(segment: Path) -> Status:
-    """Return the status of the process of a segment; of one that was just created and has no content, running."""
+def _is_live(segment: Path) -> bool:
     from windsock.journal.glance import segment_status  # see above
 
-    with suppress(OSError):
-        found = segment.stat()
-        if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
-            return Status("running")
-    return segment_status(segment)
+    return not segment_status(segment).ended

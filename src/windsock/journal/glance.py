@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from windsock.journal.folder import SegmentFile, read_run_info, segments
-from windsock.journal.frames import OPEN_STEP
+from windsock.journal.frames import OPEN_STEP, SEGMENT_HEAD
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.status import process_of, run_status, writer_status
+from windsock.journal.status import SILENT_SECONDS, process_of, run_status, writer_status
 from windsock.model import RunInfo, Status, Writer
 
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
@@ -61,6 +63,11 @@ def glance(folder: Path) -> Glance:
 
 def segment_status(path: Path) -> Status:
     """Return the status of the process that writes a segment, from this and its last segment."""
+    with suppress(OSError):
+        found = path.stat()
+        # It was just created, perhaps to claim its rank, and its process has not written yet.
+        if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
+            return Status("running")
     return _look(path).status
 
 
