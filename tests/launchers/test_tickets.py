@@ -248,6 +248,27 @@ def test_children_of_spawn_join_as_ranks(tmp_path: Path):
     assert [writer.rank for writer in view.writers()] == [0, 1, 2]
 
 
+def _evaluate(run: windsock.Run, score: float) -> None:
+    with run.evaluation("set", step=0) as evaluation:
+        evaluation.add(task=str(score), metrics={"score": score})
+    _measure(run, score)
+
+
+def test_forked_children_count_together():
+    """A forked child has the run of its parent without unpickling it, and its rank."""
+    run = windsock.init(id="a")
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=_evaluate, args=(run, score)) for score in (1.0, 3.0, 8.0)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+    view = windsock.open(run.path)
+    assert view.series("critic/score/mean").values.tolist() == [4.0]
+    assert view.series("eval/set/score/mean@1").values.tolist() == [4.0]
+    assert [s.index for s in segments(run.path)] == [0, 1, 2, 3]
+
+
 def test_a_forked_child_that_unpickles_the_run_has_that_of_its_parent():
     """As without unpickling: the child writes a file of its own under the rank of its parent."""
     run = windsock.init(id="a")
