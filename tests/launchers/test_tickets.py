@@ -22,7 +22,7 @@ import windsock
 from windsock.journal.claim import claim
 from windsock.journal.folder import segments
 from windsock.journal.glance import start_event
-from windsock.model import Writer
+from windsock.model import Status, Writer
 
 JOINING = """
 import json, os, pickle, sys, windsock
@@ -267,6 +267,28 @@ def test_forked_children_count_together():
     assert view.series("critic/score/mean").values.tolist() == [4.0]
     assert view.series("eval/set/score/mean@1").values.tolist() == [4.0]
     assert [s.index for s in segments(run.path)] == [0, 1, 2, 3]
+
+
+def _join(ticket: str, problem: Exception | None) -> None:
+    windsock.join(ticket, role="worker", rank=0).log({"x": 1.0}, step=0)
+    if problem is not None:
+        raise problem
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [(None, Status("finished")), (ValueError("odd batch"), Status("crashed", "ValueError: odd batch"))],
+)
+def test_a_child_of_multiprocessing_that_joined_ends_as_it_does(
+    method: str, problem: Exception | None, status: Status, tmp_path: Path
+):
+    """Its children end without the exit handlers of Python, and it shows their exceptions itself."""
+    run = windsock.init(id="a")
+    child = multiprocessing.get_context(method).Process(target=_join, args=(run.ticket(), problem))
+    child.start()
+    child.join(60)
+    assert windsock.open(run.path).writer_statuses()[Writer("worker", 0, 1)] == status
 
 
 def test_a_forked_child_that_unpickles_the_run_has_that_of_its_parent():
