@@ -24,6 +24,7 @@ OFFLINE = {
     "WANDB_SILENT": "true",
 }
 FOREIGN = ("HF_", "MLFLOW_", "SWANLAB_", "TRACKIO_", "WANDB_")
+LAUNCHERS = ("WINDSOCK_", "SLURM_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_")
 MAX_TEST_SECONDS = 300
 
 # A busy machine must not fail a property test: a timing is never an assertion.
@@ -105,11 +106,7 @@ def kill(process: subprocess.Popen[Any]) -> None:
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Remove the machine's variables, write runs to a temporary directory, and finish runs that were left open."""
     for name in list(os.environ):
-        if name.startswith(("WINDSOCK_", "SLURM_", "TORCHELASTIC_")) or name in (
-            "RANK",
-            "WORLD_SIZE",
-            "LOCAL_WORLD_SIZE",
-        ):
+        if name.startswith(LAUNCHERS) or name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
     yield

@@ -11,21 +11,21 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"errors", "formatting", "model"},
+    {"errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
         "exit_status",
+        "launcher",
         "lazy",
         "mounts",
         "problems",
-        "process",
         "redaction",
         "scalars",
         "spool_folder",
         "to_plain",
     },
     {"catalogue", "journal", "settings", "states", "stats", "environment"},
-    {"recording"},
+    {"recording", "ticket"},
     {"counters", "device_values", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "merging"},
     {"readable", "run", "view"},
@@ -74,7 +74,7 @@ def test_the_public_surface_is_pinned():
         "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
         "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
         "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define",
-        "histogram", "init", "log", "measure", "open", "translate",
+        "histogram", "init", "join", "log", "measure", "open", "translate",
     ]  # fmt: skip
     assert len(windsock.__all__) <= 40
     assert all(getattr(windsock, name) is not None for name in windsock.__all__)

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from windsock.errors import SettingsError
-from windsock.settings import TABLE, Settings, resolve, shared_run_id
+from windsock.settings import TABLE, Settings, resolve
 
 ROLL = """
 exp_name: sokoban
@@ -209,28 +209,6 @@ def test_settings_of_the_probe():
     )
     assert (settings.memory, settings.system_seconds) == ("cpu", 2.5)
     assert (settings.devices, settings.peak_flops) == (8, 989e12)
-
-
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [
-        ({}, None),
-        ({"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, None),
-        ({"SLURM_NTASKS": "4", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "2"}, "slurm-17-2"),
-        ({"WORLD_SIZE": "16", "TORCHELASTIC_RUN_ID": "job/7"}, "torchrun-job-7"),
-        ({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, None),
-    ],
-)
-def test_processes_of_one_job_find_one_run_id(environ: dict[str, str], expected: str | None):
-    """It is derived from variables that the launcher sets for all its processes."""
-    assert shared_run_id(environ) == expected
-
-
-def test_processes_of_torchrun_on_one_node_share_a_run_id():
-    """Without a rendezvous id it is derived from the launcher's process."""
-    environ = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
-    assert shared_run_id(environ) == shared_run_id(environ)
-    assert str(shared_run_id(environ)).startswith("torchrun-")
 
 
 def test_the_documentation_lists_every_setting():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from windsock.model import Histogram, Row, RunInfo, Status
     from windsock.run import Run
     from windsock.scalars import histogram
-    from windsock.session import init, log
+    from windsock.session import init, join, log
     from windsock.trackers.protocol import Tracker
     from windsock.view import View
     from windsock.view import open_run as open
@@ -70,6 +70,7 @@ _HOMES = {
     "define": "catalogue.define",
     "histogram": "scalars",
     "init": "session",
+    "join": "session",
     "log": "session",
     "measure": "measurement.step:measure",
     "open": "view:open_run",
@@ -81,7 +82,7 @@ __all__ = [
     "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
     "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "histogram",
-    "init", "log", "measure", "open", "translate",
+    "init", "join", "log", "measure", "open", "translate",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from windsock.ray_worker import driver_command, worker_name
 from windsock.redaction import Redactor
 
 PACKAGES = (
@@ -23,13 +24,22 @@ def describe_environment(redactor: Redactor) -> dict[str, Any]:
         "host": platform.node(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "command": redactor.command_line([sys.executable, *sys.argv]),
+        "command": _command(redactor),
         "directory": redactor.redact_text(os.getcwd()),
         "cpus": os.cpu_count(),
         "git": _git(redactor),
         "packages": _packages(),
         "accelerators": _accelerators(),
     }
+
+
+def _command(redactor: Redactor) -> list[str]:
+    """Return the command line; of a worker of Ray, which Ray has started, what it is and the driver's command line."""
+    worker = worker_name()
+    if worker is None:
+        return redactor.command_line([sys.executable, *sys.argv])
+    driver = " ".join(redactor.command_line(driver_command()))
+    return [sys.executable, f"{worker} (driver: {driver})" if driver else worker]
 
 
 def _packages() -> dict[str, str]:

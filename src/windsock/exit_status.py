@@ -37,6 +37,7 @@ _callbacks: list[tuple[int, Callback]] = []  # with the id of their process: a f
 _crash: Status | None = None  # of an uncaught exception
 _exit_code: Any = None  # of the main thread's last sys.exit, exit or quit
 _installed = False
+_child = 0  # the id of this process, if it is a child of multiprocessing whose end is handled
 _is_script = False  # the process runs a file, not a module or a command line
 _previous_hook: Any = None
 _previous_exit: Any = None
@@ -69,6 +70,7 @@ def call_on_exit(callback: Callback) -> None:
     It is called with the status, and with True if it must be quick because the process was told to end.
     """
     _install()
+    _install_in_child()
     _callbacks.append((os.getpid(), callback))
 
 
@@ -106,6 +108,27 @@ def _install() -> None:
         _remember_quit()
     if _sigterm.receiver is None and threading.current_thread() is threading.main_thread():
         _watch_sigterm()
+
+
+def _install_in_child() -> None:
+    """Handle the end of a child of ``multiprocessing``, which calls no exit handlers of Python if it was forked."""
+    global _child
+    library = sys.modules.get("multiprocessing")
+    if _child == os.getpid() or library is None or library.parent_process() is None:
+        return
+    from multiprocessing.util import Finalize
+
+    _child = os.getpid()
+    Finalize(None, _at_child_exit, exitpriority=0)
+
+
+def _at_child_exit() -> None:
+    """Record the end; multiprocessing shows the exception later, without the hook for exceptions."""
+    global _crash
+    kind, problem, _ = sys.exc_info()
+    if kind is not None and _crash is None:
+        _crash = crash_status(kind, problem)
+    _at_exit()
 
 
 def _on_exception(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:

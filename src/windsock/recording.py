@@ -16,6 +16,7 @@ from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Writer
 from windsock.problems import Problems
 from windsock.process import process_identity
+from windsock.ray_worker import actor_id
 from windsock.redaction import Redactor
 from windsock.settings import Settings
 from windsock.spool_folder import make_spool_folder
@@ -47,10 +48,19 @@ class Recording:
         self.redactor = redactor
         self.step: int | None = None  # the last committed one
         self.late_batches = 0  # measured for a step that was committed already
+        self.ticket_issued = False  # another process may join
+        self.forked = False  # this is a forked process, and its parent records too
         self.began = time.perf_counter()
         self._on_new_segment = on_new_segment
+        self._actor = actor_id()
         self._spool = settings.spool / info.id if settings.spool else None
-        self.journal = JournalWriter(self._spool or path, writer, self._prepare_folder, self._begin_segment)
+        self.journal = JournalWriter(
+            self._spool or path,
+            writer,
+            self._prepare_folder,
+            self._begin_segment,
+            claimed=settings.claimed and self._spool is None,
+        )
         self.problems = Problems(redactor.redact_text, self.journal.event)
 
     @property
@@ -61,7 +71,7 @@ class Recording:
     @property
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
-        return self.settings.world_size > 1 or self.writer.rank > 0
+        return self.settings.alone is False or self.ticket_issued or self.forked
 
     @property
     def next_step(self) -> int:
@@ -91,7 +101,10 @@ class Recording:
 
     def write_start(self) -> None:
         """Write which process records here, as the first frame of a segment file."""
-        self.journal.event("start", world_size=self.settings.world_size, **process_identity())
+        settings = self.settings
+        known = {"world_size": settings.world_size, "replica": settings.replica or None, "actor": self._actor}
+        facts = {name: value for name, value in known.items() if value is not None}
+        self.journal.event("start", **facts, **process_identity())
 
     def write_config(self, event: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Write a config as an event, without entries that are too large for readers; return what was written."""

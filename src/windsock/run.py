@@ -25,6 +25,7 @@ from windsock.recording import STEP_RANGE, Recording
 from windsock.redaction import Redactor
 from windsock.scalars import classify, packable
 from windsock.settings import Settings, plain_config
+from windsock.ticket import Ticket
 from windsock.to_plain import to_plain
 
 if TYPE_CHECKING:
@@ -424,6 +425,22 @@ class Run:
                 )
             self._problems.attempt("run.finish", self._end_recording, self._ended, timeout, hurry)
 
+    def ticket(self) -> str:
+        """Return a string with which another process joins this run: ``windsock.join(ticket)``.
+
+        It is the run's place, without secrets, for the environment or a command line of that process. A pickled run is
+        its ticket: a process that unpickles it joins.
+        """
+        if self._problems is None:
+            return str(Ticket(None, self.writer.role, {}))
+        self._recording.ticket_issued = True
+        return str(Ticket.issue(self.path, self.writer.role, self._recording.settings))
+
+    def __reduce__(self) -> tuple[Callable[[str], Run], tuple[str]]:
+        import windsock
+
+        return windsock.join, (self.ticket(),)
+
     def __enter__(self) -> Self:
         return self
 
@@ -567,6 +584,7 @@ class Run:
         for client in self._clients:
             client.after_fork_in_child()
         self._clients = []
+        self._recording.forked = True
         self._recording.problems.after_fork()
         self._collectors.after_fork()
 

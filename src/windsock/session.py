@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
+import platform
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,16 +15,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windsock.errors import TrackerError
-from windsock.journal.folder import check_run_id, folder_name, new_run_id, run_folders, segments, write_run_info
-from windsock.journal.frames import SEGMENT_HEAD
-from windsock.journal.status import SILENT_SECONDS
+from windsock.errors import JournalError, RunNotFoundError, SettingsError, TrackerError
+from windsock.journal.claim import claim
+from windsock.journal.folder import (
+    RUN_FILE,
+    check_run_id,
+    folder_name,
+    new_run_id,
+    read_run_info,
+    run_folders,
+    segments,
+    write_run_info,
+)
 from windsock.model import RunInfo, Writer
+from windsock.ray_worker import actor_id, is_copied
 from windsock.recording import Recording
 from windsock.redaction import Redactor
 from windsock.run import Run
-from windsock.settings import Settings, resolve
+from windsock.settings import BY_NAME, OWN_SECTION, Settings, resolve
 from windsock.spool_folder import make_spool_folder
+from windsock.ticket import Ticket
 
 if TYPE_CHECKING:
     from windsock.trackers.protocol import DeliveryClient, Tracker
@@ -32,6 +45,14 @@ MAX_TAGS = 200
 
 _runs: list[Run] = []
 """The open runs of this process, the current one last."""
+
+_joining = threading.RLock()
+"""Threads that receive one ticket at once join once; re-entrant because of signal handlers."""
+
+SETTINGS_OF_THE_RUN = (
+    "project", "name", "id", "dir", "track_with", "tracker_kwargs", "config", "vocabulary", "group", "tags", "notes",
+    "in_process", "concurrent",
+)  # fmt: skip
 
 
 def init(
@@ -44,6 +65,8 @@ def init(
     dir: str | os.PathLike[str] | None = None,
     role: str | None = None,
     rank: int | None = None,
+    world_size: int | None = None,
+    replica: int | None = None,
     track_with: str | Sequence[str] | None = None,
     tracker_kwargs: Mapping[str, Any] | None = None,
     config: Any = None,
@@ -80,8 +103,26 @@ def init(
     return run
 
 
+def join(ticket: str, role: str | None = None, rank: int | None = None, **settings: Any) -> Run:
+    """Join a run as a further process, and return it. ``ticket`` is what ``run.ticket()`` returned.
+
+    Without ``role`` it is that of the issuer, and without ``rank`` a free one. ``settings`` are those of
+    ``docs/settings.md`` that are not the run's own. Where this process has joined already, that run is returned.
+    The run's trackers receive the values from the process that began it.
+    """
+    parsed = Ticket.parse(ticket)
+    _reject_settings_of_the_run(settings)
+    with _joining:
+        known = _joined_already(parsed, role, rank)
+        if known is not None:
+            return known
+        run = _joined_run(parsed, {**settings, "role": role, "rank": rank})
+        _runs.append(run)
+        return run
+
+
 def log(values: Mapping[str, Any], step: int | None = None) -> None:
-    """Log to the current run: the one that ``init`` returned last."""
+    """Log to the current run: the one that ``init`` or ``join`` returned last."""
     if _runs:
         _runs[-1].log(values, step)
     else:
@@ -104,8 +145,15 @@ def _disabled_run(settings: Settings) -> Run:
 
 
 def _recorded_run(settings: Settings) -> Run:
+    if is_copied(settings.dir):
+        raise SettingsError(_copied(settings.dir))
     trackers = _trackers(settings) if settings.trackers and settings.rank == 0 else {}  # errors before any file
     id = check_run_id(settings.id) if settings.id else new_run_id()
+    if not settings.id and settings.rank > 0:
+        _warn(
+            f"rank {settings.rank} begins a run of its own, {id}, because no id tells which run it belongs to: "
+            "give all processes the same id= or WINDSOCK_RUN_ID, or the ticket of the first one"
+        )
     folder = _folder_of(settings, id)
     info = RunInfo(
         id,
@@ -123,14 +171,26 @@ def _recorded_run(settings: Settings) -> Run:
         info = write_run_info(folder, info)
     except OSError as error:
         _warn(f"cannot write to {folder}: {error.strerror}; the training goes on")
-    settings = _with_safe_spool(settings, id, folder)
+    return _begin(_with_safe_spool(settings, id, folder), info, folder, trackers)
+
+
+def _copied(dir: Path) -> str:
+    return (
+        f"dir: {dir.absolute()} is in the copy that Ray makes of the working directory: the driver and other nodes do "
+        "not see it, and Ray removes it; pass the run itself to the worker, as in worker.remote(run), or give an "
+        "absolute dir= or WINDSOCK_DIR"
+    )
+
+
+def _begin(settings: Settings, info: RunInfo, folder: Path, trackers: Mapping[str, Tracker]) -> Run:
+    """Begin the next attempt of a rank; warn if another process writes with it."""
     earlier = [s for s in segments(folder) if (s.writer.role, s.writer.rank) == (settings.role, settings.rank)]
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
     run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
     lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
     if lost_race or (earlier and _is_live(earlier[-1].path)):
-        _warn_of_writer(id, writer)
+        _warn_of_writer(info.id, writer)
     return run
 
 
@@ -153,6 +213,65 @@ def _short(text: str, what: str) -> str:
     if len(text) > MAX_TEXT:
         _warn(f"{what}: the text has {len(text):,} characters, the first {MAX_TEXT:,} are kept")
     return text[:MAX_TEXT]
+
+
+def _reject_settings_of_the_run(settings: Mapping[str, Any]) -> None:
+    for name in settings:
+        if name not in BY_NAME:
+            near = difflib.get_close_matches(name, BY_NAME, 1)
+            raise SettingsError(f"join: unknown setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        if name in SETTINGS_OF_THE_RUN:
+            raise SettingsError(f"join: {name!r} is a setting of the whole run: give it to windsock.init")
+
+
+def _joined_already(ticket: Ticket, role: str | None, rank: int | None) -> Run | None:
+    """Return the open run of this process that a ticket is for."""
+    roles = (role,) if role else (ticket.role, os.environ.get("WINDSOCK_ROLE"))
+    for run in reversed(_runs):
+        place = run.path if run.writer.attempt > 0 else None  # None: it is disabled
+        if _is_same(place, ticket.path) and run.writer.role in roles and rank in (None, run.writer.rank):
+            return run
+    return None
+
+
+def _is_same(path: Path | None, other: Path | None) -> bool:
+    if path is None or other is None:
+        return path is other
+    return path.name == other.name and path.resolve() == other.resolve()
+
+
+def _joined_run(ticket: Ticket, keywords: Mapping[str, Any]) -> Run:
+    given = {"role": ticket.role, **ticket.settings}
+    if keywords["role"] not in (None, ticket.role):
+        given.pop("world_size", None)  # of another role
+    place = {"mode": "disabled"} if ticket.path is None else {"dir": ticket.path.parent}
+    settings = resolve({OWN_SECTION: given}, {**keywords, **place, "track_with": "none"})
+    if settings.disabled or ticket.path is None:
+        return _disabled_run(settings)
+    info = _info_of(ticket.path)
+    world_size = None if settings.world_size == 1 else settings.world_size  # 1: of a parent that was alone
+    settings = replace(settings, vocabulary=info.vocabulary, world_size=world_size)
+    settings = _with_safe_spool(settings, info.id, ticket.path)
+    if keywords["rank"] is not None:
+        return _begin(settings, info, ticket.path, {})
+    wanted = settings.rank if settings.rank_given else None
+    spool = settings.spool / info.id if settings.spool else None
+    try:
+        writer = claim(ticket.path, settings.role, wanted, actor_id(), spool)
+    except OSError as error:
+        raise JournalError(f"cannot join the run in {ticket.path}: {error.strerror}") from error
+    settings = replace(settings, rank=writer.rank, rank_given=True, claimed=True)
+    return Run(settings, info, ticket.path, writer, _forget, functools.partial(_clients, {}))
+
+
+def _info_of(folder: Path) -> RunInfo:
+    """Return the description of a run; raise RunNotFoundError if this machine does not see its directory."""
+    if not (folder / RUN_FILE).is_file():
+        raise RunNotFoundError(
+            f"no run in {folder} on {platform.node()}: a process joins a run in the directory where it was begun; "
+            "begin it with a dir= that all machines see under the same path"
+        )
+    return read_run_info(folder)
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:
@@ -187,13 +306,8 @@ def _trackers(settings: Settings) -> dict[str, Tracker]:
 
 
 def _is_live(segment: Path) -> bool:
-    """Return whether a process writes a segment, also one that has just created it and written nothing yet."""
     from windsock.journal.glance import segment_status  # imports NumPy, which a first attempt can do without
 
-    with suppress(OSError):
-        found = segment.stat()
-        if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
-            return True
     return segment_status(segment).word == "running"
 
 
@@ -228,3 +342,11 @@ def _finish_former(settings: Settings) -> None:
 def _forget(run: Run) -> None:
     if run in _runs:
         _runs.remove(run)
+
+
+def _after_fork_in_child() -> None:
+    global _joining
+    _joining = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from windsock.errors import SettingsError
+from windsock.launcher import launch_from
 from windsock.model import MAIN_ROLE
 from windsock.mounts import is_remote
-from windsock.process import process_start
 from windsock.spool_folder import default_spool
 from windsock.to_plain import to_plain
 
@@ -87,6 +87,13 @@ class Settings:
         "number of this process in its role", int, default=0, shown="from the launcher, else 0",
         variable="WINDSOCK_RANK",
     )  # fmt: skip
+    world_size: int | None = setting(
+        "number of processes of the role", int, shown="from the launcher", variable="WINDSOCK_WORLD_SIZE"
+    )
+    replica: int = setting(
+        "number of this process among those that hold the same data, such as its tensor-parallel rank", int, default=0,
+        variable="WINDSOCK_REPLICA",
+    )  # fmt: skip
     track_with: tuple[str, ...] = setting(
         "tracker or trackers that receive the metrics", str, list, tuple, default=(), shown="none",
         variable="WINDSOCK_TRACK_WITH",
@@ -148,7 +155,17 @@ class Settings:
     )  # fmt: skip
 
     trackers: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments by name, in the order given
-    world_size: int = 1  # number of processes, from the launcher
+    rank_given: bool = False  # by the user or the launcher, or claimed on joining
+    claimed: bool = False  # the segment of this rank exists already: it was created to claim the rank
+
+    @property
+    def alone(self) -> bool | None:
+        """Whether this is the only process of its role; None if nothing tells."""
+        if self.rank > 0 or (self.world_size or 0) > 1:
+            return False
+        if self.world_size == 1:
+            return True
+        return False if self.rank_given else None
 
     @property
     def disabled(self) -> bool:
@@ -205,17 +222,19 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         for key in ("project", "name"):
             if isinstance(kwargs.get(key), str) and not given.get(key):
                 completed[key] = kwargs[key]
-    dir = Path(completed.get("dir", "windsock-runs"))
+    dir, launch = Path(completed.get("dir", "windsock-runs")), launch_from(environ)
     completed |= {
         "dir": dir,
-        "id": completed.get("id") or shared_run_id(environ),
-        "rank": given["rank"] if "rank" in given else rank_from(environ),
+        "id": completed.get("id") or launch.run_id,
+        "rank": given.get("rank", launch.rank or 0),
+        "rank_given": "rank" in given or launch.rank is not None,
+        "world_size": given.get("world_size", launch.world_size),
         "track_with": tuple(trackers),
         "tags": _words(given.get("tags")),
         "system_seconds": float(given.get("system_seconds", 0.0)),
         "spool": _spool(given.get("spool"), dir),
     }
-    return Settings(**completed, trackers=trackers, world_size=world_size_from(environ))
+    return Settings(**completed, trackers=trackers)
 
 
 def _spool(given: Any, dir: Path) -> Path | None:
@@ -340,6 +359,8 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
         raise SettingsError(f"{key}: expected one of {', '.join(setting.choices)}, got {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
         raise SettingsError(f"{key}: expected 0 or more, got {value}")
+    if setting.name == "world_size" and value == 0:
+        raise SettingsError("world_size: expected 1 or more, got 0")
     return value
 
 
@@ -349,39 +370,6 @@ def plain_config(value: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SettingsError(f"config: expected a mapping, dataclass, namespace or OmegaConf, got {_got(value)}")
     return data
-
-
-def rank_from(environ: Mapping[str, str]) -> int:
-    """Return this process's rank from the variables of torchrun, SLURM or MPI, or 0."""
-    for variable in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        if environ.get(variable, "").isdigit():
-            return int(environ[variable])
-    return 0
-
-
-def world_size_from(environ: Mapping[str, str]) -> int:
-    """Return the number of processes that torchrun or SLURM started, or 1."""
-    size = environ.get("WORLD_SIZE", environ.get("SLURM_NTASKS", "1"))
-    return int(size) if size.isdigit() else 1
-
-
-def shared_run_id(environ: Mapping[str, str]) -> str | None:
-    """Derive one run id for all processes of a launched job, so that they join without configuration.
-
-    The job is identified by SLURM's job and step, by torchrun's rendezvous id, or on one node by torchrun's own
-    process. A restart of its workers is a new attempt of the same run. None if the processes share nothing.
-    """
-    if world_size_from(environ) < 2:
-        return None
-    if environ.get("SLURM_JOB_ID"):
-        return f"slurm-{environ['SLURM_JOB_ID']}-{environ.get('SLURM_STEP_ID', '0')}"
-    elastic = environ.get("TORCHELASTIC_RUN_ID", "none")
-    if elastic != "none":
-        return "torchrun-" + "".join(c if c.isalnum() else "-" for c in elastic)[:50]
-    if environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE"):
-        parent = os.getppid()
-        return f"torchrun-{parent}-{int(process_start(parent) or 0)}"  # the start time tells a reused pid apart
-    return None
 
 
 def _load_yaml(path: Path) -> Any:

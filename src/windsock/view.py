@@ -86,16 +86,16 @@ class View:
     @property
     def config(self) -> dict[str, Any]:
         """The run's config with all updates, without secrets."""
-        return self._merged("config", "config")
+        return _merged(self.events(), "config")
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Host, command line, git commit and package versions, of the newest attempt."""
-        return self._merged("environment", "environment")
-
-    def _merged(self, event: str, key: str) -> dict[str, Any]:
-        found = [e for e in self.events() if e["event"] == event]
-        return {name: value for e in found for name, value in e[key].items()}  # by time: the newest counts
+        """Host, command line, git commit and package versions, of the newest attempt of the main writer."""
+        for role, rank in self._writers():
+            found = [event for attempt in self._attempts_of(role, rank) for event in attempt.events()]
+            if environment := _merged(found, "environment"):
+                return environment
+        return {}
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events of all writers by time, without those of forked processes."""
@@ -383,6 +383,12 @@ class View:
         times = {step: merger.time(step) for step in values}
         self._unread[attempts[0].writer.role] = merger.unread
         return {name: _series(name, values, times, attempts[0].writer) for name in names}
+
+
+def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:
+    """Return the content of all events of a kind; the newest counts."""
+    found = [e[event] for e in events if e["event"] == event]
+    return {name: value for content in found for name, value in content.items()}
 
 
 def _limits(attempts: list[Attempt]) -> list[int | None]:

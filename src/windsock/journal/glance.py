@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,9 @@ from typing import Any
 from windsock.errors import JournalError
 from windsock.formatting import describe_error
 from windsock.journal.folder import SegmentFile, identity, read_run_info, segments
-from windsock.journal.frames import OPEN_STEP
+from windsock.journal.frames import OPEN_STEP, SEGMENT_HEAD
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.status import process_of, run_status, writer_status
+from windsock.journal.status import SILENT_SECONDS, process_of, run_status, writer_status
 from windsock.model import RunInfo, Status, Writer
 
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
@@ -78,6 +81,11 @@ def _size(folder: Path) -> int:
 
 def segment_status(path: Path) -> Status:
     """Return the status of the process that writes a segment, from this and its last segment."""
+    with suppress(OSError):
+        found = path.stat()
+        # It was just created, perhaps to claim its rank, and its process has not written yet.
+        if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
+            return Status("running")
     return _look(path).status
 
 
@@ -100,10 +108,19 @@ def _last_of_process(path: Path) -> Path | None:
     return next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
 
 
+def start_event(path: Path) -> dict[str, Any] | None:
+    """Return the event by which the process that writes a segment describes itself."""
+    return next((event for event in _head_events(path) if event.get("event") == "start"), None)
+
+
 def _process(path: Path) -> tuple[Any, ...] | None:
+    return process_of(_head_events(path))
+
+
+def _head_events(path: Path) -> Iterable[dict[str, Any]]:
     reader = SegmentReader(path)
     reader.read_ends(HEAD_BYTES)
-    return process_of(events(reader.records))
+    return events(reader.records)
 
 
 def _look_at(paths: list[Path], size: int) -> _End:

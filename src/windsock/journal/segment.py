@@ -38,7 +38,7 @@ class SegmentWriter:
 
     ``prepare`` is called before a file is created, and makes the directory (and what else belongs there).
     ``on_new_segment`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
-    at the head of a segment has to be appended again.
+    at the head of a segment has to be appended again. ``claimed``: the first file exists, empty (see ``claim``).
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class SegmentWriter:
         writer: Writer,
         prepare: Callable[[], object] = lambda: None,
         on_new_segment: Callable[[], None] = lambda: None,
+        claimed: bool = False,
     ) -> None:
         self.folder = folder
         self.writer = writer
@@ -57,6 +58,7 @@ class SegmentWriter:
         self.sync_trouble: str | None = None  # why a sync failed; a later one does not make up for it on Linux
         self._prepare = prepare
         self._on_new_segment = on_new_segment
+        self._claimed = claimed
         self._lock = threading.RLock()  # re-entrant: a signal handler may append while append runs
         self._fd: int | None = None
         self._path: Path | None = None
@@ -172,6 +174,8 @@ class SegmentWriter:
         """
         while self._path is None:
             path = segment_path(self.folder, self.writer, 0)
+            if self._claimed:
+                return path, os.open(path, SEGMENT_FLAGS & ~os.O_EXCL, 0o644)
             with suppress(FileExistsError):
                 return path, os.open(path, SEGMENT_FLAGS, 0o644)
             self.writer = replace(self.writer, attempt=self.writer.attempt + 1)

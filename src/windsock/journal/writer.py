@@ -54,12 +54,13 @@ class JournalWriter:
         writer: Writer,
         prepare: Callable[[], object] = lambda: None,
         on_new_segment: Callable[[], None] = lambda: None,
+        claimed: bool = False,
     ) -> None:
         self._announce = on_new_segment
         self._by_order: dict[tuple[str, ...], tuple[_Schema, Callable[..., Any] | None]] = {}
         self._by_set: dict[frozenset[str], _Schema] = {}
         self._last: tuple[tuple[str, ...] | None, Any, Any] = (None, None, None)
-        self.segment = SegmentWriter(folder, writer, prepare, self._new_segment)
+        self.segment = SegmentWriter(folder, writer, prepare, self._new_segment, claimed)
         self._append = self.segment.append
 
     def row(self, names: tuple[str, ...], values: Iterable[Any], step: int | None, at: float | None = None) -> bool:

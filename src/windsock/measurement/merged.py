@@ -48,9 +48,12 @@ class DescribedLayout:
 def merge_states(
     states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str
 ) -> dict[str, float]:
-    """Return the values of the states of one step; none if they are of a single rank, whose rows have its values."""
+    """Return the values of the states of one step; none if there is a single one, whose rank's rows have its values.
+
+    A rank has several states of a step if it has forked processes.
+    """
     known = [s for s in states if s.layout in layouts and len(s.vector) == layouts[s.layout].layout.width]
-    if len({state.rank for state in known}) < 2:
+    if len(known) < 2:
         return {}
     merged = Measurement()
     for state in known:

@@ -85,7 +85,7 @@ class Probe:
             read_host=host_memory_with_children if settings.memory_children else host_memory,
             device_count=settings.devices,
             peak=settings.peak_flops,
-            processes=settings.world_size,
+            processes=settings.world_size or 1,
             created=created,
         )
 

@@ -45,7 +45,7 @@ def merge_rollouts(
     budget: Budget | None = None,
     skip: Callable[[str], None] = lambda reason: None,
 ) -> dict[str, float]:
-    """Return the values of the reports of one step that several ranks contributed to.
+    """Return the values of the reports of one step that several processes contributed to.
 
     ``skip`` is called with the reason why a report cannot be merged; ``budget`` bounds the bytes that are unpacked.
     """
@@ -55,8 +55,8 @@ def merge_rollouts(
         by_report.setdefault((state.kind, state.taskset), []).append(state)
     values: dict[str, float] = {}
     for _, contributions in sorted(by_report.items()):
-        # The values of a single rank are in its own row.
-        if len({state.rank for state in contributions}) > 1:
+        # The values of a single process are in its own row. A rank may have forked others.
+        if len(contributions) > 1:
             try:
                 with np.errstate(all="ignore"):  # of numbers near the largest
                     values |= _merged(contributions, vocabulary, budget)

@@ -1,0 +1,67 @@
+"""Tickets: what another process needs to join a run, as a URL.
+
+``file:///runs/project/id?role=trainer&world_size=4`` is the directory of the run, the role and the number of processes
+of its issuer, and those settings of the issuer that every process of the run should use. It contains no secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
+
+from windsock.errors import SettingsError
+from windsock.model import MAIN_ROLE
+from windsock.settings import BY_NAME, Settings
+
+DISABLED = "disabled:"  # the ticket of a run that records nothing
+TRAVELLING = (
+    "detailed_stats", "samples_per_step", "sample_bytes_per_step", "memory", "memory_children", "system_seconds",
+    "devices", "peak_flops",
+)  # fmt: skip
+"""The settings that a ticket contains if they are not the default: they decide what is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The directory of a run, and how its issuer records; without a directory the run is disabled."""
+
+    path: Path | None
+    role: str
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def issue(cls, path: Path, role: str, settings: Settings) -> Self:
+        """Return the ticket of a process that records with these settings."""
+        chosen = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name in TRAVELLING}
+        given = {name: value for name, value in chosen.items() if value != getattr(Settings(), name)}
+        if (settings.world_size or 0) > 1:  # a process that was alone is not any more
+            given["world_size"] = settings.world_size
+        return cls(Path(os.path.abspath(path)), role, given)
+
+    @classmethod
+    def parse(cls, text: Any) -> Self:
+        """Return the ticket of a string; raise SettingsError if it is none."""
+        url = urlsplit(text) if isinstance(text, str) else None
+        if url is None or url.scheme not in ("file", "disabled") or (url.scheme == "file" and not url.path):
+            raise SettingsError(f"ticket: expected the string that run.ticket() returned, got {text!r}")
+        query = dict(parse_qsl(url.query))
+        path = Path(os.fsdecode(unquote_to_bytes(url.path))) if url.scheme == "file" else None
+        # Settings of a newer windsock are ignored.
+        known = {name: _value(name, query[name]) for name in (*TRAVELLING, "world_size") if name in query}
+        return cls(path, query.get("role", MAIN_ROLE), known)
+
+    def __str__(self) -> str:
+        place = DISABLED if self.path is None else self.path.as_uri()
+        return f"{place}?{urlencode({'role': self.role, **{name: _text(v) for name, v in self.settings.items()}})}"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(name: str, text: str) -> Any:
+    return text == "true" if BY_NAME[name].kinds == (bool,) else text  # settings take numbers as text
