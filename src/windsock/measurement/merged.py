@@ -56,8 +56,13 @@ def merge_states(
     known = [state for state in states if state.layout in layouts]
     if len(known) < 2:
         return {}
+    return dict(merged_measurement(known, layouts).finish(vocabulary))
+
+
+def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
+    """Return the measurement that the states of one step are parts of."""
     merged = Measurement()
-    for state in known:
+    for state in states:
         described = layouts[state.layout]
         merged.merge(Measurement(state.rank, described.layout.unpack(state.vector), options=described.options))
-    return dict(merged.finish(vocabulary))
+    return merged
