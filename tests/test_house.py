@@ -14,6 +14,7 @@ LEVELS = [
     {"errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
+        "distributed",
         "exit_status",
         "launcher",
         "lazy",
@@ -22,6 +23,8 @@ LEVELS = [
         "redaction",
         "scalars",
         "spool_folder",
+        "state_buffer",
+        "step_values",
         "to_plain",
     },
     {"catalogue", "journal", "settings", "states", "stats", "environment"},

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from windsock.counters import Counters
 from windsock.device_values import DeviceValues
+from windsock.distributed import Group, Share, exchange
+from windsock.formatting import describe_error
 from windsock.lazy import lazy
 from windsock.probe.collector import PhaseCollector
 from windsock.recording import Collector, Recording
+from windsock.step_values import Finish, Finished, StepValues
 
 if TYPE_CHECKING:
     from windsock.measurement.collector import MeasurementCollector
@@ -18,6 +23,44 @@ if TYPE_CHECKING:
 
 COMMIT_ORDER = ("device_values", "measured", "rollouts", "phases", "counters", "samples")
 """Phases come before counters: the throughput of a step is computed from its counts."""
+GATHERED = ("measured", "rollouts")
+"""The parts that processes exchange."""
+PART_OF_CALL = {
+    "copy": "device_values", "count": "counters", "evaluation": "rollouts", "measure": "measured", "metric": "measured",
+    "phase": "phases", "pipeline": "rollouts", "rollouts": "rollouts", "sample": "samples", "samples": "samples",
+    "shards": "phases", "staleness": "rollouts", "timer": "phases", "validation": "rollouts",
+}  # fmt: skip
+"""The part of a call that failed, by the first word of the call's name after ``run.``."""
+
+
+def _part(call: str) -> str | None:
+    """Return the part that a problem belongs to: of ``commit of samples``, ``run.sample`` or ``evaluation.close``."""
+    kind, _, part = call.partition(" of ")
+    if kind in ("commit", "finish"):
+        return part if part in COMMIT_ORDER else None
+    if call.endswith(": the state for readers"):
+        return "rollouts"
+    return PART_OF_CALL.get(re.split(r"[ .]", call.removeprefix("run."))[0])
+
+
+def values_of_others(group: Group, vocabulary: str) -> StepValues:
+    """Take part in an exchange with nothing to contribute, and return the values of the other processes.
+
+    For a run that is disabled or finished here: the others wait for every process of the group.
+    """
+    from windsock.measurement import gather as measured
+    from windsock.rollouts import gather as rollouts
+
+    found = exchange(group, None, {}, can_write=False)
+    shares, reported = found.of("measured"), found.of("rollouts")
+
+    def finish_measured() -> Finished:
+        values = measured.finished(measured.merged(shares), shares, vocabulary)
+        return values, values.missing
+
+    return StepValues(
+        [finish_measured, lambda: rollouts.finished(rollouts.merged(reported), reported, vocabulary)],
+    )
 
 
 class Collectors:
@@ -25,6 +68,8 @@ class Collectors:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
+        self._failures = 0  # of all parts, at the last commit
+        self._problems: Counter[str] = Counter()
         self.device_values = DeviceValues(recording)
         self.counters = Counters(recording)
         self.phases = PhaseCollector(recording, self.counters)
@@ -55,10 +100,66 @@ class Collectors:
         made = vars(self)
         return iter([(name, made[name]) for name in COMMIT_ORDER if name in made])
 
-    def commit(self, step: int) -> None:
-        """Let every collector write a step; one that fails is reported and costs the others nothing."""
+    def commit(self, step: int, group: Group | None = None) -> StepValues:
+        """Let every collector write a step, and return its values; one that fails costs the others nothing.
+
+        With a group, what its processes measured and reported is exchanged, and written by one of them.
+        """
+        attempt = self._recording.problems.attempt
+        finishes: list[Finish | None] = []
+        gathered = () if group is None else GATHERED
+        if group is not None:
+            finishes += self._commit_gathered(step, group)
         for name, collector in self:
-            self._recording.problems.attempt(f"commit of {name}", collector.commit, step)
+            if name not in gathered:
+                finishes.append(attempt(f"commit of {name}", collector.commit, step))
+        attempt("commit of problems", self._write_problems)
+        return StepValues([finish for finish in finishes if finish is not None], self._recording.problems.report)
+
+    def _commit_gathered(self, step: int, group: Group) -> list[Finish | None]:
+        """Exchange the parts that all processes of a group have, and write them; without a result, write the own."""
+        problems, made = self._recording.problems, vars(self)
+        shares = {name: self._share(name, step) for name in GATHERED if name in made}
+        found = problems.attempt("gather of a commit", exchange, group, step, shares, self._recording.contributes)
+        commits: list[tuple[str, Callable[..., Finish | None], tuple[Any, ...]]]
+        if found is None:
+            # Some of the others may have a result, with this process's states in it: readers must be able to tell.
+            self._recording.journal.event("gather_failed", step=step)
+            commits = [(name, made[name].commit_own, ()) for name in shares]
+        else:
+            if len(found.steps) > 1:
+                problems.warn(f"commit(gather=True): the ranks of the group commit different steps: {found.steps}")
+            of_parts = {name: found.of(name) for name in GATHERED if found.of(name)}
+            commits = [
+                (name, getattr(self, name).commit_shares, (of_part, found.is_writer))
+                for name, of_part in of_parts.items()
+            ]
+        return [problems.attempt(f"commit of {name}", commit, step, *args) for name, commit, args in commits]
+
+    def _share(self, name: str, step: int) -> Share:
+        """Return this process's share of a part; one that fails says so, and takes part all the same."""
+        try:
+            share: Share = getattr(self, name).share(step)
+        except Exception as error:  # noqa: BLE001 - the other processes wait for this one
+            self._recording.problems.report(f"commit of {name}", error)
+            return Share(error=describe_error(error))
+        return share
+
+    def _write_problems(self) -> None:
+        """Write how often each part has failed so far, where that has changed."""
+        problems = self._recording.problems
+        if problems.failures == self._failures:
+            return
+        self._failures = problems.failures
+        totals: Counter[str] = Counter()
+        for call, count in problems.by_call().items():
+            part = _part(call)
+            if part is not None:
+                totals[f"windsock/problems/{part}"] += count
+        changed = {name: float(count) for name, count in totals.items() if count != self._problems.get(name)}
+        self._problems = totals
+        if changed:
+            self._recording.write_row(changed, None)
 
     def uncommitted_steps(self) -> list[int | None]:
         """Return the steps with data that only a commit writes, in order; the one without a number comes last."""

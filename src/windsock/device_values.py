@@ -47,7 +47,10 @@ class DeviceValues(Collector):
                     self._recording.problems.report("copy of device values", error)
                     continue
                 self._rows.pop(0)
-                self._recording.journal.row(names, numbers, step, at)
+                # A name that is no string costs its row only, and keeps no later one from its step.
+                self._recording.problems.attempt(
+                    "copy of device values", self._recording.journal.row, names, numbers, step, at
+                )
 
     def commit(self, step: int) -> None:
         """Write all rows, waiting for the device."""

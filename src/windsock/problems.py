@@ -17,6 +17,7 @@ from typing import Any, TypeVar, cast
 from windsock.formatting import describe_error
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 MAX_WARNINGS = 1000  # different texts that are printed
 MAX_PROBLEMS = 1000  # different problems that are counted apart; errors may contain a number that changes
@@ -34,6 +35,7 @@ class Problems:
 
     def after_fork(self) -> None:
         """Count from zero: a forked child writes its own counts. What was printed is not printed again."""
+        self.failures = 0  # of all calls
         self.unreported = 0  # calls that failed so near the recursion limit that nothing could be called
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -55,6 +57,7 @@ class Problems:
             if found not in self._counts and len(self._counts) >= MAX_PROBLEMS:
                 found = call, MANY_OTHERS
             self._counts[found] += 1
+            self.failures += 1
             first = self._counts[found] == 1
             if not first:
                 self._unwritten[found] += 1
@@ -62,12 +65,21 @@ class Problems:
             self._write(found, 1)
             self.warn(f"{call} failed: {found[1]} (the training goes on; further failures are counted)")
 
-    def attempt(self, call: str, work: Callable[..., object], *args: Any) -> None:
-        """Call a function, and report its exception under the name ``call``."""
+    def attempt(self, call: str, work: Callable[..., Result], *args: Any) -> Result | None:
+        """Call a function and return its result; report its exception under the name ``call`` and return None."""
         try:
-            work(*args)
+            return work(*args)
         except Exception as error:  # noqa: BLE001 - see guarded
             self.report(call, error)
+            return None
+
+    def by_call(self) -> Counter[str]:
+        """Return how often each call has failed so far."""
+        with self._lock:
+            found: Counter[str] = Counter()
+            for (call, _), count in self._counts.items():
+                found[call] += count
+        return found
 
     def skip(self, rejected: Mapping[str, str]) -> None:
         """Count values that cannot be recorded, by name; the first of each name is printed and written at once."""

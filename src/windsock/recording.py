@@ -20,6 +20,7 @@ from windsock.ray_worker import actor_id
 from windsock.redaction import Redactor
 from windsock.settings import Settings
 from windsock.spool_folder import make_spool_folder
+from windsock.step_values import Finish
 
 MAX_CONFIG_BYTES = 4 << 20  # of JSON
 MAX_NAME = 200  # characters of the name of an entry in a message
@@ -72,6 +73,11 @@ class Recording:
     def shared(self) -> bool:
         """Whether other processes record the same steps, so that states are written beside values."""
         return self.settings.alone is False or self.ticket_issued or self.forked
+
+    @property
+    def contributes(self) -> bool:
+        """Whether what this process measures counts: replicas hold the same data as another process."""
+        return self.settings.replica == 0
 
     @property
     def next_step(self) -> int:
@@ -141,8 +147,9 @@ class Recording:
 class Collector:
     """One kind of data that a run collects between commits. It owns its state; a failure costs only itself."""
 
-    def commit(self, step: int) -> None:
-        """Write everything that belongs to a step which ends now."""
+    def commit(self, step: int) -> Finish | None:
+        """Write everything that belongs to a step which ends now; return how to get its values, if it has any."""
+        return None
 
     def finish(self) -> None:
         """Write everything that is left when the run ends."""

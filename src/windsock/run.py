@@ -9,12 +9,14 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from windsock.background import BackgroundThread
-from windsock.collectors import Collectors
+from windsock.collectors import Collectors, values_of_others
+from windsock.distributed import Group
 from windsock.environment import describe_environment
 from windsock.exit_status import call_on_exit, cancel_on_exit, crash_status
 from windsock.journal.frames import Kind
@@ -25,6 +27,7 @@ from windsock.recording import STEP_RANGE, Recording
 from windsock.redaction import Redactor
 from windsock.scalars import classify, packable
 from windsock.settings import Settings, plain_config
+from windsock.step_values import StepValues
 from windsock.ticket import Ticket
 from windsock.to_plain import to_plain
 
@@ -63,6 +66,17 @@ def _inert_handle(kind: str) -> Callable[..., Any]:
         return getattr(handles, kind).inert()
 
     return make
+
+
+def _values_of_others(run: Run, *_: Any, gather: bool = False, group: Any = None, **__: Any) -> StepValues:
+    """Return the values of a commit that records nothing; the other processes of a group wait for this one."""
+    # Not where a recorded commit has failed: it has taken part in the exchange already.
+    if gather and (run._problems is None or run._ended is not None):
+        with suppress(Exception):
+            found = Group.find(group)
+            if found is not None:
+                return values_of_others(found, run.info.vocabulary)
+    return StepValues()
 
 
 class Run:
@@ -197,25 +211,38 @@ class Run:
     def count(self, **amounts: float) -> None:
         """Add to the run's counters, such as tokens, samples or episodes. ``commit`` writes the totals.
 
-        Totals continue over attempts: a run that is continued at step 500 starts with the totals of step 499.
+        Totals continue over attempts: a run that is continued at step 500 starts with the totals of step 499. A replica
+        counts nothing: it works on the same data as another process.
         """
-        self._collectors.counters.add(amounts)
+        if self._recording.contributes:
+            self._collectors.counters.add(amounts)
 
-    @guarded()
-    def commit(self, step: int | None = None) -> None:
+    @guarded(fallback=_values_of_others)
+    def commit(self, step: int | None = None, *, gather: bool = False, group: Any = None) -> StepValues:
         """End a step: everything logged without a step since the last commit belongs to it.
 
         Without a number it is the last step plus one. Device values are on disk when this returns.
+
+        Return what this process measured in the step, and the values of rollouts and evaluations that were closed for
+        it: a mapping of names to numbers, with the reasons for metrics without a value in ``missing``. It is computed
+        when it is first read. With ``gather`` it has the values of all processes of ``group``, by default of all, and
+        is the same on each of them. This is a collective call, under ``torch.distributed`` with any backend: all
+        processes of the group must make it, and it costs two collectives. Without a process group it has the values
+        of this process.
         """
         recording = self._recording
+        if self._ended is not None and gather:
+            return _values_of_others(self, gather=True, group=group)
         number = recording.next_step
         if step is not None:
             given = recording.to_step(step, f"committed as step {number}")
             number = number if given is None else given
-        self._collectors.commit(number)
-        recording.journal.commit(number)
-        recording.step = self._newest_step = number
-        self._open_rows = 0
+        try:
+            return self._collectors.commit(number, self._process_group(group) if gather else None)
+        finally:  # whatever fails: the rows of this step must not get the number of the next one
+            recording.journal.commit(number)
+            recording.step = self._newest_step = number
+            self._open_rows = 0
 
     @guarded()
     def measure(
@@ -510,6 +537,17 @@ class Run:
         recording.report_journal()
         counts = {**journal.segment.counts, "late": recording.late_batches}
         journal.event("finish", status=status.word, reason=status.reason, **counts)
+
+    def _process_group(self, group: Any) -> Group | None:
+        """Return the group to exchange a step with, or None where there is none."""
+        problems = self._recording.problems
+        found = problems.attempt("run.commit", Group.find, group)
+        if found is None and self._recording.shared:
+            problems.warn(
+                "commit(gather=True): torch.distributed has no process group that this process is in; the values are "
+                "those of this process"
+            )
+        return found
 
     def _log_classified(self, values: Mapping[str, Any], step: int | None) -> None:
         """Log values that are not all plain numbers."""

@@ -75,7 +75,7 @@ class Batch:
     def __post_init__(self) -> None:
         if self.response_mask is None:
             raise BatchError("a batch needs response_mask: 1 at the tokens that the policy generated")
-        shape = _shape(self.response_mask)
+        shape = shape_of(self.response_mask)
         wanted = 1 if self.cu_seqlens is not None else 2
         if len(shape) != wanted:
             layout = "packed (cu_seqlens is given): (tokens,)" if wanted == 1 else "padded: (sequences, width)"
@@ -91,13 +91,13 @@ class Batch:
         for name in SEQUENCE_FIELDS:
             self._expect(name, (count,))
         for name in VOCABULARY_FIELDS:
-            got = _shape(getattr(self, name))
+            got = shape_of(getattr(self, name))
             if getattr(self, name) is not None and got[:-1] != shape:
                 raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
-        if self.keep is not None and _shape(self.keep) not in (shape, (count,)):
-            raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {_shape(self.keep)}")
-        if self.prompt_mask is not None and _shape(self.prompt_mask)[:1] != (count,):
-            raise BatchError(f"prompt_mask: expected ({count}, width), got shape {_shape(self.prompt_mask)}")
+        if self.keep is not None and shape_of(self.keep) not in (shape, (count,)):
+            raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {shape_of(self.keep)}")
+        if self.prompt_mask is not None and shape_of(self.prompt_mask)[:1] != (count,):
+            raise BatchError(f"prompt_mask: expected ({count}, width), got shape {shape_of(self.prompt_mask)}")
 
     def _check_devices(self) -> None:
         """Reject token arrays that are on another device than the mask, and complex ones."""
@@ -117,8 +117,8 @@ class Batch:
 
     def _expect(self, name: str, shape: tuple[int, ...]) -> None:
         value = getattr(self, name)
-        if value is not None and _shape(value) != shape:
-            raise BatchError(f"{name}: expected shape {shape} like response_mask, got {_shape(value)}")
+        if value is not None and shape_of(value) != shape:
+            raise BatchError(f"{name}: expected shape {shape} like response_mask, got {shape_of(value)}")
 
     @property
     def given(self) -> frozenset[str]:
@@ -142,6 +142,22 @@ class Batch:
         chosen = {n: getattr(self, n) if n == "eos_ids" else getattr(self, n)[rows] for n in self.given}
         return Batch(**chosen)
 
+    def gathered(
+        self, group: Any, *, order: Literal["contiguous", "zigzag"] = "contiguous", temperature: float = 1.0
+    ) -> Batch:
+        """Return the whole batch in context-parallel training, where each process has some tokens of every sequence.
+
+        All processes of the ``torch.distributed`` group call it, with the same arrays; those of tokens are gathered,
+        the others are the same everywhere. ``order`` says which tokens a process has: a contiguous slice, in the order
+        of the group's ranks, or two chunks of each sequence in the zigzag layout of ring attention. A packed batch has
+        the ``cu_seqlens`` of its own tokens. Logits are replaced by the log-probs and entropies that follow from them,
+        with the ``temperature`` of the option of that name. Raises BatchError on every process where the batches of
+        the group do not fit together.
+        """
+        from windsock.measurement.context_parallel import gathered
+
+        return gathered(self, group, order, temperature)
+
 
 FIELDS = tuple(array.name for array in fields(Batch) if array.init)
 COMPUTED_FROM: dict[str, str] = {
@@ -161,7 +177,8 @@ SEQUENCE_FIELDS = _fields_over("sequences")
 VOCABULARY_FIELDS = _fields_over("vocabulary")
 
 
-def _shape(value: Any) -> tuple[int, ...]:
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Return the shape of an array, tensor or list."""
     shape = getattr(value, "shape", None)
     return tuple(int(size) for size in shape) if shape is not None else np.shape(value)
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.distributed import Share
 from windsock.journal.frames import Kind
+from windsock.measurement import gather
 from windsock.measurement.batch import Batch
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement, check_part
+from windsock.measurement.values import Measured
 from windsock.recording import Collector, Recording
+from windsock.state_buffer import StateBuffer
+from windsock.states import Layout
+from windsock.step_values import Finish
+
+
+class _PackedState(NamedTuple):
+    """The states of one step as they are written."""
+
+    layout: Layout
+    options: dict[str, Any]
+    vector: NDArray[np.float64]
 
 
 class MeasurementCollector(Collector):
@@ -19,14 +37,18 @@ class MeasurementCollector(Collector):
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
+        self._vocabulary = recording.info.vocabulary
         self._missing: dict[str, str] = {}
+        self._states: StateBuffer[_PackedState] = StateBuffer(recording, "measured", self._write_state)
         self.after_fork()
 
     def after_fork(self) -> None:
         """Drop all measurements: the parent writes them."""
         self._measurements: dict[int | None, Measurement] = {}
+        self._taken: Measurement | None = None  # of the step that is being exchanged
         self._layouts: dict[int, Path | None] = {}  # layout to the segment file that has it
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
+        self._states.after_fork()
 
     def add(
         self, batch: Batch | Mapping[str, Any], part: str | None, step: int | None, options: Mapping[str, Any]
@@ -42,7 +64,7 @@ class MeasurementCollector(Collector):
             )
             return
         with self._lock:
-            measurement = self._measurements.setdefault(step, Measurement(self._recording.writer.rank))
+            measurement = self._measurements.setdefault(step, self._new_measurement())
         # Without this lock: measuring takes long, and a measurement has a lock of its own.
         measurement.add(whole, parts, checked)
 
@@ -50,24 +72,67 @@ class MeasurementCollector(Collector):
         """Return the steps that have measurements."""
         return list(self._measurements)
 
-    def commit(self, step: int) -> None:
+    def commit(self, step: int) -> Finish | None:
         """Write a step's values if this is rank 0, and its states if other processes have states of the same step."""
+        return self._commit(self._take(step), step)
+
+    def finish(self) -> None:
+        """Write the states that were kept, if another process has joined."""
+        self._states.flush()
+
+    def share(self, step: int) -> Share:
+        """Take a step out, to exchange it with other processes: ``commit_shares`` or ``commit_own`` writes it."""
+        self._taken = self._take(step)
+        return Share() if self._taken is None else gather.share_of(self._taken, self._recording.contributes)
+
+    def commit_own(self, step: int) -> Finish | None:
+        """Write what ``share`` has taken out, where the exchange failed."""
+        taken, self._taken = self._taken, None
+        return self._commit(taken, step)
+
+    def commit_shares(self, step: int, shares: Sequence[Share], is_writer: bool) -> Finish:
+        """Write what all processes measured in a step, if this one is to; return how to get its values."""
+        self._taken = None
+        self._states.flush()
+        merged = cache(lambda: gather.merged(shares))
+        finish = cache(lambda: gather.finished(merged(), shares, self._vocabulary))
+        if is_writer and any(share.body or share.error for share in shares):
+            if not any(share.error for share in shares):
+                self._recording.problems.attempt("commit of measured", self._keep_state, merged(), step)
+            if self._recording.writer.rank == 0:
+                self._recording.problems.attempt("commit of measured", lambda: self._write_values(finish()))
+        return _finish_of(finish)
+
+    def _commit(self, measurement: Measurement | None, step: int) -> Finish | None:
+        self._states.flush()
+        if measurement is None:
+            return None
+        finish = cache(lambda: measurement.finish(self._vocabulary))
+        if self._recording.contributes:
+            self._recording.problems.attempt("commit of measured", self._keep_state, measurement, step)
+            # One row is enough: where several ranks have states, readers show the merged values in its place.
+            if self._recording.writer.rank == 0:
+                self._recording.problems.attempt("commit of measured", lambda: self._write_values(finish()))
+        return _finish_of(finish)
+
+    def _take(self, step: int) -> Measurement | None:
+        """Remove the measurement of a step; batches without a step are of the step that this commit names."""
         with self._lock:
-            # Batches without a step are of the step that this commit names.
             found = [self._measurements.pop(key) for key in (None, step) if key in self._measurements]
         if not found:
-            return
-        measurement = found[0]
-        for other in found[1:]:
-            measurement.merge(other)
-        if self._recording.shared:
-            self._write_state(measurement, step)
-        # One row is enough: where several ranks have states, readers show the merged values in its place.
-        if self._recording.writer.rank == 0:
-            self._write_values(measurement)
+            return None
+        whole = self._new_measurement()
+        for measurement in found:
+            whole.merge(measurement)
+        return whole
 
-    def _write_values(self, measurement: Measurement) -> None:
-        measured = measurement.finish(self._recording.info.vocabulary)
+    def _new_measurement(self) -> Measurement:
+        problems = self._recording.problems
+        return Measurement(
+            self._recording.writer.rank, report=lambda metric, error: problems.report(f"metric {metric}", error)
+        )
+
+    def _write_values(self, measured: Measured) -> None:
         if measured:
             self._recording.write_row(measured, None)
         # The reasons rarely change, so an event for every step would only make the journal longer.
@@ -75,14 +140,21 @@ class MeasurementCollector(Collector):
             self._missing = measured.missing
             self._recording.journal.event("missing", metrics=measured.missing)
 
-    def _write_state(self, measurement: Measurement, step: int) -> None:
-        journal = self._recording.journal
-        layout, vector = measurement.packed()
+    def _keep_state(self, measurement: Measurement, step: int) -> None:
+        if self._states.wanted:
+            layout, vector = measurement.packed()
+            self._states.add(step, _PackedState(layout, measurement.described_options(), vector), vector.nbytes)
+
+    def _write_state(self, step: int, state: _PackedState, at: float) -> None:
+        journal, layout = self._recording.journal, state.layout
         # A state is readable only with its layout, so every segment file gets its own copy.
         if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
             journal.record(
-                Kind.LAYOUT,
-                {"layout": str(layout.hash), "entries": layout.entries, "options": measurement.described_options()},
+                Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries, "options": state.options}
             )
             self._layouts[layout.hash] = journal.segment.path
-        journal.state(layout.hash, step, vector.tolist())
+        journal.state(layout.hash, step, state.vector.tolist(), at)
+
+
+def _finish_of(finish: Any) -> Finish:
+    return lambda: (finish(), finish().missing)

@@ -55,8 +55,13 @@ def merge_states(
     known = [s for s in states if s.layout in layouts and len(s.vector) == layouts[s.layout].layout.width]
     if len(known) < 2:
         return {}
+    return dict(merged_measurement(known, layouts).finish(vocabulary))
+
+
+def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
+    """Return the measurement that the states of one step are parts of."""
     merged = Measurement()
-    for state in known:
+    for state in states:
         described = layouts[state.layout]
         merged.merge(Measurement(state.rank, described.layout.unpack(state.vector), options=described.options))
-    return dict(merged.finish(vocabulary))
+    return merged

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.errors import SettingsError
+from windsock.formatting import describe_error
 from windsock.measurement import device
 from windsock.measurement.batch import COMPUTED_FROM, Batch
 from windsock.measurement.completion import completed
@@ -17,12 +20,14 @@ from windsock.measurement.device import Launched
 from windsock.measurement.options import Options, given
 from windsock.measurement.quantities import BY_STATE, QUANTITIES, Quantity
 from windsock.measurement.selection import HostSelection, Selection
-from windsock.measurement.values import Measured, finished
+from windsock.measurement.values import Measured, failed_state, finished
 from windsock.states import Layout
 from windsock.stats.channels import Need
 
 Floats = NDArray[np.float64]
 Part = Literal["data", "policy", "value"]
+Report = Callable[[str, Exception], None]
+"""Takes the name of a quantity or a metric, and why it could not be computed."""
 
 PARTS: tuple[Part, ...] = ("data", "policy", "value")
 
@@ -31,7 +36,7 @@ class Measurement:
     """The states of one step. ``add`` may be called per micro-batch and from several threads.
 
     A batch on an accelerator is only queued there; the statistics of all are copied to the host when the step is
-    finished.
+    finished. A quantity that cannot be computed costs itself only: ``report`` is called, and its metrics are missing.
     """
 
     def __init__(
@@ -40,8 +45,10 @@ class Measurement:
         states: dict[str, Floats] | None = None,
         missing: dict[str, str] | None = None,
         options: Options | None = None,
+        report: Report | None = None,
     ) -> None:
         self._rank = rank
+        self._report = report or (lambda quantity, error: None)
         # Re-entrant: ``_collect`` merges while it has the lock.
         self._lock = threading.RLock()
         self._states: dict[str, Floats] = states or {}
@@ -71,6 +78,12 @@ class Measurement:
             self._options = self._options.merged_with(other._options)
             self._launched += other._launched
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """The reasons for metrics that a batch lacks the inputs of, by id."""
+        self._collect()
+        return self._missing
+
     def described_options(self) -> dict[str, Any]:
         """Return the options as plain data; the journal stores them with the states, for readers to finish."""
         return asdict(self._options)
@@ -78,13 +91,13 @@ class Measurement:
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
         self._collect()
-        layout = Layout.from_kinds({name: BY_STATE[name].kind for name in self._states})
+        layout = _layout(frozenset(self._states))
         return layout, layout.pack(self._states)
 
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
         self._collect()
-        return finished(self._states, self._options, vocabulary, self._missing)
+        return finished(self._states, self._options, vocabulary, self._missing, self._report)
 
     def _collect(self) -> None:
         """Merge the statistics that are still on devices."""
@@ -94,13 +107,18 @@ class Measurement:
                 self._measure(selection, selection.parts)
 
     def _measure(self, selection: Selection, parts: tuple[str, ...]) -> None:
-        states, missing = measured_states(selection, parts, self._rank)
+        states, missing = measured_states(selection, parts, self._rank, self._report)
         self.merge(Measurement(self._rank, states, missing, selection.options))
+
+
+@lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
+def _layout(names: frozenset[str]) -> Layout:
+    return Layout.from_kinds({name: BY_STATE[name].kind for name in names})
 
 
 @np.errstate(all="ignore")  # NaN and infinities are results, and are counted
 def measured_states(
-    selection: Selection, parts: tuple[str, ...], rank: int = 0
+    selection: Selection, parts: tuple[str, ...], rank: int = 0, report: Report = lambda quantity, error: None
 ) -> tuple[dict[str, Floats], dict[str, str]]:
     """Return the states of all quantities with their inputs given, and the reasons for the missing metrics."""
     has = given(selection.batch.given, selection.options)
@@ -110,10 +128,16 @@ def measured_states(
         if quantity.part not in parts:
             continue
         unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
-        if unmet is None:
-            states[quantity.state] = _state(quantity, selection, rank)
-        else:
+        if unmet is not None:
             missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
+            continue
+        try:
+            states[quantity.state] = _state(quantity, selection, rank)
+        except Exception as error:  # noqa: BLE001 - a metric costs only itself
+            report(quantity.state, error)
+            # A state, and not its absence: the value of the other batches or ranks alone would be a wrong number.
+            states[quantity.state] = failed_state(quantity.kind)
+            missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
     return states, missing
 
 

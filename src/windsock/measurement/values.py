@@ -9,15 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.formatting import describe_error
 from windsock.measurement.options import Options
 from windsock.measurement.quantities import BY_STATE, NO_TOKEN
 from windsock.model import Missing
-from windsock.states import RATIO
+from windsock.states import RATIO, StateKind
 
 Floats = NDArray[np.float64]
 Values = dict[str, "float | Missing"]
 Derivation = Callable[[Values, Mapping[str, Floats], Options], "float | Missing | None"]
 """Takes the values and the states by id, and the options; returns None where the metric does not apply."""
+
+FAILED_ELSEWHERE = "it could not be computed on another rank"
 
 
 class Measured(dict[str, float]):
@@ -28,23 +31,59 @@ class Measured(dict[str, float]):
         self.missing = dict(missing)
 
 
+def failed_state(kind: StateKind) -> Floats:
+    """Return the state of a quantity that could not be computed; merged with any other state, it stays one.
+
+    The last slot of every kind is a count, which is never NaN otherwise.
+    """
+    return np.full(kind.width, np.nan)
+
+
+def has_failed(state: Floats) -> bool:
+    """Return whether a state is, or contains, that of a quantity that could not be computed."""
+    # NaN is the one number that differs from itself; np.isnan takes ten times as long, for each state of a step.
+    count = state.item(-1)
+    return bool(count != count)
+
+
 def finished(
-    states: Mapping[str, Floats], options: Options, vocabulary: str, missing: Mapping[str, str] | None = None
+    states: Mapping[str, Floats],
+    options: Options,
+    vocabulary: str,
+    missing: Mapping[str, str] | None = None,
+    report: Callable[[str, Exception], None] = lambda call, error: None,
 ) -> Measured:
-    """Return the values of merged states under the names of a vocabulary."""
+    """Return the values of merged states under the names of a vocabulary.
+
+    A metric that cannot be computed is missing, with the error as the reason; ``report`` is called with it.
+    """
     # Reasons first: a metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
     values: Values = {id: Missing(reason) for id, reason in (missing or {}).items()}
     nonfinite: dict[str, float] = {}
+    usable = {name: state for name, state in states.items() if not has_failed(state)}
     for name, state in states.items():
         quantity = BY_STATE[name]
-        results = quantity.kind.values(state)
+        if name not in usable:
+            for id in quantity.metrics:
+                values.setdefault(id, Missing(FAILED_ELSEWHERE))
+            continue
+        try:
+            results = quantity.kind.values(state)
+        except Exception as error:  # noqa: BLE001 - a metric costs only itself
+            report(name, error)
+            values |= dict.fromkeys(quantity.metrics, Missing(describe_error(error)))
+            continue
         for id, statistic in quantity.metrics.items():
             value = results[statistic]
             values[id] = Missing(quantity.empty) if isinstance(value, Missing) else value
             if state[-1]:  # the last slot of every kind counts the inputs that are not finite
                 nonfinite[id] = float(state[-1])
     for id, derive in DERIVED.items():
-        derived = derive(values, states, options)
+        try:
+            derived = derive(values, usable, options)
+        except Exception as error:  # noqa: BLE001 - a metric costs only itself
+            report(id, error)
+            derived = Missing(describe_error(error))
         if derived is not None:
             values[id] = derived
     return _named(values, nonfinite, vocabulary)
@@ -105,7 +144,10 @@ def _effective_sample_size(values: Values, states: Mapping[str, Floats], options
     if count == 0:
         return Missing(NO_TOKEN)
     mean = total / count
-    return mean * mean / (mean * mean + squares / count)
+    mean_square = mean * mean + squares / count
+    if mean_square == 0:  # all have underflowed, or their squares have
+        return Missing("all ratios are zero")
+    return mean * mean / mean_square
 
 
 def _option(name: str) -> Derivation:

@@ -56,8 +56,10 @@ class PhaseCollector(Collector):
 
     def commit(self, step: int) -> None:
         """Write the times, memory and throughput of a step, and those of earlier steps that are only known now."""
-        counted = self._counts.take_step()
-        totals = self._counts.totals(step)
+        # Counts that fail cost the throughput only: the probe must end its step, or the times go to the next one.
+        attempt = self._recording.problems.attempt
+        counted = attempt("commit of counters", self._counts.take_step) or {}
+        totals = attempt("commit of counters", self._counts.totals, step) or {}
         if self._in_use or totals:
             self._write(self.probe.commit(step, counted, totals))
 

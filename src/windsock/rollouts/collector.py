@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
-from dataclasses import asdict
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
+from windsock.distributed import Share
+from windsock.formatting import describe_error
 from windsock.journal.frames import Kind
 from windsock.recording import Collector, Recording
+from windsock.rollouts import gather
+from windsock.rollouts.gather import Report, SharedReport
 from windsock.rollouts.gathering import Gathering
 from windsock.rollouts.handles import Handle, Rollouts
 from windsock.rollouts.plan import Plan, checked
 from windsock.rollouts.statistics import Coverage, StepStatistics, pipeline_values, staleness_columns
-from windsock.rollouts.wire import pack
+from windsock.rollouts.wire import Encoded, compressed, encode
+from windsock.state_buffer import StateBuffer
+from windsock.step_values import Finish, Finished
 
 Key = tuple[str, str, "int | None"]
 """Kind, task set and step of a handle; the step is None until a commit names it."""
@@ -26,6 +33,29 @@ WITHOUT_COVERAGE = ("group", "drawn")
 """Kinds of which no number of tasks can be expected."""
 MAX_REASONS = 10
 MAX_CLOSED = 10_000  # closed handles that are remembered, to recognise late reports
+MAX_UNCOMMITTED = 64  # steps whose values are kept for their commit; a process may close handles and never commit
+
+
+class _ReportState(NamedTuple):
+    """The part that one process has of a step's report."""
+
+    kind: str
+    taskset: str
+    encoded: Encoded  # not compressed: most of them are never written
+
+
+@dataclass(slots=True)
+class _Closed:
+    """A handle that was closed before the commit of its step, or by it."""
+
+    kind: str
+    taskset: str
+    values: Mapping[str, float]
+    state: Encoded | None = None  # None where no other process can have a part of the step
+    written: bool = False
+    """Whether the state is on its way to the journal. Readers merge parts by step, so without one it waits."""
+    handle: Handle | None = None  # if nothing of it is written yet
+    error: str = ""
 
 
 class RolloutCollector(Collector):
@@ -34,6 +64,7 @@ class RolloutCollector(Collector):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._vocabulary = recording.info.vocabulary
+        self._states: StateBuffer[_ReportState] = StateBuffer(recording, "rollouts", self._write_state)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -41,7 +72,10 @@ class RolloutCollector(Collector):
         self._open: dict[Key, Handle] = {}
         self._late: dict[Key, int] = {}  # closed handles, and how many reports arrived for them since
         self._late_unwritten: dict[Key, Plan] = {}
-        self._states_without_step: dict[tuple[str, str], list[bytes]] = {}  # of handles closed before their commit
+        self._closed: dict[int | None, list[_Closed]] = {}  # by step, until its commit
+        self._taken: list[_Closed] = []  # of the step that is being exchanged
+        self._announced: set[Key] = set()  # open handles of committed steps
+        self._states.after_fork()
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
 
     def open(self, kind: type[AnyHandle], plan: Plan, step: Any) -> AnyHandle:
@@ -58,6 +92,8 @@ class RolloutCollector(Collector):
                     handle.gathering.seal()
                 else:
                     self._open[key] = handle
+                    if number is not None and recording.step is not None and number <= recording.step:
+                        self._announce_open(recording.step)
         assert isinstance(handle, kind)
         return handle
 
@@ -84,7 +120,7 @@ class RolloutCollector(Collector):
             handle.plan = handle.plan.expecting(expected_tasks, expected_runs)
         finally:  # if the expectation is wrong, the reports are still written
             self._remember_closed(handle)
-            self._write(handle)
+            self._keep(handle.step, self._write(handle))
 
     def count_late(self, handle: Handle, count: int) -> None:
         """Count reports that arrived after their handle was closed."""
@@ -99,33 +135,47 @@ class RolloutCollector(Collector):
 
     def uncommitted_steps(self) -> Collection[int | None]:
         """Return None if there are reports for the step that the next commit names; other steps close by themselves."""
-        without_step = any(step is None for _, _, step in self._open) or any(self._states_without_step.values())
-        return [None] if without_step else []
+        return [None] if None in self._closed or any(step is None for _, _, step in self._open) else []
 
-    def commit(self, step: int) -> None:
+    def commit(self, step: int) -> Finish | None:
         """Close the handles of a step; reports without a step are added to those under its number."""
-        with self._lock:
-            states, self._states_without_step = self._states_without_step, {}
-            unnamed = [self._open.pop(key) for key in list(self._open) if key[2] is None]
-            named = {key[:2]: handle for key, handle in self._open.items() if key[2] == step}
-            for kind, taskset in states:
-                self._remember((kind, taskset, step))
-        # Written without the lock: threads that open handles do not wait for the disk.
-        for (kind, taskset), packed in states.items():
-            for state in packed:
-                self._write_state((kind, taskset, step), state)
-        for handle in unnamed:
-            handle.step = step
-            same = named.get((handle.plan.kind, handle.plan.taskset))
-            if same is None:
-                self._close_guarded(handle)
-            # False where another thread has closed the handle meanwhile, and written it.
-            elif handle.gathering.seal():
-                same.add_gathered(handle.gathering, handle.plan)
-        for handle in named.values():
-            if handle.plan.kind in CLOSED_BY_COMMIT:
-                self._close_guarded(handle)
-        self._write_late()
+        return self._commit(self._take(step, self._close_guarded), step)
+
+    def share(self, step: int) -> Share:
+        """Close the handles of a step, to exchange the reports: ``commit_shares`` or ``commit_own`` writes them."""
+        self._taken = self._take(step, self._hold)
+        if not self._recording.contributes:
+            return Share()
+        return gather.share_of(
+            SharedReport(one.kind, one.taskset, compressed(one.state) if one.state else b"", one.written, one.error)
+            for one in self._taken
+            if one.state or one.error
+        )
+
+    def commit_own(self, step: int) -> Finish | None:
+        """Write what ``share`` has taken out, where the exchange failed."""
+        taken, self._taken = self._taken, []
+        return self._commit(taken, step)
+
+    def commit_shares(self, step: int, shares: Sequence[Share], is_writer: bool) -> Finish:
+        """Write what all processes reported in a step, if this one is to; return how to get its values."""
+        taken, self._taken = self._taken, []
+        reports = gather.merged(shares)
+
+        @cache
+        def finish() -> Finished:
+            values, missing = gather.finished(reports, shares, self._vocabulary)
+            # A process that is alone has no states of handles that were closed before this commit, only values.
+            return {
+                name: value for one in taken for name, value in one.values.items() if not one.state
+            } | values, missing
+
+        for report in reports if is_writer and not any(share.error for share in shares) else ():
+            # Where all journals have their own states, readers merge those.
+            if report.unwritten and not report.error:
+                self._recording.problems.attempt("commit of rollouts", self._write_report, report, step)
+        self._end_commit(step)
+        return finish
 
     def finish(self) -> None:
         """Close every handle that is still open."""
@@ -133,21 +183,84 @@ class RolloutCollector(Collector):
             handles = list(self._open.values())
         for handle in handles:
             self._close_guarded(handle)
+        self._states.flush()
         self._write_late()
+
+    def _commit(self, taken: Sequence[_Closed], step: int) -> Finish | None:
+        attempt = self._recording.problems.attempt
+        values: dict[str, float] = {}
+        for held in taken:
+            one = held if held.handle is None else self._write(held.handle)
+            if one.state and not one.written:
+                attempt("commit of rollouts", self._add_state, step, one.kind, one.taskset, one.state)
+            values |= one.values
+        self._end_commit(step)
+        return (lambda: (values, {})) if values else None
+
+    def _take(self, step: int, close: Callable[[Handle], None]) -> list[_Closed]:
+        """Close the handles of a step, and remove what was closed of it since the last commit."""
+        with self._lock:
+            unnamed = [self._open.pop(key) for key in list(self._open) if key[2] is None]
+            named = {key[:2]: handle for key, handle in self._open.items() if key[2] == step}
+            # Added to the step's own before anything can fail: later reports must not find them without a step.
+            self._closed[step] = [*self._closed.pop(None, []), *self._closed.pop(step, [])]
+            for one in self._closed[step]:
+                self._remember((one.kind, one.taskset, step))
+        # Written without the lock: threads that open handles do not wait for the disk.
+        for handle in unnamed:
+            handle.step = step
+            same = named.get((handle.plan.kind, handle.plan.taskset))
+            if same is None:
+                close(handle)
+            # False where another thread has closed the handle meanwhile, and written it.
+            elif handle.gathering.seal():
+                same.add_gathered(handle.gathering, handle.plan)
+        for handle in named.values():
+            if handle.plan.kind in CLOSED_BY_COMMIT:
+                close(handle)
+        with self._lock:
+            for old in [old for old in self._closed if old is not None and old < step]:
+                del self._closed[old]
+            return self._closed.pop(step)
+
+    def _end_commit(self, step: int) -> None:
+        self._states.flush()
+        self._announce_open(step)
+        self._write_late()
+
+    def _announce_open(self, committed: int | None) -> None:
+        """Write which handles of committed steps are open: readers then know that a contribution is still to come."""
+        if committed is None or not self._recording.contributes or not self._recording.shared:
+            return
+        with self._lock:
+            found = {key for key in self._open if key[2] is not None and key[2] <= committed}
+            new, self._announced = found - self._announced, found
+        for kind, taskset, step in sorted(new):
+            self._recording.journal.event("open_report", kind=kind, taskset=taskset, step=step)
 
     def _close_guarded(self, handle: Handle) -> None:
         """Close a handle; if that fails, the others are still closed."""
-        self._recording.problems.attempt(f"{type(handle).__name__.lower()}.close", self.close, handle)
+        self._recording.problems.attempt(_close_of(handle), self.close, handle)
+
+    def _hold(self, handle: Handle) -> None:
+        """Close a handle without writing its values: they are to be merged with those of other processes."""
+        if not handle.gathering.seal():
+            return
+        self._remember_closed(handle)
+        plan, state, error = handle.plan, None, ""
+        try:
+            state = encode(handle.gathering, plan) if self._recording.contributes else None
+        except Exception as problem:  # noqa: BLE001 - the others are to know that a part is missing
+            self._recording.problems.report(_close_of(handle), problem)
+            error = describe_error(problem)
+        self._keep(handle.step, _Closed(plan.kind, plan.taskset, {}, state, handle=handle, error=error))
 
     def _remember_closed(self, handle: Handle) -> None:
         key = _key(handle)
         with self._lock:
             if self._open.get(key) is handle:
                 del self._open[key]
-            if handle.step is None:
-                # An entry also where no state follows, in a run of one process: the commit closes these kinds.
-                self._states_without_step.setdefault(key[:2], [])
-            else:
+            if handle.step is not None:
                 self._remember(key)
 
     def _remember(self, key: Key) -> None:
@@ -156,34 +269,72 @@ class RolloutCollector(Collector):
             # A dict has the order of insertion, so this is the oldest.
             self._late.pop(next(iter(self._late)))
 
-    def _write(self, handle: Handle) -> None:
+    def _keep(self, step: int | None, closed: _Closed) -> None:
+        """Keep what a commit of the step returns and writes."""
+        with self._lock:
+            self._closed.setdefault(step, []).append(closed)
+            named = [known for known in self._closed if known is not None]
+            if len(named) > MAX_UNCOMMITTED:
+                del self._closed[named[0]]  # a dict has the order of insertion, so this is the oldest
+
+    def _write(self, handle: Handle) -> _Closed:
         """Write a handle's values, its state if other processes have parts of the step, and any missing tasks."""
-        statistics = StepStatistics(handle.gathering, handle.plan, self._vocabulary)
+        closed = _Closed(handle.plan.kind, handle.plan.taskset, {})
+        try:
+            self._write_closed(handle, closed)
+        except Exception as problem:  # noqa: BLE001 - the others are to know that a part is missing
+            self._recording.problems.report(_close_of(handle), problem)
+            closed.error = describe_error(problem)
+        return closed
+
+    def _write_closed(self, handle: Handle, closed: _Closed) -> None:
+        plan, recording = handle.plan, self._recording
+        statistics = StepStatistics(handle.gathering, plan, self._vocabulary)
+        closed.values = statistics.values()
+        if not recording.contributes:
+            return
+        # Every process writes its own values; where several have states of a step, readers show the merged ones.
+        if closed.values:
+            recording.write_row(closed.values, handle.step)
+        if self._states.wanted:
+            self._encode(handle, closed)
+        if closed.state is not None and handle.step is not None:
+            self._add_state(handle.step, plan.kind, plan.taskset, closed.state)
+            closed.written = True
+        self._write_incomplete(handle.step, plan, handle.gathering, statistics.coverage)
+
+    def _encode(self, handle: Handle, closed: _Closed) -> None:
+        """Make the state of a closed handle; one that is too large costs the values of all processes only."""
+        try:
+            closed.state = encode(handle.gathering, handle.plan)
+        except Exception as problem:  # noqa: BLE001 - the values of this process are to be written
+            closed.error = describe_error(problem)
+            if self._recording.shared:
+                self._recording.problems.report(f"{_title(handle.plan)}: the state for readers", problem)
+
+    def _write_report(self, report: Report, step: int) -> None:
+        """Write a report of all processes: its values, its state and any missing tasks."""
+        gathering, plan = report.merged()
+        statistics = StepStatistics(gathering, plan, self._vocabulary)
         values = statistics.values()
         if values:
-            self._recording.write_row(values, handle.step)
-        # Every process writes its own values; where several have states of a step, readers show the merged ones.
-        if self._recording.shared:
-            self._recording.problems.attempt(f"{_title(handle.plan)}: the state for readers", self._pack_state, handle)
-        if handle.plan.kind not in WITHOUT_COVERAGE and not statistics.coverage.complete:
-            self._write_incomplete(handle, statistics.coverage)
+            self._recording.write_row(values, None)
+        if self._states.wanted:
+            self._add_state(step, report.kind, report.taskset, report.unwritten_state())
+        self._write_incomplete(step, plan, gathering, statistics.coverage)
 
-    def _pack_state(self, handle: Handle) -> None:
-        self._write_state(_key(handle), pack(handle.gathering, handle.plan))
+    def _add_state(self, step: int, kind: str, taskset: str, encoded: Encoded) -> None:
+        self._states.add(step, _ReportState(kind, taskset, encoded), len(encoded.data))
 
-    def _write_state(self, key: Key, state: bytes) -> None:
-        """Write this process's part of a step. Readers merge parts by step, so without one it waits for the commit."""
-        kind, taskset, step = key
-        if step is None:
-            with self._lock:
-                self._states_without_step.setdefault((kind, taskset), []).append(state)
-        else:
-            self._recording.journal.packet(Kind.GATHERED, {"kind": kind, "taskset": taskset, "step": step}, state)
+    def _write_state(self, step: int, state: _ReportState, at: float) -> None:
+        head = {"kind": state.kind, "taskset": state.taskset, "step": step, "time": at}
+        self._recording.journal.packet(Kind.GATHERED, head, compressed(state.encoded))
 
-    def _write_incomplete(self, handle: Handle, coverage: Coverage) -> None:
-        reasons = dict(handle.gathering.reasons.most_common(MAX_REASONS))
-        title = _title(handle.plan)
-        self._recording.journal.event("lacking", of=title, step=handle.step, reasons=reasons, **asdict(coverage))
+    def _write_incomplete(self, step: int | None, plan: Plan, gathering: Gathering, coverage: Coverage) -> None:
+        if plan.kind in WITHOUT_COVERAGE or coverage.complete:
+            return
+        reasons = dict(gathering.reasons.most_common(MAX_REASONS))
+        self._recording.journal.event("lacking", of=_title(plan), step=step, reasons=reasons, **asdict(coverage))
 
     def _write_late(self) -> None:
         with self._lock:
@@ -204,3 +355,8 @@ def _key(handle: Handle) -> Key:
 
 def _title(plan: Plan) -> str:
     return f"{plan.kind}/{plan.taskset}" if plan.taskset else plan.kind
+
+
+def _close_of(handle: Handle) -> str:
+    """Return the call that closes a handle, as problems are reported."""
+    return f"{type(handle).__name__.lower()}.close"

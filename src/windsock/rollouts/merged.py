@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from windsock.journal.unpacking import Budget
 from windsock.rollouts.gathering import Gathering
+from windsock.rollouts.plan import Plan
 from windsock.rollouts.statistics import StepStatistics
 from windsock.rollouts.wire import unpack
 
@@ -59,20 +60,25 @@ def merge_rollouts(
         if len(contributions) > 1:
             try:
                 with np.errstate(all="ignore"):  # of numbers near the largest
-                    values |= _merged(contributions, vocabulary, budget)
+                    merged = merged_report([state.packed for state in contributions], budget)
+                    values |= StepStatistics(*merged, vocabulary).values()
             # One is damaged, hostile, or from a newer windsock: the others are not the whole.
             except (ValueError, KeyError, ArithmeticError, MemoryError) as error:
                 skip(f"{contributions[0].kind}: {error}")
     return values
 
 
-def _merged(states: list[RolloutState], vocabulary: str, budget: Budget) -> dict[str, float]:
-    first, plan = unpack(states[0].packed, budget)
+def merged_report(states: Sequence[bytes], budget: Budget | None = None) -> tuple[Gathering, Plan]:
+    """Return what several processes reported of one kind; ValueError if a state cannot be read.
+
+    ``budget`` bounds the bytes of all states; without it, those of each.
+    """
+    first, plan = unpack(states[0], budget)
     # A new gathering: an unpacked one has no index of its runs, and would add the same run twice.
     merged = Gathering(plan.statistic_of, plan.every_run)
     merged.merge(first)
     for state in states[1:]:
-        gathering, other_plan = unpack(state.packed, budget)
+        gathering, other_plan = unpack(state, budget)
         merged.merge(gathering)
         plan = plan.united(other_plan)
-    return StepStatistics(merged, plan, vocabulary).values()
+    return merged, plan

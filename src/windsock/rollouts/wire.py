@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,26 @@ MAX_COUNT = 2**53  # integers are exact in a float64 up to it
 STORED_NAMES = {"reductions": "declared"}  # fields of a plan that have another name on disk
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The packed form before its compression, which takes most of the time of ``pack``."""
+
+    data: bytes
+    runs: int
+
+
 def pack(gathering: Gathering, plan: Plan, limit: int = MAX_BYTES) -> bytes:
     """Return a gathering and its plan as bytes, to be merged elsewhere; ValueError if they are too large for that."""
+    return compressed(encode(gathering, plan, limit))
+
+
+def compressed(encoded: Encoded) -> bytes:
+    """Return the packed form of what ``encode`` returned."""
+    return unpacking.pack(encoded.data, LEVEL, len(encoded.data) + RUN_COST * encoded.runs)
+
+
+def encode(gathering: Gathering, plan: Plan, limit: int = MAX_BYTES) -> Encoded:
+    """Return a gathering and its plan as bytes to be compressed; ValueError if they are too large to be merged."""
     frame = gathering.frame()
     size = len(frame)
     head = {
@@ -53,9 +71,7 @@ def pack(gathering: Gathering, plan: Plan, limit: int = MAX_BYTES) -> bytes:
             f"{len(gathering):,} runs with {len(gathering.columns):,} metrics take {size:,} bytes, "
             f"of which {limit:,} can be merged with those of other processes: report fewer runs in a step"
         )
-    return unpacking.pack(
-        HEAD.pack(len(text)) + text + b"".join(array.tobytes() for array in arrays), LEVEL, size + RUN_COST * len(frame)
-    )
+    return Encoded(HEAD.pack(len(text)) + text + b"".join(array.tobytes() for array in arrays), len(frame))
 
 
 def unpack(packed: bytes, budget: Budget | None = None, limit: int = MAX_BYTES) -> tuple[Gathering, Plan]:

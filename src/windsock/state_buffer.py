@@ -1,0 +1,85 @@
+"""States of the last steps in memory, for as long as it is unknown whether another process records the same steps."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+State = TypeVar("State")
+
+MAX_STEPS = 64
+MAX_BYTES = 16 << 20
+
+
+class Sharing(Protocol):
+    """What a buffer asks of the recording."""
+
+    settings: Any
+    journal: Any
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes record the same steps."""
+
+
+class StateBuffer(Generic[State]):
+    """States that are written at once in a run of several processes, and kept while there may be others.
+
+    A process that is alone for certain keeps and writes none. ``write`` is called with the step, the state and its
+    time. ``kind`` names the states in the event that a process writes when another one joins it.
+    """
+
+    def __init__(self, recording: Sharing, kind: str, write: Callable[[int, State, float], object]) -> None:
+        self._recording = recording
+        self._kind = kind
+        self._write = write
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Drop the states: the parent writes them."""
+        self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
+        self._kept: deque[tuple[int, State, float, int]] = deque()
+        self._bytes = 0
+        self._dropped = 0  # states
+
+    @property
+    def wanted(self) -> bool:
+        """Whether states are written, or may be later."""
+        return self._recording.shared or self._recording.settings.alone is None
+
+    def add(self, step: int, state: State, size: int) -> None:
+        """Write a state of ``size`` bytes, or keep it."""
+        if self._recording.shared:
+            self.flush()
+            self._write(step, state, time.time())
+        elif self.wanted:
+            with self._lock:
+                self._kept.append((step, state, time.time(), size))
+                self._bytes += size
+                self._limit()
+
+    def flush(self) -> None:
+        """Write the states that were kept, if another process has joined meanwhile."""
+        if not self._kept or not self._recording.shared:
+            return
+        with self._lock:
+            kept, self._kept, self._bytes = self._kept, deque(), 0
+        if not kept:
+            return
+        # Readers know from this event that earlier steps of this process have no states, rather than nothing to add.
+        since = min(step for step, *_ in kept)
+        self._recording.journal.event("shared", kind=self._kind, since=since, dropped=self._dropped)
+        for step, state, at, _ in kept:
+            self._write(step, state, at)
+
+    def _limit(self) -> None:
+        steps = {step for step, *_ in self._kept}
+        while len(self._kept) > 1 and (len(steps) > MAX_STEPS or self._bytes > MAX_BYTES):
+            step, _, _, size = self._kept.popleft()
+            self._bytes -= size
+            self._dropped += 1
+            if all(step != other for other, *_ in self._kept):
+                steps.discard(step)
