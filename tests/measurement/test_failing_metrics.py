@@ -71,7 +71,7 @@ def test_a_quantity_that_raised_on_one_rank_has_no_merged_value():
         measurement.add(whole.take(rows))
         layout, vector = measurement.packed()
         states.append(RankState(rank, layout.hash, vector))
-        record = {"layout": layout.hash, "entries": layout.entries, "options": measurement.described_options()}
+        record = {"layout": layout.hash, "entries": layout.entries}
         layouts |= [DescribedLayout.parse(json.loads(json.dumps(record)))]  # as the journal stores it
     merged = merge_states(states, layouts, "trinity")
     assert "tokens/aborted" not in merged

@@ -28,7 +28,6 @@ class _PackedState(NamedTuple):
     """The states of one step as they are written."""
 
     layout: Layout
-    options: dict[str, Any]
     vector: NDArray[np.float64]
 
 
@@ -141,17 +140,15 @@ class MeasurementCollector(Collector):
             self._recording.journal.event("missing", metrics=measured.missing)
 
     def _keep_state(self, measurement: Measurement, step: int) -> None:
-        if self._states.wanted:
+        if self._states.wants("measured"):
             layout, vector = measurement.packed()
-            self._states.add(step, _PackedState(layout, measurement.described_options(), vector), vector.nbytes)
+            self._states.add(step, _PackedState(layout, vector), vector.nbytes)
 
     def _write_state(self, step: int, state: _PackedState, at: float) -> None:
         journal, layout = self._recording.journal, state.layout
         # A state is readable only with its layout, so every segment file gets its own copy.
         if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
-            journal.record(
-                Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries, "options": state.options}
-            )
+            journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
             self._layouts[layout.hash] = journal.segment.path
         journal.state(layout.hash, step, state.vector.tolist(), at)
 

@@ -21,7 +21,6 @@ def share_of(measurement: Measurement, contributes: bool = True) -> Share:
     description = {
         "layout": str(layout.hash),
         "entries": layout.entries,
-        "options": measurement.described_options(),
         "missing": measurement.missing,
     }
     body = vector.astype("<f8", copy=False).tobytes() if contributes else b""

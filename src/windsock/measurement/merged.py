@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.journal.decoding import nullable, read_number
 from windsock.measurement.options import Options
-from windsock.measurement.quantities import BY_STATE
-from windsock.measurement.step import Measurement
+from windsock.measurement.quantities import BY_STATE, COEFFICIENTS
+from windsock.measurement.step import Measurement, coefficient_states
+from windsock.measurement.values import Measured
 from windsock.states import Layout
 
 Floats = NDArray[np.float64]
@@ -28,10 +30,11 @@ class RankState:
 
 @dataclass(frozen=True, slots=True)
 class DescribedLayout:
-    """A layout from the journal, with the options that its states were measured with."""
+    """A layout from the journal."""
 
     layout: Layout
-    options: Options
+    coefficients: Mapping[str, Floats] = field(default_factory=dict)
+    """States of the options that version 0.1 wrote with the layout; later versions have them in the vector."""
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> tuple[int, DescribedLayout]:
@@ -42,26 +45,22 @@ class DescribedLayout:
             raise ValueError(f"states that this version does not know: {', '.join(unknown)}")
         if len(layout.places) != len(layout.entries):
             raise ValueError("a state occurs twice")
-        return int(record["layout"]), cls(layout, Options.from_record(record["options"]))
+        given = record.get("options") or {}
+        options = Options(**{name: nullable(read_number)(given[name]) for name in COEFFICIENTS if name in given})
+        return int(record["layout"]), cls(layout, coefficient_states(options))
 
 
-def merge_states(
-    states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str
-) -> dict[str, float]:
-    """Return the values of the states of one step; none if there is a single one, whose rank's rows have its values.
-
-    A rank has several states of a step if it has forked processes.
-    """
-    known = [s for s in states if s.layout in layouts and len(s.vector) == layouts[s.layout].layout.width]
-    if len(known) < 2:
-        return {}
-    return dict(merged_measurement(known, layouts).finish(vocabulary))
+def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str) -> Measured:
+    """Return the values of the states of one step; raise ValueError if the layout of one is not known."""
+    return merged_measurement(states, layouts).finish(vocabulary)
 
 
 def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
-    """Return the measurement that the states of one step are parts of."""
+    """Return the measurement that the states of one step are parts of; raise ValueError as ``merge_states`` does."""
     merged = Measurement()
     for state in states:
-        described = layouts[state.layout]
-        merged.merge(Measurement(state.rank, described.layout.unpack(state.vector), options=described.options))
+        described = layouts.get(state.layout)
+        if described is None or len(state.vector) != described.layout.width:
+            raise ValueError(f"the layout of the state of rank {state.rank} is not known")
+        merged.merge(Measurement(state.rank, {**described.coefficients, **described.layout.unpack(state.vector)}))
     return merged

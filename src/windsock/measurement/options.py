@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from windsock.errors import SettingsError
-from windsock.journal.decoding import list_of, nullable, one_of, read_number
 from windsock.stats.sequences import REDUCTIONS, Reduction
 
 
@@ -50,30 +49,6 @@ class Options:
         options = cls(**{**given, "clip": tuple(clip)})
         options._check()
         return options
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Options:
-        """Return the options of a layout in the journal; raise ValueError for one that this version does not know."""
-        if record.keys() - cls.__dataclass_fields__.keys():
-            raise ValueError("options that this version does not know")
-        numbers = {name: nullable(read_number)(value) for name, value in record.items() if name not in ("clip", "loss")}
-        # JSON has no tuples, and a list never equals the default when options are merged.
-        low, high = list_of(read_number)(record.get("clip"))
-        return cls(clip=(low, high), loss=one_of(*REDUCTIONS)(record.get("loss", cls().loss)), **numbers)
-
-    def merged_with(self, other: Options) -> Options:
-        """Return the options that were set for either part of a step; where both were, the other's.
-
-        A trainer gives the coefficients of its policy loss with the policy part alone: a later value part, which has
-        the defaults, does not reset them.
-        """
-        default = Options()
-        changed = {
-            name: getattr(other, name)
-            for name in self.__dataclass_fields__
-            if getattr(other, name) != getattr(default, name)
-        }
-        return replace(self, **changed)
 
     def _check(self) -> None:
         if len(self.clip) != 2 or not all(0 <= side < math.inf for side in self.clip):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.selection import Selection
-from windsock.states import EXTREMA, MEAN, MOMENTS, RATIO, SUM, StateKind
+from windsock.states import EXTREMA, LAST, MEAN, MOMENTS, RATIO, SUM, StateKind
 from windsock.stats import groups
 from windsock.stats.channels import CHANNELS, Need
 
@@ -287,4 +287,15 @@ VALUE = [
 ]
 
 QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE)
-BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in QUANTITIES}
+
+COEFFICIENTS: dict[str, Quantity] = {
+    # Options that finish values and are metrics themselves. As states they may differ from step to step.
+    option: Quantity(id, LAST, "", (), metrics={id: "last"})
+    for option, id in (
+        ("kl_coef", "reward/kl_coef"),
+        ("kl_loss_coef", "policy/kl_loss_coef"),
+        ("entropy_coef", "policy/entropy_coef"),
+    )
+}
+
+BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in (*QUANTITIES, *COEFFICIENTS.values())}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from windsock.measurement.batch import COMPUTED_FROM, Batch
 from windsock.measurement.completion import completed
 from windsock.measurement.device import Launched
 from windsock.measurement.options import Options, given
-from windsock.measurement.quantities import BY_STATE, QUANTITIES, Quantity
+from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, QUANTITIES, Quantity
 from windsock.measurement.selection import HostSelection, Selection
 from windsock.measurement.values import Measured, failed_state, finished
 from windsock.states import Layout
@@ -44,7 +43,6 @@ class Measurement:
         rank: int = 0,
         states: dict[str, Floats] | None = None,
         missing: dict[str, str] | None = None,
-        options: Options | None = None,
         report: Report | None = None,
     ) -> None:
         self._rank = rank
@@ -53,7 +51,7 @@ class Measurement:
         self._lock = threading.RLock()
         self._states: dict[str, Floats] = states or {}
         self._missing: dict[str, str] = missing or {}
-        self._options = options or Options()
+        self._batches = 0  # measured so far
         self._launched: list[Launched] = []
 
     def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
@@ -75,7 +73,6 @@ class Measurement:
                 known = self._states.get(name)
                 self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
             self._missing.update(other._missing)
-            self._options = self._options.merged_with(other._options)
             self._launched += other._launched
 
     @property
@@ -83,10 +80,6 @@ class Measurement:
         """The reasons for metrics that a batch lacks the inputs of, by id."""
         self._collect()
         return self._missing
-
-    def described_options(self) -> dict[str, Any]:
-        """Return the options as plain data; the journal stores them with the states, for readers to finish."""
-        return asdict(self._options)
 
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
@@ -97,7 +90,7 @@ class Measurement:
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
         self._collect()
-        return finished(self._states, self._options, vocabulary, self._missing, self._report)
+        return finished(self._states, vocabulary, self._missing, self._report)
 
     def _collect(self) -> None:
         """Merge the statistics that are still on devices."""
@@ -108,7 +101,10 @@ class Measurement:
 
     def _measure(self, selection: Selection, parts: tuple[str, ...]) -> None:
         states, missing = measured_states(selection, parts, self._rank, self._report)
-        self.merge(Measurement(self._rank, states, missing, selection.options))
+        with self._lock:
+            self._batches += 1
+            states |= coefficient_states(selection.options, self._batches)
+            self.merge(Measurement(self._rank, states, missing))
 
 
 @lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
@@ -139,6 +135,15 @@ def measured_states(
             states[quantity.state] = failed_state(quantity.kind)
             missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
     return states, missing
+
+
+def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:
+    """Return the states of the coefficients that are in use; that with the highest order counts in a merged one."""
+    return {
+        quantity.state: quantity.kind.from_values([[value, order]])
+        for option, quantity in COEFFICIENTS.items()
+        if (value := getattr(options, option))  # a coefficient of zero is not in use
+    }
 
 
 def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:

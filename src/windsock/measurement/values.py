@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import describe_error
-from windsock.measurement.options import Options
 from windsock.measurement.quantities import BY_STATE, NO_TOKEN
 from windsock.model import Missing
 from windsock.states import RATIO, StateKind
 
 Floats = NDArray[np.float64]
 Values = dict[str, "float | Missing"]
-Derivation = Callable[[Values, Mapping[str, Floats], Options], "float | Missing | None"]
-"""Takes the values and the states by id, and the options; returns None where the metric does not apply."""
+Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
+"""Takes the values and the states by id; returns None where the metric does not apply."""
 
 FAILED_ELSEWHERE = "it could not be computed on another rank"
 
@@ -48,7 +46,6 @@ def has_failed(state: Floats) -> bool:
 
 def finished(
     states: Mapping[str, Floats],
-    options: Options,
     vocabulary: str,
     missing: Mapping[str, str] | None = None,
     report: Callable[[str, Exception], None] = lambda call, error: None,
@@ -80,7 +77,7 @@ def finished(
                 nonfinite[id] = float(state[-1])
     for id, derive in DERIVED.items():
         try:
-            derived = derive(values, usable, options)
+            derived = derive(values, usable)
         except Exception as error:  # noqa: BLE001 - a metric costs only itself
             report(id, error)
             derived = Missing(describe_error(error))
@@ -103,7 +100,7 @@ def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> M
     return Measured(found, reasons)
 
 
-def _explained_variance(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+def _explained_variance(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
     """Return 1 - Var(R - V0) / Var(R)."""
     returns, residual = states.get("reward/returns:moments"), states.get("value/residual:moments")
     if returns is None or residual is None:
@@ -116,17 +113,20 @@ def _explained_variance(values: Values, states: Mapping[str, Floats], options: O
     return float(1.0 - residual[2] / returns[2])
 
 
-def _total_loss(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+def _total_loss(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
     """Return the loss that the trainer differentiates: policy gradient, KL and entropy with their coefficients."""
     weighted = values.get("policy/loss/weighted_pg")
     result = weighted if isinstance(weighted, float) else values.get("policy/loss/pg")
-    terms = [(options.kl_loss_coef, values.get("policy/kl_loss")), (-options.entropy_coef, _entropy_term(states))]
-    for coefficient, term in terms:
-        if coefficient:
+    terms = [
+        (1.0, values.get("policy/kl_loss_coef"), values.get("policy/kl_loss")),
+        (-1.0, values.get("policy/entropy_coef"), _entropy_term(states)),
+    ]
+    for sign, coefficient, term in terms:
+        if isinstance(coefficient, float):
             # A sum without one of its terms is not the loss.
             if not isinstance(term, float):
                 return Missing("a term of the loss is missing")
-            result = result + coefficient * term if isinstance(result, float) else result
+            result = result + sign * coefficient * term if isinstance(result, float) else result
     return result
 
 
@@ -135,7 +135,7 @@ def _entropy_term(states: Mapping[str, Floats]) -> float | Missing | None:
     return None if state is None else RATIO.values(state)["ratio"]
 
 
-def _effective_sample_size(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
+def _effective_sample_size(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
     """Return (Σw)² / (n·Σw²), the effective share of the tokens; from moments, Σw² = n·(mean² + variance)."""
     state = states.get("policy/mismatch/ratio:moments")
     if state is None:
@@ -150,19 +150,8 @@ def _effective_sample_size(values: Values, states: Mapping[str, Floats], options
     return mean * mean / mean_square
 
 
-def _option(name: str) -> Derivation:
-    def value(values: Values, states: Mapping[str, Floats], options: Options) -> float | Missing | None:
-        setting: Any = getattr(options, name)
-        return float(setting) if setting and states else None  # a coefficient of zero is not in use
-
-    return value
-
-
 DERIVED: dict[str, Derivation] = {
     "value/explained_variance": _explained_variance,
     "policy/loss/total": _total_loss,
     "policy/mismatch/effective_sample_size": _effective_sample_size,
-    "reward/kl_coef": _option("kl_coef"),
-    "policy/kl_loss_coef": _option("kl_loss_coef"),
-    "policy/entropy_coef": _option("entropy_coef"),
 }
