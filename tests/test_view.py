@@ -17,7 +17,7 @@ from windsock.journal.folder import segments
 from windsock.journal.frames import Kind
 from windsock.journal.status import LOST_SECONDS, SILENT_SECONDS, run_status, writer_status
 from windsock.journal.writer import JournalWriter
-from windsock.model import Status, Writer
+from windsock.model import Status, StatusWord, Writer
 from windsock.process import process_identity
 
 
@@ -218,13 +218,30 @@ def test_status_comes_from_events_process_and_clock():
     assert writer_status([*events(), finish], 1000.0) == Status("crashed", "ValueError: x")
 
 
-def test_a_run_lives_while_any_writer_does_and_ends_as_its_worst():
-    """The status of many writers is one."""
-    running, finished, crashed = Status("running"), Status("finished"), Status("crashed", "x")
-    assert run_status([finished, running, crashed]).word == "running"
-    assert run_status([finished, crashed]).word == "crashed"
-    assert run_status([finished, finished]).word == "finished"
-    assert run_status([]).word == "killed"
+@pytest.mark.parametrize(
+    ("main", "other", "word"),
+    [
+        ("finished", "running", "running"),
+        ("finished", "killed", "finished"),
+        ("finished", "stalled", "finished"),
+        ("finished", "crashed", "finished"),
+        ("running", "killed", "running"),
+        ("stalled", "running", "running"),
+        ("stalled", "killed", "stalled"),
+        ("killed", "crashed", "crashed"),
+        ("killed", "finished", "killed"),
+        ("crashed", "killed", "crashed"),
+    ],
+)
+def test_the_status_of_a_run_is_that_of_its_main_writer(main: StatusWord, other: StatusWord, word: StatusWord):
+    """While any writer runs, the run does; if the main writer was killed, another one's error tells more."""
+    statuses = {Writer("explorer", 0, 1): Status(other), Writer("trainer", 0, 1): Status(main)}
+    assert run_status(statuses).word == word
+
+
+def test_a_run_without_writers_is_killed():
+    """Its process ended before it wrote anything."""
+    assert run_status({}).word == "killed"
 
 
 def test_heartbeats_tell_a_quiet_run_from_a_dead_one(monkeypatch: pytest.MonkeyPatch):

@@ -67,6 +67,7 @@ class Counters(Collector):
         """Write the totals."""
         totals = self.totals(step)
         if totals:
+            self._recording.declare_counts(dict.fromkeys(totals, "total"))
             self._recording.write_row(totals, None)
 
     def _add_deferred(self, names: tuple[str, ...], deferred: Deferred) -> None:

@@ -1,46 +1,60 @@
 """Merging over ranks: the values of a step that several ranks of a role contribute to.
 
-There are three kinds of contributions. Measured states and rollout states are merged before anything is divided. Times
-and memory are rows of each rank, which are reduced. Views and the relay both merge here, so that a tracker shows what
-a view shows.
+There are three kinds of contributions. Measured states and rollout states are merged before anything is divided. Times,
+memory and counts are rows of each rank, which are reduced. Views and the relay both merge here, so that a tracker shows
+what a view shows. Where a rank's share is missing (``windsock.journal.coverage``) there is no value.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.journal import decoding
+from windsock.journal.columns import Attempt
+from windsock.journal.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Progress, Share
 from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import Record
+from windsock.journal.series import Series, joined
 from windsock.journal.unpacking import Budget
-from windsock.model import Writer
-from windsock.probe.ranks import is_reduced, names_over_ranks, reduced_series, reduced_values, reduction
+from windsock.model import MissingRank, Writer
+from windsock.probe.ranks import Reductions, Totals, names_over_ranks, reduced_series
 
 if TYPE_CHECKING:
     from windsock.measurement.merged import DescribedLayout, RankState
     from windsock.rollouts.merged import RolloutState
 
-__all__ = ["RoleMerger", "names_over_ranks", "reduced_series", "reduction"]
+__all__ = ["MergedRole", "Progress", "RoleMerger", "names_over_ranks", "reduced_series"]
 
 MAX_REASONS = 1000
 MAX_NAME_SETS = 4096  # remembered; a program that makes names up has no end of them
 
 
-@dataclass(slots=True)
-class _Contributions:
-    """The contributions to one step, each with its writer, whose attempt may be superseded later."""
+@dataclass(frozen=True, slots=True)
+class _Contribution:
+    """One contribution, with its writer, whose attempt may be superseded later, and the process that made it."""
 
-    states: list[tuple[Writer, RankState]] = field(default_factory=list)
-    rollouts: list[tuple[Writer, RolloutState]] = field(default_factory=list)
+    writer: Writer
+    segment: int  # forked processes have their own
+    state: RankState | RolloutState
+
+
+@dataclass(slots=True)
+class _Step:
+    """The contributions to one step."""
+
+    shares: dict[Share, list[_Contribution]] = field(default_factory=dict)
     times: dict[Writer, float] = field(default_factory=dict)  # of each writer's last contribution
     rows: dict[tuple[Writer, tuple[str, ...]], tuple[float, ...]] = field(default_factory=dict)  # the last one last
+    counted: set[Writer] = field(default_factory=set)  # that have counts among their rows
     merged: dict[str, float] | None = None  # None after a change
+    withheld: frozenset[str] = frozenset()
 
 
 class RoleMerger:
@@ -51,11 +65,15 @@ class RoleMerger:
 
     def __init__(self, vocabulary: str) -> None:
         self._vocabulary = vocabulary
+        self.coverage = Coverage()
+        self.reductions = Reductions(vocabulary)
+        self.missing: Missing = {}  # set by update_coverage
         self._layouts: dict[int, DescribedLayout] = {}
-        self._steps: dict[int, _Contributions] = {}
+        self._steps: dict[int, _Step] = {}
         self._oldest = OPEN_STEP  # contributions to earlier steps are ignored
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
         self._ranks: set[int] = set()
+        self._totals = Totals()
         self._ranks_of_name: dict[str, set[int]] = {}
         self._name_sets: set[tuple[int, tuple[str, ...]]] = set()  # that ranks were seen to write
         self._reduced_names: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -81,35 +99,44 @@ class RoleMerger:
             self._ranks.add(rank)
             self._merge_again(self._steps)
 
-    def add_record(self, writer: Writer, record: Record) -> int | None:
-        """Add a layout or a rollout state; return the step that it contributes to. Skip one that cannot be read."""
+    def add_record(self, writer: Writer, record: Record, segment: int = 0) -> int | None:
+        """Add a layout, an event or a rollout state; return the step that it contributes to.
+
+        What cannot be read is skipped and counted.
+        """
         try:
             if record.kind == Kind.LAYOUT:
                 from windsock.measurement.merged import DescribedLayout  # imports the catalogue
 
                 id, described = DescribedLayout.parse(decoding.decode(record.kind, record.payload))
-                if self._layouts.get(id) != described:
+                if id not in self._layouts:  # the id is the hash of the content
                     self._layouts[id] = described
                     self._merge_again(self._steps)
+            elif record.kind == Kind.EVENT:
+                self._add_event(writer, decoding.decode(record.kind, record.payload))
             elif record.kind == Kind.GATHERED:
                 from windsock.rollouts.merged import RolloutState
 
                 state = RolloutState.parse(writer.rank, *decoding.decode(record.kind, record.payload))
                 if state.step >= self._oldest:
-                    self._contributions(writer, state.step, state.time).rollouts.append((writer, state))
+                    share = state.kind, state.taskset
+                    self._add(share, _Contribution(writer, segment, state), state.step, state.time)
                     return state.step
         # Of a newer windsock, damaged or hostile.
         except ValueError as error:
             self._skip(str(error))
         return None
 
-    def add_state(self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64]) -> bool:
+    def add_state(
+        self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64], segment: int = 0
+    ) -> bool:
         """Add a measured state; return False if its step is too old."""
         from windsock.measurement.merged import RankState
 
         if step < self._oldest:
             return False
-        self._contributions(writer, step, time).states.append((writer, RankState(writer.rank, layout, vector)))
+        state = RankState(writer.rank, layout, vector)
+        self._add(MEASURED, _Contribution(writer, segment, state), step, time)
         return True
 
     def add_values(self, writer: Writer, step: int, time: float, values: Mapping[str, float]) -> bool:
@@ -117,9 +144,15 @@ class RoleMerger:
         names = self._reduced(tuple(values))
         if not names or step < self._oldest:
             return False
-        rows = self._contributions(writer, step, time).rows
-        rows.pop((writer, names), None)  # inserted again at the end: the last row counts
-        rows[writer, names] = tuple(map(values.__getitem__, names))
+        found = self._step(writer, step, time)
+        found.rows.pop((writer, names), None)  # inserted again at the end: the last row counts
+        found.rows[writer, names] = tuple(map(values.__getitem__, names))
+        for name in names:
+            if self.reductions.is_counted(name):
+                found.counted.add(writer)
+                self.coverage.add_contributor(writer.rank, COUNTED)
+            if self.reductions.is_total(name):
+                self._totals.add(name, writer, step, values[name])
         if (writer.rank, names) not in self._name_sets:
             self._name_sets.add((writer.rank, names))
             for name in names:
@@ -143,38 +176,116 @@ class RoleMerger:
         self._merge_again(before)
         return before
 
-    def states(self, step: int) -> dict[str, float]:
-        """Return the values of a step of which several ranks have states."""
-        found = self._steps[step]
-        values: dict[str, float] = {}
-        if found.states:
-            from windsock.measurement.merged import merge_states
-
-            states = (state for writer, state in found.states if self.counts(writer, step))
-            values |= merge_states(states, self._layouts, self._vocabulary)
-        if found.rollouts:
-            from windsock.rollouts.merged import merge_rollouts
-
-            rollouts = (state for writer, state in found.rollouts if self.counts(writer, step))
-            values |= merge_rollouts(rollouts, self._vocabulary, self._unpacking, self._skip)
-        return values
+    def update_coverage(self) -> set[int]:
+        """Find the missing shares again, after the progress of writers was set; return the steps that this changes."""
+        before = self.missing
+        self.missing = self.coverage.missing(Contributions(self.steps(), self._ranks_in, self.time, self.counts))
+        changed = {step for step in {*before, *self.missing} if before.get(step) != self.missing.get(step)}
+        self._merge_again(changed & self._steps.keys())
+        return changed
 
     def values(self, step: int) -> dict[str, float]:
         """Return the values of a step that several ranks contribute to: of their states, and of their rows."""
         found = self._steps.get(step)
-        if found is None:
-            return {}
-        if found.merged is None:
-            found.merged = self.states(step) | self._reduced_rows(step, found)
-        return found.merged
+        return {} if found is None else self._merged(step, found)[0]
+
+    def withheld(self, step: int) -> frozenset[str]:
+        """Return the names that have no value in a step, because the share of a rank is missing."""
+        found = self._steps.get(step)
+        return frozenset() if found is None else self._merged(step, found)[1]
 
     def forget_before(self, step: int) -> None:
         """Forget the contributions to earlier steps, and ignore further ones."""
         self._oldest = step
+        self._totals.forget_before(step)
         for old in [known for known in self._steps if known < step]:
             del self._steps[old]
 
-    def _reduced_rows(self, step: int, found: _Contributions) -> dict[str, float]:
+    def counts(self, writer: Writer, step: int) -> bool:
+        """Return whether a writer's contributions to a step count, or are superseded by a newer attempt's."""
+        limit = self._limits.get(writer)
+        return limit is None or step < limit
+
+    def _add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
+        match event.get("event"):
+            case "alone":
+                self.coverage.add_alone(writer, (event["kind"], event["taskset"]))
+            case "shared":
+                self.coverage.add_shared(
+                    writer, event["kind"] == MEASURED[0], event["since"] if event["dropped"] else None
+                )
+            case "open_report":
+                self.coverage.add_open(writer, event["step"], (event["kind"], event["taskset"]))
+            case "gather_failed":
+                self.coverage.add_failed_exchange(writer, event["step"])
+            case "counts":
+                self.reductions.declare(event["names"], event["how"])
+                self._reduced_names.clear()
+
+    def _ranks_in(self, step: int) -> dict[Share, Set[int]]:
+        """Return the ranks that contribute to each share of a step."""
+        found = self._steps[step]
+        ranks: dict[Share, Set[int]] = {
+            share: {one.writer.rank for one in contributions if self.counts(one.writer, step)}
+            for share, contributions in found.shares.items()
+        }
+        if found.counted:
+            ranks[COUNTED] = {writer.rank for writer in found.counted if self.counts(writer, step)}
+        return ranks
+
+    def _merged(self, step: int, found: _Step) -> tuple[dict[str, float], frozenset[str]]:
+        if found.merged is None:
+            missing = self.missing.get(step, {})
+            merged: dict[str, float] = {}
+            withheld: set[str] = set()
+            for share, contributions in found.shares.items():
+                counted = [one for one in contributions if self.counts(one.writer, step)]
+                values, complete = self._merged_share(share, counted, share in missing)
+                if complete:
+                    merged |= values
+                else:
+                    withheld |= values.keys()
+            reduced = self._reduced_rows(step, found)
+            if COUNTED in missing:
+                withheld |= {name for name in reduced if self.reductions.is_counted(name)}
+            merged |= reduced
+            found.merged = {name: value for name, value in merged.items() if name not in withheld}
+            found.withheld = frozenset(withheld)
+        return found.merged, found.withheld
+
+    def _merged_share(
+        self, share: Share, contributions: list[_Contribution], incomplete: bool
+    ) -> tuple[dict[str, float], bool]:
+        """Return the values of the contributions to a share of a step, and whether that is the whole."""
+        if not incomplete and self._is_in_rows(share, contributions):
+            return {}, True
+        try:
+            return self._merge(share, [one.state for one in contributions]), not incomplete
+        except ValueError as error:  # one is damaged, or of a newer windsock: the others are not the whole
+            self._skip(str(error))
+            names: dict[str, float] = {}
+            for one in contributions:
+                with suppress(ValueError):
+                    names |= self._merge(share, [one.state])
+            return names, False
+
+    def _is_in_rows(self, share: Share, contributions: list[_Contribution]) -> bool:
+        """Return whether the rows of the role's first rank have the values already: it alone contributed."""
+        sources = {(one.writer.rank, one.segment) for one in contributions}
+        # Of measured values only rank 0 writes rows.
+        first = 0 if share == MEASURED else min(self._ranks)
+        return not sources or (len(sources) == 1 and contributions[0].writer.rank == first)
+
+    def _merge(self, share: Share, states: list[Any]) -> dict[str, float]:
+        if share == MEASURED:
+            from windsock.measurement.merged import merge_states
+
+            return merge_states(states, self._layouts, self._vocabulary)
+        from windsock.rollouts.merged import merge_rollouts
+
+        return merge_rollouts(states, self._vocabulary, self._unpacking)
+
+    def _reduced_rows(self, step: int, found: _Step) -> dict[str, float]:
         if len(self._ranks) < 2 or not found.rows:
             return {}
         by_rank: dict[int, dict[str, float]] = {}
@@ -183,16 +294,16 @@ class RoleMerger:
             if self.counts(writer, step):
                 by_rank.setdefault(writer.rank, {}).update(zip(names, values, strict=True))
         of_several = {name for name, ranks in self._ranks_of_name.items() if len(ranks) > 1}
-        return reduced_values(by_rank, of_several, self._vocabulary)
+        self._totals.fill(by_rank, step, self.counts)
+        return self.reductions.values(by_rank, of_several)
 
-    def counts(self, writer: Writer, step: int) -> bool:
-        """Return whether a writer's contributions to a step count, or are superseded by a newer attempt's."""
-        limit = self._limits.get(writer)
-        return limit is None or step < limit
+    def _add(self, share: Share, contribution: _Contribution, step: int, time: float) -> None:
+        self._step(contribution.writer, step, time).shares.setdefault(share, []).append(contribution)
+        self.coverage.add_contributor(contribution.writer.rank, share)
 
-    def _contributions(self, writer: Writer, step: int, time: float) -> _Contributions:
+    def _step(self, writer: Writer, step: int, time: float) -> _Step:
         self.add_rank(writer.rank)
-        found = self._steps.setdefault(step, _Contributions())
+        found = self._steps.setdefault(step, _Step())
         found.times[writer] = max(time, found.times.get(writer, time))
         found.merged = None
         return found
@@ -212,5 +323,103 @@ class RoleMerger:
             if len(self._reduced_names) >= MAX_NAME_SETS:
                 self._reduced_names.clear()
                 self._name_sets.clear()
-            found = self._reduced_names[names] = tuple(name for name in names if is_reduced(name, self._vocabulary))
+            found = self._reduced_names[names] = tuple(name for name in names if self.reductions.is_reduced(name))
         return found
+
+
+class MergedRole:
+    """The merged values of one role, as a view shows them. ``update`` adds what was read since."""
+
+    def __init__(self, vocabulary: str) -> None:
+        self.is_current = False
+        self._merger = RoleMerger(vocabulary)
+        self._writer: Writer | None = None
+        self._names: dict[str, None] = {}
+        self._values: dict[int, dict[str, float]] = {}  # by step, of those with any
+        self._withheld: dict[str, list[int]] = {}  # name to the steps that have no value
+
+    @property
+    def reductions(self) -> Reductions:
+        """The reductions of the ranks' rows."""
+        return self._merger.reductions
+
+    @property
+    def unread(self) -> Mapping[str, int]:
+        """The reasons why contributions could not be merged, with their numbers."""
+        return self._merger.unread
+
+    def update(self, attempts: Sequence[Attempt], limits: Mapping[Writer, int | None]) -> None:
+        """Merge what the role's attempts have read since the last call."""
+        merger = self._merger
+        for attempt in attempts:
+            merger.add_rank(attempt.writer.rank)
+            for segment, records, states in attempt.new_shared():
+                for record in records:
+                    merger.add_record(attempt.writer, record, segment)
+                for layout, step, time, vector in states:
+                    merger.add_state(attempt.writer, step, time, layout, vector, segment)
+            merger.coverage.set_progress(attempt.writer, _progress(attempt))
+        merger.supersede(limits)
+        merger.update_coverage()
+        self._writer = attempts[0].writer
+        before, self._values, self._withheld = self._values, {}, {}
+        for step in merger.steps():
+            if values := merger.values(step):
+                self._values[step] = values
+                if values is not before.get(step):  # merged again
+                    self._names |= dict.fromkeys(values)
+            for name in merger.withheld(step):
+                self._withheld.setdefault(name, []).append(step)
+        self.is_current = True
+
+    def names(self) -> Iterable[str]:
+        """Return the names of the merged metrics."""
+        return self._names
+
+    def replaced(self, series: Series) -> Series:
+        """Return a series with the merged values where a step has them, and without the steps that lack a rank."""
+        name = series.name
+        steps = [step for step, values in self._values.items() if name in values]
+        if steps:
+            merged = Series(
+                name,
+                np.array(steps, np.int64),
+                np.array([self._values[step][name] for step in steps], np.float64),
+                np.array([self._merger.time(step) for step in steps], np.float64),
+                self._writer,
+            )
+            # The last piece counts: the merged value replaces the first rank's own where a step has both.
+            series = joined(name, [series, merged])
+        return series.without(self._withheld.get(name, ()))
+
+    def missing(self, role: str) -> Iterator[MissingRank]:
+        """Yield the shares of ranks that steps lack."""
+        for step, shares in sorted(self._merger.missing.items()):
+            for share, reasons in sorted(shares.items()):
+                for rank, reason in sorted(reasons.items()):
+                    yield MissingRank(role, rank, step, "/".join(filter(None, share)), reason, self._merger.time(step))
+
+    def missing_counts(self, role: str, by_rank: Mapping[int, Series], total: Series) -> list[MissingRank]:
+        """Return the ranks whose part of a sum over ranks is missing, by step."""
+        for rank, series in by_rank.items():
+            if len(series):
+                self._merger.coverage.add_contributor(rank, COUNTED)
+        steps = {rank: set(series.steps.tolist()) for rank, series in by_rank.items()}
+        times = dict(zip(total.steps.tolist(), total.times.tolist(), strict=True))
+        found = Contributions(
+            total.steps.tolist(),
+            lambda step: {COUNTED: {rank for rank, known in steps.items() if step in known}},
+            times.__getitem__,
+            self._merger.counts,
+        )
+        missing = self._merger.coverage.missing(found)
+        return [
+            MissingRank(role, rank, step, COUNTED[0], reason, times[step])
+            for step, shares in sorted(missing.items())
+            for rank, reason in shares[COUNTED].items()
+        ]
+
+
+def _progress(attempt: Attempt) -> Progress:
+    steps = attempt.steps
+    return Progress(steps.passed, steps.first_step(committed=True), lambda: attempt.end, lambda: attempt.heard)

@@ -166,6 +166,22 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingRank:
+    """A rank whose share of a step is missing, so that the step has no merged values of it.
+
+    ``share`` is measured, counted, or the kind of a report and its tasks; ``since`` is the time of the last
+    contribution to the step by another rank.
+    """
+
+    role: str
+    rank: int
+    step: int | None  # None: all steps
+    share: str
+    reason: str
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Missing:
     """Reason why a metric has no value. A missing value is never 0: the key is not written."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from windsock.journal.series import Series
-from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
+from windsock.model import Histogram, LoggedText, MissingRank, PhaseSpan, Problem, RunInfo, Status, Writer
 
 
 class Readable(Protocol):
@@ -67,6 +67,10 @@ class Readable(Protocol):
 
     def problems(self) -> list[Problem]:
         """Return the calls of the training loop that failed."""
+        ...
+
+    def missing_ranks(self) -> list[MissingRank]:
+        """Return the ranks that steps lack."""
         ...
 
     def damage(self) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from windsock.errors import JournalError
-from windsock.journal.folder import write_run_info
+from windsock.journal.folder import segments, write_run_info
 from windsock.journal.unpacking import count_values
 from windsock.journal.writer import JournalWriter
 from windsock.model import RunInfo, Writer
@@ -49,9 +50,10 @@ class Recording:
         self.redactor = redactor
         self.step: int | None = None  # the last committed one
         self.late_batches = 0  # measured for a step that was committed already
-        self.ticket_issued = False  # another process may join
-        self.forked = False  # this is a forked process, and its parent records too
         self.began = time.perf_counter()
+        self._shared = settings.alone is False
+        self._looked_at = 0  # modification time of the run's directory
+        self._declared: set[str] = set()
         self._on_new_segment = on_new_segment
         self._actor = actor_id()
         self._spool = settings.spool / info.id if settings.spool else None
@@ -71,8 +73,46 @@ class Recording:
 
     @property
     def shared(self) -> bool:
-        """Whether other processes record the same steps, so that states are written beside values."""
-        return self.settings.alone is False or self.ticket_issued or self.forked
+        """Whether other processes may record the same steps, so that states are written beside values.
+
+        Where the settings do not tell, the process is alone until it gives out a ticket or another process of its role
+        writes to the run's directory.
+        """
+        if not self._shared and self.settings.alone is None:
+            self._shared = self._sees_others()
+        return self._shared
+
+    @property
+    def processes(self) -> int | None:
+        """The number of processes of the run; None if it is not known."""
+        known = self.settings.world_size
+        return known if known and known > 1 else None if self.shared else 1
+
+    def expect_others(self) -> None:
+        """Note that another process was given what it needs to join."""
+        self._shared = True
+
+    def _sees_others(self) -> bool:
+        """Return whether another process of this role has written to the run's directory."""
+        try:
+            changed = os.stat(self.path).st_mtime_ns
+        except OSError:
+            return False
+        if changed == self._looked_at:
+            return False
+        self._looked_at = changed
+        mine, own = self.writer, self.journal.segment.path
+        return any(
+            s.writer.role == mine.role and (s.writer.rank != mine.rank or (s.writer == mine and s.path != own))
+            for s in segments(self.path)
+        )
+
+    def declare_counts(self, counts: Mapping[str, str]) -> None:
+        """Write, once, which metrics are this process's part of a whole, and how the parts add up."""
+        new = {name: how for name, how in counts.items() if name not in self._declared}
+        self._declared |= new.keys()
+        for how in sorted(set(new.values())):
+            self.journal.event("counts", how=how, names=[name for name in new if new[name] == how])
 
     @property
     def contributes(self) -> bool:

@@ -460,7 +460,7 @@ class Run:
         """
         if self._problems is None:
             return str(Ticket(None, self.writer.role, {}))
-        self._recording.ticket_issued = True
+        self._recording.expect_others()
         return str(Ticket.issue(self.path, self.writer.role, self._recording.settings))
 
     def __reduce__(self) -> tuple[Callable[[str], Run], tuple[str]]:
@@ -622,7 +622,7 @@ class Run:
         for client in self._clients:
             client.after_fork_in_child()
         self._clients = []
-        self._recording.forked = True
+        self._recording.expect_others()
         self._recording.problems.after_fork()
         self._collectors.after_fork()
 

@@ -44,34 +44,41 @@ class StateBuffer(Generic[State]):
         self._kept: deque[tuple[int, State, float, int]] = deque()
         self._bytes = 0
         self._dropped = 0  # states
+        self._alone: set[tuple[str, str]] = set()  # kinds of states that were not written because of that
 
-    @property
-    def wanted(self) -> bool:
-        """Whether states are written, or may be later."""
-        return self._recording.shared or self._recording.settings.alone is None
+    def wants(self, kind: str, taskset: str = "") -> bool:
+        """Return whether states are written, or may be later; if not now, the journal says so for that kind."""
+        if self._recording.shared:
+            return True
+        if (kind, taskset) not in self._alone:
+            self._alone.add((kind, taskset))
+            self._recording.journal.event("alone", kind=kind, taskset=taskset)
+        return self._recording.settings.alone is None
 
     def add(self, step: int, state: State, size: int) -> None:
         """Write a state of ``size`` bytes, or keep it."""
         if self._recording.shared:
-            self.flush()
+            self.flush(step)
             self._write(step, state, time.time())
-        elif self.wanted:
+        elif self._recording.settings.alone is None:
             with self._lock:
                 self._kept.append((step, state, time.time(), size))
                 self._bytes += size
                 self._limit()
 
-    def flush(self) -> None:
-        """Write the states that were kept, if another process has joined meanwhile."""
-        if not self._kept or not self._recording.shared:
+    def flush(self, next_step: int | None = None) -> None:
+        """Write the states that were kept, if another process has joined meanwhile; ``next_step`` has the next one."""
+        if not self._alone or not self._recording.shared:
             return
         with self._lock:
             kept, self._kept, self._bytes = self._kept, deque(), 0
-        if not kept:
-            return
+            steps = [step for step, *_ in kept] + ([] if next_step is None else [next_step])
+            if not steps:
+                return
+            self._alone.clear()
         # Readers know from this event that earlier steps of this process have no states, rather than nothing to add.
-        since = min(step for step, *_ in kept)
-        self._recording.journal.event("shared", kind=self._kind, since=since, dropped=self._dropped)
+        gone = self._dropped if self._recording.settings.alone is None else 1
+        self._recording.journal.event("shared", kind=self._kind, since=min(steps), dropped=gone)
         for step, state, at, _ in kept:
             self._write(step, state, at)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from windsock.catalogue.names import detect, recognise
 from windsock.catalogue.spec import PRODUCERS
 from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
 from windsock.readable import Readable
+
+LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
 def known_names(names: Iterable[str]) -> list[str]:
@@ -53,7 +56,35 @@ def run_warnings(view: Readable) -> list[str]:
     late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
-    return [*found, *_incomplete_rollouts(view), *view.damage()]
+    return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage()]
+
+
+def _missing_ranks(view: Readable) -> Iterator[str]:
+    """Yield a message for the ranks that do not record, and for each step without the share of a rank."""
+    absent: dict[str, list[int]] = {}
+    steps: dict[tuple[str, int | None], list[str]] = {}
+    for missing in view.missing_ranks():
+        if missing.step is None:
+            absent.setdefault(missing.role, []).append(missing.rank)
+        elif time.time() - missing.since > LATE_SECONDS:
+            reasons = steps.setdefault((missing.role, missing.step), [])
+            reasons += [missing.reason] if missing.reason not in reasons else []
+    for role, ranks in absent.items():
+        noun, verb = ("ranks", "record") if len(ranks) > 1 else ("rank", "records")
+        yield f"{noun} {_ranges(ranks)} of role {role} {verb} nothing: merged metrics are those of the other ranks"
+    for (_, step), reasons in steps.items():
+        yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons)}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, such as ``1 to 3, 5``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in found)
 
 
 def _failed_writes(view: Readable) -> Iterator[str]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from windsock.errors import MetricNotFoundError
 from windsock.formatting import encodable
@@ -19,10 +16,20 @@ from windsock.journal.folder import SegmentFile, find_run, read_run_info, segmen
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series, joined
-from windsock.journal.status import run_status, writer_status
+from windsock.journal.status import main_first, run_status, writer_status
 from windsock.journal.steps import superseded_from
-from windsock.merging import RoleMerger, names_over_ranks, reduced_series, reduction
-from windsock.model import MAIN_ROLE, Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Sample, Status, Writer
+from windsock.merging import MergedRole, names_over_ranks, reduced_series
+from windsock.model import (
+    Histogram,
+    LoggedText,
+    MissingRank,
+    PhaseSpan,
+    Problem,
+    RunInfo,
+    Sample,
+    Status,
+    Writer,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,8 +50,7 @@ class View:
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
-        self._merged_cache: dict[str, tuple[int, dict[str, Series]]] = {}  # by role, with the number of states
-        self._unread: dict[str, Counter[str]] = {}  # by role: contributions that cannot be merged
+        self._merged_roles: dict[str, MergedRole] = {}
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -57,6 +63,8 @@ class View:
             if segment.writer not in self._attempts:
                 self._attempts[segment.writer] = Attempt(segment.writer, self._schemas)
             self._attempts[segment.writer].add(segment)
+        for merged in self._merged_roles.values():
+            merged.is_current = False
         return poll_all(self._attempts.values())
 
     @property
@@ -72,7 +80,7 @@ class View:
     @property
     def status(self) -> Status:
         """The status: running, finished, crashed, killed or stalled, with the reason."""
-        return run_status(self.writer_statuses().values())
+        return run_status(self.writer_statuses())
 
     def writer_statuses(self) -> dict[Writer, Status]:
         """Return the status of the newest attempt of each role and rank."""
@@ -121,11 +129,36 @@ class View:
             found = "samples", text.split(": ", 2)[-1]  # without the place in the file
             counts[found] = counts.get(found, 0) + 1
         for role in {writer.role for writer in self._attempts}:
-            self._merged_of(role)
-            for error, count in self._unread.get(role, {}).items():
+            for error, count in self._merged_of(role).unread.items():
                 found = "merging ranks", error
                 counts[found] = counts.get(found, 0) + count
         return [Problem(call, error, count) for (call, error), count in counts.items()]
+
+    def missing_ranks(self) -> list[MissingRank]:
+        """Return the ranks that steps lack, with the reasons; those steps have no merged values.
+
+        A rank that the launcher has started and that records nothing is missing in all steps, which have the values
+        of the other ranks.
+        """
+        roles = dict.fromkeys(role for role, _ in self._writers())
+        found = {missing: None for role in roles for missing in self._absent_ranks(role)}
+        found |= {missing: None for role in roles for missing in self._merged_of(role).missing(role)}
+        found |= {missing: None for role in roles for missing in self._missing_counts(role)}
+        return list(found)
+
+    def _absent_ranks(self, role: str) -> Iterator[MissingRank]:
+        ranks = self._ranks(role)
+        start = next((e for e in self._attempts_of(role, ranks[0])[-1].events() if e.get("event") == "start"), {})
+        world_size = start.get("world_size")
+        for rank in sorted(set(range(world_size)) - {*ranks}) if isinstance(world_size, int) else ():
+            yield MissingRank(role, rank, None, "", f"{role}/{rank} of {world_size} ranks records nothing")
+        for rank in ranks if len(ranks) > 1 else ():
+            attempt = self._attempts_of(role, rank)[-1]
+            if attempt.end == "lost":
+                passed = attempt.steps.passed
+                step = passed + 1 if passed is not None else None if attempt.steps.first_step() is None else 0
+                done = "recorded anything" if step is None else f"committed step {step}"
+                yield MissingRank(role, rank, step, "", f"{attempt.writer} was killed before it {done}")
 
     def damage(self) -> list[str]:
         """Return a message for each part of the journal that could not be read."""
@@ -163,7 +196,8 @@ class View:
         ordered = {
             name: None for role, rank in self._writers() for a in self._attempts_of(role, rank) for name in a.names()
         }
-        ordered |= {name: None for role in {writer.role for writer in self._attempts} for name in self._merged_of(role)}
+        for role in dict.fromkeys(role for role, _ in self._writers()):
+            ordered |= dict.fromkeys(self._merged_of(role).names())
         ordered |= dict.fromkeys(self._names_over_ranks())
         if "*" in patterns:
             return list(ordered)
@@ -173,7 +207,8 @@ class View:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
 
         Without ``rank``, the values of all ranks are merged where they contribute to the same step; a metric that ranks
-        log separately is that of the lowest rank. Without ``role``, the trainer comes first.
+        log separately is that of the lowest rank. Without ``role``, the trainer comes first. A series is empty if none
+        of the steps in which the metric was logged counts.
         """
         found = self.find_series(name, role, rank, attempt)
         if found is None:
@@ -184,18 +219,20 @@ class View:
         self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None
     ) -> Series | None:
         """Return one metric as ``series`` does, or None if the run does not have it."""
+        found: Series | None = None
         for writer_role, writer_rank in self._writers():
             if role not in (None, writer_role) or rank not in (None, writer_rank):
                 continue
             series = self._series_of(name, writer_role, writer_rank, attempt)
-            if rank is None and attempt is None and (merged := self._merged_of(writer_role).get(name)) is not None:
-                # The last piece counts: the merged value replaces the first rank's own where a step has both.
-                series = joined(name, [series, merged])
-            if rank is None and attempt is None and (reduced := self._over_ranks(name, writer_role)) is not None:
-                return reduced
+            if rank is None and attempt is None:
+                series = self._merged_of(writer_role).replaced(series)
+                reduced = self._over_ranks(name, writer_role)
+                series = series if reduced is None else reduced
             if len(series):
                 return series
-        return None
+            if found is None and any(name in a.names() for a in self._attempts_of(writer_role, writer_rank)):
+                found = series  # it was logged, and every point is superseded or lacks a rank
+        return found
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the spans of phases and timers, of a step or all, in the order in which they began.
@@ -238,11 +275,24 @@ class View:
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return the reduction of several ranks' rows that a name means; None if it means none."""
         found = self._ranks(role)
-        reduced = reduction(name, self.info.vocabulary) if len(found) > 1 else None
+        merged = self._merged_of(role)
+        reduced = merged.reductions.of(name) if len(found) > 1 else None
         if reduced is None:
             return None
         by_rank = {rank: self._series_of(reduced.metric, role, rank, None) for rank in found}
-        return reduced_series(name, reduced.how, by_rank)
+        series = reduced_series(name, reduced.how, by_rank)
+        if series is None or not merged.reductions.is_counted(name):
+            return series
+        # The sum of some ranks is not the whole.
+        return series.without({one.step for one in merged.missing_counts(role, by_rank, series)})
+
+    def _missing_counts(self, role: str) -> Iterator[MissingRank]:
+        merged, ranks = self._merged_of(role), self._ranks(role)
+        for name in merged.reductions.counted() if len(ranks) > 1 else ():
+            by_rank = {rank: self._series_of(name, role, rank, None) for rank in ranks}
+            total = reduced_series(name, "sum", by_rank)
+            if total is not None:
+                yield from merged.missing_counts(role, by_rank, total)
 
     def histograms(self, name: str) -> list[tuple[int | None, Histogram]]:
         """Return the histograms logged under a name, with their steps."""
@@ -344,7 +394,7 @@ class View:
     def _writers(self) -> list[tuple[str, int]]:
         """Return roles and ranks, the trainer first."""
         pairs = {(writer.role, writer.rank) for writer in self._attempts}
-        return sorted(pairs, key=lambda pair: (pair[0] != MAIN_ROLE, *pair))
+        return sorted(pairs, key=lambda pair: main_first(*pair))
 
     def _attempts_of(self, role: str, rank: int) -> list[Attempt]:
         return [self._attempts[w] for w in sorted(self._attempts) if (w.role, w.rank) == (role, rank)]
@@ -358,31 +408,15 @@ class View:
             return pieces[0]
         return joined(name, [p.before(limit) for p, limit in zip(pieces, _limits(attempts), strict=True)])
 
-    def _merged_of(self, role: str) -> dict[str, Series]:
-        """Return the metrics of which several ranks of a role have states: merged, then divided."""
-        # Merging takes long, so the result is kept until a state is added.
-        attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
-        count = sum(attempt.state_count() for attempt in attempts)
-        if not count:
-            return {}
-        known = self._merged_cache.get(role)
-        if known is None or known[0] != count:
-            known = self._merged_cache[role] = count, self._merge(attempts)
-        return known[1]
-
-    def _merge(self, attempts: list[Attempt]) -> dict[str, Series]:
-        merger = RoleMerger(self.info.vocabulary)
-        for attempt in attempts:
-            for record in attempt.records():
-                merger.add_record(attempt.writer, record)
-            for layout, step, time, vector in attempt.states():
-                merger.add_state(attempt.writer, step, time, layout, vector)
-        merger.supersede(self._writer_limits())
-        values = {step: merged for step in merger.steps() if (merged := merger.states(step))}
-        names = {name: None for merged in values.values() for name in merged}
-        times = {step: merger.time(step) for step in values}
-        self._unread[attempts[0].writer.role] = merger.unread
-        return {name: _series(name, values, times, attempts[0].writer) for name in names}
+    def _merged_of(self, role: str) -> MergedRole:
+        """Return the values of a role that several ranks contribute to, up to date."""
+        merged = self._merged_roles.get(role)
+        if merged is None:
+            merged = self._merged_roles[role] = MergedRole(self.info.vocabulary)
+        if not merged.is_current:
+            attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
+            merged.update(attempts, self._writer_limits())
+        return merged
 
 
 def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:
@@ -394,17 +428,6 @@ def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:
 def _limits(attempts: list[Attempt]) -> list[int | None]:
     """Return, for each attempt, the step from which newer ones supersede it."""
     return superseded_from([attempt.steps.first_step() for attempt in attempts])
-
-
-def _series(name: str, values: dict[int, dict[str, float]], times: dict[int, float], writer: Writer) -> Series:
-    steps = [step for step, merged in values.items() if name in merged]
-    return Series(
-        name,
-        np.array(steps, np.int64),
-        np.array([values[step][name] for step in steps], np.float64),
-        np.array([times[step] for step in steps], np.float64),
-        writer,
-    )
 
 
 def _nearest(name: str, names: list[str]) -> str:

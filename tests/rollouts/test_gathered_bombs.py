@@ -6,6 +6,7 @@ import math
 import random
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,7 @@ def mutations() -> list[tuple[Any, bytes]]:
     return found
 
 
-def test_nonsense_is_refused_or_merged_but_never_raises():
+def test_nonsense_is_merged_or_refused_with_one_error():
     """Of wrong types, lengths and numbers, at every place of a state."""
     from windsock.rollouts.merged import RolloutState, merge_rollouts
 
@@ -134,10 +135,11 @@ def test_nonsense_is_refused_or_merged_but_never_raises():
         bad = packed(head, numbers)
         states = [RolloutState(rank, 1, "eval", "set", 1.0, body) for rank, body in enumerate((good, bad))]
         for order in (states, states[::-1]):
-            assert all(isinstance(value, float) for value in merge_rollouts(order, "roll").values())
+            with suppress(ValueError):  # any other error fails the test
+                assert all(isinstance(value, float) for value in merge_rollouts(order, "roll").values())
 
 
-def test_damaged_bytes_are_refused_or_merged_but_never_raise():
+def test_damaged_bytes_are_merged_or_refused_with_one_error():
     """Of one flipped bit in the unpacked state, and of random bytes."""
     from windsock.rollouts.merged import RolloutState, merge_rollouts
 
@@ -148,7 +150,8 @@ def test_damaged_bytes_are_refused_or_merged_but_never_raise():
         changed[random_bits.randrange(len(data))] ^= 1 << random_bits.randrange(8)
         bad = random_bits.choice([zlib.compress(bytes(changed)), random_bits.randbytes(50), good[:-9]])
         states = [RolloutState(rank, 1, "eval", "set", 1.0, body) for rank, body in enumerate((good, bad))]
-        merge_rollouts(states, "roll")
+        with suppress(ValueError):
+            merge_rollouts(states, "roll")
 
 
 @pytest.mark.parametrize("name", ["step", "kind", "taskset", "time"])

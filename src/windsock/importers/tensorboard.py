@@ -17,7 +17,7 @@ from windsock.catalogue.names import detect
 from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
-from windsock.model import Histogram, LoggedText, PhaseSpan, Problem, RunInfo, Status, Writer
+from windsock.model import Histogram, LoggedText, MissingRank, PhaseSpan, Problem, RunInfo, Status, Writer
 
 FILE_PATTERN = "tfevents"  # in the name of every event file
 CHUNK = 16 << 20
@@ -253,6 +253,10 @@ class TensorBoardRun:
 
     def problems(self) -> list[Problem]:
         """Return an empty list: event files do not contain failed calls."""
+        return []
+
+    def missing_ranks(self) -> list[MissingRank]:
+        """Return the ranks that steps lack: event files have no ranks."""
         return []
 
     def damage(self) -> list[str]:

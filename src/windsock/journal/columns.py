@@ -15,12 +15,16 @@ from windsock.journal.frames import Kind
 from windsock.journal.reader import Record, SampleFrame, SegmentReader, decoded, events
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
-from windsock.journal.status import process_of
+from windsock.journal.status import End, process_of, writer_end
 from windsock.journal.steps import AttemptSteps
 from windsock.model import Damage, PhaseSpan, Writer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+State = tuple[int, int, float, Floats]
+"""Layout, step, time and vector of a state."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,8 @@ class _Segment:
     resolved: dict[int, _ResolvedRows] = field(default_factory=dict)  # by schema
     process: tuple[Any, ...] | None = None  # that writes it
     searched: int = 0  # records, for events
+    shared_records: int = 0  # records and states that ``new_shared`` has yielded
+    shared_states: dict[int, int] = field(default_factory=dict)  # by layout
 
 
 class Attempt:
@@ -95,11 +101,6 @@ class Attempt:
                 self._events += (event for event in found if event.get("event") != "start")
         return iter(self._events)
 
-    def records(self) -> Iterator[Record]:
-        """Yield every frame that is neither row, state, schema, commit nor sample."""
-        for reader in self.readers:
-            yield from reader.records
-
     def decoded(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind, with the step of open ones filled in; skip those that cannot be decoded."""
         for index, segment in sorted(self._segments.items()):
@@ -119,20 +120,31 @@ class Attempt:
             reader = self._segments[index].reader
             yield SegmentFile(self.writer, index, reader.path), reader.samples
 
-    def state_count(self) -> int:
-        """Return the number of states and rollout states that were read."""
-        return sum(
-            reader.rollout_states + sum(len(table) for table in reader.states.values()) for reader in self.readers
-        )
+    @property
+    def end(self) -> End:
+        """Whether the process that began the attempt still records, has written its end, or was killed."""
+        span = self.span()
+        return writer_end(self.events(), span[1] if span else None)
 
-    def states(self) -> Iterator[tuple[int, int, float, Floats]]:
-        """Yield layout, step, time and vector of every state."""
-        for reader in self.readers:
-            for layout, table in reader.states.items():
-                for chunk in table.chunks:
-                    heads = chunk.steps.tolist(), chunk.times.tolist()
-                    for step, time, vector in zip(*heads, chunk.values, strict=True):
-                        yield layout, step, time, vector
+    @property
+    def heard(self) -> float:
+        """The time of the last row or event."""
+        span = self.span()
+        return max([span[1] if span else 0.0, *(float(event.get("time", 0.0)) for event in self.events())])
+
+    def new_shared(self) -> Iterator[tuple[int, list[Record], list[State]]]:
+        """Yield, for each segment, its records and states since the last call: what is merged over ranks."""
+        for index, segment in sorted(self._segments.items()):
+            records = segment.reader.records[segment.shared_records :]
+            segment.shared_records += len(records)
+            states: list[State] = []
+            for layout, table in segment.reader.states.items():
+                for chunk in table.since(segment.shared_states.get(layout, 0)):
+                    heads = [layout] * len(chunk), chunk.steps.tolist(), chunk.times.tolist()
+                    states += zip(*heads, chunk.values, strict=True)
+                segment.shared_states[layout] = len(table)
+            if records or states:
+                yield index, records, states
 
     def series(self, name: str) -> Series:
         """Return one metric: each step once, with the value that was logged last for it."""

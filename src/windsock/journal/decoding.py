@@ -208,6 +208,11 @@ EVENTS: dict[str, Read] = {
         {"of": read_text, "step": read_step, "reasons": mapping_of(read_count), **COVERAGE},
         ("of", "step", "reasons", "tasks_expected", "tasks_observed", "tasks_failed", "tasks_partial", "runs_failed"),
     ),
+    "counts": object_of({"names": list_of(read_text), "how": one_of("sum", "total")}, ("names", "how")),
+    "alone": object_of({"kind": read_text, "taskset": read_text}, ("kind", "taskset")),
+    "shared": object_of({"kind": read_text, "since": read_step, "dropped": read_count}, ("kind", "since", "dropped")),
+    "open_report": object_of({"kind": read_text, "taskset": read_text, "step": read_step}, ("kind", "taskset", "step")),
+    "gather_failed": object_of({"step": read_step}, ("step",)),
     "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
     "mark": object_of(
         {"run": read_text, "name": nullable(read_text), "pinned": read_flag, "hidden": read_flag, "note": read_text},
@@ -226,7 +231,7 @@ HISTOGRAM_FIELDS: dict[str, Read] = {
 HISTOGRAM = object_of({**OF_STEP, **HISTOGRAM_FIELDS}, ("name", *HISTOGRAM_FIELDS))
 LAYOUT = object_of(
     {"layout": read_text, "entries": list_of(list_of(read_text)), "options": read_mapping},
-    ("layout", "entries", "options"),
+    ("layout", "entries"),
 )
 GATHERED = object_of(
     {"time": read_time, "kind": read_text, "taskset": read_text, "step": read_step},

@@ -14,7 +14,15 @@ from windsock.formatting import describe_error
 from windsock.journal.folder import SegmentFile, identity, read_run_info, segments
 from windsock.journal.frames import OPEN_STEP, SEGMENT_HEAD
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.status import SILENT_SECONDS, process_of, run_status, writer_status
+from windsock.journal.status import (
+    SILENT_SECONDS,
+    End,
+    main_first,
+    process_of,
+    run_status,
+    writer_end,
+    writer_status,
+)
 from windsock.model import RunInfo, Status, Writer
 
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
@@ -39,6 +47,7 @@ class Glance:
 @dataclass(slots=True)
 class _End:
     status: Status
+    end: End
     last_step: int | None
     heard: float
 
@@ -48,15 +57,15 @@ def glance(folder: Path) -> Glance:
     info = read_run_info(folder)
     found = segments(folder)
     newest: dict[tuple[str, int], Writer] = {(s.writer.role, s.writer.rank): s.writer for s in found}
-    ends = [_look(s.path) for s in found if s.index == 0 and s.writer in newest.values()]
-    steps = [end.last_step for end in ends if end.last_step is not None]
+    ends = {s.writer: _look(s.path) for s in found if s.index == 0 and s.writer in newest.values()}
+    by_writer = sorted(ends.items(), key=lambda pair: main_first(pair[0].role, pair[0].rank))
     return Glance(
         info=info,
         path=folder,
-        status=run_status(end.status for end in ends),
-        last_step=max(steps, default=None),
+        status=run_status({writer: end.status for writer, end in ends.items()}),
+        last_step=next((end.last_step for _, end in by_writer if end.last_step is not None), None),
         began=info.created,
-        last_heard=max([info.created, *(end.heard for end in ends)]),
+        last_heard=max([info.created, *(end.heard for end in ends.values())]),
         bytes=_size(folder),
         writers=len(newest),
         attempts=max((s.writer.attempt for s in found), default=0),
@@ -87,6 +96,16 @@ def segment_status(path: Path) -> Status:
         if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
             return Status("running")
     return _look(path).status
+
+
+def segment_end(path: Path) -> End:
+    """Return whether the process that writes a segment still records, has written its end, or was killed."""
+    return _look(path).end
+
+
+def segment_heard(path: Path) -> float:
+    """Return the time of the last frame of the process that writes a segment."""
+    return _look(path).heard
 
 
 def _look(path: Path) -> _End:
@@ -134,5 +153,6 @@ def _look_at(paths: list[Path], size: int) -> _End:
     last_step = None if highest == OPEN_STEP else highest
     found = [event for reader in readers for event in events(reader.records)]
     event_times = [event.get("time", 0.0) for event in found]
-    status = writer_status(found, max(times, default=None))
-    return _End(status, last_step, max([*times, *event_times], default=0.0))
+    last_row = max(times, default=None)
+    heard = max([*times, *event_times], default=0.0)
+    return _End(writer_status(found, last_row), writer_end(found, last_row), last_step, heard)

@@ -95,6 +95,13 @@ class RowTable:
             last = self.chunks.pop()
             self.chunks[-1] = self.chunks[-1].followed_by(last)
 
+    def since(self, count: int) -> Iterator[RowChunk]:
+        """Yield the rows behind the first ``count``."""
+        for chunk in self.chunks:
+            if count < len(chunk):
+                yield chunk.slice(max(count, 0), len(chunk))
+            count -= len(chunk)
+
     @property
     def offsets(self) -> Ints:
         """The offsets over all chunks."""
@@ -152,7 +159,6 @@ class SegmentReader:
         self.records: list[Record] = []
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
-        self.rollout_states = 0  # number of them among the records
         self._unreadable: dict[tuple[str, str], int] = {}  # kind and reason, to the place among the damage
         self._checked = 0  # records that were decoded to know the damage
         self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
@@ -329,7 +335,6 @@ class SegmentReader:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         else:
             self.records.append(Record(kind, offset, payload))
-            self.rollout_states += kind == Kind.GATHERED
 
     def _add_run(self, data: bytes, place: int, total: int, length: int) -> None:
         """Add ``length`` frames of one size: rows as columns, other kinds one by one."""

@@ -129,6 +129,7 @@ class SharedFrames:
     """Offset, layout, step, time and vector."""
     records: list[Record] = field(default_factory=list)
     """Layouts and rollout states."""
+    events: list[Record] = field(default_factory=list)
 
     def take(self, reader: SegmentReader) -> None:
         """Add the frames that a reader has read."""
@@ -137,11 +138,13 @@ class SharedFrames:
                 heads = chunk.offsets.tolist(), [layout] * len(chunk), chunk.steps.tolist(), chunk.times.tolist()
                 self.states += zip(*heads, chunk.values, strict=True)
         self.records += [record for record in reader.records if record.kind in (Kind.LAYOUT, Kind.GATHERED)]
+        self.events += [record for record in reader.records if record.kind == Kind.EVENT]
 
     def clear(self) -> None:
         """Forget the frames."""
         self.states.clear()
         self.records.clear()
+        self.events.clear()
 
 
 class NewestPositions:

@@ -8,6 +8,7 @@ one step is seen at every zoom. A pyramid of coarser and coarser buckets makes t
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -99,6 +100,13 @@ class Series:
     def last(self) -> float:
         """The newest value; NaN for an empty series."""
         return float(self.values[-1]) if len(self.values) else float("nan")
+
+    def without(self, steps: Collection[int | None]) -> Series:
+        """Return the series without some steps."""
+        if not steps:
+            return self
+        kept = ~np.isin(self.steps, [step for step in steps if step is not None])
+        return Series(self.name, self.steps[kept], self.values[kept], self.times[kept], self.writer)
 
     def before(self, limit: int | None) -> Series:
         """Return the points whose step is below a limit; all of them if it is None."""

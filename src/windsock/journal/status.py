@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
-from windsock.model import Status
+from windsock.model import MAIN_ROLE, Status, Writer
 from windsock.process import machine_id, process_start
 
 HEARTBEAT_SECONDS = 10.0
 SILENT_SECONDS = 60.0  # without a heartbeat: stalled
 LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
 IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
+
+End = Literal["running", "finished", "lost"]
+"""Whether a writer still records, has written its end, or was killed without one."""
 
 
 def process_of(events: Iterable[dict[str, Any]]) -> tuple[Any, ...] | None:
@@ -46,6 +49,14 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
     return Status("running")
 
 
+def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> End:
+    """Return whether a writer still records; one that was terminated and has written its end is finished."""
+    known = list(events)
+    if any(event.get("event") == "finish" for event in known):
+        return "finished"
+    return "lost" if writer_status(known, last_row, now).ended else "running"
+
+
 def _remote_status(silence: float) -> Status:
     """Return the status of a writer on another machine, whose process cannot be checked."""
     if silence <= SILENT_SECONDS:
@@ -55,11 +66,20 @@ def _remote_status(silence: float) -> Status:
     return Status("killed", "no event or row for more than an hour")
 
 
-def run_status(writers: Iterable[Status]) -> Status:
-    """Return the status of a run from those of its writers: alive while any is, else the worst end."""
-    statuses = list(writers)
-    for word in ("running", "stalled", "crashed", "killed", "finished"):
-        for status in statuses:
-            if status.word == word:
-                return status
-    return Status("killed", "nothing was ever written")
+def main_first(role: str, rank: int) -> tuple[bool, str, int]:
+    """Return a key that sorts the main writer of a run, the trainer's lowest rank, before the others."""
+    return role != MAIN_ROLE, role, rank
+
+
+def run_status(writers: Mapping[Writer, Status]) -> Status:
+    """Return the status of a run from those of its writers.
+
+    While any writer runs, the run does. Then the main writer decides: if it has finished, others that were ended with
+    it are a part of that end. If it was killed, the error of another writer tells more.
+    """
+    statuses = [writers[writer] for writer in sorted(writers, key=lambda w: main_first(w.role, w.rank))]
+    if not statuses:
+        return Status("killed", "nothing was ever written")
+    main = statuses[0]
+    order = ("running", main.word) if main.word in ("finished", "stalled") else ("running", "crashed", "killed")
+    return next(status for word in order for status in statuses if status.word == word)

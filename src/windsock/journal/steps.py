@@ -98,6 +98,15 @@ class AttemptSteps:
         highest = max([-1, *(segment.highest for segment in self._segments.values())])
         return min(highest, MAX_STEP - 1) + 1  # stays in int64
 
+    @property
+    def passed(self) -> int | None:
+        """The last step that the attempt is done with: it was committed, or without commits, a later one was named."""
+        committed = [segment.highest_commit[0] for segment in self._segments.values() if segment.highest_commit]
+        if committed:
+            return max(committed)
+        named = max((segment.highest for segment in self._segments.values()), default=OPEN_STEP)
+        return None if named == OPEN_STEP else named - 1
+
     def step_of(self, index: int, offset: int, time: float) -> int:
         """Return the step of an open frame, by all three rules."""
         step = self._segments[index].step_after(offset)

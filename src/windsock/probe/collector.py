@@ -36,7 +36,9 @@ class PhaseCollector(Collector):
         from windsock.probe.probe import Probe
 
         recording = self._recording
-        return Probe.from_settings(recording.settings, recording.journal, self._report, recording.began)
+        return Probe.from_settings(
+            recording.settings, recording.journal, self._report, recording.began, lambda: recording.processes
+        )
 
     @property
     def _in_use(self) -> bool:
@@ -77,8 +79,13 @@ class PhaseCollector(Collector):
             self.probe.after_fork_in_child()
 
     def _write(self, rows: Rows) -> None:
+        counts = self.probe.counts
+        self._recording.declare_counts(counts)
         for step, values in rows:
-            self._recording.write_row(values, step)
+            if self._recording.settings.replica:  # replica 0 counts the same tokens
+                values = {name: value for name, value in values.items() if name not in counts}
+            if values:
+                self._recording.write_row(values, step)
 
     def _report(self, error: Exception) -> None:
         self._recording.problems.report("run.phase", error)

@@ -53,7 +53,7 @@ class Probe:
         read_host_used: Callable[[], int] = host_used,
         device_count: int | None = None,
         peak: float | None = None,
-        processes: int = 1,
+        processes: Callable[[], int | None] = lambda: 1,
         created: float | None = None,
     ) -> None:
         self._journal = journal
@@ -74,7 +74,12 @@ class Probe:
 
     @classmethod
     def from_settings(
-        cls, settings: Settings, journal: JournalWriter, guard: Callable[[Exception], None], created: float
+        cls,
+        settings: Settings,
+        journal: JournalWriter,
+        guard: Callable[[Exception], None],
+        created: float,
+        processes: Callable[[], int | None],
     ) -> Probe:
         """Return the probe for a run's settings; ``created`` is the start of the run by ``perf_counter``."""
         return cls(
@@ -85,7 +90,7 @@ class Probe:
             read_host=host_memory_with_children if settings.memory_children else host_memory,
             device_count=settings.devices,
             peak=settings.peak_flops,
-            processes=settings.world_size or 1,
+            processes=processes,
             created=created,
         )
 
@@ -144,8 +149,16 @@ class Probe:
 
     @property
     def device_count(self) -> int | None:
-        """Number of devices of the run: the setting, or else this process's devices times the number of processes."""
-        return self._device_count or len(self._accelerators.devices()) * self._processes or None
+        """Number of devices of the run: the setting, or else this process's devices times the number of processes.
+
+        None if the number of processes is not known.
+        """
+        return self._device_count or len(self._accelerators.devices()) * (self._processes() or 0) or None
+
+    @property
+    def counts(self) -> Mapping[str, str]:
+        """The names so far whose values add up over processes, and how."""
+        return self._names.counts
 
     def open(self, phase: Phase) -> Span:
         """Begin a span."""

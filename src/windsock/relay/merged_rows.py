@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from windsock.journal.follow import AttemptFollower, RunFollower
-from windsock.journal.glance import segment_status
+from windsock.journal.glance import segment_end, segment_heard
 from windsock.journal.segment_follower import MAX_STEPS_BACK, Cursor, FollowedRow, SegmentFollower
+from windsock.journal.status import End
 from windsock.journal.steps import superseded_from
-from windsock.merging import RoleMerger
+from windsock.merging import Progress, RoleMerger
 from windsock.model import Row, Writer
 
 STATUS_SECONDS = 0.5  # between two looks at whether a process lives
@@ -76,7 +77,7 @@ class MergedFollower(RunFollower):
         self._batches: list[_Batch] = []
         self._emitted = dict(cursors or {})
         self._newest: dict[str, dict[int, AttemptFollower]] = {}  # attempts, by role and rank
-        self._statuses: dict[Path, tuple[float, bool]] = {}
+        self._ends_seen: dict[Path, tuple[float, End]] = {}
 
     def new_rows(self) -> list[Row]:
         """Return the rows that are complete, in the order in which they were read."""
@@ -97,6 +98,7 @@ class MergedFollower(RunFollower):
         """Return, once, the rows after the last commits of the writers that have ended, and the last corrections."""
         rows = [self._with_merged(row) for row in super().take_unfinished()]
         self._supersede(committed=False)
+        self._update_coverage()
         for role, step in self._superseded:
             self._delivery(role, step).add("", 0)
         rows += self._corrections(final=True)
@@ -126,6 +128,7 @@ class MergedFollower(RunFollower):
 
     def _taken(self, rows: list[FollowedRow]) -> list[Row]:
         if self.merges_ranks:
+            self._add_events()
             for row, segment, offset, is_new in rows:
                 if self._merger(row.writer.role).add_values(row.writer, row.step, row.time, row.values):
                     self._note(row.writer, row.step, segment, offset, is_new)
@@ -147,20 +150,43 @@ class MergedFollower(RunFollower):
     def _delivery(self, role: str, step: int) -> _StepDelivery:
         return self._deliveries.setdefault((role, step), _StepDelivery())
 
+    def _add_events(self) -> None:
+        """Add events before rows: a count is declared before its first value."""
+        for segment in self._segment_followers():
+            events, segment.shared.events = segment.shared.events, []
+            for record in events:
+                self._merger(segment.segment.writer.role).add_record(segment.segment.writer, record)
+
     def _add_shared_frames(self) -> None:
-        for segment in self._segment_followers() if self.merges_ranks else ():
+        if not self.merges_ranks:
+            return
+        self._add_events()
+        for segment in self._segment_followers():
             writer, name, shared = segment.segment.writer, segment.name, segment.shared
+            index = segment.segment.index
             merger = self._merger(writer.role)
             merger.add_rank(writer.rank)
             for record in shared.records:
-                step = merger.add_record(writer, record)
+                step = merger.add_record(writer, record, index)
                 if step is not None:
                     self._note(writer, step, name, record.offset)
             for offset, layout, step, at, vector in shared.states:
-                if merger.add_state(writer, step, at, layout, vector):
+                if merger.add_state(writer, step, at, layout, vector, index):
                     self._note(writer, step, name, offset)
             shared.clear()
         self._supersede(committed=True)
+        self._update_coverage()
+
+    def _update_coverage(self) -> None:
+        for writer, attempt in self._attempts.items():
+            self._merger(writer.role).coverage.set_progress(writer, self._progress(attempt))
+        for merger in self._mergers.values():
+            merger.update_coverage()
+
+    def _progress(self, attempt: AttemptFollower) -> Progress:
+        steps, main = attempt.steps, attempt.main
+        first = steps.first_step(committed=True)
+        return Progress(steps.passed, first, lambda: self._end_of(main), lambda: segment_heard(main.segment.path))
 
     def _supersede(self, committed: bool) -> None:
         limits: dict[str, dict[Writer, int | None]] = {}
@@ -212,7 +238,7 @@ class MergedFollower(RunFollower):
         """
         newest = self._newest[role]
         start = self._first_rank(role).main.start_event or {}
-        since, world_size = float(start.get("time", 0.0)), int(start.get("world_size", 1))
+        since, world_size = float(start.get("time", 0.0)), int(start.get("world_size") or 1)
         if len(newest) == 1 and world_size == 1:
             return False
         if all(self._has_ended(attempt.main) for attempt in newest.values()):
@@ -231,13 +257,16 @@ class MergedFollower(RunFollower):
         return self._has_ended(main) and (last >= since or not is_expected)
 
     def _has_ended(self, segment: SegmentFollower) -> bool:
+        return self._end_of(segment) != "running"
+
+    def _end_of(self, segment: SegmentFollower) -> End:
         """Return whether a segment's process has ended; reading that costs a little, so it is not done all the time."""
         path, now = segment.segment.path, time.monotonic()
-        checked, ended = self._statuses.get(path, (-STATUS_SECONDS, False))
-        if not ended and now - checked >= STATUS_SECONDS:
-            ended = segment_status(path).ended
-            self._statuses[path] = now, ended
-        return ended
+        checked, end = self._ends_seen.get(path, (-STATUS_SECONDS, "running"))
+        if end == "running" and now - checked >= STATUS_SECONDS:
+            end = segment_end(path)
+            self._ends_seen[path] = now, end
+        return end
 
     # Merged values.
 
@@ -245,18 +274,20 @@ class MergedFollower(RunFollower):
         """Return a row with the values of all ranks, if it is the first rank's."""
         if not self._is_merged(row):
             return row
-        merged = self._mergers[row.writer.role].values(row.step)
+        merger = self._mergers[row.writer.role]
+        merged, withheld = merger.values(row.step), merger.withheld(row.step)
         delivery = self._delivery(row.writer.role, row.step)
-        if not merged and not delivery.delivered:  # a role with one rank, say
+        if not merged and not withheld and not delivery.delivered:  # a role with one rank, say
             delivery.undelivered = {}
             return row
         # Also names that were delivered before and are not merged now: a restart may have superseded what made them.
-        names = merged.keys() | delivery.delivered.keys()
+        names = merged.keys() | delivery.delivered.keys() | withheld
         delivery.add_own(row, names)
-        values = {name: merged.get(name, value) for name, value in row.values.items()}
+        values = {name: merged.get(name, value) for name, value in row.values.items() if name not in withheld}
         if delivery.undelivered:
             values |= {name: value for name, value in merged.items() if not _same(delivery.delivered.get(name), value)}
-            delivery.undelivered = {}
+            if not withheld:  # otherwise a correction follows when the step is complete
+                delivery.undelivered = {}
         delivery.delivered = delivery.delivered | {name: values[name] for name in names if name in values}
         return replace(row, values=values)
 
@@ -267,7 +298,8 @@ class MergedFollower(RunFollower):
             return []
         found = []
         for (role, step), delivery in list(self._deliveries.items()):
-            if delivery.undelivered and (final or self._is_final(role, step, delivery.since)):
+            lacks = step in self._mergers[role].missing
+            if delivery.undelivered and (final or (not lacks and self._is_final(role, step, delivery.since))):
                 delivery.undelivered = {}
                 values = self._changed_values(role, step, delivery)
                 if values:
@@ -284,10 +316,11 @@ class MergedFollower(RunFollower):
 
     def _changed_values(self, role: str, step: int, delivery: _StepDelivery) -> dict[str, float]:
         merger = self._mergers[role]
+        withheld = merger.withheld(step)
         expected = {
             name: delivery.own[name][1]
-            for name in delivery.delivered
-            if name in delivery.own and merger.counts(delivery.own[name][0], step)
+            for name in delivery.own
+            if name not in withheld and merger.counts(delivery.own[name][0], step)
         }
         expected |= merger.values(step)
         changed = {name: value for name, value in expected.items() if not _same(delivery.delivered.get(name), value)}

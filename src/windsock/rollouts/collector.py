@@ -296,7 +296,7 @@ class RolloutCollector(Collector):
         # Every process writes its own values; where several have states of a step, readers show the merged ones.
         if closed.values:
             recording.write_row(closed.values, handle.step)
-        if self._states.wanted:
+        if self._states.wants(plan.kind, plan.taskset):
             self._encode(handle, closed)
         if closed.state is not None and handle.step is not None:
             self._add_state(handle.step, plan.kind, plan.taskset, closed.state)
@@ -319,7 +319,7 @@ class RolloutCollector(Collector):
         values = statistics.values()
         if values:
             self._recording.write_row(values, None)
-        if self._states.wanted:
+        if self._states.wants(report.kind, report.taskset):
             self._add_state(step, report.kind, report.taskset, report.unwritten_state())
         self._write_incomplete(step, plan, gathering, statistics.coverage)
 

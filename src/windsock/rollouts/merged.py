@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,32 +40,17 @@ class RolloutState:
         return cls(rank, step, kind, taskset, float(time), packed)
 
 
-def merge_rollouts(
-    states: Iterable[RolloutState],
-    vocabulary: str,
-    budget: Budget | None = None,
-    skip: Callable[[str], None] = lambda reason: None,
-) -> dict[str, float]:
-    """Return the values of the reports of one step that several processes contributed to.
+def merge_rollouts(states: Sequence[RolloutState], vocabulary: str, budget: Budget | None = None) -> dict[str, float]:
+    """Return the values of one report of a step; ``budget`` bounds the bytes that are unpacked.
 
-    ``skip`` is called with the reason why a report cannot be merged; ``budget`` bounds the bytes that are unpacked.
+    Raise ValueError if a state cannot be read: it is damaged, hostile, or of a newer windsock.
     """
-    budget = budget or Budget()
-    by_report: dict[tuple[str, str], list[RolloutState]] = {}
-    for state in states:
-        by_report.setdefault((state.kind, state.taskset), []).append(state)
-    values: dict[str, float] = {}
-    for _, contributions in sorted(by_report.items()):
-        # The values of a single process are in its own row. A rank may have forked others.
-        if len(contributions) > 1:
-            try:
-                with np.errstate(all="ignore"):  # of numbers near the largest
-                    merged = merged_report([state.packed for state in contributions], budget)
-                    values |= StepStatistics(*merged, vocabulary).values()
-            # One is damaged, hostile, or from a newer windsock: the others are not the whole.
-            except (ValueError, KeyError, ArithmeticError, MemoryError) as error:
-                skip(f"{contributions[0].kind}: {error}")
-    return values
+    try:
+        with np.errstate(all="ignore"):  # of numbers near the largest
+            merged = merged_report([state.packed for state in states], budget or Budget())
+            return StepStatistics(*merged, vocabulary).values()
+    except (KeyError, ArithmeticError, MemoryError) as error:
+        raise ValueError(f"{states[0].kind}: {error}") from error
 
 
 def merged_report(states: Sequence[bytes], budget: Budget | None = None) -> tuple[Gathering, Plan]:

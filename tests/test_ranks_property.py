@@ -1,0 +1,190 @@
+"""A property of runs of several processes: a reader has the numbers of one process, or says which rank is missing."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+
+import windsock
+from windsock.journal.segment import SegmentWriter
+
+MAX_RANKS = 4
+MAX_STEPS = 3
+PARTS = ("data", "policy", "value")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank does in one step."""
+
+    parts: frozenset[str]
+    rollouts: tuple[int, ...]  # tasks
+    evaluation: tuple[int, ...]
+    counted: int | None
+
+
+shares = st.builds(
+    Share,
+    st.frozensets(st.sampled_from(PARTS)),
+    st.lists(st.integers(0, 5), max_size=3).map(tuple),
+    st.lists(st.integers(0, 5), max_size=2).map(tuple),
+    st.none() | st.integers(1, 9),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: the shares by rank and step, a coefficient for each step, and how the processes behave."""
+
+    shares: tuple[tuple[Share, ...], ...]
+    coefficients: tuple[float, ...]
+    order: tuple[int, ...]  # in which processes start; each ends before the next begins
+    killed: tuple[int, int] | None  # rank, and the frame after which it is killed
+    knows_world: bool
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    ranks, steps = draw(st.integers(1, MAX_RANKS)), draw(st.integers(1, MAX_STEPS))
+    rank = st.integers(0, ranks - 1)
+    return Plan(
+        draw(st.tuples(*[st.tuples(*[shares] * steps)] * ranks)),
+        draw(st.tuples(*[st.sampled_from([0.0, 0.1, 0.25])] * steps)),
+        tuple(draw(st.permutations(range(ranks)))),
+        draw(st.none() | st.tuples(rank, st.integers(0, 25))),
+        draw(st.booleans()),
+    )
+
+
+def batch(rank: int, step: int, part: str) -> windsock.Batch:
+    """Return the batch that a rank measures; of the same rank, step and part it is always the same."""
+    random = np.random.default_rng([rank, step, PARTS.index(part)])
+    shape = (1 + rank % 3, 4)
+
+    def tokens() -> Any:
+        return random.normal(size=shape)
+
+    mask = random.random(shape) < 0.7
+    log_probs = {name: -np.abs(tokens()) for name in ("log_probs", "old_log_probs", "ref_log_probs")}
+    values = {"values": tokens(), "old_values": tokens(), "returns": tokens(), "advantages": tokens()}
+    return windsock.Batch(response_mask=mask, scores=random.normal(size=shape[0]), **log_probs, **values)
+
+
+def record(run: windsock.Run, rank: int, step: int, share: Share, coefficient: float) -> None:
+    for part in sorted(share.parts):
+        run.measure(batch(rank, step, part), part=part, kl_coef=coefficient, kl_loss_coef=coefficient)
+    if share.counted is not None:
+        run.count(tokens=share.counted)
+    for number, task in enumerate(share.rollouts):
+        run.rollouts(step).add(f"task{task}", {"accuracy": task + rank / 7}, run=f"{rank}-{number}")
+    for number, task in enumerate(share.evaluation):
+        run.evaluation("math", step, repeats=2).add(f"task{task}", {"score": task - rank / 3}, run=f"{rank}-{number}")
+    if share.evaluation:
+        run.evaluation("math", step, repeats=2).close()
+
+
+def be_rank(rank: int, plan: Plan, begun: mmap.mmap) -> None:
+    """Record one rank's shares; note the steps that were begun, and be killed where the plan says so."""
+    if plan.killed is not None and plan.killed[0] == rank:
+        kill_after(plan.killed[1])
+    run = windsock.init(id="split", rank=rank, world_size=len(plan.shares) if plan.knows_world else None)
+    for step, share in enumerate(plan.shares[rank]):
+        begun[rank] = step + 1
+        record(run, rank, step, share, plan.coefficients[step])
+        run.log({"own": rank})
+        run.commit(step)
+    run.finish()
+
+
+def kill_after(frames: int) -> None:
+    append, left = SegmentWriter.append, [frames]
+
+    def counted(self: SegmentWriter, frame: bytes) -> bool:
+        written = append(self, frame)
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+    SegmentWriter.append = counted  # type: ignore[method-assign]
+
+
+def in_process(work: Any) -> None:
+    """Run a function in a process of its own, and wait for it."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def be_whole(plan: Plan, begun: mmap.mmap) -> None:
+    """Record in one process what all ranks have begun."""
+    run = windsock.init(id="whole", world_size=1)
+    for step in range(max(begun[: len(plan.shares)])):
+        for rank, of_rank in enumerate(plan.shares):
+            if step < begun[rank]:
+                record_all_but_evaluation(run, rank, step, of_rank[step], plan.coefficients[step])
+        tasks = [
+            (f"task{task}", {"score": task - rank / 3}, f"{rank}-{number}")
+            for rank, of_rank in enumerate(plan.shares)
+            if step < begun[rank]
+            for number, task in enumerate(of_rank[step].evaluation)
+        ]
+        if tasks:
+            with run.evaluation("math", step, repeats=2) as evaluation:
+                for task, metrics, number in tasks:
+                    evaluation.add(task, metrics, run=number)
+        run.commit(step)
+    run.finish()
+
+
+def record_all_but_evaluation(run: windsock.Run, rank: int, step: int, share: Share, coefficient: float) -> None:
+    record(run, rank, step, Share(share.parts, share.rollouts, (), share.counted), coefficient)
+
+
+@settings(max_examples=40, deadline=None, phases=set(Phase) - {Phase.shrink})
+@given(plans())
+def test_a_reader_has_the_whole_or_says_which_rank_is_missing(
+    tmp_path_factory: pytest.TempPathFactory, plan: Plan
+) -> None:
+    """Every value that a reader shows is that of one process which recorded everything; others are told as missing."""
+    note(str(plan))
+    dir = tmp_path_factory.mktemp("runs")
+    os.environ["WINDSOCK_DIR"] = str(dir)
+    begun = mmap.mmap(-1, MAX_RANKS)
+    for rank in plan.order:
+        in_process(lambda rank=rank: be_rank(rank, plan, begun))
+    split = windsock.open("split", dir)
+    missing = split.missing_ranks()
+    for absent in (one for one in missing if one.step is None):
+        begun[absent.rank] = 0  # killed before it recorded anything, or before it joined
+    in_process(lambda: be_whole(plan, begun))
+    whole = windsock.open("whole", dir)
+    excused = {one.step for one in missing}
+    if plan.killed is not None:
+        last = begun[plan.killed[0]] - 1
+        if not any(last < begun[rank] for rank in range(len(plan.shares)) if rank != plan.killed[0]):
+            excused.add(last)  # no other rank was there: that the run was killed says it all
+    names = [name for name in whole.names() if not name.startswith(("time/", "memory/", "windsock/", "system/", "own"))]
+    for name in names:
+        expected = whole.series(name)
+        found = split.series(name) if name in split.names() else None
+        shown = {} if found is None else dict(zip(found.steps.tolist(), found.values.tolist(), strict=True))
+        for step, value in zip(expected.steps.tolist(), expected.values.tolist(), strict=True):
+            if name == "tokens" and plan.killed is not None and step >= begun[plan.killed[0]]:
+                continue  # what the killed rank counted in its last step is in no later total
+            if step in shown:
+                assert shown[step] == pytest.approx(value, rel=1e-9, abs=1e-9, nan_ok=True), (name, step)
+            else:
+                assert step in excused, f"{name} of step {step} is not shown, and nothing says why"
