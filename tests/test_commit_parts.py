@@ -83,8 +83,9 @@ def test_values_are_computed_when_they_are_read(monkeypatch: pytest.MonkeyPatch)
     assert finished == [1]
     run.measure(BATCH)
     values = run.commit(1)
-    monkeypatch.setattr(Measurement, "finish", lambda self, names: 1 / 0)
-    assert dict(values) == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(Measurement, "finish", lambda self, names: 1 / 0)
+        assert dict(values) == {}
     assert windsock.open(run.path).problems() == [
         Problem("values of a commit", "ZeroDivisionError: division by zero", 1)
     ]

@@ -257,7 +257,7 @@ class RoleMerger:
         self, share: Share, contributions: list[_Contribution], incomplete: bool
     ) -> tuple[dict[str, float], bool]:
         """Return the values of the contributions to a share of a step, and whether that is the whole."""
-        if not incomplete and self._is_in_rows(share, contributions):
+        if not contributions or (not incomplete and self._is_in_rows(share, contributions)):
             return {}, True
         try:
             return self._merge(share, [one.state for one in contributions]), not incomplete
@@ -274,7 +274,7 @@ class RoleMerger:
         sources = {(one.writer.rank, one.segment) for one in contributions}
         # Of measured values only rank 0 writes rows.
         first = 0 if share == MEASURED else min(self._ranks)
-        return not sources or (len(sources) == 1 and contributions[0].writer.rank == first)
+        return len(sources) == 1 and contributions[0].writer.rank == first
 
     def _merge(self, share: Share, states: list[Any]) -> dict[str, float]:
         if share == MEASURED:
@@ -375,6 +375,10 @@ class MergedRole:
     def names(self) -> Iterable[str]:
         """Return the names of the merged metrics."""
         return self._names
+
+    def doubtful_names(self) -> set[str]:
+        """Return the names that have no value in some step, or may not, because the share of a rank is missing."""
+        return {*self._withheld, *self.reductions.counted()}
 
     def replaced(self, series: Series) -> Series:
         """Return a series with the merged values where a step has them, and without the steps that lack a rank."""

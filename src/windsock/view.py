@@ -51,6 +51,7 @@ class View:
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
         self._merged_roles: dict[str, MergedRole] = {}
+        self._names: list[str] | None = None
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -63,6 +64,7 @@ class View:
             if segment.writer not in self._attempts:
                 self._attempts[segment.writer] = Attempt(segment.writer, self._schemas)
             self._attempts[segment.writer].add(segment)
+        self._names = None
         for merged in self._merged_roles.values():
             merged.is_current = False
         return poll_all(self._attempts.values())
@@ -193,22 +195,39 @@ class View:
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the names of the metrics that match a shell pattern, or one of several, in the order logged."""
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+        if self._names is None:
+            self._names = self._all_names()
+        if "*" in patterns:
+            return list(self._names)
+        return [name for name in self._names if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
+
+    def _all_names(self) -> list[str]:
         ordered = {
             name: None for role, rank in self._writers() for a in self._attempts_of(role, rank) for name in a.names()
         }
         for role in dict.fromkeys(role for role, _ in self._writers()):
             ordered |= dict.fromkeys(self._merged_of(role).names())
         ordered |= dict.fromkeys(self._names_over_ranks())
-        if "*" in patterns:
-            return list(ordered)
-        return [name for name in ordered if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
+        for name in self._doubtful_names():
+            if name in ordered and self.find_series(name) is None:
+                del ordered[name]
+        return list(ordered)
+
+    def _doubtful_names(self) -> set[str]:
+        """Return the names that may have no point: all may be superseded, or lack a rank."""
+        found: set[str] = set()
+        for role in {writer.role for writer in self._attempts}:
+            found |= self._merged_of(role).doubtful_names()
+        for role, rank in self._writers():
+            *older, newest = self._attempts_of(role, rank)
+            found |= {name for attempt in older for name in attempt.names()} - {*newest.names()}
+        return found
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
 
         Without ``rank``, the values of all ranks are merged where they contribute to the same step; a metric that ranks
-        log separately is that of the lowest rank. Without ``role``, the trainer comes first. A series is empty if none
-        of the steps in which the metric was logged counts.
+        log separately is that of the lowest rank. Without ``role``, the trainer comes first.
         """
         found = self.find_series(name, role, rank, attempt)
         if found is None:
@@ -219,7 +238,6 @@ class View:
         self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None
     ) -> Series | None:
         """Return one metric as ``series`` does, or None if the run does not have it."""
-        found: Series | None = None
         for writer_role, writer_rank in self._writers():
             if role not in (None, writer_role) or rank not in (None, writer_rank):
                 continue
@@ -230,9 +248,7 @@ class View:
                 series = series if reduced is None else reduced
             if len(series):
                 return series
-            if found is None and any(name in a.names() for a in self._attempts_of(writer_role, writer_rank)):
-                found = series  # it was logged, and every point is superseded or lacks a rank
-        return found
+        return None
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the spans of phases and timers, of a step or all, in the order in which they began.
