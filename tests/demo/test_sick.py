@@ -118,7 +118,7 @@ def test_memory_leak(healthy: Values, sick: Values):
     name = "memory/cpu/actor_train/train_step/end/rss"
     growth, usual = (values(name)[-1] - values(name)[4] for values in (sick, healthy))
     assert growth > 0.005
-    assert growth > 5 * usual
+    assert growth > 2.5 * usual  # a healthy process still grows by some megabytes
     assert sick("critic/score/mean").tolist() == healthy("critic/score/mean").tolist()
 
 

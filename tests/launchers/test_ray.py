@@ -16,7 +16,7 @@ import pytest
 
 import windsock
 from windsock.journal.folder import segments
-from windsock.journal.glance import start_event
+from windsock.journal.glance import glance, start_event
 from windsock.model import Writer
 
 DRIVER = Path(__file__).with_name("ray_driver.py")
@@ -154,8 +154,9 @@ def test_the_command_of_an_actor_is_its_class_and_its_driver(cluster: Cluster):
 
 
 def test_all_values_of_a_cluster_that_was_shut_down_can_be_read(cluster: Cluster):
-    """Actors that never finished their run leave nothing damaged."""
+    """Actors that never finished their run leave nothing damaged, and the run has finished with its driver."""
     view = cluster.view
+    assert view.status.word == glance(view.path).status.word == "finished"
     assert view.damage() == []
     assert view.problems() == []
     assert view.writer_statuses()[Writer("trainer", 0, 1)].word == "finished"
