@@ -208,7 +208,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256], help="numbers of ranks (default: 64 256)")
     parser.add_argument("--steps", type=int, default=1000, help="steps of each rank (default: 1000)")
-    parser.add_argument("--repeats", type=int, default=1, help="readings; the medians are shown (default: 1)")
+    parser.add_argument("--repeats", type=int, default=3, help="readings; the medians are shown (default: 3)")
     parser.add_argument("--limit", type=float, default=600, help="seconds for one reading (default: 600)")
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)  # run as a reader: directory, ranks
     return parser.parse_args()
