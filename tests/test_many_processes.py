@@ -49,6 +49,24 @@ def test_ranks_that_no_launcher_counted_are_all_merged(count: int):
     assert windsock.open("x").series(SCORE).values.tolist() == [sum(SCORES[:count]) / count]
 
 
+def test_the_time_of_a_step_is_that_of_the_last_rank_in_it():
+    """Also for a view that was open before: a rank that is late moves the time."""
+    runs = [windsock.init(id="x", rank=rank, concurrent=True) for rank in range(3)]
+    for run in runs[:2]:
+        run.measure(batch(1.0))
+        run.commit(0)
+    view = windsock.open("x")
+    [before] = view.series(SCORE).times
+    runs[2].measure(batch(4.0))
+    time.sleep(0.01)
+    began = time.time()
+    runs[2].commit(0)
+    view.refresh()
+    series = view.series(SCORE)
+    assert before < began <= series.times[0]
+    assert series.values.tolist() == [2.0]
+
+
 def report(rank: int) -> None:
     run = windsock.init(id="x", rank=rank, vocabulary="trinity")
     with run.rollouts(0) as rollouts:

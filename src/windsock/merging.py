@@ -51,6 +51,7 @@ class _Step:
 
     shares: dict[Share, list[_Contribution]] = field(default_factory=dict)
     times: dict[Writer, float] = field(default_factory=dict)  # of each writer's last contribution
+    time: float | None = None  # the last one of those that count; None after a change
     rows: dict[tuple[Writer, tuple[str, ...]], tuple[float, ...]] = field(default_factory=dict)  # the last one last
     counted: set[Writer] = field(default_factory=set)  # that have counts among their rows
     merged: dict[str, float] | None = None  # None after a change
@@ -89,8 +90,11 @@ class RoleMerger:
 
     def time(self, step: int) -> float:
         """Return the time of the last contribution to a step that counts."""
-        counted = (time for writer, time in self._steps[step].times.items() if self.counts(writer, step))
-        return max(counted, default=0.0)
+        found = self._steps[step]
+        if found.time is None:
+            counted = (time for writer, time in found.times.items() if self.counts(writer, step))
+            found.time = max(counted, default=0.0)
+        return found.time
 
     def add_rank(self, rank: int) -> None:
         """Note that the role has this rank, which need not have written anything."""
@@ -305,7 +309,7 @@ class RoleMerger:
         self.add_rank(writer.rank)
         found = self._steps.setdefault(step, _Step())
         found.times[writer] = max(time, found.times.get(writer, time))
-        found.merged = None
+        found.merged = found.time = None
         return found
 
     def _skip(self, reason: str) -> None:
@@ -314,7 +318,8 @@ class RoleMerger:
 
     def _merge_again(self, steps: Iterable[int]) -> None:
         for step in steps:
-            self._steps[step].merged = None
+            found = self._steps[step]
+            found.merged = found.time = None
 
     def _reduced(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names among those of a row that are reduced; rows have the same few sets of names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import os
+from bisect import insort
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ class View:
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._attempts: dict[Writer, Attempt] = {}
+        self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # of each role and rank, in order
         self._merged_roles: dict[str, MergedRole] = {}
         self._names: list[str] | None = None
         self._sample_index: SampleIndex | None = None
@@ -62,12 +64,17 @@ class View:
         """Read what is new; return whether there was anything."""
         for segment in segments(self.path):
             if segment.writer not in self._attempts:
-                self._attempts[segment.writer] = Attempt(segment.writer, self._schemas)
+                self._add_attempt(Attempt(segment.writer, self._schemas))
             self._attempts[segment.writer].add(segment)
         self._names = None
         for merged in self._merged_roles.values():
             merged.is_current = False
         return poll_all(self._attempts.values())
+
+    def _add_attempt(self, attempt: Attempt) -> None:
+        writer = attempt.writer
+        self._attempts[writer] = attempt
+        insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda known: known.writer)
 
     @property
     def id(self) -> str:
@@ -409,11 +416,10 @@ class View:
 
     def _writers(self) -> list[tuple[str, int]]:
         """Return roles and ranks, the trainer first."""
-        pairs = {(writer.role, writer.rank) for writer in self._attempts}
-        return sorted(pairs, key=lambda pair: main_first(*pair))
+        return sorted(self._by_rank, key=lambda pair: main_first(*pair))
 
     def _attempts_of(self, role: str, rank: int) -> list[Attempt]:
-        return [self._attempts[w] for w in sorted(self._attempts) if (w.role, w.rank) == (role, rank)]
+        return self._by_rank.get((role, rank), [])
 
     def _series_of(self, name: str, role: str, rank: int, number: int | None) -> Series:
         attempts = self._attempts_of(role, rank)

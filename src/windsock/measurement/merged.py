@@ -57,10 +57,17 @@ def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLay
 
 def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
     """Return the measurement that the states of one step are parts of; raise ValueError as ``merge_states`` does."""
-    merged = Measurement()
+    vectors: dict[int, list[Floats]] = {}
     for state in states:
         described = layouts.get(state.layout)
         if described is None or len(state.vector) != described.layout.width:
             raise ValueError(f"the layout of the state of rank {state.rank} is not known")
-        merged.merge(Measurement(state.rank, {**described.coefficients, **described.layout.unpack(state.vector)}))
+        vectors.setdefault(state.layout, []).append(state.vector)
+    merged = Measurement()
+    for id, alike in vectors.items():
+        # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
+        described = layouts[id]
+        merged.merge(
+            Measurement(states={**described.coefficients, **described.layout.unpack(described.layout.merge(alike))})
+        )
     return merged

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -80,13 +80,12 @@ class Layout:
 
     def merge(self, vectors: Sequence[Floats]) -> Floats:
         """Merge the vectors of micro-batches, ranks or roles; the result of none is the empty vector."""
-        return reduce(self._merge_two, vectors, self.empty())
-
-    def _merge_two(self, a: Floats, b: Floats) -> Floats:
-        merged = np.empty(self.width)
+        if not len(vectors):
+            return self.empty()
+        stacked, merged = np.stack(vectors), np.empty(self.width)
         for kind, slots in self._by_kind:
             # All states of a kind are one stack: the cost is that of a few NumPy calls, not of one per state.
-            merged[slots] = kind.merge(a[slots], b[slots])
+            merged[slots] = _merge_stack(kind, stacked[:, slots])
         return merged
 
     @cached_property
@@ -96,3 +95,15 @@ class Layout:
         for (_, kind), place in zip(self.entries, self.places.values(), strict=True):
             slots.setdefault(kind, []).append(range(place.start, place.stop))
         return [(KINDS[kind], np.array([list(r) for r in ranges])) for kind, ranges in slots.items()]
+
+
+def _merge_stack(kind: StateKind, states: Floats) -> Floats:
+    """Merge the states along the first axis: one half with the other, until one state is left.
+
+    For n states this takes log(n) calls, and rounding errors grow with log(n) too.
+    """
+    while len(states) > 1:
+        half = len(states) // 2
+        merged = kind.merge(states[:half], states[half : 2 * half])
+        states = np.concatenate([merged, states[2 * half :]])
+    return np.asarray(states[0])
