@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from windsock.process import process_start
@@ -25,7 +26,7 @@ from windsock.ray_worker import group_id, is_ray_worker
 
 FIRST_RESERVED_STEP = 0xFFFFFFF0  # of SLURM: the batch script, and the shell of salloc, are no steps of srun
 MAX_ANCESTORS = 32
-MAX_ID = 50
+MAX_ID = 24  # characters; lists of runs show it
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +140,6 @@ def _number(environ: Mapping[str, str], name: str) -> int | None:
 
 
 def _as_id(text: str) -> str:
-    return "".join(c if c.isascii() and c.isalnum() else "-" for c in text)[:MAX_ID]
+    """Return a part of a run id for any text; a long one is cut, and told apart by its hash."""
+    safe = "".join(c if c.isascii() and c.isalnum() else "-" for c in text)
+    return safe if len(safe) <= MAX_ID else f"{safe[:8]}-{blake2b(text.encode(), digest_size=4).hexdigest()}"
