@@ -22,7 +22,7 @@ COLOURS = {
     "stalled": "yellow",
     "unreadable": "red",
 }
-MAX_ID = 20  # characters of an id in a table
+MAX_ID = 18  # characters of an id in a table
 SYMBOLS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌", "unreadable": "?"}
 
 
@@ -42,7 +42,7 @@ def runs_table(glances: Sequence[Glance]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("ID", no_wrap=True, max_width=MAX_ID, overflow="ellipsis")  # commands take a prefix too
     for heading in ("NAME", "PROJECT"):
-        table.add_column(heading, min_width=6, overflow="fold")
+        table.add_column(heading, min_width=7, overflow="fold")
     table.add_column("STATUS", no_wrap=True)
     for heading in ("STEP", "TIME", "SIZE", "STARTED"):
         table.add_column(heading, justify="right", no_wrap=True)
