@@ -7,7 +7,7 @@ import { WORDS } from "../../src/windsock/server/web/text/words.js";
 const WEB = new URL("../../src/windsock/server/web/", import.meta.url);
 const SAME = ["p95", "prompt", "rank", "tracker"]; // the same word in both languages
 const FROM_DATA =
-  /^(by|x|health|k|s|tasks|runs)_|^(running|finished|crashed|stalled|unknown|killed|late|seconds|share)$/;
+  /^(by|x|health|k|s|tasks|runs)_|^(running|finished|crashed|stalled|unreadable|unknown|killed|late|seconds|share)$/;
 
 function sources(folder = WEB) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
