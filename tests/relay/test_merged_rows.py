@@ -104,6 +104,7 @@ def test_the_newest_config_of_all_ranks_counts():
 
 
 USED = "memory/host/used"
+SCORE = "critic/score/mean"
 FOREVER = float("inf")
 
 
@@ -389,6 +390,23 @@ def test_own_values_count_again_when_another_ranks_are_superseded(tmp_path: Path
     later = MergedFollower(tmp_path, follower.cursors(), patience=FOREVER)
     assert [rows_of(f.new_rows() + f.take_unfinished()) for f in (follower, later)] == [[(1, {USED: 1.0})]] * 2
     assert windsock.open(tmp_path).series(USED).values.tolist() == [1.0]
+
+
+def test_own_values_that_were_withheld_are_delivered_by_a_reader_that_goes_on(tmp_path: Path):
+    """Rank 1 was waited for in step 1, and ends without it: rank 0's values are the whole."""
+    processes, follower = Processes(tmp_path), MergedFollower(tmp_path, patience=0.0)
+    for rank, steps in enumerate([2, 1]):
+        for _ in range(steps):
+            processes.measure(rank, 1)
+    first = rows_of(all_rows(follower))
+    assert [step for step, values in first if SCORE in values] == [0]
+    for rank in range(2):
+        processes.end(rank)
+    later = MergedFollower(tmp_path, follower.cursors(), patience=0.0)
+    second = rows_of(all_rows(later) + later.take_unfinished())
+    shown = windsock.open(tmp_path).series(SCORE)
+    assert shown.steps.tolist() == [0, 1]
+    assert [values[SCORE] for _, values in first + second if SCORE in values] == shown.values.tolist()
 
 
 def test_rows_after_the_last_commit_of_an_attempt_come_before_those_of_the_next(tmp_path: Path):

@@ -74,6 +74,7 @@ class MergedFollower(RunFollower):
         self._mergers: dict[str, RoleMerger] = {}  # by role
         self._deliveries: dict[StepKey, _StepDelivery] = {}
         self._superseded: set[StepKey] = set()  # steps that lost contributions to a newer attempt
+        self._reread: list[Row] = []  # that an earlier follower has emitted
         self._batches: list[_Batch] = []
         self._emitted = dict(cursors or {})
         self._newest: dict[str, dict[int, AttemptFollower]] = {}  # attempts, by role and rank
@@ -97,6 +98,7 @@ class MergedFollower(RunFollower):
     def take_unfinished(self) -> list[Row]:
         """Return, once, the rows after the last commits of the writers that have ended, and the last corrections."""
         rows = [self._with_merged(row) for row in super().take_unfinished()]
+        self._add_own_values()
         self._supersede(committed=False)
         self._update_coverage()
         for role, step in self._superseded:
@@ -124,6 +126,7 @@ class MergedFollower(RunFollower):
         self._forget_old_steps()
         rows = super()._next_piece()
         self._add_shared_frames()
+        self._add_own_values()
         return rows
 
     def _taken(self, rows: list[FollowedRow]) -> list[Row]:
@@ -132,9 +135,16 @@ class MergedFollower(RunFollower):
             for row, segment, offset, is_new in rows:
                 if self._merger(row.writer.role).add_values(row.writer, row.step, row.time, row.values):
                     self._note(row.writer, row.step, segment, offset, is_new)
-                if not is_new and self._is_merged(row):
-                    self._delivery(row.writer.role, row.step).add_own(row, row.values)
+                if not is_new:
+                    self._reread.append(row)
         return super()._taken(rows)
+
+    def _add_own_values(self) -> None:
+        """Note the first rank's own values in rows that were read again."""
+        # Not before the states of the same piece were added: without them it is not known which rows are merged.
+        for row in filter(self._is_merged, self._reread):
+            self._delivery(row.writer.role, row.step).add_own(row, row.values)
+        self._reread.clear()
 
     def _merger(self, role: str) -> RoleMerger:
         if role not in self._mergers:
