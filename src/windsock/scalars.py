@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from windsock.device_copy import DeviceCopy
 from windsock.formatting import describe_error
 from windsock.model import Histogram
 
@@ -193,30 +194,22 @@ class Deferred:
         alike: dict[Any, list[tuple[int, Any]]] = {}
         for place, tensor in enumerate(tensors):
             alike.setdefault((tensor.device, tensor.dtype), []).append((place, tensor.detach().reshape(())))
-        self._parts: list[tuple[list[int], Any, Any]] = []
+        self._parts: list[tuple[list[int], DeviceCopy]] = []
         self._size = 0
-        for (device, _), numbered in alike.items():
-            stacked = _widened(torch.stack([tensor for _, tensor in numbered]))
-            host = torch.empty(stacked.shape, dtype=stacked.dtype, pin_memory=device.type == "cuda")
-            host.copy_(stacked, non_blocking=True)
-            arrived = None
-            if device.type == "cuda":
-                arrived = torch.cuda.Event()
-                arrived.record(torch.cuda.current_stream(device))
-            self._parts.append(([place for place, _ in numbered], host, arrived))
+        for numbered in alike.values():
+            copy = DeviceCopy(_widened(torch.stack([tensor for _, tensor in numbered])))
+            self._parts.append(([place for place, _ in numbered], copy))
             self._size += len(numbered)
 
     def ready(self) -> bool:
         """Return whether the values are on the host, without waiting."""
-        return all(arrived is None or arrived.query() for _, _, arrived in self._parts)
+        return all(copy.ready() for _, copy in self._parts)
 
     def values(self) -> list[float]:
         """Return the values in the order given, waiting for the device if necessary."""
         result = [0.0] * self._size
-        for places, host, arrived in self._parts:
-            if arrived is not None:
-                arrived.synchronize()
-            for place, value in zip(places, host.tolist(), strict=True):
+        for places, copy in self._parts:
+            for place, value in zip(places, copy.wait().tolist(), strict=True):
                 result[place] = float(value)
         return result
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.device_copy import DeviceCopy
 from windsock.measurement.batch import FIELDS, SEQUENCE_FIELDS, TOKEN_FIELDS, Batch
 from windsock.measurement.options import Options, given
 from windsock.measurement.selection import Selection
@@ -82,22 +83,14 @@ def collect(launched: Sequence[Launched]) -> list[DeviceSelection]:
 
 
 def _fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copy tensors to the host as one run of bytes: only a copy to pinned memory does not block the stream."""
+    """Copy tensors to the host as one run of bytes."""
     import torch
 
     flat = [
         tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
         for tensor in tensors
     ]
-    joined = torch.cat(flat)
-    host = torch.empty(joined.shape, dtype=torch.uint8, pin_memory=joined.device.type == "cuda")
-    host.copy_(joined, non_blocking=True)
-    if joined.device.type == "cuda":
-        # An event of this stream: to synchronise the device would wait for the training's other streams too.
-        arrived = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(joined.device))
-        arrived.synchronize()
-    data, place, arrays = host.numpy(), 0, []
+    data, place, arrays = DeviceCopy(torch.cat(flat)).wait().numpy(), 0, []
     for tensor, piece in zip(tensors, flat, strict=True):
         kind = np.dtype(str(tensor.dtype).removeprefix("torch."))
         arrays.append(data[place : place + len(piece)].view(kind).reshape(tuple(tensor.shape)))
