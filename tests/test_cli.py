@@ -79,6 +79,14 @@ def test_show_prints_status_config_and_last_values(run: windsock.Run, capsys: py
     assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
 
 
+def test_json_has_numbers_that_are_not_finite_as_strings(capsys: pytest.CaptureFixture[str]):
+    """A config may have them, and strict JSON does not."""
+    run = windsock.init(config={"bound": float("inf"), "start": [float("nan"), 1.0]})
+    run.finish()
+    record = json.loads(cli(capsys, "show", run.id, "--json")[1], parse_constant=pytest.fail)
+    assert record["config"] == {"bound": "Infinity", "start": ["NaN", 1.0]}
+
+
 def test_show_prints_verdicts_on_crucial_values(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
     """Each has a text and the name of its metric."""
     out = cli(capsys, "show", run.id)[1]

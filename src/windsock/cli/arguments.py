@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,11 @@ def run_folder(options: argparse.Namespace) -> Path:
 
 
 def print_json(value: Any) -> None:
-    """Print strict JSON."""
-    json.dump(value, sys.stdout, indent=1, allow_nan=False, default=str)
-    sys.stdout.write("\n")
+    """Print strict JSON: NaN and infinities, of a config say, are strings."""
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False, default=str)
+    except (ValueError, RecursionError):  # not finite, or nested too deeply
+        from windsock.server.responses import to_strict_json
+
+        text = json.dumps(to_strict_json(value), indent=1, allow_nan=False)
+    print(text)
