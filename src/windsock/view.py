@@ -159,7 +159,7 @@ class View:
         ranks = self._ranks(role)
         start = next((e for e in self._attempts_of(role, ranks[0])[-1].events() if e.get("event") == "start"), {})
         world_size = start.get("world_size")
-        for rank in sorted(set(range(world_size)) - {*ranks}) if isinstance(world_size, int) else ():
+        for rank in sorted(set(range(world_size or 0)) - {*ranks}):
             yield MissingRank(role, rank, None, "", f"{role}/{rank} of {world_size} ranks records nothing")
         for rank in ranks if len(ranks) > 1 else ():
             attempt = self._attempts_of(role, rank)[-1]

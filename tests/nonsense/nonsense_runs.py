@@ -239,6 +239,11 @@ def _event_cases() -> dict[str, Callable[[], Files]]:
         "lacking": ("of", "step", "reasons", "tasks_expected", "tasks_observed", "missing_tasks"),
         "devices": ("devices",),
         "heartbeat": ("dropped", "waiting", "failed_writes"),
+        "counts": ("names", "how"),
+        "alone": ("kind", "taskset"),
+        "shared": ("kind", "since", "dropped"),
+        "open_report": ("kind", "taskset", "step"),
+        "gather_failed": ("step",),
     }
 
     def case(name: str, field: str) -> Files:
@@ -257,6 +262,11 @@ def _event_cases() -> dict[str, Callable[[], Files]]:
         cases[f"environment with any {field}"] = lambda field=field: usual(
             *(event("environment", environment={field: value}) for value in NASTY)
         )
+    for number, value in enumerate((*NASTY, 10**9)):
+        start = {"machine": "elsewhere", "pid": 1, "born": 1.0, "world_size": value}
+        cases[f"world of any size {number}"] = lambda start=start: {
+            SEGMENT: segment(event("start", **start), schema(), row(0))
+        }
     for number, value in FEW_NASTY.items():
         # One at a time: in the cases above the last event of a kind hides the others.
         cases[f"finish with status {number}"] = lambda value=value: usual(event("finish", status=value, reason=value))
@@ -297,7 +307,8 @@ def _full(name: str) -> dict[str, Any]:
     if name == "lacking":
         counts = ("tasks_expected", "tasks_observed", "tasks_failed", "tasks_partial", "runs_expected", "runs_failed")
         return {"of": "rollouts", "step": 1, "reasons": {"timeout": 1}, **dict.fromkeys(counts, 1)}
-    return {"name": "x", "reason": "r", "call": "run.log", "error": "e"}
+    shared = {"kind": "rollouts", "taskset": "", "step": 1, "since": 1, "dropped": 1, "names": ["a"], "how": "total"}
+    return {"name": "x", "reason": "r", "call": "run.log", "error": "e", **shared}
 
 
 def _phase_cases() -> dict[str, Callable[[], Files]]:

@@ -20,6 +20,7 @@ MAX_DEPTH = 1000  # of nested lists and objects; writers stop at 100
 MAX_ITEMS = 1_000_000  # of a JSON value: an empty list takes 2 bytes in a file and 64 in memory
 MAX_NAMES = 100_000  # of a schema
 MAX_TIME = 1e11  # seconds since 1970, which is the year 5138: beyond it, functions of time raise
+MAX_WORLD_SIZE = 1 << 17
 MAX_SECONDS = 1e11
 MAX_NUMBER = 2.0**63  # tokens and bytes of a phase
 INT64 = range(-(2**63), 2**63)
@@ -130,6 +131,13 @@ def read_mapping(value: Any) -> dict[str, Any]:
     return value
 
 
+def read_world_size(value: Any) -> int:
+    """Return a number of processes; readers make lists of them."""
+    if read_count(value) > MAX_WORLD_SIZE:
+        raise DecodingError(f"must be at most {MAX_WORLD_SIZE:,}")
+    return int(value)
+
+
 def one_of(*choices: str) -> Read:
     """Return a reader of one of some texts."""
 
@@ -196,7 +204,13 @@ ENVIRONMENT = object_of(
 )
 DEVICE = object_of({"index": read_any, "total": nullable(read_number)}, ("index",))
 EVENTS: dict[str, Read] = {
-    "start": object_of({"idle_seconds": nullable(read_number), "pid": nullable(read_integer)}),
+    "start": object_of(
+        {
+            "idle_seconds": nullable(read_number),
+            "pid": nullable(read_integer),
+            "world_size": nullable(read_world_size),
+        }
+    ),
     "config": object_of({"config": read_mapping}, ("config",)),
     "environment": object_of({"environment": ENVIRONMENT}, ("environment",)),
     "heartbeat": object_of(COUNTS),
