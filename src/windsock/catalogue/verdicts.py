@@ -351,6 +351,7 @@ CRUCIAL: tuple[CrucialValue, ...] = (
 _JUDGED = {id for crucial in CRUCIAL for id, _ in crucial.conditions} | {"policy/kl_k3", "policy/kl_exact"}
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of values near the largest float
 def judge_crucial_values(series: Mapping[str, Iterable[float]], source: str | None = None) -> list[Verdict]:
     """Return verdicts on the crucial values that a run logs; each metric is judged once.
 
