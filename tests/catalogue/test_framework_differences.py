@@ -215,3 +215,14 @@ def test_the_two_rules_of_sum_norm_are_stated(id: str):
     assert "seq-mean-token-sum-norm" in text
     assert "windsock and veRL since 0.7.1 divide by the norm and by the number of sequences" in text
     assert "ROLL, Trinity and veRL up to 0.7.0 divide by the norm alone" in text
+
+
+def test_a_summed_rollout_metric_is_a_sum_at_every_level():
+    """The text of rollout/{key}/sum does not mention means of tasks or runs; likewise for the last value."""
+    for statistic in ("sum", "last"):
+        metric = REGISTRY.metric(f"rollout/{{key}}/{statistic}")
+        texts = [metric.about.en, metric.formula.en, *(trap.note.en for trap in metric.traps)]
+        assert not any("mean" in text for text in texts), texts
+        assert "at every level" in metric.about.en
+        assert "每一层" in metric.about.zh
+        assert "均值" not in metric.about.zh + metric.formula.zh
