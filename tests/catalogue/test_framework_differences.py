@@ -226,3 +226,11 @@ def test_a_summed_rollout_metric_is_a_sum_at_every_level():
         assert "at every level" in metric.about.en
         assert "每一层" in metric.about.zh
         assert "均值" not in metric.about.zh + metric.formula.zh
+
+
+@pytest.mark.parametrize("statistic", ["max", "min"])
+def test_a_declared_extreme_of_rollouts_is_one_at_every_level(statistic: str):
+    """The text distinguishes the extreme of task means from a metric that is declared to be an extreme."""
+    about = REGISTRY.metric(f"rollout/{{key}}/{statistic}").about
+    assert f"Declared with ':{statistic}' it is a {statistic}imum at every level" in about.en
+    assert "每一层" in about.zh
