@@ -387,11 +387,18 @@ def _logged(
     for name, values in series.items():
         match = _judged_match(name, source)
         if match is not None and match.metric.id not in found:
-            factor = match.name.factor
             logged = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
-            # Without a factor the number is judged as it is, with the note of the difference beside it.
-            found[match.metric.id] = (name, match, summarise(logged * (1.0 if factor is None else factor)))
+            found[match.metric.id] = (name, match, summarise(logged * _factor(match)))
     return found
+
+
+def _factor(match: Match) -> float:
+    """Return the factor from a logged number to the one that is judged."""
+    difference = match.name.difference
+    if difference is None or difference.factor is not None:
+        return match.name.factor or 1.0
+    # Without a factor only the sign is known; the note of the difference is printed beside the verdict.
+    return -1.0 if "sign" in difference.kinds else 1.0
 
 
 def _verdict(
