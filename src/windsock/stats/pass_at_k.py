@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+TAIL = 0.025  # on either side of a 95 % interval
+MOST_DEVIATIONS = math.sqrt(1 / TAIL - 1)  # from its mean, beyond which no distribution has more than ``TAIL``
+INTERVAL_VALUES = 64  # different values up to which an interval is exact
+STEP = 0.1  # of the integral's variable ln u; its error is below 1e-9
+FREQUENCIES = np.exp(np.arange(-23.0, 23.0, STEP))
 ALWAYS_EXACT_RUNS = 16  # runs of a task up to which its vote is exact, whatever that costs
 EXACT_COST = 1e9  # nanoseconds, roughly, that the exact votes of all tasks may take together
 VOTE_DRAWS = 1 << 16  # draws for the estimated votes of all tasks together
@@ -98,19 +102,55 @@ def powers_below(repeats: int) -> list[int]:
 def share_interval(values: Floats) -> tuple[float, float]:
     """Return the 95 % interval of a mean over tasks of values in [0, 1], where the tasks are a random sample.
 
-    It is Wilson's interval with an effective number of tasks m = n·p(1−p)/s², where s² = (Σ(x−p)² + p(1−p))/n. For
-    values that are all 0 or 1, m is about n. Where tasks differ less, the interval narrows as the standard error does.
-    Where all tasks agree, it still has a width.
+    It is Gaffke's interval: the mean with random weights, uniform over all weights that sum to 1, of the values and of
+    one more task. That task has 0 for the lower end and 1 for the upper: it stands for tasks that the sample does not
+    have. The ends are the 2.5 % and 97.5 % quantiles. For values that are all 0 or 1 it is Clopper and Pearson's
+    interval; where tasks differ less, it narrows as the standard error does; where all agree, it still has a width.
     """
-    n = len(values)
-    p = float(values.mean())
-    most = p * (1 - p)
-    spread = (float(np.square(values - p).sum()) + most) / n
-    m = n * most / spread if spread > 0 else n
-    squared = NORMAL_95 * NORMAL_95 / m
-    middle = (p + squared / 2) / (1 + squared)
-    half = math.sqrt(squared * (most + squared / 4)) / (1 + squared)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    return _lower_end(values), 1 - _lower_end(1 - values)
+
+
+def _lower_end(values: Floats) -> float:
+    low, high = 0.0, float(values.mean())
+    if high < 1e-9:
+        return 0.0
+    distinct, counts = _distinct(values)
+    distinct, counts = np.append(0.0, distinct), np.append(1.0, counts)
+    for _ in range(32):
+        middle = (low + high) / 2
+        if _chance_below(distinct, counts, middle) < TAIL:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _distinct(values: Floats) -> tuple[Floats, Floats]:
+    """Return the different values and their counts; of many, the means of those that are close."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= INTERVAL_VALUES:
+        return distinct, counts.astype(np.float64)
+    places = np.minimum((values * INTERVAL_VALUES).astype(np.int64), INTERVAL_VALUES - 1)
+    counts = np.bincount(places)
+    present = counts > 0
+    return np.bincount(places, values)[present] / counts[present], counts[present].astype(np.float64)
+
+
+def _chance_below(values: Floats, counts: Floats, limit: float) -> float:
+    """Return the chance that the mean with random weights is below ``limit``.
+
+    The weights are independent exponential variables over their sum, so that this is the chance that
+    Y = Σ g·(value − limit) is below 0. It is the integral of Gil-Pelaez over the characteristic function of Y.
+    """
+    terms = values - limit
+    deviation = math.sqrt(float(counts @ np.square(terms)))
+    # Cantelli's inequality; far from the mean the integrand oscillates too fast for the step.
+    if float(counts @ terms) > MOST_DEVIATIONS * deviation:
+        return 0.0
+    scaled = FREQUENCIES[:, None] * (terms / deviation)
+    angles = np.arctan(scaled) @ counts
+    logs = np.log1p(np.square(scaled)) @ counts / 2
+    return 0.5 - STEP / math.pi * float(np.sum(np.sin(angles) * np.exp(-logs)))
 
 
 Profile = tuple[tuple[int, ...], int]
