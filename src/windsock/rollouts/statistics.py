@@ -15,7 +15,7 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.rollouts.columns import Column
 from windsock.rollouts.gathering import Frame, Gathering
 from windsock.rollouts.plan import Plan
-from windsock.stats.pass_at_k import TaskScores, majority, powers_below, share_interval
+from windsock.stats.pass_at_k import TaskScores, mean_majority, powers_below, share_interval
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -213,13 +213,16 @@ class StepStatistics:
         for task, value, slot in zip(runs.tasks.tolist(), runs.values.tolist(), runs.slots.tolist(), strict=True):
             by_task.setdefault(task, []).append((value, answers.get(slot)))
         for k in ks:
-            scores = [
-                majority([value for value, _ in tries], [answer for _, answer in tries], k)
+            votes = [
+                ([value for value, _ in tries], [answer for _, answer in tries])
                 for tries in by_task.values()
                 if len(tries) >= k and any(answer is not None for _, answer in tries)
             ]
-            if scores:
-                yield self._of_metric(metric, "maj@{k}", k=str(k)), float(np.mean(scores))
+            if votes:
+                mean, error = mean_majority(votes, k)
+                yield self._of_metric(metric, "maj@{k}", k=str(k)), mean
+                if error is not None:
+                    yield self._of_metric(metric, "maj@{k}/error", k=str(k)), error
 
     def _validation(self, metric: str, column: Column, runs: Runs) -> Named:
         for over, value in over_tasks(runs.values, self._plan.over_tasks).items():

@@ -1,6 +1,7 @@
 """Statistics of several runs of each of many tasks: the best and the worst of k, pass@k, the vote of a majority.
 
-All are exact: there are no random numbers, and the order of the runs does not matter.
+The order of the runs does not matter. All are exact, except for the vote of a majority where that would take too long:
+it is then estimated from random draws with a fixed seed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,17 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of the normal distribution
+TAIL = 0.025  # on either side of a 95 % interval
+MOST_DEVIATIONS = math.sqrt(1 / TAIL - 1)  # from its mean, beyond which no distribution has more than ``TAIL``
+INTERVAL_VALUES = 64  # different values up to which an interval is exact
+STEP = 0.1  # of the integral's variable ln u; its error is below 1e-9
+FREQUENCIES = np.exp(np.arange(-23.0, 23.0, STEP))
+ALWAYS_EXACT_RUNS = 16  # runs of a task up to which its vote is exact, whatever that costs
+EXACT_COST = 1e9  # nanoseconds, roughly, that the exact votes of all tasks may take together
+VOTE_DRAWS = 1 << 16  # draws for the estimated votes of all tasks together
+VOTE_CELLS = 1 << 28  # draws times runs, at most: what the draws cost
+CHUNK_CELLS = 1 << 17  # draws times answers that are in memory at once
+LARGEST_EXACT_BITS = 1000  # of the number of draws: it must fit a float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +102,85 @@ def powers_below(repeats: int) -> list[int]:
 def share_interval(values: Floats) -> tuple[float, float]:
     """Return the 95 % interval of a mean over tasks of values in [0, 1], where the tasks are a random sample.
 
-    It is Wilson's interval with an effective number of tasks m = n·p(1−p)/s², where s² = (Σ(x−p)² + p(1−p))/n. For
-    values that are all 0 or 1, m is about n. Where tasks differ less, the interval narrows as the standard error does.
-    Where all tasks agree, it still has a width.
+    It is Gaffke's interval: the mean with random weights, uniform over all weights that sum to 1, of the values and of
+    one more task. That task has 0 for the lower end and 1 for the upper: it stands for tasks that the sample does not
+    have. The ends are the 2.5 % and 97.5 % quantiles. For values that are all 0 or 1 it is Clopper and Pearson's
+    interval; where tasks differ less, it narrows as the standard error does; where all agree, it still has a width.
     """
-    n = len(values)
-    p = float(values.mean())
-    most = p * (1 - p)
-    spread = (float(np.square(values - p).sum()) + most) / n
-    m = n * most / spread if spread > 0 else n
-    squared = NORMAL_95 * NORMAL_95 / m
-    middle = (p + squared / 2) / (1 + squared)
-    half = math.sqrt(squared * (most + squared / 4)) / (1 + squared)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
+    return _lower_end(values), 1 - _lower_end(1 - values)
+
+
+def _lower_end(values: Floats) -> float:
+    low, high = 0.0, float(values.mean())
+    if high < 1e-9:
+        return 0.0
+    distinct, counts = _distinct(values)
+    distinct, counts = np.append(0.0, distinct), np.append(1.0, counts)
+    for _ in range(32):
+        middle = (low + high) / 2
+        if _chance_below(distinct, counts, middle) < TAIL:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _distinct(values: Floats) -> tuple[Floats, Floats]:
+    """Return the different values and their counts; of many, the means of those that are close."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= INTERVAL_VALUES:
+        return distinct, counts.astype(np.float64)
+    places = np.minimum((values * INTERVAL_VALUES).astype(np.int64), INTERVAL_VALUES - 1)
+    counts = np.bincount(places)
+    present = counts > 0
+    return np.bincount(places, values)[present] / counts[present], counts[present].astype(np.float64)
+
+
+def _chance_below(values: Floats, counts: Floats, limit: float) -> float:
+    """Return the chance that the mean with random weights is below ``limit``.
+
+    The weights are independent exponential variables over their sum, so that this is the chance that
+    Y = Σ g·(value − limit) is below 0. It is the integral of Gil-Pelaez over the characteristic function of Y.
+    """
+    terms = values - limit
+    deviation = math.sqrt(float(counts @ np.square(terms)))
+    # Cantelli's inequality; far from the mean the integrand oscillates too fast for the step.
+    if float(counts @ terms) > MOST_DEVIATIONS * deviation:
+        return 0.0
+    scaled = FREQUENCIES[:, None] * (terms / deviation)
+    angles = np.arctan(scaled) @ counts
+    logs = np.log1p(np.square(scaled)) @ counts / 2
+    return 0.5 - STEP / math.pi * float(np.sum(np.sin(angles) * np.exp(-logs)))
+
+
+Profile = tuple[tuple[int, ...], int]
+"""Numbers of runs with each answer, descending, and the number of runs that abstain: only they decide a vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ballot:
+    """The vote of one task's runs, with the score of each answer and of the runs that abstain."""
+
+    profile: Profile
+    scores: list[float]
+    abstained: float
+
+    @classmethod
+    def of(cls, values: Sequence[float], answers: Sequence[str | None]) -> _Ballot:
+        found: dict[str | None, list[float]] = {}
+        for value, answer in zip(values, answers, strict=True):
+            found.setdefault(answer, []).append(value)
+        abstained = found.pop(None, [])
+        # In one order, tasks with equal counts have equal profiles.
+        ranked = sorted(found.values(), key=len, reverse=True)
+        profile = tuple(len(runs) for runs in ranked), len(abstained)
+        # fsum rounds once, so that the order of the runs does not matter even in the last bit.
+        scores = [math.fsum(runs) / len(runs) for runs in ranked]
+        return cls(profile, scores, math.fsum(abstained) / len(abstained) if abstained else 0.0)
+
+    def score(self, wins: Sequence[float], no_vote: float) -> float:
+        terms = [win * score for win, score in zip(wins, self.scores, strict=True) if win]
+        return math.fsum([*terms, no_vote * self.abstained] if no_vote else terms)
 
 
 def majority(values: Sequence[float], answers: Sequence[str | None], k: int) -> float:
@@ -111,16 +189,81 @@ def majority(values: Sequence[float], answers: Sequence[str | None], k: int) -> 
     The score of an answer is the mean of its runs; equally frequent answers win equally often. A run with answer None
     abstains, and where all k abstain, their mean counts. k is at most the number of runs.
     """
-    scores: dict[str | None, list[float]] = {}
-    for value, answer in zip(values, answers, strict=True):
-        scores.setdefault(answer, []).append(value)
-    abstained = scores.pop(None, [])
-    # Only the counts decide the vote. In one order, tasks with equal counts share an entry of the cache.
-    ranked = sorted(scores.values(), key=len, reverse=True)
-    wins, no_vote = winning(tuple(len(runs) for runs in ranked), len(abstained), k)
-    # fsum rounds once, so that the order of the runs does not matter even in the last bit.
-    terms = [win * math.fsum(runs) / len(runs) for win, runs in zip(wins, ranked, strict=True) if win]
-    return math.fsum([*terms, no_vote * math.fsum(abstained) / len(abstained)] if no_vote else terms)
+    return mean_majority([(values, answers)], k)[0]
+
+
+def mean_majority(tasks: Sequence[tuple[Sequence[float], Sequence[str | None]]], k: int) -> tuple[float, float | None]:
+    """Return the mean of ``majority`` over at least one task, and its standard error; None if it is exact.
+
+    Votes that would take too long are estimated. Tasks share ``VOTE_DRAWS`` draws, so that the standard error is at
+    most (highest − lowest score)/2/√VOTE_DRAWS = 0.002 for scores in [0, 1] and up to 4,096 runs of a task.
+    """
+    by_profile: dict[Profile, list[_Ballot]] = {}
+    for values, answers in tasks:
+        ballot = _Ballot.of(values, answers)
+        by_profile.setdefault(ballot.profile, []).append(ballot)
+    limit = EXACT_COST / len(by_profile)
+    most = max(sum(votes) + abstentions for votes, abstentions in by_profile)
+    draws = max(min(VOTE_DRAWS, VOTE_CELLS // most) // len(tasks), 2)
+    scores: list[float] = []
+    variances: list[float] = []
+    # Tasks with equal profiles have the same draws, so that their errors add up; those of other profiles do not.
+    for profile, ballots in by_profile.items():
+        if _is_cheap(*profile, k, limit):
+            chances = winning(*profile, k)
+        else:
+            chances = estimated_winning(*profile, k, draws * len(ballots))
+            variances.append(_variance(ballots, *chances) / (draws * len(ballots) - 1))
+        scores += [ballot.score(*chances) for ballot in ballots]
+    error = math.sqrt(math.fsum(variances)) / len(scores) if variances else None
+    return math.fsum(scores) / len(scores), error
+
+
+def _variance(ballots: Sequence[_Ballot], wins: Sequence[float], no_vote: float) -> float:
+    """Return the variance, over draws, of the sum of the scores of tasks with one profile; shared ties reduce it."""
+    totals = np.array([[*ballot.scores, ballot.abstained] for ballot in ballots]).sum(axis=0)
+    chances = np.array([*wins, no_vote])
+    with np.errstate(invalid="ignore", over="ignore"):
+        return float(chances @ np.square(totals - chances @ totals))
+
+
+def _is_cheap(votes: tuple[int, ...], abstentions: int, k: int, limit: float) -> bool:
+    """Return whether ``winning`` takes less than about ``limit`` nanoseconds and does not overflow."""
+    runs = sum(votes) + abstentions
+    if runs <= ALWAYS_EXACT_RUNS or _is_certain(votes, runs - k):
+        return True
+    nodes = min(len(votes), k) // 2 + 1
+    convolutions = sum(min(count, k) for count in set(votes)) * (runs + len(votes))
+    # 4 µs for a call of NumPy, one nanosecond for an entry; the nodes are the eigenvalues of a matrix.
+    cost = convolutions * (4000 + nodes * k) + 10 * nodes**3
+    return cost <= limit and math.comb(runs, k).bit_length() <= LARGEST_EXACT_BITS
+
+
+def _is_certain(votes: tuple[int, ...], left_out: int) -> bool:
+    """Return whether the first answer, or those that share its place, win whichever runs are left out."""
+    second = votes[1] if len(votes) > 1 else 0
+    return left_out == 0 or not votes or votes[0] - left_out > second
+
+
+def estimated_winning(votes: tuple[int, ...], abstentions: int, k: int, draws: int) -> tuple[tuple[float, ...], float]:
+    """Estimate ``winning`` from random draws. The seed is the votes: equal votes give equal estimates."""
+    random = np.random.default_rng([k, abstentions, *votes])
+    counts = np.array([*votes, abstentions])
+    # One costs a swap per drawn or left out run, the other a random number per answer.
+    method: Literal["count", "marginals"] = "marginals" if 20 * len(counts) < min(k, counts.sum() - k) else "count"
+    wins, no_vote = np.zeros(len(votes)), 0
+    chunk = max(CHUNK_CELLS // len(counts), 1)
+    for start in range(0, draws, chunk):
+        drawn = random.multivariate_hypergeometric(counts, k, min(chunk, draws - start), method=method)[:, :-1]
+        most = drawn.max(axis=1, keepdims=True)
+        rows, answers = np.nonzero((drawn == most) & (most > 0))
+        shares = np.bincount(rows, minlength=len(drawn))
+        no_vote += int((shares == 0).sum())
+        wins += np.bincount(answers, 1 / shares[rows], minlength=len(votes))
+    # Answers with equally many votes have equal chances; their average does not depend on the order of the runs.
+    _, places, sizes = np.unique(counts[:-1], return_inverse=True, return_counts=True)
+    means = np.bincount(places, wins / draws) / sizes
+    return tuple(means[places].tolist()), no_vote / draws
 
 
 @lru_cache(maxsize=1 << 16)
@@ -131,11 +274,12 @@ def winning(votes: tuple[int, ...], abstentions: int, k: int) -> tuple[tuple[flo
     other answer has more. With t others at m votes as well it gets 1/(t+1) of the win, which is the integral of y^t
     over [0, 1]; Gauss-Legendre nodes compute that exactly.
     """
-    draws = math.comb(sum(votes) + abstentions, k)
-    no_vote = math.comb(abstentions, k) / draws
-    if k == sum(votes) + abstentions:
+    runs = sum(votes) + abstentions
+    if _is_certain(votes, runs - k):
         winners = votes.count(votes[0]) if votes else 0
-        return tuple(float(count == votes[0]) / winners for count in votes), no_vote
+        return tuple(float(count == votes[0]) / winners for count in votes), float(not votes)
+    draws = math.comb(runs, k)
+    no_vote = math.comb(abstentions, k) / draws
     # n nodes are exact up to degree 2n - 1; the degree is at most the number of other answers among k runs.
     nodes, weights = np.polynomial.legendre.leggauss(min(len(votes), k) // 2 + 1)
     ties, weights = (nodes + 1) / 2, weights / 2
