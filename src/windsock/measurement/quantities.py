@@ -117,11 +117,14 @@ def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
     if s.batch.episodes is None:
         return scores
     # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
-    return scores[np.unique(s.sequence("episodes")[chosen], return_index=True)[1]]
+    names, place = groups.numbered(s.sequence("episodes")[chosen])
+    alone = place < 0  # a sequence without an episode is one of its own
+    place[alone] = len(names) + np.arange(alone.sum())
+    return scores[np.unique(place, return_index=True)[1]]
 
 
 def _non_score(s: Selection, o: Any) -> Floats:
-    return -float(o.kl_coef) * s.sums("old_minus_ref")
+    return 0.0 - float(o.kl_coef) * s.sums("old_minus_ref")  # 0 and not -0 for a coefficient of 0
 
 
 def _rlhf(s: Selection, o: Any) -> Floats:

@@ -79,13 +79,15 @@ def _count(name: str, parts: str, needs: str, condition: Formula, **more: Any) -
     return _channel(name, parts, needs, condition, statistics="count", **more)
 
 
-def _combined(name: str, parts: str, needs: str, formula: Formula | None = None, **factors: float) -> Channel:
+def _combined(
+    name: str, parts: str, needs: str, formula: Formula | None = None, options: str = "", **factors: float
+) -> Channel:
     def combine(x: Any, o: Any) -> Any:
         terms = ((getattr(x, other), factor) for other, factor in factors.items())
         # Without the factor 1 conditions stay boolean; the combined ones exclude each other, so their sum is exact.
         return reduce(add, (term if factor == 1 else term * factor for term, factor in terms))
 
-    return _channel(name, parts, needs, formula or combine, combines=factors)
+    return _channel(name, parts, needs, formula or combine, options, combines=factors)
 
 
 def _exp(d: Any) -> Any:
@@ -106,9 +108,9 @@ VALUES = "values returns"
 CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs),
     _spread("ratio", "policy", RATIO, lambda x, o: _exp(x.log_ratio), near=1.0),
-    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip)),
-    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip)),
-    _combined("outside", "policy", RATIO, above=1, below=1),
+    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip), options="clip"),
+    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip), options="clip"),
+    _combined("outside", "policy", RATIO, options="clip", above=1, below=1),
     _combined("kl_k1", "policy", RATIO, log_ratio=-1.0),
     _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
     _channel("kl_k3", "policy", RATIO, lambda x, o: policy.kl_k3(x.log_ratio)),
@@ -121,10 +123,11 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
         "surrogate", "policy", SURROGATE,
         lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip),
     ),
-    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0)),
-    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0)),
+    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip"),
+    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip"),
     _combined(
-        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), high=1, low=1
+        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), options="clip",
+        high=1, low=1,
     ),
     _count(
         "dual", "policy", SURROGATE,

@@ -13,6 +13,7 @@ the switches, the arrays to read, the accumulators and the columns. Loops over c
 # ruff: noqa: N803, RUF005 - Triton cannot compile starred items of a tuple
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 from functools import cache
 from typing import Any, NamedTuple
@@ -493,7 +494,8 @@ def rows(
     out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)
     if not sequences:
         return out
-    low, high = options.clip
+    # An infinite band clips nothing.
+    low, high = options.clip or (math.inf, math.inf)
     arguments = (
         Arrays(*(tensors.get(name) for name in ARRAYS)),
         tensors.get("actions", mask),  # the mask stands in for pointers that are not used
