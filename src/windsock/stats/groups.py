@@ -35,13 +35,18 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     return np.array([*places, None], np.object_)[:-1], np.array(found, np.int64)
 
 
-def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Bools, Bools, Bools]:
-    """Return which groups have no score, only scores, or some scores of at least ``right``."""
+def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Floats, Floats, Floats]:
+    """Return which groups have no score, only scores, or some scores of at least ``right``; NaN gives NaN."""
     none, every = high < right, low >= right
-    return none, every, ~none & ~every
+    return _known(none, low), _known(every, low), _known(~none & ~every, low)
 
 
-def zero_spread(low: Floats, high: Floats) -> Bools:
-    """Return which groups have equal scores only; their advantages are 0."""
+def zero_spread(low: Floats, high: Floats) -> Floats:
+    """Return which groups have equal scores only, whose advantages are 0; NaN gives NaN."""
     # By the extremes: the deviation of equal scores may round to above 0.
-    return np.equal(low, high)
+    return _known(np.equal(low, high), low)
+
+
+def _known(condition: Bools, scores: Floats) -> Floats:
+    """Return a condition as 1 and 0, and NaN where the scores are."""
+    return np.where(np.isnan(scores), np.nan, condition)
