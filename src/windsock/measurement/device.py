@@ -200,6 +200,8 @@ class DeviceSelection(Selection):
         if combined:
             return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
         total = self._column(channel)
+        if CHANNELS[channel].nan_of is not None:
+            total = np.where(self._bad(channel) > 0, np.nan, total)
         # The device sums distances to the shift: add it again for every token.
         if CHANNELS[channel].statistics == "spread":
             total = total + self._column(channel, "shift") * self.counts
@@ -239,7 +241,9 @@ class DeviceSelection(Selection):
         return np.array([low, rank, high, rank, bad.sum()])
 
     def _bad(self, channel: str) -> Floats:
-        """Return the number of values of each sequence that are not finite; conditions always are."""
+        """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
+        if (inputs := CHANNELS[channel].nan_of) is not None:
+            return self._column(inputs, "nan")
         if CHANNELS[channel].combines:
             return sum((self._bad(other) for other in CHANNELS[channel].combines), self._zeros())
         return self._column(channel, "bad") if (channel, "bad") in COLUMNS else self._zeros()

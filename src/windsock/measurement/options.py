@@ -15,14 +15,15 @@ from windsock.stats.sequences import REDUCTIONS, Reduction
 class Options:
     """The settings of one measurement.
 
-    ``clip`` is one number or ``(low, high)``; ``dual_clip`` is the bound c of dual-clip PPO; ``value_clip`` and
-    ``reward_clip`` are None where nothing is clipped; ``kl_coef`` is the weight of the KL in the reward,
-    ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses and ``loss_norm`` the divisor of
-    ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or ``max_prompt_length`` tokens counts as
-    truncated; ``right_score`` is the score of a right answer; ``temperature`` divides logits.
+    ``clip`` is one number or ``(low, high)``, or None where the ratio is not clipped; ``dual_clip`` is the bound c
+    of dual-clip PPO; ``value_clip`` and ``reward_clip`` are None where nothing is clipped; ``kl_coef`` is the
+    weight of the KL in the reward, ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses and
+    ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or
+    ``max_prompt_length`` tokens counts as truncated; ``right_score`` is the score of a right answer;
+    ``temperature`` divides logits.
     """
 
-    clip: tuple[float, float] = (0.2, 0.2)
+    clip: tuple[float, float] | None = (0.2, 0.2)
     dual_clip: float | None = None
     value_clip: float | None = None
     reward_clip: float | None = None
@@ -46,13 +47,14 @@ class Options:
         clip = given.get("clip", (0.2, 0.2))
         if isinstance(clip, int | float):
             clip = (float(clip), float(clip))
-        options = cls(**{**given, "clip": tuple(clip)})
+        options = cls(**{**given, "clip": None if clip is None else tuple(clip)})
         options._check()
         return options
 
     def _check(self) -> None:
-        if len(self.clip) != 2 or not all(0 <= side < math.inf for side in self.clip):
-            raise SettingsError(f"measure: clip: expected a number or (low, high), each 0 or more, got {self.clip}")
+        clip = self.clip
+        if clip is not None and (len(clip) != 2 or not all(0 <= side < math.inf for side in clip)):
+            raise SettingsError(f"measure: clip: expected a number or (low, high), each 0 or more, got {clip}")
         if self.loss not in REDUCTIONS:
             raise SettingsError(f"measure: loss: expected one of {', '.join(REDUCTIONS)}, got {self.loss!r}")
         if self.dual_clip is not None and self.dual_clip <= 1:

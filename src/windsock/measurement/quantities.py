@@ -117,11 +117,14 @@ def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
     if s.batch.episodes is None:
         return scores
     # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
-    return scores[np.unique(s.sequence("episodes")[chosen], return_index=True)[1]]
+    names, place = groups.numbered(s.sequence("episodes")[chosen])
+    alone = place < 0  # a sequence without an episode is one of its own
+    place[alone] = len(names) + np.arange(alone.sum())
+    return scores[np.unique(place, return_index=True)[1]]
 
 
 def _non_score(s: Selection, o: Any) -> Floats:
-    return -float(o.kl_coef) * s.sums("old_minus_ref")
+    return 0.0 - float(o.kl_coef) * s.sums("old_minus_ref")  # 0 and not -0 for a coefficient of 0
 
 
 def _rlhf(s: Selection, o: Any) -> Floats:
@@ -139,12 +142,12 @@ def _group_extremes(s: Selection) -> tuple[Floats, Floats]:
     return _groups(s)[1:]
 
 
-def _effective_samples(s: Selection, o: Any) -> Ints:
+def _effective_samples(s: Selection, o: Any) -> Floats:
     sizes, low, high = _groups(s)
-    return sizes[~groups.zero_spread(low, high)]
+    return sizes * (1.0 - groups.zero_spread(low, high))
 
 
-def _zero_spread(s: Selection, o: Any) -> NDArray[np.bool_]:
+def _zero_spread(s: Selection, o: Any) -> Floats:
     return groups.zero_spread(*_group_extremes(s))
 
 
@@ -152,8 +155,9 @@ def _solved(which: int) -> Data:
     return lambda s, o: groups.solved(*_group_extremes(s), o.right_score)[which]
 
 
-def _reward_clipped(s: Selection, o: Any) -> NDArray[np.bool_]:
-    return np.asarray(np.abs(s.sequence("unclipped_rewards").astype(np.float64)) > o.reward_clip, np.bool_)
+def _reward_clipped(s: Selection, o: Any) -> Floats:
+    rewards = s.sequence("unclipped_rewards").astype(np.float64)
+    return np.where(np.isnan(rewards), np.nan, np.abs(rewards) > o.reward_clip)
 
 
 def _nll(channel: str) -> Data:
@@ -166,8 +170,14 @@ def _perplexity(channel: str) -> Data:
 
 
 def _sft(positive: bool) -> Data:
-    """Measure the loss of the sequences with a score above 0, or of the others."""
-    return lambda s, o: s.reduced("nll", chosen=(s.sequence("scores").astype(np.float64) > 0) == positive)
+    """Measure the loss of the sequences with a score above 0, or of the others; NaN where a score is."""
+
+    def data(s: Selection, o: Any) -> Any:
+        scores = s.sequence("scores").astype(np.float64)
+        unknown = np.isnan(scores)
+        return s.reduced("nll", np.where(unknown, np.nan, 1.0), unknown | ((scores > 0) == positive))
+
+    return data
 
 
 LENGTHS = [

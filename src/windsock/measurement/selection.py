@@ -89,7 +89,11 @@ class HostSelection(Selection):
 
     def channel(self, name: str) -> NDArray[Any]:
         """Return a channel at its tokens, one sequence after the other."""
-        values: NDArray[Any] = getattr(self._tokens[CHANNELS[name].of_response], name)
+        channel = CHANNELS[name]
+        tokens = self._tokens[channel.of_response]
+        values: NDArray[Any] = getattr(tokens, name)
+        if channel.nan_of is not None and (unknown := np.isnan(getattr(tokens, channel.nan_of))).any():
+            values = np.where(unknown, np.nan, values)
         return values
 
     def _kept(self) -> Bools:

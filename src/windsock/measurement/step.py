@@ -142,7 +142,8 @@ def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:
     return {
         quantity.state: quantity.kind.from_values([[value, order]])
         for option, quantity in COEFFICIENTS.items()
-        if (value := getattr(options, option))  # a coefficient of zero is not in use
+        # None is not set. Of the others 0 is the default, and one of 0 is not in use.
+        if (value := getattr(options, option)) or (option == "kl_coef" and value is not None)
     }
 
 

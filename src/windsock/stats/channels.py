@@ -50,7 +50,8 @@ class Channel:
     ``statistics`` are what a device keeps of each sequence: the ``spread`` (sum, squares, extremes), the ``sum``, or
     the ``count`` of tokens where a condition holds. ``combines`` is set where the channel is a sum of others with
     these factors: a device does not compute it, its statistics follow from theirs. ``near`` is the
-    exact value where every input is 0, of channels whose values are close to it.
+    exact value where every input is 0, of channels whose values are close to it. ``nan_of`` is the channel of a
+    condition's inputs: where that is NaN the condition neither holds nor fails, and counts as NaN.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Channel:
     of_response: bool = False  # over all response tokens, also those that ``keep`` excludes
     near: float | None = None
     combines: Mapping[str, float] = field(default_factory=dict)
+    nan_of: str | None = None
 
 
 def _channel(
@@ -79,13 +81,21 @@ def _count(name: str, parts: str, needs: str, condition: Formula, **more: Any) -
     return _channel(name, parts, needs, condition, statistics="count", **more)
 
 
-def _combined(name: str, parts: str, needs: str, formula: Formula | None = None, **factors: float) -> Channel:
+def _combined(
+    name: str,
+    parts: str,
+    needs: str,
+    formula: Formula | None = None,
+    options: str = "",
+    nan_of: str | None = None,
+    **factors: float,
+) -> Channel:
     def combine(x: Any, o: Any) -> Any:
         terms = ((getattr(x, other), factor) for other, factor in factors.items())
         # Without the factor 1 conditions stay boolean; the combined ones exclude each other, so their sum is exact.
         return reduce(add, (term if factor == 1 else term * factor for term, factor in terms))
 
-    return _channel(name, parts, needs, formula or combine, combines=factors)
+    return _channel(name, parts, needs, formula or combine, options, combines=factors, nan_of=nan_of)
 
 
 def _exp(d: Any) -> Any:
@@ -106,9 +116,9 @@ VALUES = "values returns"
 CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs),
     _spread("ratio", "policy", RATIO, lambda x, o: _exp(x.log_ratio), near=1.0),
-    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip)),
-    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip)),
-    _combined("outside", "policy", RATIO, above=1, below=1),
+    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip), options="clip", nan_of="ratio"),
+    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip), options="clip", nan_of="ratio"),
+    _combined("outside", "policy", RATIO, options="clip", nan_of="ratio", above=1, below=1),
     _combined("kl_k1", "policy", RATIO, log_ratio=-1.0),
     _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
     _channel("kl_k3", "policy", RATIO, lambda x, o: policy.kl_k3(x.log_ratio)),
@@ -121,14 +131,16 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
         "surrogate", "policy", SURROGATE,
         lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip),
     ),
-    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0)),
-    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0)),
+    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip", nan_of="surrogate"),
+    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip", nan_of="surrogate"),
     _combined(
-        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), high=1, low=1
+        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), options="clip",
+        nan_of="surrogate", high=1, low=1,
     ),
     _count(
         "dual", "policy", SURROGATE,
         lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip), options="dual_clip",
+        nan_of="surrogate",
     ),
 
     _spread("advantages", "data", "advantages"),
@@ -161,6 +173,7 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _count(
         "value_clip", "value", f"{VALUES} old_values",
         lambda x, o: value.value_clip_binds(x.values, x.returns, x.old_values, o.value_clip), options="value_clip",
+        nan_of="value_loss",
     ),
 )}  # fmt: skip
 

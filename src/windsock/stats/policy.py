@@ -1,7 +1,7 @@
 """Per-token formulas of a policy update, for NumPy arrays and torch tensors; results have the shape of the arguments.
 
 ``d`` is the log-ratio, current minus old log-prob; ``ratio`` is its exponential. A clip range is ``(low, high)``: the
-band is from ``1 - low`` to ``1 + high``.
+band is from ``1 - low`` to ``1 + high``. Without a clip range nothing is clipped.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def ratio_below(ratio: Any, clip: Clip) -> Any:
     return ratio < 1.0 - clip[0]
 
 
-def clipped(ratio: Any, clip: Clip) -> Any:
+def clipped(ratio: Any, clip: Clip | None) -> Any:
     """Return the ratio, clipped to the band."""
+    if clip is None:
+        return ratio
     return numpy_or_torch(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
 
 
@@ -43,17 +45,17 @@ def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
     return clipped(ratio, clip) * advantages < ratio * advantages
 
 
-def surrogate_gain(ratio: Any, advantages: Any, clip: Clip) -> Any:
+def surrogate_gain(ratio: Any, advantages: Any, clip: Clip | None) -> Any:
     """Return min(r·A, clip(r)·A)."""
     return numpy_or_torch(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
 
 
-def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip, dual_clip: float) -> Any:
+def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float) -> Any:
     """Return where dual clipping bounds the loss of a token with a negative advantage and a large ratio."""
     return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
 
 
-def surrogate_loss(ratio: Any, advantages: Any, clip: Clip, dual_clip: float | None = None) -> Any:
+def surrogate_loss(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
     xp = numpy_or_torch(ratio)
     gain = surrogate_gain(ratio, advantages, clip)

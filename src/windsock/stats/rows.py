@@ -15,7 +15,7 @@ from windsock.stats.channels import CHANNELS, Channel, Statistics
 SLOTS: dict[Statistics, tuple[str, ...]] = {
     # The sum and the squares of a spread are of the distances to ``shift``, so that nothing cancels.
     "spread": ("sum", "squares", "shift", "min", "max", "bad", "nan"),
-    "sum": ("sum", "bad"),
+    "sum": ("sum", "bad", "nan"),
     "count": ("sum",),
 }
 STORED: tuple[Channel, ...] = tuple(
@@ -63,9 +63,9 @@ def torch_rows(channels: Mapping[str, Callable[[], Any]], valid: Any, response: 
         data = torch.where(mask, data.double(), 0.0)
         put(name, "sum", data)
         put(name, "bad", (~torch.isfinite(data)).double())
+        put(name, "nan", torch.isnan(data).double())
         if channel.statistics == "spread":
             put(name, "squares", data * data)
-            put(name, "nan", torch.isnan(data).double())
             put(name, "min", torch.where(mask, data, torch.inf), "amin")
             put(name, "max", torch.where(mask, data, -torch.inf), "amax")
     return rows

@@ -13,6 +13,7 @@ the switches, the arrays to read, the accumulators and the columns. Loops over c
 # ruff: noqa: N803, RUF005 - Triton cannot compile starred items of a tuple
 from __future__ import annotations
 
+import math
 from collections import namedtuple
 from functools import cache
 from typing import Any, NamedTuple
@@ -85,7 +86,7 @@ RESPONSE_COLUMN = tl.constexpr(COLUMNS["response", "sum"])
 SQUARES, SHIFT, LOW, HIGH, SPREAD_BAD, SPREAD_NAN = (
     tl.constexpr(SLOTS["spread"].index(slot)) for slot in ("squares", "shift", "min", "max", "bad", "nan")
 )
-SUM_BAD = tl.constexpr(SLOTS["sum"].index("bad"))
+SUM_BAD, SUM_NAN = (tl.constexpr(SLOTS["sum"].index(slot)) for slot in ("bad", "nan"))
 
 
 @triton.jit
@@ -125,8 +126,9 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     mismatch = x.old_log_probs - x.rollout_log_probs
     mismatch_ratio = tl.exp(mismatch)
     error = (x.values_ - x.returns) * (x.values_ - x.returns)
-    near_old = tl.maximum(x.values_, x.old_values - limits.value_clip)
-    clipped = tl.minimum(near_old, x.old_values + limits.value_clip) - x.returns
+    near_old = tl.maximum(x.values_, x.old_values - limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
+    near_old = tl.minimum(near_old, x.old_values + limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
+    clipped = near_old - x.returns
     larger_error = error
     if WANTED.value_clip:
         larger_error = tl.maximum(error, clipped * clipped, propagate_nan=tl.PropagateNan.ALL)
@@ -311,6 +313,7 @@ def _store(out, sums, squares, shifts, lows, highs, counts, WANTED: tl.constexpr
                 tl.store(out + COLUMN[n] + SPREAD_NAN, 0.0)
             else:
                 tl.store(out + COLUMN[n] + SUM_BAD, 0.0)
+                tl.store(out + COLUMN[n] + SUM_NAN, 0.0)
     for n in tl.static_range(SUMMED, CHANNEL_COUNT):
         if WANTED[n]:
             tl.store(out + COLUMN[n], tl.sum(counts[n - SUMMED], 0).to(tl.float32))
@@ -335,15 +338,17 @@ def _add_bad(bad, values, WANTED: tl.constexpr):
 
 @triton.jit
 def _store_bad(out, bad, WANTED: tl.constexpr):
-    """Write how many values were not finite, and of spreads whether one was NaN."""
+    """Write how many values were not finite, and how many of them NaN."""
     for n in tl.static_range(SUMMED):
         if WANTED[n]:
             count = tl.sum(bad[n] & 65535, 0).to(tl.float32)
+            nan_count = tl.sum(bad[n] >> 16, 0).to(tl.float32)
             if n < SPREADS:
                 tl.store(out + COLUMN[n] + SPREAD_BAD, count)
-                tl.store(out + COLUMN[n] + SPREAD_NAN, tl.max((bad[n] >> 16 > 0).to(tl.int32), 0).to(tl.float32))
+                tl.store(out + COLUMN[n] + SPREAD_NAN, nan_count)
             else:
                 tl.store(out + COLUMN[n] + SUM_BAD, count)
+                tl.store(out + COLUMN[n] + SUM_NAN, nan_count)
 
 
 @triton.jit
@@ -493,7 +498,8 @@ def rows(
     out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)
     if not sequences:
         return out
-    low, high = options.clip
+    # An infinite band clips nothing.
+    low, high = options.clip or (math.inf, math.inf)
     arguments = (
         Arrays(*(tensors.get(name) for name in ARRAYS)),
         tensors.get("actions", mask),  # the mask stands in for pointers that are not used

@@ -1,0 +1,86 @@
+"""NaN among the inputs shows in every metric that is computed from them, also in shares and conditions."""
+
+import math
+
+import numpy as np
+import pytest
+from test_device import assert_same, place, tensors  # noqa: F401 - a fixture
+from test_harness import OPTIONS, by_id, make
+
+from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.measurement.batch import Batch
+from windsock.measurement.step import Measurement, measure
+
+RATIO = ("policy/ratio/above", "policy/ratio/below", "policy/ratio/outside")
+CLIP = ("policy/clip_fraction", "policy/clip_fraction/high", "policy/clip_fraction/low", "policy/clip_fraction/dual")
+GROUPS = (
+    "reward/groups/solved_none", "reward/groups/solved_all", "reward/groups/solved_some", "reward/zero_std_groups",
+    "reward/groups/effective_samples",
+)  # fmt: skip
+
+
+def count_of(measured: dict, id: str) -> float | None:
+    """Return the number of inputs of a metric that were not finite."""
+    return measured.get(f"windsock/nonfinite/{vocabulary_name(REGISTRY.metric(id), 'roll').pattern}")
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("log_probs", (*RATIO, *CLIP)),
+        ("old_log_probs", (*RATIO, *CLIP)),
+        ("advantages", CLIP),
+        ("values", ("value/clip_fraction",)),
+        ("returns", ("value/clip_fraction",)),
+        ("old_values", ("value/clip_fraction",)),
+    ],
+)
+@pytest.mark.parametrize("tokens", [1, 3, None])
+def test_shares_of_tokens_with_nan_are_nan(place: str, name: str, ids: tuple[str, ...], tokens: int | None):  # noqa: F811
+    """A comparison with NaN is neither true nor false; the NaN tokens are counted, on the device as on the host."""
+    data = make(6, 8, 30)
+    valid = np.argwhere(data["response_mask"] & data["keep"][:, None])[:tokens]
+    data[name][tuple(valid.T)] = math.nan
+    there, here = tensors(data, place)
+    for measured in (measure(there, **OPTIONS), measure(here, **OPTIONS)):
+        for id in ids:
+            assert math.isnan(by_id(measured)[id]), id
+            assert count_of(measured, id) == len(valid), id
+    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+    if name == "advantages":
+        assert not any(math.isnan(by_id(measure(here, **OPTIONS))[id]) for id in RATIO)
+
+
+def test_nan_advantages_of_one_micro_batch_show_in_the_step():
+    """The NaN stays when states are merged, and others do not get one."""
+    step = Measurement()
+    for old, advantage in ((-1.0, math.nan), (-3.0, 1.0)):
+        step.add(Batch(response_mask=[[1]], log_probs=[[-1.0]], old_log_probs=[[old]], advantages=[[advantage]]))
+    measured = step.finish("roll")
+    assert math.isnan(measured["actor/clipfrac"])
+    assert by_id(measured)["policy/ratio/above"] == 0.5
+
+
+@pytest.mark.parametrize("which", [slice(None), slice(0, 1)])
+def test_metrics_of_groups_with_nan_scores_are_nan(which: slice):
+    """A group whose scores are not known is not solved, not unsolved, and not solved in part."""
+    scores = np.array([1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
+    scores[which] = math.nan
+    measured = measure(Batch(response_mask=np.ones((6, 2)), scores=scores, groups=[0, 0, 1, 1, 2, 2]))
+    for id in GROUPS:
+        assert math.isnan(by_id(measured)[id]), id
+        assert count_of(measured, id) == (1 if which.stop else 3), id
+
+
+def test_a_nan_reward_is_neither_clipped_nor_not():
+    """The share of clipped rewards is NaN."""
+    measured = measure(Batch(response_mask=[[1], [1]], unclipped_rewards=[math.nan, 2.0]), reward_clip=1.0)
+    assert math.isnan(by_id(measured)["evaluation/reward_clip_fraction"])
+
+
+def test_the_losses_by_score_are_nan_where_a_score_is():
+    """A sequence with an unknown score belongs to neither loss."""
+    measured = measure(Batch(response_mask=[[1], [1]], log_probs=[[-1.0], [-2.0]], scores=[math.nan, 1.0]))
+    assert math.isnan(by_id(measured)["sft/positive_loss"])
+    assert math.isnan(by_id(measured)["sft/negative_loss"])
+    assert by_id(measured)["sft/loss"] == 1.5
