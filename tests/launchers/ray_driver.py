@@ -99,8 +99,8 @@ def trainer_group(run: windsock.Run, folder: str) -> Any:
     return answer([worker.begin.remote(dir=f"{folder}/group") for worker in workers])
 
 
-def commands(run: windsock.Run) -> dict[str, list[str]]:
-    """Return the command lines of the writers, once all live ones have written theirs."""
+def commands(run: windsock.Run, rank: int) -> dict[str, list[str]]:
+    """Return the command lines of the writers, once the driver and a rank have written theirs."""
     until = time.monotonic() + 30
     while True:
         view = windsock.open(run.path)
@@ -110,7 +110,7 @@ def commands(run: windsock.Run) -> dict[str, list[str]]:
             for event in attempt.events()
             if event["event"] == "environment"
         }
-        if {"0.1", "1.1"} <= found.keys() or time.monotonic() > until:
+        if {"0.1", f"{rank}.1"} <= found.keys() or time.monotonic() > until:
             return {**found, "view": view.environment["command"]}
         time.sleep(0.2)
 
@@ -130,7 +130,7 @@ def main() -> None:
     found["pooled"] = answer([pooled.remote(run) for _ in range(20)])
     found["disabled"] = answer(Trainer.remote(disabled).place.remote())
     found["unreachable"] = error_of(pooled.remote(Missing(run.ticket().replace(folder, f"{folder}/missing"))))
-    found["commands"] = commands(run)
+    found["commands"] = commands(run, found["measured"][0][1])
     run.finish()
     ray.shutdown()
     print(json.dumps(found))

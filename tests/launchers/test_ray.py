@@ -98,10 +98,14 @@ def test_tasks_of_pooled_workers_write_as_one_rank_for_each_process(cluster: Clu
 
 
 def test_no_rank_has_been_given_twice(cluster: Cluster):
-    """Every rank has one process, but for that of the restarted actor."""
-    attempts = [writer.attempt for writer in cluster.view.writers()]
-    assert attempts.count(2) == 1
-    assert max(attempts) == 2
+    """Every rank has one process, but for that of the restarted actor.
+
+    A worker with ``RANK=1`` takes rank 1 over if the actor that had it was killed.
+    """
+    killed, restarted = (cluster.answers["measured"][place][1] for place in (2, 3))
+    again = {writer.rank for writer in cluster.view.writers() if writer.attempt > 1}
+    assert {restarted} <= again <= {restarted, killed}
+    assert max(writer.attempt for writer in cluster.view.writers()) == 2
 
 
 def test_a_relative_dir_in_a_copy_of_the_working_directory_is_an_error(cluster: Cluster):
@@ -148,7 +152,8 @@ def test_the_command_of_an_actor_is_its_class_and_its_driver(cluster: Cluster):
     """The run's own command is that of its main writer, whoever wrote last."""
     commands = cluster.answers["commands"]
     driver = Path(sys.executable).name
-    assert commands["1.1"][1].startswith(f"ray actor Trainer (driver: {driver} {DRIVER} ")
+    rank = cluster.answers["measured"][0][1]
+    assert commands[f"{rank}.1"][1].startswith(f"ray actor Trainer (driver: {driver} {DRIVER} ")
     assert commands["view"] == commands["0.1"]
     assert commands["0.1"][1] == str(DRIVER)
 
