@@ -15,6 +15,7 @@ import pytest
 
 import windsock
 from windsock.cli import main
+from windsock.summary import run_warnings
 
 SCORES = (1.0, 3.0, 8.0)
 SCORE = "critic/score/mean"
@@ -263,3 +264,19 @@ def test_a_finished_run_stays_finished_when_its_actors_are_killed(capsys: pytest
     main(["ls", "--json"])
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["status"], listed["last_step"]) == ("finished", 10)
+
+
+def test_a_warning_names_a_few_of_many_missing_ranks(monkeypatch: pytest.MonkeyPatch):
+    """Sixty-four ranks may be behind."""
+    monkeypatch.setattr("windsock.summary.LATE_SECONDS", -1.0)
+    runs = [windsock.init(id="x", rank=rank, concurrent=True) for rank in range(6)]
+    for run in runs:
+        run.measure(batch(1.0))
+        run.commit(0)
+    runs[0].measure(batch(1.0))
+    runs[0].commit(1)
+    (warning,) = run_warnings(windsock.open("x"))
+    assert warning.startswith("step 1 has no merged metrics of all ranks: trainer/1 has not committed step 1 yet, ")
+    assert warning.endswith("trainer/3 has not committed step 1 yet and 2 more ranks")
+    for run in runs:
+        run.finish()

@@ -10,6 +10,7 @@ from windsock.catalogue.spec import PRODUCERS
 from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
 from windsock.readable import Readable
 
+MAX_REASONS = 3  # ranks that a warning names
 LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
@@ -66,14 +67,16 @@ def _missing_ranks(view: Readable) -> Iterator[str]:
     for missing in view.missing_ranks():
         if missing.step is None:
             absent.setdefault(missing.role, []).append(missing.rank)
-        elif time.time() - missing.since > LATE_SECONDS:
+        # A step that nobody has contributed to needs no warning where the status says that the run was killed.
+        elif time.time() - missing.since > LATE_SECONDS and (missing.share or view.status.word != "killed"):
             reasons = steps.setdefault((missing.role, missing.step), [])
             reasons += [missing.reason] if missing.reason not in reasons else []
     for role, ranks in absent.items():
         noun, verb = ("ranks", "record") if len(ranks) > 1 else ("rank", "records")
         yield f"{noun} {_ranges(ranks)} of role {role} {verb} nothing: merged metrics are those of the other ranks"
     for (_, step), reasons in steps.items():
-        yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons)}"
+        more = f" and {len(reasons) - MAX_REASONS} more ranks" if len(reasons) > MAX_REASONS else ""
+        yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons[:MAX_REASONS])}{more}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -53,9 +53,7 @@ class Coverage:
     def __init__(self) -> None:
         self._progress: dict[Writer, Progress] = {}
         self._shares: dict[int, set[Share]] = {}  # that a rank contributed to, in any step
-        self._since: dict[
-            tuple[Writer, Share], float
-        ] = {}  # the first step of which a writer that was alone has states
+        self._first_state: dict[tuple[Writer, Share], float] = {}  # step, of writers that were alone before it
         self._open: dict[tuple[int, Share], set[Writer]] = {}  # reports that stayed open over their commit
         self._unexchanged: dict[int, set[int]] = {}  # ranks, by step
 
@@ -69,12 +67,14 @@ class Coverage:
 
     def add_alone(self, writer: Writer, share: Share) -> None:
         """Note that a writer contributes to a share and writes values only, because it knows of no other process."""
-        self._since[writer, share] = math.inf
+        self._first_state[writer, share] = math.inf
 
     def add_shared(self, writer: Writer, measured: bool, since: int | None) -> None:
         """Note that a writer has states from a step on, or of all steps: another process has joined it."""
-        for share in [share for known, share in self._since if known == writer and (share == MEASURED) == measured]:
-            self._since[writer, share] = -math.inf if since is None else since
+        for share in [
+            share for known, share in self._first_state if known == writer and (share == MEASURED) == measured
+        ]:
+            self._first_state[writer, share] = -math.inf if since is None else since
 
     def add_open(self, writer: Writer, step: int, share: Share) -> None:
         """Note that a writer has committed a step and goes on with a report of it."""
@@ -99,8 +99,8 @@ class Coverage:
         return missing
 
     def _missing_of(self, writer: Writer, progress: Progress, found: Contributions) -> Iterator[tuple[int, Share, str]]:
-        for share in [share for known, share in self._since if known == writer]:
-            for step in found.steps[: bisect_left(found.steps, self._since[writer, share])]:
+        for share in [share for known, share in self._first_state if known == writer]:
+            for step in found.steps[: bisect_left(found.steps, self._first_state[writer, share])]:
                 if found.counts(writer, step) and writer.rank not in found.ranks(step).get(share, {writer.rank}):
                     yield step, share, f"{writer} recorded step {step} before other processes joined"
         later = found.steps[_place_after(found.steps, progress.passed, progress.first_step) :]
