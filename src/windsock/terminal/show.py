@@ -29,7 +29,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     """Print a run: facts, warnings, crucial values, configuration and last values by family."""
     _heading(console, view)
     for text in run_warnings(view):
-        console.print(f"  ! {printable(text)}", style="yellow", markup=False, highlight=False)
+        console.print(_hanging("  ! ", _text(text, "yellow")))
     _crucial(console, verdicts(view))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
@@ -100,6 +100,15 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
     for key, value in pairs:
         table.add_row(_text(key, "dim"), _text(str(value)))
     console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _hanging(mark: str, text: Text) -> Table:
+    """Return a text after a mark, of which further lines are indented like the first."""
+    from rich.table import Table
+
+    table = Table.grid()
+    table.add_row(_text(mark, "yellow"), text)
+    return table
 
 
 def _text(text: str, style: str = "") -> Text:
