@@ -201,7 +201,7 @@ class DeviceSelection(Selection):
             return sum((factor * self.totals(other) for other, factor in combined.items()), self._zeros())
         total = self._column(channel)
         if CHANNELS[channel].nan_of is not None:
-            total = np.where(self._bad(channel) > 0, np.nan, total)
+            total = np.where(self.nonfinite(channel) > 0, np.nan, total)
         # The device sums distances to the shift: add it again for every token.
         if CHANNELS[channel].statistics == "spread":
             total = total + self._column(channel, "shift") * self.counts
@@ -209,7 +209,7 @@ class DeviceSelection(Selection):
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""
-        bad = self._bad(channel)
+        bad = self.nonfinite(channel)
         if kind is MEAN:
             return np.array([self.totals(channel).sum(), self.counts.sum(), bad.sum()])
         some = self.counts > 0
@@ -240,12 +240,12 @@ class DeviceSelection(Selection):
             low = high = np.nan
         return np.array([low, rank, high, rank, bad.sum()])
 
-    def _bad(self, channel: str) -> Floats:
+    def nonfinite(self, channel: str) -> Floats:
         """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
         if (inputs := CHANNELS[channel].nan_of) is not None:
             return self._column(inputs, "nan")
         if CHANNELS[channel].combines:
-            return sum((self._bad(other) for other in CHANNELS[channel].combines), self._zeros())
+            return sum((self.nonfinite(other) for other in CHANNELS[channel].combines), self._zeros())
         return self._column(channel, "bad") if (channel, "bad") in COLUMNS else self._zeros()
 
     def _zeros(self) -> Floats:

@@ -21,7 +21,7 @@ from windsock.stats.channels import CHANNELS, Need
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Data = Callable[[Selection, Any], Any]
-"""Takes the batch and the options, of which the needed ones are set; returns the values of a state."""
+"""Takes the batch and the options, of which the needed ones are set; returns the values of a state, or a whole one."""
 
 NO_TOKEN = "no valid token"
 NO_SEQUENCE = "no sequence"

@@ -5,6 +5,7 @@ Padding is excluded by selection and not by multiplication: 0 times NaN is NaN.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
 from typing import Any
@@ -41,6 +42,10 @@ class Selection(ABC):
     def totals(self, channel: str) -> Floats:
         """Return the sum of a channel per sequence, 0 for a sequence without tokens."""
 
+    @abstractmethod
+    def nonfinite(self, channel: str) -> Floats:
+        """Return the number of a channel's values per sequence that are NaN or infinite."""
+
     def sequence(self, name: str) -> NDArray[Any]:
         """Return an array of the sequences."""
         return to_numpy(getattr(self.batch, name))
@@ -58,10 +63,19 @@ class Selection(ABC):
         """Return the mean of a channel for each sequence with a valid token."""
         return self.sums(channel) / self.counts[self.counts > 0]
 
-    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> tuple[float, float]:
-        """Return the numerator and the denominator of a loss, over all sequences or the chosen ones."""
+    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
+        """Return the state of a loss, over all sequences or the chosen ones."""
         counts = self.counts if chosen is None else np.where(chosen, self.counts, 0)
-        return sequences.reduced(self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm)
+        numerator, denominator = sequences.reduced(
+            self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm
+        )
+        if math.isfinite(numerator):
+            return np.array([numerator, denominator, 0.0])
+        bad = self.nonfinite(channel)
+        if weights is not None:
+            bad = np.where(np.isfinite(weights), bad, counts)
+        # At least one: finite losses may add up to an infinity.
+        return np.array([numerator, denominator, max(1.0, float(bad[counts > 0].sum()))])
 
 
 class HostSelection(Selection):
@@ -86,6 +100,10 @@ class HostSelection(Selection):
         """Return the sum of a channel per sequence."""
         counts = self.response_lengths if CHANNELS[channel].of_response else self.counts
         return sequences.sums(self.channel(channel).astype(np.float64, copy=False), counts)
+
+    def nonfinite(self, channel: str) -> Floats:
+        """Return the number of a channel's values per sequence that are NaN or infinite."""
+        return sequences.sums((~np.isfinite(self.channel(channel))).astype(np.float64), self.counts)
 
     def channel(self, name: str) -> NDArray[Any]:
         """Return a channel at its tokens, one sequence after the other."""

@@ -20,7 +20,7 @@ from windsock.measurement.options import Options, given
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, QUANTITIES, Quantity
 from windsock.measurement.selection import HostSelection, Selection
 from windsock.measurement.values import Measured, failed_state, finished
-from windsock.states import Layout
+from windsock.states import RATIO, Layout
 from windsock.stats.channels import Need
 
 Floats = NDArray[np.float64]
@@ -151,7 +151,9 @@ def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
     if quantity.channel is not None:
         return selection.state(quantity.kind, quantity.channel, rank)
     assert quantity.data is not None
-    return quantity.kind.from_values(quantity.data(selection, selection.options), rank)
+    data = quantity.data(selection, selection.options)
+    # A loss has a state already: only its tokens can be counted, not the quotient.
+    return data if quantity.kind is RATIO else quantity.kind.from_values(data, rank)
 
 
 def _reason(unmet: Need) -> str:
