@@ -294,11 +294,14 @@ class Run:
         failed_value: float = 0.0,
         detailed_stats: bool | None = None,
         declared: Mapping[str, str] | None = None,
+        ks: Sequence[int] = (),
     ) -> Evaluation:
         """Return the handle for one evaluation of a set of tasks. Closing it writes the statistics.
 
         ``repeats`` is the number of runs per task, the k of mean@k; without it, the most runs that any task has.
-        ``prefix`` is ``eval`` or ``bench``. ``reductions``, ``failures`` and ``failed_value`` are as in ``rollouts``.
+        ``ks`` are the k of best@k, worst@k, pass@k and maj@k; without it, ``repeats`` and the powers of two below it.
+        ``prefix`` is ``eval`` or ``bench``. ``reductions``, ``failures`` and ``failed_value`` are as in ``rollouts``; a
+        metric with a reduction, such as ``{"seconds": "mean"}``, has no statistics of k.
         """
         from windsock.rollouts.handles import Evaluation
         from windsock.rollouts.plan import Plan
@@ -308,7 +311,7 @@ class Run:
             prefix = "eval"
         reductions = _reductions(reductions, declared)
         detailed = self._recording.settings.detailed_stats if detailed_stats is None else detailed_stats
-        plan = Plan(prefix, str(taskset), repeats, dict(reductions), (), failures, failed_value, detailed)
+        plan = Plan(prefix, str(taskset), repeats, dict(reductions), (), failures, failed_value, detailed, ks=ks)
         return self._collectors.rollouts.open(Evaluation, plan, step)
 
     @guarded(fallback=_inert_handle("Validation"))

@@ -12,6 +12,13 @@ Bools = NDArray[np.bool_]
 STATISTICS = ("mean", "sum", "max", "min", "last")
 """Reductions from one level to the next."""
 
+
+def suffix_of(metric: str) -> str | None:
+    """Return the reduction that a key such as ``tokens:sum`` names, as Trinity reads it; None for other keys."""
+    name, _, suffix = metric.rpartition(":")
+    return suffix if name and suffix in STATISTICS else None
+
+
 _UFUNCS = {"mean": np.add, "sum": np.add, "max": np.maximum, "min": np.minimum}
 _EMPTY = {"mean": 0.0, "sum": 0.0, "max": -np.inf, "min": np.inf, "last": np.nan}
 

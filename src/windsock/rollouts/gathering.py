@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.rollouts.columns import Column
+from windsock.rollouts.columns import Column, suffix_of
 from windsock.scalars import DIRECT, Rejection, to_float
 
 Floats = NDArray[np.float64]
@@ -291,6 +291,9 @@ class Gathering:
         return len(self.task_of) - 1
 
     def _column(self, metric: str, statistic: str | None = None) -> Column:
+        # The mean is the default: reward:mean and reward are one metric. Other suffixes stay in the column's name.
+        if type(metric) is str and suffix_of(metric) == "mean":
+            metric = metric.removesuffix(":mean")
         column = self.columns.get(metric)
         if column is None:
             column = self.columns[metric] = Column(statistic or self._statistic_of(metric))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.spec import CatalogueError
-from windsock.rollouts.columns import STATISTICS
+from windsock.rollouts.columns import STATISTICS, suffix_of
 
 EVERY_RUN = ("eval", "bench", "validation", "group", "drawn")
 """Kinds whose statistics need every single run, not only sums over a task's runs."""
 FAILURES = ("leave_out", "count")
+MAX_KS = 64
+MAX_K = 2**31
 OVER_TASKS = ("mean", "max", "min", "std")
 
 
@@ -34,6 +36,8 @@ class Plan:
     detailed: bool = False
     expected_tasks: int | None = None
     expected_names: tuple[str, ...] = ()
+    ks: Sequence[int] = ()
+    """The k of best@k, worst@k, pass@k and maj@k; empty for powers of two and the number of runs."""
 
     @property
     def every_run(self) -> bool:
@@ -46,8 +50,9 @@ class Plan:
         return self.failed_value if self.failures == "count" else None
 
     def statistic_of(self, metric: str) -> str:
-        """Return the reduction of a metric: as given here or in the catalogue, else the mean."""
-        return self.reductions.get(metric) or _in_catalogue(metric) or "mean"
+        """Return the reduction of a metric: as given here, in its own suffix or in the catalogue, else the mean."""
+        suffix = suffix_of(metric) if isinstance(metric, str) else None
+        return self.reductions.get(metric) or suffix or _in_catalogue(metric) or "mean"
 
     def has_reduction(self, metric: str) -> bool:
         """Return whether a reduction of the metric is given, here or in the catalogue."""
@@ -67,7 +72,8 @@ class Plan:
         # A process expects the tasks that it was given: numbers are of different tasks, equal names are of one.
         counts = [plan.expected_tasks for plan in (self, other) if plan.expected_tasks is not None]
         names = dict.fromkeys((*self.expected_names, *other.expected_names))
-        return replace(self, expected_tasks=sum(counts) if counts else None, expected_names=tuple(names))
+        ks = tuple(sorted({*self.ks, *other.ks}))
+        return replace(self, expected_tasks=sum(counts) if counts else None, expected_names=tuple(names), ks=ks)
 
 
 def checked(plan: Plan, warn: Callable[[str], None]) -> Plan:
@@ -86,6 +92,7 @@ def checked(plan: Plan, warn: Callable[[str], None]) -> Plan:
         repeats=_checked_repeats(plan.repeats, warn),
         reductions={metric: statistic for metric, statistic in plan.reductions.items() if metric not in wrong},
         over_tasks=tuple(stat for stat in plan.over_tasks if stat not in unknown),
+        ks=_checked_ks(plan.ks, warn),
     )
 
 
@@ -101,6 +108,25 @@ def _checked_repeats(repeats: int | None, warn: Callable[[str], None]) -> int | 
         f"repeats: expected an integer of at least 1, got {repeats!r}; the most runs that any task has are used instead"
     )
     return None
+
+
+def _checked_ks(ks: Any, warn: Callable[[str], None]) -> tuple[int, ...]:
+    """Return each k once, ascending, as ints, from integers of any library."""
+    try:
+        given = [ks] if hasattr(ks, "__index__") else list(ks)
+    except TypeError:
+        warn(f"ks: expected integers such as (1, 3, 5), got {ks!r}; the powers of two and repeats are used instead")
+        return ()
+    found: set[int] = set()
+    for k in given:
+        number = operator.index(k) if hasattr(k, "__index__") and not isinstance(k, bool) else 0
+        if 1 <= number <= MAX_K:
+            found.add(number)
+        else:
+            warn(f"ks: expected integers from 1 on, got {k!r}; it is left out")
+    if len(found) > MAX_KS:
+        warn(f"ks: expected at most {MAX_KS} numbers, got {len(found)}; the smallest are used")
+    return tuple(sorted(found)[:MAX_KS])
 
 
 def _is_quantile(statistic: str) -> bool:

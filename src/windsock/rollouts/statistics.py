@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from windsock.catalogue.patterns import fill
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.rollouts.columns import Column
+from windsock.rollouts.columns import Column, suffix_of
 from windsock.rollouts.gathering import Frame, Gathering
 from windsock.rollouts.plan import Plan
 from windsock.stats.pass_at_k import TaskScores, mean_majority, powers_below, share_interval
@@ -119,7 +119,10 @@ class StepStatistics:
         """Return the step's values by name, without metrics that have no reports."""
         frame = self._gathering.frame()
         values: dict[str, float] = {}
-        for metric, column in self._gathering.columns.items():
+        columns = self._gathering.columns
+        # Suffixed keys last: latency and latency:max have one name, and the second counts in any order of arrival.
+        for metric in sorted(columns, key=lambda metric: _is_suffixed(metric, columns[metric])):
+            column = columns[metric]
             runs = runs_of(frame, column, self._plan.failed_as)
             found = dict(self._reduce(metric, column, runs)) if len(runs.values) else {}
             values |= found
@@ -155,7 +158,8 @@ class StepStatistics:
 
     def _rollout(self, metric: str, column: Column, runs: Runs) -> Named:
         if column.statistic != "mean":
-            yield self._name(f"rollout/{{key}}/{column.statistic}", key=metric), _one_number(runs, column.statistic)
+            key = self._key(metric, column)
+            yield self._name(f"rollout/{{key}}/{column.statistic}", key=key), _one_number(runs, column.statistic)
             return
         for over, value in over_tasks(tasks_of(runs, "mean"), self._plan.over_tasks).items():
             if over.startswith("p"):
@@ -164,13 +168,13 @@ class StepStatistics:
                 yield self._name(f"rollout/{{key}}/{over}", key=metric), value
 
     def _evaluation(self, metric: str, column: Column, runs: Runs) -> Named:
-        if self._plan.has_reduction(metric):
-            yield self._of_metric(metric, column.statistic), _one_number(runs, column.statistic)
+        if self._plan.has_reduction(metric) or _is_suffixed(metric, column):
+            yield self._of_metric(self._key(metric, column), column.statistic), _one_number(runs, column.statistic)
             return
         tries = TaskScores.from_runs(runs.values, runs.tasks)
         # One k for all tasks: a task that lost a run belongs to mean@4 like the others, not to a mean@3 of its own.
         repeats = self._plan.repeats or int(tries.counts.max())
-        ks = powers_below(repeats)
+        ks = list(self._plan.ks) or powers_below(repeats)
         yield from self._statistic(metric, "mean", repeats, tries.mean())
         yield from self._statistic(metric, "std", repeats, tries.std())
         for k in ks:
@@ -181,7 +185,13 @@ class StepStatistics:
             for k in ks:
                 yield from self._pass_at(metric, k, tries)
         if self._gathering.answers:
-            yield from self._majorities(metric, runs, ks if repeats <= MAX_MAJORITY_REPEATS else [repeats])
+            voted = self._plan.ks or repeats <= MAX_MAJORITY_REPEATS
+            yield from self._majorities(metric, runs, ks if voted else [repeats])
+
+    def _key(self, metric: str, column: Column) -> str:
+        """Return the name of a metric without the suffix that gave its reduction."""
+        suffixed = _is_suffixed(metric, column) and metric not in self._plan.reductions
+        return metric.removesuffix(f":{column.statistic}") if suffixed else metric
 
     def _of_metric(self, metric: str, statistic: str, **filled: str) -> str:
         id = f"{self._plan.kind}/{{taskset}}/{{metric}}/{statistic}"
@@ -242,6 +252,11 @@ class StepStatistics:
     def _staleness(self, metric: str, column: Column, runs: Runs) -> Named:
         for over, value in over_tasks(runs.values, self._plan.over_tasks).items():
             yield self._name(f"sample/{metric}/{over}"), value
+
+
+def _is_suffixed(metric: str, column: Column) -> bool:
+    """Return whether the reduction is in the key; in states of older versions such a key may be averaged."""
+    return isinstance(metric, str) and column.statistic != "mean" and suffix_of(metric) == column.statistic
 
 
 def _one_number(runs: Runs, statistic: str) -> float:

@@ -51,7 +51,8 @@ def encode(gathering: Gathering, plan: Plan, limit: int = MAX_BYTES) -> Encoded:
     frame = gathering.frame()
     size = len(frame)
     head = {
-        "plan": {STORED_NAMES.get(name, name): value for name, value in asdict(plan).items()},
+        # Without ks if there are none: older versions do not know the field.
+        "plan": {STORED_NAMES.get(name, name): value for name, value in asdict(plan).items() if name != "ks" or value},
         "tasks": list(gathering.tasks),
         "runs": gathering.run_ids,
         "failed": sorted(gathering.failed),
@@ -128,7 +129,9 @@ def _plan(record: Mapping[str, Any]) -> Plan:
     for name, stored in STORED_NAMES.items():
         if stored in given:
             given[name] = given.pop(stored)
-    plan = Plan(**{**given, **{key: tuple(given[key]) for key in ("over_tasks", "expected_names")}})
+    given["ks"] = given.get("ks", [])
+    _require(_are(given["ks"], int), "ks must be integers")
+    plan = Plan(**{**given, **{key: tuple(given[key]) for key in ("over_tasks", "expected_names", "ks")}})
     _require(plan.kind in KINDS, f"{plan.kind!r} is not a kind of report")
     _require(_are([plan.taskset, plan.failures, *plan.over_tasks, *plan.expected_names], str), "names must be texts")
     _require(isinstance(plan.reductions, dict) and _are(list(plan.reductions.values()), str), "reductions are wrong")
