@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,9 +70,17 @@ class Batch:
     episodes: Any = _array("sequences")
     weights: Any = _array("sequences")
     keep: Any = _array("other")
+    given: frozenset[str] = field(init=False, repr=False)
+    """The names of the given arrays."""
     sequences: int = field(init=False, default=0)
+    whole: Batch | None = field(init=False, default=None, repr=False)
+    """The batch that this one is a part of, and ``rows`` the part."""
+    rows: slice | None = field(init=False, default=None, repr=False)
+    prepared: dict[Any, Any] = field(init=False, default_factory=dict, repr=False)
+    """What a measurement found out about the arrays, for its next call with this batch or a part of it."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "given", frozenset(name for name in FIELDS if getattr(self, name) is not None))
         if self.response_mask is None:
             raise BatchError("a batch needs response_mask: 1 at the tokens that the policy generated")
         shape = shape_of(self.response_mask)
@@ -85,15 +93,30 @@ class Batch:
         self._check(shape, count)
         self._check_devices()
 
+    if not TYPE_CHECKING:  # a wrong name is an error for the type checker
+
+        def __getattr__(self, name: str) -> Any:
+            """Cut an array from the whole batch: a part has its arrays when they are used, as cutting takes time."""
+            if name not in AXES:
+                raise AttributeError(f"Batch has no {name!r}")
+            array = getattr(self.whole, name)
+            # eos_ids are one list for all sequences.
+            part = array if array is None or name == "eos_ids" else array[self.rows]
+            object.__setattr__(self, name, part)
+            return part
+
     def _check(self, shape: tuple[int, ...], count: int) -> None:
-        for name in TOKEN_FIELDS:
-            self._expect(name, shape)
-        for name in SEQUENCE_FIELDS:
-            self._expect(name, (count,))
-        for name in VOCABULARY_FIELDS:
+        for name in self.given:
+            axes = AXES[name]
+            if axes == "other":
+                continue
+            expected = (count,) if axes == "sequences" else shape
             got = shape_of(getattr(self, name))
-            if getattr(self, name) is not None and got[:-1] != shape:
-                raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
+            if axes == "vocabulary":
+                if got[:-1] != shape:
+                    raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
+            elif got != expected:
+                raise BatchError(f"{name}: expected shape {expected} like response_mask, got {got}")
         if self.keep is not None and shape_of(self.keep) not in (shape, (count,)):
             raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {shape_of(self.keep)}")
         if self.prompt_mask is not None and shape_of(self.prompt_mask)[:1] != (count,):
@@ -102,28 +125,18 @@ class Batch:
     def _check_devices(self) -> None:
         """Reject token arrays that are on another device than the mask, and complex ones."""
         home = getattr(self.response_mask, "device", None)
-        for name in (*TOKEN_FIELDS, *VOCABULARY_FIELDS):
-            value = getattr(self, name)
-            if value is None:
+        for name in self.given:
+            if AXES[name] not in ("tokens", "vocabulary"):
                 continue
+            value = getattr(self, name)
             device = getattr(value, "device", None)
             # Lists have no device, NumPy arrays only since NumPy 2, and torch's is not a string.
-            if str(device or "cpu") != str(home or "cpu"):
+            if device != home and str(device or "cpu") != str(home or "cpu"):
                 raise BatchError(
                     f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one"
                 )
-            if "complex" in str(getattr(value, "dtype", "")):
+            if _is_complex(value):
                 raise BatchError(f"{name}: expected real numbers, got {value.dtype}")
-
-    def _expect(self, name: str, shape: tuple[int, ...]) -> None:
-        value = getattr(self, name)
-        if value is not None and shape_of(value) != shape:
-            raise BatchError(f"{name}: expected shape {shape} like response_mask, got {shape_of(value)}")
-
-    @property
-    def given(self) -> frozenset[str]:
-        """The names of the given arrays."""
-        return frozenset(name for name in FIELDS if getattr(self, name) is not None)
 
     def having(self, **arrays: Any) -> Batch:
         """Return this batch with further arrays, or with other ones in place of its own."""
@@ -131,16 +144,23 @@ class Batch:
 
     def split(self, parts: int) -> list[Batch]:
         """Cut a padded batch into micro-batches of complete sequences."""
-        if self.cu_seqlens is not None:
-            raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
-        bounds = np.linspace(0, self.sequences, parts + 1).astype(int)
-        return [self.take(slice(a, b)) for a, b in pairwise(bounds.tolist()) if b > a]
+        bounds = [n * self.sequences // parts for n in range(parts + 1)]
+        return [self.take(slice(a, b)) for a, b in pairwise(bounds) if b > a]
 
     def take(self, rows: slice) -> Batch:
-        """Return a batch of some of the sequences."""
-        # eos_ids are one list for all sequences.
-        chosen = {n: getattr(self, n) if n == "eos_ids" else getattr(self, n)[rows] for n in self.given}
-        return Batch(**chosen)
+        """Return a padded batch of some of the sequences. Its arrays are views, made when they are used."""
+        if self.cu_seqlens is not None:
+            raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
+        part = object.__new__(Batch)  # arrays of a checked batch need no check
+        for name, value in (
+            ("given", self.given),
+            ("sequences", len(range(*rows.indices(self.sequences)))),
+            ("whole", self),
+            ("rows", rows),
+            ("prepared", {}),
+        ):
+            object.__setattr__(part, name, value)
+        return part
 
     def gathered(
         self, group: Any, *, order: Literal["contiguous", "zigzag"] = "contiguous", temperature: float = 1.0
@@ -159,7 +179,8 @@ class Batch:
         return gathered(self, group, order, temperature)
 
 
-FIELDS = tuple(array.name for array in fields(Batch) if array.init)
+AXES: dict[str, Axes] = {array.name: array.metadata["axes"] for array in fields(Batch) if array.init}
+FIELDS = tuple(AXES)
 COMPUTED_FROM: dict[str, str] = {
     array.name: array.metadata["computed_from"]
     for array in fields(Batch)
@@ -169,7 +190,7 @@ COMPUTED_FROM: dict[str, str] = {
 
 
 def _fields_over(axes: Axes) -> tuple[str, ...]:
-    return tuple(array.name for array in fields(Batch) if array.init and array.metadata["axes"] == axes)
+    return tuple(name for name, of_array in AXES.items() if of_array == axes)
 
 
 TOKEN_FIELDS = _fields_over("tokens")
@@ -180,7 +201,12 @@ VOCABULARY_FIELDS = _fields_over("vocabulary")
 def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of an array, tensor or list."""
     shape = getattr(value, "shape", None)
-    return tuple(int(size) for size in shape) if shape is not None else np.shape(value)
+    return tuple(shape) if shape is not None else np.shape(value)
+
+
+def _is_complex(value: Any) -> bool:
+    asked = getattr(value, "is_complex", None)  # of a tensor
+    return bool(asked()) if asked is not None else getattr(getattr(value, "dtype", None), "kind", "f") == "c"
 
 
 def _sequences_of(cu_seqlens: Any, tokens: int) -> int:
