@@ -184,8 +184,8 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
         pytest.skip("the interpreter reads tensors on the host")
     there, here = tensors(make(64, 12, 11), place)
     fetches = []
-    fetch = device._fetch
-    monkeypatch.setattr(device, "_fetch", lambda pieces: fetches.append(len(pieces)) or fetch(pieces))
+    fetch = device.fetch
+    monkeypatch.setattr(device, "fetch", lambda pieces: fetches.append(len(pieces)) or fetch(pieces))
     measurement = Measurement()
     with monkeypatch.context() as forbidden:
         for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"):
@@ -201,8 +201,11 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     """A machine without a compiler for Triton measures with torch, with one message."""
 
     class Kernels:
+        ARRAYS = ()
+        LONG_WIDTH = 1
+
         @staticmethod
-        def rows(*arguments):
+        def Pass(*arguments):  # noqa: N802 - as it is named there
             raise RuntimeError("no C compiler")
 
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))

@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from test_harness import OPTIONS, make
 
-from windsock.measurement import step, values
+from windsock.measurement import plan, values
 from windsock.measurement.batch import Batch
 from windsock.measurement.merged import DescribedLayout, RankState, merge_states
 from windsock.measurement.step import Measurement, measure
@@ -17,7 +18,7 @@ FAILING = "tokens/aborted"
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let one quantity of the sequences raise, for batches of more than 5 sequences."""
 
     def data(selection: Any, options: Any) -> Any:
@@ -25,8 +26,11 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError("no luck")
         return selection.response_lengths == 0
 
-    quantities = [dataclasses.replace(q, data=data) if q.state == FAILING else q for q in step.QUANTITIES]
-    monkeypatch.setattr(step, "QUANTITIES", tuple(quantities))
+    quantities = [dataclasses.replace(q, data=data) if q.state == FAILING else q for q in plan.QUANTITIES]
+    monkeypatch.setattr(plan, "QUANTITIES", tuple(quantities))
+    plan.plan_of.cache_clear()
+    yield
+    plan.plan_of.cache_clear()
 
 
 def test_underflowed_ratios_have_no_effective_sample_size():

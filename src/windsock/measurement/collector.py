@@ -63,7 +63,9 @@ class MeasurementCollector(Collector):
             )
             return
         with self._lock:
-            measurement = self._measurements.setdefault(step, self._new_measurement())
+            measurement = self._measurements.get(step)
+            if measurement is None:
+                measurement = self._measurements[step] = self._new_measurement()
         # Without this lock: measuring takes long, and a measurement has a lock of its own.
         measurement.add(whole, parts, checked)
 
@@ -128,7 +130,9 @@ class MeasurementCollector(Collector):
     def _new_measurement(self) -> Measurement:
         problems = self._recording.problems
         return Measurement(
-            self._recording.writer.rank, report=lambda metric, error: problems.report(f"metric {metric}", error)
+            self._recording.writer.rank,
+            report=lambda metric, error: problems.report(f"metric {metric}", error),
+            warn=problems.warn,
         )
 
     def _write_values(self, measured: Measured) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from windsock.errors import SettingsError
@@ -39,7 +40,14 @@ class Options:
 
     @classmethod
     def from_keywords(cls, given: dict[str, Any]) -> Options:
-        """Return the checked options of a call's keywords."""
+        """Return the checked options of a call's keywords; those of equal keywords are one object."""
+        try:
+            return _cached(tuple(given.items()))
+        except TypeError:  # a list, which has no hash
+            return cls._checked(given)
+
+    @classmethod
+    def _checked(cls, given: dict[str, Any]) -> Options:
         known = cls.__dataclass_fields__
         for name in given:
             if name not in known:
@@ -61,6 +69,11 @@ class Options:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
         if self.loss == "seq-mean-token-sum-norm" and not self.loss_norm:
             raise SettingsError("measure: loss seq-mean-token-sum-norm needs loss_norm, its divisor")
+
+
+@lru_cache(maxsize=256)
+def _cached(keywords: tuple[tuple[str, Any], ...]) -> Options:
+    return Options._checked(dict(keywords))
 
 
 def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:

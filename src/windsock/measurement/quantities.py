@@ -114,7 +114,7 @@ def _scores_not_aborted(s: Selection, o: Any) -> Floats:
 
 def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
     scores = s.sequence("scores").astype(np.float64)[chosen]
-    if s.batch.episodes is None:
+    if "episodes" not in s.given:
         return scores
     # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
     names, place = groups.numbered(s.sequence("episodes")[chosen])

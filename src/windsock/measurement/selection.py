@@ -27,7 +27,8 @@ Bools = NDArray[np.bool_]
 class Selection(ABC):
     """Interface of a batch from which quantities are computed, on the host and on devices."""
 
-    batch: Batch
+    given: frozenset[str]
+    """The names of the batch's arrays."""
     options: Options
     counts: Ints
     """The number of valid tokens of each sequence."""
@@ -46,9 +47,9 @@ class Selection(ABC):
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of a channel's values per sequence that are NaN or infinite."""
 
+    @abstractmethod
     def sequence(self, name: str) -> NDArray[Any]:
         """Return an array of the sequences."""
-        return to_numpy(getattr(self.batch, name))
 
     @cached_property
     def prompt_lengths(self) -> Ints:
@@ -83,6 +84,7 @@ class HostSelection(Selection):
 
     def __init__(self, batch: Batch, options: Options) -> None:
         self.batch = batch
+        self.given = batch.given
         self.options = options
         self.response = to_numpy(batch.response_mask).astype(np.bool_)
         self.valid = self._kept()
@@ -91,6 +93,10 @@ class HostSelection(Selection):
             of_response: Tokens(partial(_read, batch, mask), options, keep=True)
             for of_response, mask in ((False, self.valid), (True, self.response))
         }
+
+    def sequence(self, name: str) -> NDArray[Any]:
+        """Return an array of the sequences."""
+        return to_numpy(getattr(self.batch, name))
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""

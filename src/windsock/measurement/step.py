@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +14,18 @@ from numpy.typing import NDArray
 from windsock.errors import SettingsError
 from windsock.formatting import describe_error
 from windsock.measurement import device
-from windsock.measurement.batch import COMPUTED_FROM, Batch
+from windsock.measurement.batch import Batch
 from windsock.measurement.completion import completed
-from windsock.measurement.device import Launched
-from windsock.measurement.options import Options, given
-from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, QUANTITIES, Quantity
-from windsock.measurement.selection import HostSelection, Selection
+from windsock.measurement.device import Launches
+from windsock.measurement.host_batches import HostBatches
+from windsock.measurement.options import Options
+from windsock.measurement.plan import Part, Plan, plan_of
+from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
+from windsock.measurement.selection import Selection
 from windsock.measurement.values import Measured, failed_state, finished
-from windsock.states import RATIO, Layout
-from windsock.stats.channels import Need
+from windsock.states import RATIO, Layout, StateKind
 
 Floats = NDArray[np.float64]
-Part = Literal["data", "policy", "value"]
 Report = Callable[[str, Exception], None]
 """Takes the name of a quantity or a metric, and why it could not be computed."""
 
@@ -34,8 +35,9 @@ PARTS: tuple[Part, ...] = ("data", "policy", "value")
 class Measurement:
     """The states of one step. ``add`` may be called per micro-batch and from several threads.
 
-    A batch on an accelerator is only queued there; the statistics of all are copied to the host when the step is
-    finished. A quantity that cannot be computed costs itself only: ``report`` is called, and its metrics are missing.
+    A batch on an accelerator is only queued there, and a small one on the host is copied; when the step is finished,
+    the batches with the same arrays and options are computed together. A quantity that cannot be computed costs itself
+    only: ``report`` is called, and its metrics are missing. ``warn`` is told of batches that lack an input.
     """
 
     def __init__(
@@ -44,36 +46,49 @@ class Measurement:
         states: dict[str, Floats] | None = None,
         missing: dict[str, str] | None = None,
         report: Report | None = None,
+        warn: Callable[[str], None] | None = None,
     ) -> None:
         self._rank = rank
         self._report = report or (lambda quantity, error: None)
+        self._warn = warn or (lambda text: None)
         # Re-entrant: ``_collect`` merges while it has the lock.
         self._lock = threading.RLock()
         self._states: dict[str, Floats] = states or {}
         self._missing: dict[str, str] = missing or {}
-        self._batches = 0  # measured so far
-        self._launched: list[Launched] = []
+        self._batches: Counter[Plan] = Counter()  # measured so far
+        self._newest: dict[Plan, int] = {}  # the number of the newest batch
+        self._on_host = HostBatches()
+        self._on_devices = [Launches()]
 
     def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
         """Measure parts of a batch and merge the states into those of the step."""
         options = options or Options()
         batch = completed(batch, options, "data" in parts)
-        if device.on_device(batch):
-            launched = device.launch(batch, parts, options)
-            with self._lock:
-                # Fetched when the step ends: to do it now would wait for the device.
-                self._launched.append(launched)
-        else:
-            self._measure(HostSelection(batch, options), parts)
+        plan = plan_of(batch.given, parts, options)
+        with self._lock:
+            self._batches[plan] += 1
+            self._newest[plan] = self._batches.total()
+            if device.on_device(batch):
+                self._on_devices[0].add(batch, plan)
+                return
+            selection = self._on_host.add(batch, plan)
+        if selection is not None:  # without the lock: a large batch takes long
+            self._measure(selection, plan)
 
     def merge(self, other: Measurement) -> None:
         """Merge another measurement of the same step into this one."""
         with self._lock:
-            for name, state in other._states.items():
-                known = self._states.get(name)
-                self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
-            self._missing.update(other._missing)
-            self._launched += other._launched
+            self._merge_states(other._states, other._missing)
+            self._batches.update(other._batches)
+            self._newest |= other._newest
+            self._on_host.merge(other._on_host)
+            self._on_devices += [launches for launches in other._on_devices if launches]
+
+    def _merge_states(self, states: dict[str, Floats], missing: dict[str, str]) -> None:
+        for name, state in states.items():
+            known = self._states.get(name)
+            self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
+        self._missing.update(missing)
 
     @property
     def missing(self) -> dict[str, str]:
@@ -90,21 +105,39 @@ class Measurement:
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
         self._collect()
+        self._tell_lacking_inputs()
         return finished(self._states, vocabulary, self._missing, self._report)
 
     def _collect(self) -> None:
-        """Merge the statistics that are still on devices."""
+        """Merge the batches that were only queued or copied so far."""
         with self._lock:
-            launched, self._launched = self._launched, []
-            for selection in device.collect(launched) if launched else ():
-                self._measure(selection, selection.parts)
+            launched, self._on_devices = self._on_devices, [Launches()]
+            for launches in launched:
+                for selection in launches.collect() if launches else ():
+                    self._measure(selection, selection.plan)
+            for plan, of_host in self._on_host.take():
+                self._measure(of_host, plan)
 
-    def _measure(self, selection: Selection, parts: tuple[str, ...]) -> None:
-        states, missing = measured_states(selection, parts, self._rank, self._report)
+    def _measure(self, selection: Selection, plan: Plan) -> None:
+        states, missing = measured_states(selection, plan, self._rank, self._report)
         with self._lock:
-            self._batches += 1
-            states |= coefficient_states(selection.options, self._batches)
-            self.merge(Measurement(self._rank, states, missing))
+            states |= coefficient_states(plan.options, self._newest[plan])
+            self._merge_states(states, missing)
+
+    def _tell_lacking_inputs(self) -> None:
+        """Warn of metrics that some batches of a part have and others lack: their values are of the former alone."""
+        for parts in {plan.parts for plan in self._batches}:
+            alike = {plan: count for plan, count in self._batches.items() if plan.parts == parts}
+            computed = {quantity.state for plan in alike for quantity in plan.quantities}
+            lacking: Counter[str] = Counter()
+            for plan, count in alike.items():
+                lacking.update(dict.fromkeys({plan.lacking[name] for name in computed & plan.lacking.keys()}, count))
+            part = f'part="{parts[0]}"' if len(parts) == 1 else "part=None"
+            for name, count in lacking.items():
+                self._warn(
+                    f"measure({part}): {count} of {sum(alike.values())} batches of a step had no {name}: the metrics "
+                    "that need it are those of the other batches alone (reported once)"
+                )
 
 
 @lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
@@ -114,27 +147,55 @@ def _layout(names: frozenset[str]) -> Layout:
 
 @np.errstate(all="ignore")  # NaN and infinities are results, and are counted
 def measured_states(
-    selection: Selection, parts: tuple[str, ...], rank: int = 0, report: Report = lambda quantity, error: None
+    selection: Selection, plan: Plan, rank: int = 0, report: Report = lambda quantity, error: None
 ) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Return the states of all quantities with their inputs given, and the reasons for the missing metrics."""
-    has = given(selection.batch.given, selection.options)
+    """Return the states of a plan's quantities, and the reasons for the missing metrics."""
     states: dict[str, Floats] = {}
-    missing: dict[str, str] = {}
-    for quantity in QUANTITIES:
-        if quantity.part not in parts:
-            continue
-        unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
-        if unmet is not None:
-            missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
-            continue
+    missing = dict(plan.missing)
+    data = _SequenceData(selection, rank)
+    for quantity in plan.quantities:
         try:
-            states[quantity.state] = _state(quantity, selection, rank)
+            if quantity.channel is not None:
+                states[quantity.state] = selection.state(quantity.kind, quantity.channel, rank)
+            else:
+                data.add(quantity)
         except Exception as error:  # noqa: BLE001 - a metric costs only itself
             report(quantity.state, error)
             # A state, and not its absence: the value of the other batches or ranks alone would be a wrong number.
             states[quantity.state] = failed_state(quantity.kind)
             missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
-    return states, missing
+    return states | data.states(), missing
+
+
+class _SequenceData:
+    """Data about the sequences, and the states of it: those of arrays of one length are computed together."""
+
+    def __init__(self, selection: Selection, rank: int) -> None:
+        self._selection = selection
+        self._rank = rank
+        self._computed: dict[Data, Any] = {}  # quantities that are two states of the same data share it
+        self._states: dict[str, Floats] = {}
+        self._alike: dict[tuple[StateKind, int], dict[str, Any]] = {}
+
+    def add(self, quantity: Quantity) -> None:
+        """Compute the data of a quantity."""
+        assert quantity.data is not None
+        found = self._computed.get(quantity.data)
+        if found is None:
+            found = self._computed[quantity.data] = quantity.data(self._selection, self._selection.options)
+        if quantity.kind is RATIO:  # a loss has a state already: only its tokens can be counted, not the quotient
+            self._states[quantity.state] = found
+        elif quantity.kind.stacks:
+            self._alike.setdefault((quantity.kind, len(found)), {})[quantity.state] = found
+        else:
+            self._states[quantity.state] = quantity.kind.from_values(found, self._rank)
+
+    def states(self) -> dict[str, Floats]:
+        """Return the states of all data."""
+        for (kind, _), alike in self._alike.items():
+            states = kind.from_rows(np.array(list(alike.values()), np.float64), self._rank)
+            self._states |= zip(alike, states, strict=True)
+        return self._states
 
 
 def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:
@@ -145,24 +206,6 @@ def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:
         # None is not set. Of the others 0 is the default, and one of 0 is not in use.
         if (value := getattr(options, option)) or (option == "kl_coef" and value is not None)
     }
-
-
-def _state(quantity: Quantity, selection: Selection, rank: int) -> Floats:
-    if quantity.channel is not None:
-        return selection.state(quantity.kind, quantity.channel, rank)
-    assert quantity.data is not None
-    data = quantity.data(selection, selection.options)
-    # A loss has a state already: only its tokens can be counted, not the quotient.
-    return data if quantity.kind is RATIO else quantity.kind.from_values(data, rank)
-
-
-def _reason(unmet: Need) -> str:
-    """Return the reason for a missing metric: the input that is not given."""
-    name = unmet.name
-    if name in Options.__dataclass_fields__:
-        return f"{name} is not set"
-    computed = f", and no {COMPUTED_FROM[name]} to compute it from" if name in COMPUTED_FROM else ""
-    return f"the batch has no {name}{computed}{f', which {unmet.when} needs' if unmet.when else ''}"
 
 
 def check_part(part: Any) -> tuple[Part, ...]:

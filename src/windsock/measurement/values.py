@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import describe_error
-from windsock.measurement.quantities import BY_STATE, NO_TOKEN
+from windsock.measurement.quantities import BY_STATE, NO_TOKEN, Quantity
 from windsock.model import Missing
 from windsock.states import RATIO, StateKind
 
@@ -60,21 +61,20 @@ def finished(
     usable = {name: state for name, state in states.items() if not has_failed(state)}
     for name, state in states.items():
         quantity = BY_STATE[name]
+        if not quantity.metrics:
+            continue
         if name not in usable:
             for id in quantity.metrics:
                 values.setdefault(id, Missing(FAILED_ELSEWHERE))
             continue
         try:
-            results = quantity.kind.values(state)
+            values |= _statistics(quantity, state)
         except Exception as error:  # noqa: BLE001 - a metric costs only itself
             report(name, error)
             values |= dict.fromkeys(quantity.metrics, Missing(describe_error(error)))
             continue
-        for id, statistic in quantity.metrics.items():
-            value = results[statistic]
-            values[id] = Missing(quantity.empty) if isinstance(value, Missing) else value
-            if state[-1]:  # the last slot of every kind counts the inputs that are not finite
-                nonfinite[id] = float(state[-1])
+        if bad := state.item(-1):  # the last slot of every kind counts the inputs that are not finite
+            nonfinite |= dict.fromkeys(quantity.metrics, bad)
     for id, derive in DERIVED.items():
         try:
             derived = derive(values, usable)
@@ -86,18 +86,34 @@ def finished(
     return _named(values, nonfinite, vocabulary)
 
 
+def _statistics(quantity: Quantity, state: Floats) -> Values:
+    """Return the values of a quantity's metrics."""
+    results = quantity.kind.values(state)
+    return {
+        id: Missing(quantity.empty) if isinstance(value := results[statistic], Missing) else value
+        for id, statistic in quantity.metrics.items()
+    }
+
+
 def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
     for id, value in values.items():
-        name = vocabulary_name(REGISTRY.metric(id), vocabulary)
+        name, factor = _name(id, vocabulary)
         if isinstance(value, Missing):
-            reasons[name.pattern] = value.reason
+            reasons[name] = value.reason
         else:
-            found[name.pattern] = value / (name.factor or 1.0)
+            found[name] = value if factor is None else value / factor
             if id in nonfinite:
-                found[f"windsock/nonfinite/{name.pattern}"] = nonfinite[id]
+                found[f"windsock/nonfinite/{name}"] = nonfinite[id]
     return Measured(found, reasons)
+
+
+@lru_cache(maxsize=4096)
+def _name(id: str, vocabulary: str) -> tuple[str, float | None]:
+    """Return the name of a metric in a vocabulary, and the factor of its values there."""
+    name = vocabulary_name(REGISTRY.metric(id), vocabulary)
+    return name.pattern, name.factor
 
 
 def _explained_variance(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:

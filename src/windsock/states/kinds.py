@@ -37,9 +37,16 @@ class StateKind(ABC):
         """Return the state of no data."""
         return np.zeros(self.width)
 
+    stacks: ClassVar[bool] = False
+    """Whether ``from_rows`` computes many states at once."""
+
     @abstractmethod
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values."""
+
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values."""
+        return np.array([self.from_values(row, rank) for row in rows])
 
     @abstractmethod
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -62,8 +69,24 @@ def _data(values: ArrayLike) -> Floats:
     return np.asarray(values, np.float64).ravel()
 
 
-def _nonfinite(values: Floats) -> float:
-    return float(len(values) - np.isfinite(values).sum())
+def _nonfinite(values: Floats) -> Any:
+    """Return how many values of each row are not finite."""
+    return values.shape[-1] - np.isfinite(values).sum(axis=-1)
+
+
+class _Stacked(StateKind):
+    """A kind whose states are computed from a row of values each, many at once."""
+
+    stacks = True
+
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of some values."""
+        state: Floats = self.from_rows(_data(values)[None], rank)[0]
+        return state
+
+    @abstractmethod
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values."""
 
 
 class _Additive(StateKind):
@@ -75,38 +98,37 @@ class _Additive(StateKind):
         return a + b
 
 
-class Sum(_Additive):
+class Sum(_Stacked, _Additive):
     """A total."""
 
     name = "sum"
     slots = ("sum", "nonfinite")
 
     @_quiet
-    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
-        """Return the state of some values."""
-        data = _data(values)
-        return np.array([data.sum(), _nonfinite(data)])
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values."""
+        return np.stack([rows.sum(axis=-1), _nonfinite(rows)], axis=-1)
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the total, which is 0 for no values."""
-        return {"sum": float(state[0])}
+        return {"sum": state.item(0)}
 
 
-class Mean(_Additive):
+class Mean(_Stacked, _Additive):
     """A mean: sum and count, divided when the step is finished."""
 
     name = "mean"
     slots = ("sum", "count", "nonfinite")
 
     @_quiet
-    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
-        """Return the state of some values."""
-        data = _data(values)
-        return np.array([data.sum(), len(data), _nonfinite(data)])
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values."""
+        count = np.full(len(rows), rows.shape[-1])
+        return np.stack([rows.sum(axis=-1), count, _nonfinite(rows)], axis=-1)
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the mean."""
-        return {"mean": quotient(state[0], state[1], NO_VALUES)}
+        return {"mean": quotient(state.item(0), state.item(1), NO_VALUES)}
 
 
 class Ratio(_Additive):
@@ -123,10 +145,10 @@ class Ratio(_Additive):
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the quotient."""
-        return {"ratio": quotient(state[0], state[1], "the denominator is zero")}
+        return {"ratio": quotient(state.item(0), state.item(1), "the denominator is zero")}
 
 
-class Moments(StateKind):
+class Moments(_Stacked):
     """Count, sum, and the sum of squared deviations from the mean, which does not cancel as a sum of squares does.
 
     Squares merge by the distance of the two means (Chan, Golub and LeVeque). The state has the sum and not the mean:
@@ -138,13 +160,14 @@ class Moments(StateKind):
     slots = ("count", "sum", "squares", "nonfinite")
 
     @_quiet
-    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
-        """Return the state of some values."""
-        data = _data(values)
-        if not len(data):
-            return self.empty()
-        total = data.sum()
-        return np.array([len(data), total, np.square(data - total / len(data)).sum(), _nonfinite(data)])
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values."""
+        size = rows.shape[-1]
+        if not size:
+            return np.tile(self.empty(), (len(rows), 1))
+        total = rows.sum(axis=-1)
+        squares = np.square(rows - (total / size)[:, None]).sum(axis=-1)
+        return np.stack([np.full(len(rows), size), total, squares, _nonfinite(rows)], axis=-1)
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -161,7 +184,7 @@ class Moments(StateKind):
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the mean, and the variance and standard deviation with ddof 0."""
-        count, total, squares = (float(slot) for slot in state[:3])
+        count, total, squares, _ = state.tolist()
         if count == 0:
             nothing = Missing(NO_VALUES)
             return {"mean": nothing, "var": nothing, "std": nothing}
@@ -170,7 +193,7 @@ class Moments(StateKind):
         return {"mean": total / count, "var": variance, "std": math.nan if variance < 0 else math.sqrt(variance)}
 
 
-class Extrema(StateKind):
+class Extrema(_Stacked):
     """Smallest and largest value, and the rank of each. A NaN anywhere makes both NaN."""
 
     name = "extrema"
@@ -181,12 +204,12 @@ class Extrema(StateKind):
         # The infinite rank marks an empty state; an infinite bound may be data.
         return np.array([math.inf, math.inf, -math.inf, math.inf, 0.0])
 
-    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
-        """Return the state of some values of one rank."""
-        data = _data(values)
-        if not len(data):
-            return self.empty()
-        return np.array([data.min(), rank, data.max(), rank, _nonfinite(data)])
+    def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
+        """Return the state of each row of values of one rank."""
+        if not rows.shape[-1]:
+            return np.tile(self.empty(), (len(rows), 1))
+        ranks = np.full(len(rows), rank)
+        return np.stack([rows.min(axis=-1), ranks, rows.max(axis=-1), ranks, _nonfinite(rows)], axis=-1)
 
     def merge(self, a: Floats, b: Floats) -> Floats:
         """Return the smaller minimum and the larger maximum; of equal ones those of the lower rank.
@@ -200,10 +223,11 @@ class Extrema(StateKind):
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return minimum, maximum and their ranks."""
-        if math.isinf(state[1]):
+        low, low_rank, high, high_rank, _ = state.tolist()
+        if math.isinf(low_rank):
             nothing = Missing(NO_VALUES)
             return dict.fromkeys(("min", "max", "min_rank", "max_rank"), nothing)
-        return {"min": float(state[0]), "max": float(state[2]), "min_rank": state[1], "max_rank": state[3]}
+        return {"min": low, "max": high, "min_rank": low_rank, "max_rank": high_rank}
 
 
 def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
@@ -269,6 +293,12 @@ class Quantiles(_Additive):
     _percents = np.array([1, 10, 50, 90, 99])
     slots = (*(f"bin{n}" for n in range(-SIDE, SIDE + 1)), "nonfinite")
 
+    @property
+    def scale_and_offset(self) -> tuple[float, float]:
+        """The line that leads from the logarithm of a size to the number of its bin."""
+        scale = 1 / math.log(self.GAMMA)
+        return scale, 1 - math.log(self.TINY) * scale
+
     @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values; those that are not finite are counted and have no bin."""
@@ -282,12 +312,12 @@ class Quantiles(_Additive):
 
     def bins(self, values: Floats) -> NDArray[np.int64]:
         """Return the slot of each finite value."""
-        scale = 1 / math.log(self.GAMMA)
+        scale, offset = self.scale_and_offset
         # Steps above 1 from TINY on. The logarithm of 0 is minus infinity, which the bound below takes to 0.
         steps = np.abs(values) if self.signed else np.maximum(values, 0.0)
         np.log(steps, out=steps)
         steps *= scale
-        steps += 1 - math.log(self.TINY) * scale
+        steps += offset
         np.maximum(steps, 0.0, out=steps)
         np.minimum(steps, self.SIDE, out=steps)
         if self.signed:
@@ -352,11 +382,9 @@ class LogQuantiles(Quantiles):
             return np.exp(super()._middles)
 
 
-def quotient(numerator: Any, denominator: Any, reason: str) -> float | Missing:
+def quotient(numerator: float, denominator: float, reason: str) -> float | Missing:
     """Return the quotient, or Missing with the reason where the denominator is 0."""
-    if denominator == 0:
-        return Missing(reason)
-    return float(numerator) / float(denominator)
+    return Missing(reason) if denominator == 0 else numerator / denominator
 
 
 SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last()

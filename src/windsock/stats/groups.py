@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,21 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     places: dict[object, int] = {}
     found = [-1 if label is None else places.setdefault(label, len(places)) for label in labels]
     return np.array([*places, None], np.object_)[:-1], np.array(found, np.int64)
+
+
+def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+    """Return labels of several batches such that those of different batches differ; None stays no label."""
+    if len(parts) == 1:
+        return parts[0]
+    found, before = [], 0
+    for labels in parts:
+        names, place = numbered(labels)
+        found.append(np.where(place < 0, -1, place + before))
+        before += len(names)
+    joined = np.concatenate(found)
+    if (joined >= 0).all():
+        return joined
+    return np.where(joined < 0, np.array(None, np.object_), joined.astype(np.object_))
 
 
 def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Floats, Floats, Floats]:

@@ -1,11 +1,12 @@
 """The Triton kernels behind ``windsock.stats.rows``: one program reads the tokens of one sequence once.
 
 Each lane has its own sums and extremes; they are combined once, at the end of the sequence. A channel that is not
-wanted is compiled out, and tokens before the first and after the last response token are not read. A second kernel
-counts the values that are not finite; it reads only the sequences whose sums came out non-finite.
+wanted is compiled out, and tokens before the first and after the last response token are not read. A second kernel does
+what needs few tokens of a sequence: it adds some of them to the histograms, compares its last ones, copies the arrays
+of the sequences, and counts the values that are not finite in the sequences whose sums came out so.
 
 ``_values`` has the formulas of the channels. The rest follows from their declarations in ``windsock.stats.channels``:
-the switches, the arrays to read, the accumulators and the columns. Loops over channels run at compile time.
+the switches, the arrays to read, the accumulators and the rows. Loops over channels run at compile time.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"
@@ -15,17 +16,18 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 
-from windsock.stats.rows import COLUMNS, SLOTS, STORED, WIDTH, moved_to
+from windsock.stats.rows import PERIODS, REPEATED, SAMPLES, STORED, WEIGHT, Table
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
 BAD_BLOCK = 512
+PERIODS_AT_ONCE = 16
 
 
 class Shape(NamedTuple):
@@ -61,6 +63,26 @@ ARRAYS = tuple(dict.fromkeys(
 ))  # fmt: skip
 """The arrays of numbers that channels need; token ids are compared and not computed with."""
 Arrays = named_tuple("Arrays", [_field(name) for name in ARRAYS])
+Places = named_tuple("Places", Wanted._fields)
+"""The place of each channel in the blocks of a table, or that of its histogram; -1 for none."""
+MOST_ARRAYS = 8
+SequenceArrays = named_tuple("SequenceArrays", [f"array{n}" for n in range(MOST_ARRAYS)])
+
+
+class Blocks(NamedTuple):
+    """The first row of each block of a table; -1 for the repetition that is not wanted."""
+
+    valid: int
+    response: int
+    repeats: int
+    sum: int
+    squares: int
+    shift: int
+    min: int
+    max: int
+    bad: int
+    nan: int
+    arrays: int
 
 
 class Limits(NamedTuple):
@@ -77,16 +99,14 @@ SUMMED = tl.constexpr(sum(channel.statistics != "count" for channel in STORED)) 
 CHANNEL_COUNT = tl.constexpr(len(STORED))
 ARRAY_COUNT = tl.constexpr(len(ARRAYS))
 NEAR = tl.constexpr(tuple(channel.near for channel in STORED))
-COLUMN = tl.constexpr(tuple(COLUMNS[channel.name, "sum"] for channel in STORED))
 OF_RESPONSE = tl.constexpr(tuple(
     all(channel.of_response for channel in STORED if name in {need.name for need in channel.needs}) for name in ARRAYS
 ))  # fmt: skip
-VALID_COLUMN = tl.constexpr(COLUMNS["valid", "sum"])
-RESPONSE_COLUMN = tl.constexpr(COLUMNS["response", "sum"])
-SQUARES, SHIFT, LOW, HIGH, SPREAD_BAD, SPREAD_NAN = (
-    tl.constexpr(SLOTS["spread"].index(slot)) for slot in ("squares", "shift", "min", "max", "bad", "nan")
-)
-SUM_BAD, SUM_NAN = (tl.constexpr(SLOTS["sum"].index(slot)) for slot in ("bad", "nan"))
+MOST = tl.constexpr(MOST_ARRAYS)
+SAMPLE_COUNT, SAMPLE_WEIGHT = tl.constexpr(SAMPLES), tl.constexpr(WEIGHT)
+PERIOD_COUNT, LEAST_REPEATED, PERIOD_BLOCK = (
+    tl.constexpr(PERIODS), tl.constexpr(REPEATED), tl.constexpr(PERIODS_AT_ONCE)
+)  # fmt: skip
 
 
 @triton.jit
@@ -224,14 +244,14 @@ def _repeated(x, COUNT: tl.constexpr):
 
 @triton.jit
 def _fold(x, LANES: tl.constexpr):
-    """Add up the values that one lane loaded together, in any order."""
-    return tl.sum(tl.reshape(x, [LANES, x.shape[0] // LANES], can_reorder=True), 1)
+    """Add up the values that one lane loaded together."""
+    return tl.sum(tl.reshape(x, [LANES, x.shape[0] // LANES]), 1)
 
 
 @triton.jit
 def _fold_extremes(x, low, high, LANES: tl.constexpr):
     """Return the extremes of earlier values and of those that one lane loaded together; both pass over NaN."""
-    parts = tl.reshape(x, [LANES, x.shape[0] // LANES], can_reorder=True)
+    parts = tl.reshape(x, [LANES, x.shape[0] // LANES])
     return tl.minimum(low, tl.min(parts, 1)), tl.maximum(high, tl.max(parts, 1))
 
 
@@ -298,25 +318,27 @@ def _add_counts(counts, values, WANTED: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def _store(out, sums, squares, shifts, lows, highs, counts, WANTED: tl.constexpr):
-    """Combine the lanes and write the row; the counts of values that are not finite begin at 0."""
+def _store(
+    out, sequences, sums, squares, shifts, lows, highs, counts,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Combine the lanes and write the column of the sequence; the counts of values that are not finite begin at 0."""
     for n in tl.static_range(SUMMED):
         if WANTED[n]:
-            tl.store(out + COLUMN[n], tl.sum(sums[n], 0))
+            tl.store(out + (BLOCKS.sum + PLACE[n]) * sequences, tl.sum(sums[n], 0))
+            tl.store(out + (BLOCKS.bad + PLACE[n]) * sequences, 0.0)
+            tl.store(out + (BLOCKS.nan + PLACE[n]) * sequences, 0.0)
             if n < SPREADS:
                 low, high = lows[n], highs[n]
-                tl.store(out + COLUMN[n] + SQUARES, tl.sum(squares[n], 0))
-                tl.store(out + COLUMN[n] + SHIFT, shifts[n])
-                tl.store(out + COLUMN[n] + LOW, tl.min(tl.where(low == low, low, float("inf")), 0))
-                tl.store(out + COLUMN[n] + HIGH, tl.max(tl.where(high == high, high, -float("inf")), 0))
-                tl.store(out + COLUMN[n] + SPREAD_BAD, 0.0)
-                tl.store(out + COLUMN[n] + SPREAD_NAN, 0.0)
-            else:
-                tl.store(out + COLUMN[n] + SUM_BAD, 0.0)
-                tl.store(out + COLUMN[n] + SUM_NAN, 0.0)
+                low = tl.min(tl.where(low == low, low, float("inf")), 0)
+                high = tl.max(tl.where(high == high, high, -float("inf")), 0)
+                tl.store(out + (BLOCKS.squares + PLACE[n]) * sequences, tl.sum(squares[n], 0))
+                tl.store(out + (BLOCKS.shift + PLACE[n]) * sequences, shifts[n])
+                tl.store(out + (BLOCKS.min + PLACE[n]) * sequences, low)
+                tl.store(out + (BLOCKS.max + PLACE[n]) * sequences, high)
     for n in tl.static_range(SUMMED, CHANNEL_COUNT):
         if WANTED[n]:
-            tl.store(out + COLUMN[n], tl.sum(counts[n - SUMMED], 0).to(tl.float32))
+            tl.store(out + (BLOCKS.sum + PLACE[n]) * sequences, tl.sum(counts[n - SUMMED], 0).to(tl.float32))
 
 
 @triton.jit
@@ -337,18 +359,12 @@ def _add_bad(bad, values, WANTED: tl.constexpr):
 
 
 @triton.jit
-def _store_bad(out, bad, WANTED: tl.constexpr):
+def _store_bad(out, sequences, bad, WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr):
     """Write how many values were not finite, and how many of them NaN."""
     for n in tl.static_range(SUMMED):
         if WANTED[n]:
-            count = tl.sum(bad[n] & 65535, 0).to(tl.float32)
-            nan_count = tl.sum(bad[n] >> 16, 0).to(tl.float32)
-            if n < SPREADS:
-                tl.store(out + COLUMN[n] + SPREAD_BAD, count)
-                tl.store(out + COLUMN[n] + SPREAD_NAN, nan_count)
-            else:
-                tl.store(out + COLUMN[n] + SUM_BAD, count)
-                tl.store(out + COLUMN[n] + SUM_NAN, nan_count)
+            tl.store(out + (BLOCKS.bad + PLACE[n]) * sequences, tl.sum(bad[n] & 65535, 0).to(tl.float32))
+            tl.store(out + (BLOCKS.nan + PLACE[n]) * sequences, tl.sum(bad[n] >> 16, 0).to(tl.float32))
 
 
 @triton.jit
@@ -389,15 +405,16 @@ def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
     return response, valid
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["sequences"])
 def _rows(
-    out, arrays, actions, mask, keep, bounds, eos, width, eos_count, limits,
-    WANTED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr, LANES: tl.constexpr, SCAN: tl.constexpr, STAGES: tl.constexpr,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, width, sequences, eos_count, limits,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
+    KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, STAGES: tl.constexpr,
+    SCAN: tl.constexpr,
 ):  # fmt: skip
-    """Write the row of one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
+    """Write the column of one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
     row = tl.program_id(0).to(tl.int64)
-    out += row * WIDTH
+    out += row
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
     kept = True
@@ -437,31 +454,126 @@ def _rows(
         lows, highs = _widen_extremes(lows, highs, values, valid, WANTED, LANES)
         counts = _add_counts(counts, values, WANTED, LANES)
     valid_tokens = tl.sum(valid_count, 0).to(tl.float32)
-    tl.store(out + VALID_COLUMN, valid_tokens)
-    tl.store(out + RESPONSE_COLUMN, tl.sum(response_count, 0).to(tl.float32) if KEEP > 0 else valid_tokens)
-    _store(out, sums, squares, shifts, lows, highs, counts, WANTED)
+    response_tokens = tl.sum(response_count, 0).to(tl.float32) if KEEP > 0 else valid_tokens
+    tl.store(out + BLOCKS.valid * sequences, valid_tokens)
+    tl.store(out + BLOCKS.response * sequences, response_tokens)
+    _store(out, sequences, sums, squares, shifts, lows, highs, counts, WANTED, PLACE, BLOCKS)
 
 
 @triton.jit
-def _count_not_finite(
-    out, is_sum, COLUMNS_UP: tl.constexpr,
-    arrays, actions, mask, keep, bounds, eos, width, eos_count, limits,
-    WANTED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+def _ends_of_response(mask, length, SCAN: tl.constexpr):
+    """Return the places of the first and the last response token of a sequence; a first after the last for none."""
+    lane = tl.arange(0, SCAN)
+    start, end = _extent(mask, length, SCAN)
+    before = tl.maximum(end - 1, 0) // SCAN * SCAN
+    at_start = (tl.load(mask + start + lane, mask=start + lane < end, other=0) != 0) & (start + lane < end)
+    at_end = (tl.load(mask + before + lane, mask=before + lane < end, other=0) != 0) & (before + lane < end)
+    first = tl.min(tl.where(at_start, start + lane, length), 0)
+    return first, tl.max(tl.where(at_end, before + lane, -1), 0)
+
+
+@triton.jit
+def _add_samples(
+    histograms, arrays, mask, keep, kept, base, first, last, tokens, limits,
+    WANTED: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Count the values of one sequence that are NaN or infinite, where a sum of the sequence is not finite."""
+    """Add some tokens of a sequence to the histograms: all of a short one, else one of each stretch of equal length."""
+    span = tl.maximum(last - first + 1, 0).to(tl.int64)
+    number = tl.arange(0, SAMPLE_COUNT).to(tl.int64)
+    low = number * span // SAMPLE_COUNT
+    high = (number + 1) * span // SAMPLE_COUNT
+    # A fixed place of each stretch that looks random: equal distances would see every pattern of that period.
+    jitter = ((number * 2654435761) & 4294967295) >> 8
+    offset = tl.where(span <= SAMPLE_COUNT, number, low + jitter % tl.maximum(high - low, 1))
+    inside = offset < span
+    places = (first + offset).to(tl.int32)
+    response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+    values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
+    taken = tl.maximum(tl.sum(valid.to(tl.int64), 0), 1)
+    # Each stands for an equal share of the tokens.
+    weight = ((SAMPLE_WEIGHT * tokens.to(tl.int64) + taken // 2) // taken).to(tl.int32)
+    weights = tl.zeros([SAMPLE_COUNT], tl.int32) + weight
+    for n in tl.static_range(SUMMED):
+        if HISTOGRAM[n] >= 0:
+            x = values[n]
+            steps = tl.log(tl.abs(x) if BINS[n][3] else tl.maximum(x, 0.0)) * BINS[n][0] + BINS[n][1]
+            steps = tl.minimum(tl.maximum(steps, 0.0), BINS[n][2]).to(tl.int32)
+            if BINS[n][3]:
+                steps = tl.where(x < 0, -steps, steps) + BINS[n][2]
+            usable = valid & (tl.abs(x) < float("inf"))
+            tl.atomic_add(histograms + HISTOGRAM[n] + steps, weights, mask=usable, sem="relaxed")
+
+
+@triton.jit
+def _is_repeated(actions, mask, last):
+    """Return whether the tokens before a sequence's last one repeat with some period."""
+    place = tl.arange(0, 2 * PERIOD_COUNT)
+    inside = place <= last
+    answered = (tl.load(mask + last - place, mask=inside, other=0) != 0) & inside
+    run = tl.min(tl.where(answered, 2 * PERIOD_COUNT, place), 0)
+    found = 0
+    if run >= LEAST_REPEATED:
+        near = tl.arange(0, PERIOD_COUNT)
+        token = tl.load(actions + last - near, mask=near < run, other=0)
+        for at in range(1, PERIOD_COUNT + 1, PERIOD_BLOCK):
+            period = at + tl.arange(0, PERIOD_BLOCK)
+            stretch = tl.maximum(2 * period, LEAST_REPEATED)
+            earlier_place = last - near[None, :] - period[:, None]
+            compared = near[None, :] < (stretch - period)[:, None]
+            earlier = tl.load(actions + earlier_place, mask=compared & (earlier_place >= 0), other=-1)
+            differs = tl.max((compared & (token[None, :] != earlier)).to(tl.int32), 1)
+            found = tl.maximum(found, tl.max(((stretch <= run) & (differs == 0)).to(tl.int32), 0))
+    return found
+
+
+@triton.jit
+def _copy_arrays(out, of_sequences, row, sequences, FIRST: tl.constexpr):
+    """Copy a sequence's numbers of the arrays, each as the two halves of 64 bits."""
+    words = out.to(tl.pointer_type(tl.int32), bitcast=True)
+    for n in tl.static_range(MOST):
+        if of_sequences[n] is not None:
+            number = tl.load(of_sequences[n] + row)
+            if number.dtype.is_floating():
+                bits = number.to(tl.float32).to(tl.float64) if number.dtype != tl.float64 else number
+                bits = bits.to(tl.int64, bitcast=True)
+            else:
+                bits = number.to(tl.int64)
+            tl.store(words + (FIRST + 2 * n) * sequences, (bits & 4294967295).to(tl.int32))
+            tl.store(words + (FIRST + 2 * n + 1) * sequences, (bits >> 32).to(tl.int32))
+
+
+@triton.jit(do_not_specialize=["sequences"])
+def _details(
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, width, sequences, eos_count, limits,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
+    KEEP: tl.constexpr, PACKED: tl.constexpr, SAMPLED: tl.constexpr, SUMS: tl.constexpr, SUMS_UP: tl.constexpr,
+    BLOCK: tl.constexpr, SCAN: tl.constexpr,
+):  # fmt: skip
+    """Write what needs few tokens of one sequence, and count its NaN and infinities if one of the sums shows some."""
     row = tl.program_id(0).to(tl.int64)
-    out += row * WIDTH
-    columns = tl.arange(0, COLUMNS_UP)
-    sums = tl.load(out + columns, mask=(columns < WIDTH) & (tl.load(is_sum + columns) != 0), other=0.0)
-    if tl.max(_not_finite(sums), 0) == 0:
-        return
+    out += row
+    _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
     base, length = _stretch(bounds, row, width, PACKED)
-    mask += base
+    mask, actions = mask + base, actions + base
     kept = True
     if KEEP == 1:
         kept = tl.load(keep + row) != 0
     if KEEP == 2:
         keep += base
+    if SAMPLED or BLOCKS.repeats >= 0:
+        first, last = _ends_of_response(mask, length, SCAN)
+        if SAMPLED:
+            tokens = tl.load(out + BLOCKS.valid * sequences)
+            _add_samples(
+                histograms, arrays, mask, keep, kept, base, first, last, tokens, limits,
+                WANTED, HISTOGRAM, BINS, KEEP,
+            )  # fmt: skip
+        if BLOCKS.repeats >= 0:
+            tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
+    number = tl.arange(0, SUMS_UP)
+    sums = tl.load(out + (BLOCKS.sum + number) * sequences, mask=number < SUMS, other=0.0)
+    if tl.max(_not_finite(sums), 0) == 0:
+        return
     lane = tl.arange(0, BLOCK)
     bad = _repeated(tl.zeros([BLOCK], tl.int32), SUMMED)
     for at in range(0, length, BLOCK):
@@ -470,68 +582,99 @@ def _count_not_finite(
         response, valid = _masks(mask, keep, kept, places, inside, KEEP)
         values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
         bad = _add_bad(bad, values, WANTED)
-    _store_bad(out, bad, WANTED)
+    _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
 
 
-@cache
-def _sum_columns(device: Any, channels: frozenset[str]) -> Any:
-    """Return a mask of the columns that are sums of the channels, padded to a power of two."""
-    is_sum = torch.zeros(triton.next_power_of_2(WIDTH), dtype=torch.int8)
-    is_sum[[place for (channel, slot), place in COLUMNS.items() if slot == "sum" and channel in channels]] = 1
-    return moved_to(device, is_sum)
-
-
-def rows(
-    tensors: dict[str, Any],
-    mask: Any,
-    keep: Any | None,
-    bounds: Any | None,
-    eos: Any | None,
-    channels: frozenset[str],
-    options: Any,
-) -> Any:
-    """Launch the kernels on the tensors' device; return a float32 matrix with a row for each sequence.
-
-    ``tensors`` are the arrays that ``channels`` need. The columns of other channels are not written.
-    """
-    sequences = len(mask) if bounds is None else len(bounds) - 1
-    out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)
-    if not sequences:
-        return out
+@lru_cache(maxsize=64)
+def limits_of(options: Any) -> Limits:
+    """Return the options as formulas use them."""
     # An infinite band clips nothing.
     low, high = options.clip or (math.inf, math.inf)
-    arguments = (
-        Arrays(*(tensors.get(name) for name in ARRAYS)),
-        tensors.get("actions", mask),  # the mask stands in for pointers that are not used
-        mask,
-        mask if keep is None else keep,
-        mask if bounds is None else bounds,
-        mask if eos is None else eos,
-        mask.shape[-1],
-        0 if eos is None else len(eos),
-        Limits(low, high, options.dual_clip or 0.0, options.value_clip or 0.0),
-    )
-    constants = {
-        "WANTED": Wanted(*(name in channels for name in Wanted._fields)),
-        "KEEP": 0 if keep is None else 1 if keep.shape == (sequences,) else 2,
-        "PACKED": bounds is not None,
-        "WIDTH": WIDTH,
-    }
-    shape = LONG if mask.shape[-1] >= LONG_WIDTH and bounds is None else SHORT
-    registers = None if "mismatch" in channels else shape.registers  # its exponentials need more
-    sums = _sum_columns(mask.device, channels)
-    with torch.cuda.device_of(mask):
-        _rows[(sequences,)](
-            out,
-            *arguments,
-            **constants,
-            BLOCK=shape.block,
-            LANES=shape.block // shape.per_lane,
-            SCAN=SCAN,
-            STAGES=shape.stages,
-            num_warps=shape.warps,
-            maxnreg=registers,
+    return Limits(low, high, options.dual_clip or 0.0, options.value_clip or 0.0)
+
+
+_indirect: list[Exception] = []
+"""Why compiled kernels cannot be launched directly; after it they are not in this process."""
+
+
+class Pass:
+    """The kernels for batches of one kind: one table, and one way to exclude tokens.
+
+    Triton's dispatch looks at every argument and every constant, which takes ten times as long as the launch. So the
+    first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled.
+    """
+
+    def __init__(self, table: Table, arrays: Sequence[str], is_long: bool, keep: int, packed: bool) -> None:
+        self._given = [name in arrays for name in ARRAYS]
+        self._copied = len(table.arrays)
+        blocks = {slot: rows.start for slot, rows in table.blocks.items()}
+        wanted = {channel.name for channel in table.channels}
+        constants = {
+            "WANTED": Wanted(*(name in wanted for name in Wanted._fields)),
+            "PLACE": Places(*(table.places.get(name, -1) for name in Places._fields)),
+            "BLOCKS": Blocks(**{**blocks, "repeats": blocks["repeats"] if table.repeats else -1}),
+            "HISTOGRAM": Places(*(
+                table.histograms[name].start if name in table.histograms else -1 for name in Places._fields
+            )),
+            "BINS": Places(*(
+                tuple((table.bins or {}).get(name, (0.0, 0.0, 0, False))) for name in Places._fields
+            )),
+            "KEEP": keep,
+            "PACKED": packed,
+        }  # fmt: skip
+        shape = LONG if is_long and not packed else SHORT
+        self._constants: tuple[dict[str, Any], ...] = (
+            {
+                **constants, "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
+                "SCAN": SCAN,
+            },
+            {
+                **constants, "SAMPLED": bool(table.bins), "SUMS": table.summed,
+                "SUMS_UP": triton.next_power_of_2(max(table.summed, 1)), "BLOCK": BAD_BLOCK, "SCAN": SCAN,
+            },
+        )  # fmt: skip
+        registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
+        self._settings: tuple[dict[str, Any], ...] = ({"num_warps": shape.warps, "maxnreg": registers}, {})
+        self._values = tuple(tuple(each.values()) for each in self._constants)
+        self._compiled: dict[Any, tuple[Any, ...]] = {}
+
+    def launch(
+        self,
+        key: Any,
+        addresses: Sequence[int],
+        tensors: Callable[[], Sequence[Any]],
+        numbers: tuple[int, int, int],
+        limits: Limits,
+    ) -> None:
+        """Queue the kernels on the current stream.
+
+        ``key`` stands for the dtypes and alignments of the tensors and the numbers. The addresses and the tensors are
+        in the same order: of the results, the histograms, the arrays of the sequences, those of the tokens, and the
+        actions, mask, keep, bounds and ids of the ends. The numbers are the width, the sequences, and those ids.
+        """
+        grid = (numbers[1], 1, 1)
+        compiled = self._compiled.get(key)
+        if compiled is not None and not _indirect:
+            arguments = self._arguments(addresses, numbers, limits)
+            try:
+                for kernel, constants in zip(compiled, self._values, strict=True):
+                    kernel[grid](*arguments, *constants)
+                return
+            except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
+                _indirect.append(problem)
+        arguments = self._arguments(tensors(), numbers, limits)
+        kernels = tuple(
+            kernel[grid](*arguments, **constants, **settings)
+            for kernel, constants, settings in zip((_rows, _details), self._constants, self._settings, strict=True)
         )
-        # Launched in any case: to ask whether a sum is finite would wait for the device.
-        _count_not_finite[(sequences,)](out, sums, len(sums), *arguments, **constants, BLOCK=BAD_BLOCK)
-    return out
+        if all(hasattr(kernel, "__getitem__") for kernel in kernels):  # the interpreter compiles nothing
+            self._compiled[key] = kernels
+
+    def _arguments(self, given: Sequence[Any], numbers: tuple[int, int, int], limits: Limits) -> tuple[Any, ...]:
+        place = 2 + self._copied
+        copied = SequenceArrays(*given[2:place], *(None,) * (MOST_ARRAYS - self._copied))
+        arrays = []
+        for is_given in self._given:
+            arrays.append(given[place] if is_given else None)
+            place += is_given
+        return (given[0], given[1], copied, Arrays(*arrays), *given[place:], *numbers, limits)

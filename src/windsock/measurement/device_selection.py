@@ -1,0 +1,222 @@
+"""Batches measured on a device: the statistics of their sequences, and the metrics that follow from those."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.measurement.batch import Batch, to_numpy
+from windsock.measurement.plan import Plan
+from windsock.measurement.selection import Selection
+from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
+from windsock.stats.channels import CHANNELS
+from windsock.stats.groups import joined_labels
+from windsock.stats.rows import Table
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+LABELS = ("groups", "episodes")
+"""Arrays whose labels are of one batch: the same label in another batch is another group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The results of one pass, on the host."""
+
+    plan: Plan
+    table: Table
+    rows: NDArray[Any]  # without those of arrays
+    arrays: dict[str, Any]  # of the sequences
+    histograms: Floats | None  # None where another pass of the table has them
+
+
+def split_arrays(batch: Batch, plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays of the sequences that the plan needs: those on the batch's device, and the others."""
+    import torch
+
+    home = batch.response_mask.device
+    on_device: dict[str, Any] = {}
+    elsewhere: dict[str, Any] = {}
+    for name in plan.sequence_arrays:
+        value = getattr(batch, name)
+        is_there = isinstance(value, torch.Tensor) and value.device == home
+        (on_device if is_there else elsewhere)[name] = value
+    return on_device, elsewhere
+
+
+def copied(values: Any) -> Any:
+    """Return a copy, so that the caller may change the values before the step ends."""
+    return values.clone() if hasattr(values, "clone") else values.copy() if hasattr(values, "copy") else list(values)
+
+
+class DeviceSelection(Selection):
+    """Batches with the same plan, measured on a device: the statistics of all their sequences."""
+
+    def __init__(
+        self,
+        pieces: Sequence[Fetched],
+        rows: Floats | None = None,
+        part_of: tuple[DeviceSelection, Bools] | None = None,
+    ) -> None:
+        self.plan, self.table = pieces[0].plan, pieces[0].table
+        self.options, self.given = self.plan.options, self.plan.given
+        self._pieces = pieces
+        self._part_of = part_of
+        if rows is None:
+            rows = np.concatenate([piece.rows for piece in pieces], axis=1, dtype=np.float64)
+        self._rows = rows
+        self.counts = rows[self.table.blocks["valid"].start].astype(np.int64)
+        self.response_lengths = rows[self.table.blocks["response"].start].astype(np.int64)
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def subset(self, chosen: Bools) -> DeviceSelection:
+        """Return the statistics of some of the sequences; they have no histograms."""
+        return DeviceSelection(self._pieces, self._rows[:, chosen], (self, chosen))
+
+    def sequence(self, name: str) -> NDArray[Any]:
+        """Return an array of the sequences."""
+        found = self._arrays.get(name)
+        if found is None:
+            if self._part_of is not None:
+                whole, chosen = self._part_of
+                found = whole.sequence(name)[chosen]
+            else:
+                arrays = [to_numpy(piece.arrays[name]) for piece in self._pieces]
+                found = joined_labels(arrays) if name in LABELS else np.concatenate(arrays)
+            self._arrays[name] = found
+        return found
+
+    def repeats(self) -> Bools:
+        """Return which sequences end in a repetition."""
+        return self._row(self.table.blocks["repeats"].start) > 0
+
+    def totals(self, channel: str) -> Floats:
+        """Return the sum of a channel per sequence."""
+        combined = CHANNELS[channel].combines
+        if combined:
+            return self._combined({other: factor * self.totals(other) for other, factor in combined.items()})
+        total: Floats = self._totals[self.table.places[channel]]
+        return total
+
+    def nonfinite(self, channel: str) -> Floats:
+        """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
+        if (inputs := CHANNELS[channel].nan_of) is not None:
+            return self._row(self.table.row(inputs, "nan"))
+        if CHANNELS[channel].combines:
+            return self._combined({other: self.nonfinite(other) for other in CHANNELS[channel].combines})
+        if CHANNELS[channel].statistics == "count":
+            return np.zeros(len(self.counts))
+        return self._row(self.table.row(channel, "bad"))
+
+    def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
+        """Return the state of a channel over all its tokens."""
+        if isinstance(kind, Quantiles):
+            return self._histogram(channel)
+        if kind is MEAN:
+            return self._mean(channel)
+        assert kind is EXTREMA or kind is MOMENTS
+        state: Floats = (self._extremes if kind is EXTREMA else self._moments)[self.table.places[channel]]
+        if kind is EXTREMA and len(self._some):
+            state[[1, 3]] = rank
+        return state
+
+    def _mean(self, channel: str) -> Floats:
+        if not CHANNELS[channel].combines:
+            state: Floats = self._means[self.table.places[channel]]
+            return state
+        return np.array([self.totals(channel).sum(), self.counts.sum(), self.nonfinite(channel).sum()])
+
+    @staticmethod
+    def _combined(terms: dict[str, Floats]) -> Floats:
+        total: Floats = np.sum(list(terms.values()), axis=0)
+        return total
+
+    def _histogram(self, channel: str) -> Floats:
+        bins = self.table.histograms[channel]
+        counts = [piece.histograms[bins] for piece in self._pieces if piece.histograms is not None]
+        return np.append(np.sum(counts, axis=0), self.nonfinite(channel).sum())
+
+    @cached_property
+    def _some(self) -> Any:
+        """The sequences that have a valid token."""
+        return np.flatnonzero(self.counts)
+
+    def _row(self, place: int) -> Floats:
+        row: Floats = self._rows[place]
+        return row
+
+    def _block(self, slot: str, size: int | None = None) -> Floats:
+        """Return a slot of all its channels, or of the first ones."""
+        rows = self.table.blocks[slot]
+        block: Floats = self._rows[rows.start : rows.stop if size is None else rows.start + size]
+        return block
+
+    def _of_some(self, block: Floats) -> Floats:
+        return block if len(self._some) == block.shape[1] else block[:, self._some]
+
+    @cached_property
+    def _totals(self) -> Floats:
+        """The sums of all channels per sequence."""
+        totals = self._block("sum").copy()
+        # The device sums distances to the shift: add it again for every token.
+        totals[: self.table.spreads] += self._block("shift") * self.counts
+        if self._nan.any():
+            for channel in self.table.channels:
+                if channel.nan_of is not None:
+                    totals[self.table.places[channel.name], self.nonfinite(channel.name) > 0] = np.nan
+        return totals
+
+    @cached_property
+    def _nan(self) -> Bools:
+        """Whether each spread or sum has a NaN."""
+        return np.asarray(self._block("nan").any(axis=1))
+
+    @cached_property
+    def _means(self) -> Floats:
+        """The states of the means of all channels."""
+        table = self.table
+        means = np.zeros((len(table.channels), 3))
+        means[:, 0] = self._totals.sum(axis=1)
+        means[:, 1] = self.counts.sum()
+        means[: table.summed, 2] = self._block("bad").sum(axis=1)
+        if self._nan.any():
+            for channel in table.channels[table.summed :]:
+                means[table.places[channel.name], 2] = self.nonfinite(channel.name).sum()
+        return means
+
+    @cached_property
+    def _moments(self) -> Floats:
+        """The states of the moments of all spreads: the squares within sequences and between their means."""
+        spreads = self.table.spreads
+        moments = np.zeros((spreads, 4))
+        if len(self._some):
+            counts = self.counts[self._some].astype(np.float64)
+            around, totals = self._of_some(self._block("sum", spreads)), self._of_some(self._totals[:spreads])
+            # The merge of MOMENTS, for all sequences at once.
+            inner = self._of_some(self._block("squares")) - around * around / counts  # may round to below 0
+            total, count = totals.sum(axis=1), counts.sum()
+            between = totals / counts - (total / count)[:, None]
+            squares = np.maximum(inner, 0.0).sum(axis=1) + (between * between) @ counts
+            bad = self._block("bad", spreads).sum(axis=1)
+            moments[:] = np.stack([np.full(spreads, count), total, np.where(bad > 0, np.nan, squares), bad], axis=1)
+        return moments
+
+    @cached_property
+    def _extremes(self) -> Floats:
+        """The states of the extremes of all spreads."""
+        spreads = self.table.spreads
+        states = np.tile(EXTREMA.empty(), (spreads, 1))
+        if len(self._some):
+            # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
+            unknown = self._nan[:spreads]
+            states[:, 0] = np.where(unknown, np.nan, self._of_some(self._block("min")).min(axis=1))
+            states[:, 2] = np.where(unknown, np.nan, self._of_some(self._block("max")).max(axis=1))
+            states[:, 4] = self._block("bad", spreads).sum(axis=1)
+        return states

@@ -1,0 +1,102 @@
+"""What a measurement computes for batches with the same arrays, parts and options: found out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+from windsock.measurement.batch import COMPUTED_FROM, FIELDS, SEQUENCE_FIELDS
+from windsock.measurement.options import Options, given
+from windsock.measurement.quantities import QUANTITIES, Quantity
+from windsock.states import Quantiles
+from windsock.stats.channels import Need, arrays_of, wanted
+from windsock.stats.rows import STORED, Bins, Table
+
+Part = Literal["data", "policy", "value"]
+
+
+# Compared by identity: there is one for each set of arrays, parts and options.
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The quantities whose inputs are given, and the reasons for the metrics of the others."""
+
+    given: frozenset[str]
+    parts: tuple[Part, ...]
+    options: Options
+    quantities: tuple[Quantity, ...]
+    missing: dict[str, str]
+    lacking: dict[str, str]
+    """The inputs that the quantities without a value lack, by the name of the state."""
+
+    @cached_property
+    def channels(self) -> frozenset[str]:
+        """The channels that a device computes."""
+        return wanted(self.parts, given(self.given, self.options))
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """The arrays of tokens that the channels are computed from."""
+        return frozenset(arrays_of(self.channels, given(self.given, self.options)))
+
+    @cached_property
+    def used(self) -> tuple[str, ...]:
+        """All arrays that quantities are computed from."""
+        more = {"response_mask", "keep", "cu_seqlens", *(["actions"] if self.repeats else [])}
+        return tuple(name for name in FIELDS if name in (self.arrays | more | {*self.sequence_arrays}) & self.given)
+
+    @cached_property
+    def sequence_arrays(self) -> tuple[str, ...]:
+        """The arrays of sequences that quantities are computed from."""
+        needed = {need.name for quantity in self.quantities for need in quantity.needs} | {"episodes", "domains"}
+        return tuple(name for name in SEQUENCE_FIELDS if name in needed & self.given)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether the repetition at the end of sequences is measured."""
+        return any(quantity.state == "tokens/repetition" for quantity in self.quantities)
+
+    def table(self, arrays: tuple[str, ...]) -> Table:
+        """Return the table that a device fills; ``arrays`` are those of the sequences that are on it."""
+        return _table(self, arrays)
+
+
+@lru_cache(maxsize=256)
+def _table(plan: Plan, arrays: tuple[str, ...]) -> Table:
+    channels = tuple(channel for channel in STORED if channel.name in plan.channels)
+    bins = {
+        quantity.channel: _bins(quantity.kind)
+        for quantity in plan.quantities
+        if isinstance(quantity.kind, Quantiles) and quantity.channel in plan.channels
+    }
+    return Table(channels, arrays, plan.repeats, bins)
+
+
+def _bins(kind: Quantiles) -> Bins:
+    return Bins(*kind.scale_and_offset, kind.SIDE, kind.signed)
+
+
+@lru_cache(maxsize=256)  # a training has a few: its steps measure the same arrays
+def plan_of(arrays: frozenset[str], parts: tuple[Part, ...], options: Options) -> Plan:
+    """Return the plan for batches with some arrays given."""
+    has = given(arrays, options)
+    quantities, missing, lacking = [], {}, {}
+    for quantity in QUANTITIES:
+        if quantity.part not in parts:
+            continue
+        unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
+        if unmet is None:
+            quantities.append(quantity)
+        else:
+            missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
+            lacking[quantity.state] = unmet.name
+    return Plan(arrays, parts, options, tuple(quantities), missing, lacking)
+
+
+def _reason(unmet: Need) -> str:
+    """Return the reason for a missing metric: the input that is not given."""
+    name = unmet.name
+    if name in Options.__dataclass_fields__:
+        return f"{name} is not set"
+    computed = f", and no {COMPUTED_FROM[name]} to compute it from" if name in COMPUTED_FROM else ""
+    return f"the batch has no {name}{computed}{f', which {unmet.when} needs' if unmet.when else ''}"
