@@ -1,0 +1,1 @@
+"""Other code that computes the metrics of a step, to compare with."""
