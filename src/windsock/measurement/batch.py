@@ -74,7 +74,7 @@ class Batch:
     """The names of the given arrays."""
     sequences: int = field(init=False, default=0)
     whole: Batch | None = field(init=False, default=None, repr=False)
-    """The batch that this one is a part of, and ``rows`` the part."""
+    """The batch that this one takes its arrays from, and ``rows`` the part of it; None for all."""
     rows: slice | None = field(init=False, default=None, repr=False)
     prepared: dict[Any, Any] = field(init=False, default_factory=dict, repr=False)
     """What a measurement found out about the arrays, for its next call with this batch or a part of it."""
@@ -96,12 +96,12 @@ class Batch:
     if not TYPE_CHECKING:  # a wrong name is an error for the type checker
 
         def __getattr__(self, name: str) -> Any:
-            """Cut an array from the whole batch: a part has its arrays when they are used, as cutting takes time."""
+            """Take an array from the whole batch: a part cuts its arrays when they are used, as that takes time."""
             if name not in AXES:
                 raise AttributeError(f"Batch has no {name!r}")
-            array = getattr(self.whole, name)
+            array = getattr(self.whole, name) if name in self.given else None
             # eos_ids are one list for all sequences.
-            part = array if array is None or name == "eos_ids" else array[self.rows]
+            part = array if array is None or self.rows is None or name == "eos_ids" else array[self.rows]
             object.__setattr__(self, name, part)
             return part
 
@@ -151,16 +151,23 @@ class Batch:
         """Return a padded batch of some of the sequences. Its arrays are views, made when they are used."""
         if self.cu_seqlens is not None:
             raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
-        part = object.__new__(Batch)  # arrays of a checked batch need no check
-        for name, value in (
-            ("given", self.given),
-            ("sequences", len(range(*rows.indices(self.sequences)))),
-            ("whole", self),
-            ("rows", rows),
-            ("prepared", {}),
-        ):
-            object.__setattr__(part, name, value)
-        return part
+        return self._view(rows, len(range(*rows.indices(self.sequences))), self.given)
+
+    def completed(self, **arrays: Any) -> Batch:
+        """Return this batch with further arrays that are known to fit: nothing is checked."""
+        batch = self._view(None, self.sequences, self.given.union(arrays))
+        for name, array in arrays.items():
+            object.__setattr__(batch, name, array)
+        return batch
+
+    def _view(self, rows: slice | None, sequences: int, given: frozenset[str]) -> Batch:
+        view, put = object.__new__(Batch), object.__setattr__
+        put(view, "given", given)
+        put(view, "sequences", sequences)
+        put(view, "whole", self)
+        put(view, "rows", rows)
+        put(view, "prepared", {})
+        return view
 
     def gathered(
         self, group: Any, *, order: Literal["contiguous", "zigzag"] = "contiguous", temperature: float = 1.0

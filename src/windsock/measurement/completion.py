@@ -11,6 +11,11 @@ from windsock.measurement.options import Options
 from windsock.stats.logits import kl_exact, log_prob_and_entropy
 from windsock.stats.numpy_or_torch import numpy_or_torch
 
+SOURCES = {
+    data: frozenset(("logits", "old_logits", *(("entropy", "prompt_mask") if data else ()))) for data in (False, True)
+}
+"""The arrays from which others follow, with and without the data part."""
+
 
 def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
     """Return the batch with the arrays that follow from its own; given arrays stay as they are.
@@ -18,6 +23,8 @@ def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
     ``data`` says whether the data part is measured. Only that part uses the prompt lengths and the entropy of the
     sampled policy, for which the current entropy stands in where neither it nor the old logits are given.
     """
+    if batch.given.isdisjoint(SOURCES[data]):
+        return batch
     found: dict[str, Any] = {}
     for prefix, logits in (("", batch.logits), ("old_", batch.old_logits)):
         if logits is not None:
@@ -27,7 +34,7 @@ def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
         found["exact_kl"] = kl_exact(old, logits, options.temperature, _mask(batch, logits))
     if data:
         found |= _for_data(batch, found)
-    return batch.having(**found) if found else batch
+    return batch.completed(**found) if found else batch
 
 
 def _for_data(batch: Batch, found: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from windsock.device_copy import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
 from windsock.measurement.device_selection import DeviceSelection, Fetched
-from windsock.measurement.kernel_pass import KernelResults, Memory
+from windsock.measurement.kernel_pass import Memory
 from windsock.measurement.plan import Plan
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
@@ -29,31 +29,37 @@ from windsock.stats.rows import Table
 def on_device(batch: Batch) -> bool:
     """Return whether the batch is on an accelerator."""
     torch = sys.modules.get("torch")
-    mask = (batch.whole or batch).response_mask  # that of a part would have to be cut
+    mask = _mask(batch)
     return torch is not None and isinstance(mask, torch.Tensor) and mask.device.type not in ("cpu", "meta")
+
+
+def _mask(batch: Batch) -> Any:
+    """Return the mask of a batch, or of the one that it is a part of, because that of a part would have to be cut."""
+    while batch.whole is not None:
+        batch = batch.whole
+    return batch.response_mask
 
 
 class Launches:
     """The queued passes of one step, and the memory of their results."""
 
     def __init__(self) -> None:
-        self._memories: dict[Any, Memory] = {}  # by device
-        self._by_kernel: list[tuple[Memory, KernelResults]] = []
+        self._memories: dict[Any, Memory] = {}  # of the kernels' results, by device
         self._by_torch: list[TorchResults] = []
 
     def __bool__(self) -> bool:
-        return bool(self._by_kernel or self._by_torch)
+        return bool(self._memories or self._by_torch)
 
     def add(self, batch: Batch, plan: Plan) -> None:
         """Queue the pass over a batch. This never waits for the device."""
-        mask = (batch.whole or batch).response_mask
-        kernels = _kernels(mask.device.type)
+        device = _mask(batch).device
+        kernels = _kernels(device.type)
         if kernels is not None and not _broken:
-            memory = self._memories.get(mask.device)
+            memory = self._memories.get(device)
             if memory is None:
-                memory = self._memories[mask.device] = Memory(mask.device)
+                memory = self._memories[device] = Memory(device)
             try:
-                self._by_kernel.append((memory, kernel_pass.launch(kernels, batch, plan, memory)))
+                kernel_pass.launch(kernels, batch, plan, memory)
                 return
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
                 _broken.append(problem)
@@ -62,8 +68,7 @@ class Launches:
 
     def collect(self) -> list[DeviceSelection]:
         """Copy the results to the host, and wait for them; the batches of one plan become one selection."""
-        words = {id(memory): [fetch([chunk])[0] for chunk in memory.used()] for memory in self._memories.values()}
-        fetched = [result.fetched(words[id(memory)]) for memory, result in self._by_kernel]
+        fetched = [piece for memory in self._memories.values() for piece in memory.fetched(fetch(memory.tensors()))]
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()]))
             fetched += [result.fetched(arrays) for result in self._by_torch]
@@ -81,6 +86,8 @@ def fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
     """Copy tensors of one device to the host as one run of bytes, and wait for it."""
     import torch
 
+    if not tensors:
+        return []
     flat = [
         tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
         for tensor in tensors

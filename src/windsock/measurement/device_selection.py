@@ -33,7 +33,7 @@ class Fetched:
     plan: Plan
     table: Table
     rows: NDArray[Any]  # without those of arrays
-    arrays: dict[str, Any]  # of the sequences
+    arrays: dict[str, list[Any]]  # of the sequences, in parts
     histograms: Floats | None  # None where another pass of the table has them
 
 
@@ -70,7 +70,11 @@ class DeviceSelection(Selection):
         self._pieces = pieces
         self._part_of = part_of
         if rows is None:
-            rows = np.concatenate([piece.rows for piece in pieces], axis=1, dtype=np.float64)
+            rows = (
+                pieces[0].rows.astype(np.float64)
+                if len(pieces) == 1
+                else np.concatenate([piece.rows for piece in pieces], axis=1, dtype=np.float64)
+            )
         self._rows = rows
         self.counts = rows[self.table.blocks["valid"].start].astype(np.int64)
         self.response_lengths = rows[self.table.blocks["response"].start].astype(np.int64)
@@ -88,7 +92,7 @@ class DeviceSelection(Selection):
                 whole, chosen = self._part_of
                 found = whole.sequence(name)[chosen]
             else:
-                arrays = [to_numpy(piece.arrays[name]) for piece in self._pieces]
+                arrays = [to_numpy(part) for piece in self._pieces for part in piece.arrays[name]]
                 found = joined_labels(arrays) if name in LABELS else np.concatenate(arrays)
             self._arrays[name] = found
         return found
@@ -123,7 +127,7 @@ class DeviceSelection(Selection):
             return self._mean(channel)
         assert kind is EXTREMA or kind is MOMENTS
         state: Floats = (self._extremes if kind is EXTREMA else self._moments)[self.table.places[channel]]
-        if kind is EXTREMA and len(self._some):
+        if kind is EXTREMA and self.counts.any():
             state[[1, 3]] = rank
         return state
 
@@ -143,11 +147,6 @@ class DeviceSelection(Selection):
         counts = [piece.histograms[bins] for piece in self._pieces if piece.histograms is not None]
         return np.append(np.sum(counts, axis=0), self.nonfinite(channel).sum())
 
-    @cached_property
-    def _some(self) -> Any:
-        """The sequences that have a valid token."""
-        return np.flatnonzero(self.counts)
-
     def _row(self, place: int) -> Floats:
         row: Floats = self._rows[place]
         return row
@@ -157,9 +156,6 @@ class DeviceSelection(Selection):
         rows = self.table.blocks[slot]
         block: Floats = self._rows[rows.start : rows.stop if size is None else rows.start + size]
         return block
-
-    def _of_some(self, block: Floats) -> Floats:
-        return block if len(self._some) == block.shape[1] else block[:, self._some]
 
     @cached_property
     def _totals(self) -> Floats:
@@ -196,11 +192,11 @@ class DeviceSelection(Selection):
         """The states of the moments of all spreads: the squares within sequences and between their means."""
         spreads = self.table.spreads
         moments = np.zeros((spreads, 4))
-        if len(self._some):
-            counts = self.counts[self._some].astype(np.float64)
-            around, totals = self._of_some(self._block("sum", spreads)), self._of_some(self._totals[:spreads])
+        if self.counts.any():
+            counts = self.counts[self.some].astype(np.float64)
+            around, totals = self._block("sum", spreads)[:, self.some], self._totals[:spreads, self.some]
             # The merge of MOMENTS, for all sequences at once.
-            inner = self._of_some(self._block("squares")) - around * around / counts  # may round to below 0
+            inner = self._block("squares")[:, self.some] - around * around / counts  # may round to below 0
             total, count = totals.sum(axis=1), counts.sum()
             between = totals / counts - (total / count)[:, None]
             squares = np.maximum(inner, 0.0).sum(axis=1) + (between * between) @ counts
@@ -213,10 +209,10 @@ class DeviceSelection(Selection):
         """The states of the extremes of all spreads."""
         spreads = self.table.spreads
         states = np.tile(EXTREMA.empty(), (spreads, 1))
-        if len(self._some):
+        if self.counts.any():
             # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
             unknown = self._nan[:spreads]
-            states[:, 0] = np.where(unknown, np.nan, self._of_some(self._block("min")).min(axis=1))
-            states[:, 2] = np.where(unknown, np.nan, self._of_some(self._block("max")).max(axis=1))
+            states[:, 0] = np.where(unknown, np.nan, self._block("min")[:, self.some].min(axis=1))
+            states[:, 2] = np.where(unknown, np.nan, self._block("max")[:, self.some].max(axis=1))
             states[:, 4] = self._block("bad", spreads).sum(axis=1)
         return states

@@ -1,232 +1,258 @@
 """The pass over a batch's tensors by the Triton kernels, with as little work on the host as possible.
 
-What a batch's tensors are is found out once for the batch and all its parts. A launch then needs their addresses only:
-those of a part follow from the whole's, so that no view is made.
+What the kernels have to know about tensors of some dtypes is an ``Outline``, prepared once. A launch then needs the
+tensors' addresses only: those of a part follow from the whole batch's, so that no view is made. The passes of a step
+with the same table write into one matrix, the columns of one batch after those of the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import Batch
-from windsock.measurement.device_selection import Fetched, copied, split_arrays
+from windsock.measurement.batch import AXES, Batch
+from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.rows import WEIGHT, Table, moved_to
 
-ALIGNED = 16
-"""Results begin at multiples of this many words of 32 bits, so that a kernel is compiled once for all."""
-LEAST_WORDS = 1 << 16
+LEAST_SEQUENCES = 64
+LEAST_ALIGNED = 16  # words of 32 bits
+
+
+class Matrix:
+    """The results of the passes with one table: words of 32 bits on a device, which begin as 0."""
+
+    def __init__(self, outline: Outline, device: Any, sequences: int) -> None:
+        import torch
+
+        table = outline.table
+        self.outline = outline
+        self.capacity = -(-sequences // LEAST_ALIGNED) * LEAST_ALIGNED
+        self.sequences = 0
+        self.on_host: list[dict[str, Any]] = []  # arrays of the sequences
+        cells = table.height * self.capacity
+        self.words = torch.zeros(cells + table.histogram_size, dtype=torch.int32, device=device)
+        self.address = self.words.data_ptr()
+        self.histograms = self.address + 4 * cells  # aligned, because the capacity is
+
+    def parts(self) -> tuple[Any, Any]:
+        """Return the cells and the histograms as tensors of their dtypes."""
+        import torch
+
+        cells = self.outline.table.height * self.capacity
+        return self.words[:cells].view(torch.float32), self.words[cells:] if self.outline.table.bins else self.words
+
+    def fetched(self, words: NDArray[np.int32]) -> Fetched:
+        """Return the results from the copy of the words."""
+        table = self.outline.table
+        cells = table.height * self.capacity
+        matrix = words[:cells].reshape(table.height, self.capacity)[:, : self.sequences]
+        first = table.blocks["arrays"].start
+        arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
+        for place, name in enumerate(table.arrays):
+            halves = np.stack([matrix[first + 2 * place], matrix[first + 2 * place + 1]], axis=-1)
+            kind = np.float64 if self.outline.floating[place] else np.int64
+            arrays[name] = [np.ascontiguousarray(halves).view(kind)[:, 0]]
+        # Without a sign there is room for twice as many tokens.
+        histograms = words[cells:].view(np.uint32) / WEIGHT if table.bins else None
+        return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms)
 
 
 class Memory:
-    """Memory of one device for the results of a step's passes, in words of 32 bits that begin as 0."""
+    """Memory of one device for the results of a step's passes."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._chunks: list[Any] = []
-        self._address = 0
-        self._free = 0  # words of the last chunk
-        self._histograms: dict[Table, tuple[int, int, int]] = {}
+        self._full: list[Matrix] = []
+        self._open: dict[Table, Matrix] = {}
 
-    def take(self, words: int) -> tuple[int, int, int]:
-        """Return the chunk, the offset in it and the address of so many words."""
-        import torch
-
-        words = -(-words // ALIGNED) * ALIGNED
-        if words > self._free or not self._chunks:
-            # As much as the last step needed, so that one chunk is enough for this one.
-            size = max(words, LEAST_WORDS, 0 if self._chunks else _last_size.get(self._device, 0))
-            chunk = torch.zeros(size, dtype=torch.int32, device=self._device)
-            self._chunks.append(chunk)
-            self._address, self._free = chunk.data_ptr(), size
-        offset = len(self._chunks[-1]) - self._free
-        self._free -= words
-        return len(self._chunks) - 1, offset, self._address + 4 * offset
-
-    def histograms(self, table: Table) -> tuple[bool, tuple[int, int, int]]:
-        """Return whether a table's histograms are new, and their place: all passes of a step add to the same."""
-        found = self._histograms.get(table)
+    def matrix(self, outline: Outline, sequences: int) -> Matrix:
+        """Return a matrix of the outline's table with room for some sequences."""
+        found = self._open.get(outline.table)
+        if found is not None and found.sequences + sequences <= found.capacity:
+            return found
         if found is not None:
-            return False, found
-        self._histograms[table] = place = self.take(table.histogram_size)
-        return True, place
+            self._full.append(found)
+        # As many as in the last step, so that one matrix is enough for this one.
+        expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
+        self._open[outline.table] = found = Matrix(outline, self._device, max(sequences, expected))
+        return found
 
-    def view(self, chunk: int, offset: int, words: int) -> Any:
-        """Return some words as a tensor."""
-        return self._chunks[chunk][offset : offset + words]
+    def tensors(self) -> Sequence[Any]:
+        """Return the tensors that have to be copied to the host."""
+        return [matrix.words for matrix in (*self._full, *self._open.values())]
 
-    def used(self) -> list[Any]:
-        """Return the chunks, without what was not used of them."""
-        if not self._chunks:
-            return []
-        used = [*self._chunks[:-1], self._chunks[-1][: len(self._chunks[-1]) - self._free]]
-        _last_size[self._device] = sum(len(chunk) for chunk in used)
-        return used
-
-
-_last_size: dict[Any, int] = {}
-"""The words that the last step needed, by device."""
+    def fetched(self, arrays: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
+        """Yield the results from the copies of the tensors."""
+        totals: dict[Table, int] = {}
+        for matrix, words in zip((*self._full, *self._open.values()), arrays, strict=True):
+            table = matrix.outline.table
+            totals[table] = _last_sequences[table] = totals.get(table, 0) + matrix.sequences
+            yield matrix.fetched(words)
 
 
-@dataclass(frozen=True, slots=True)
-class KernelResults:
-    """Where the results of one pass are."""
-
-    prepared: Prepared
-    sequences: int
-    on_host: dict[str, Any]  # arrays of the sequences
-    chunk: int
-    offset: int
-    histograms: tuple[int, int] | None  # chunk and offset, of the first pass that adds to them
-
-    def fetched(self, chunks: list[NDArray[np.int32]]) -> Fetched:
-        """Return the results from the copies of the chunks."""
-        table = self.prepared.table
-        words = chunks[self.chunk][self.offset : self.offset + table.height * self.sequences]
-        words = words.reshape(table.height, self.sequences)
-        arrays = dict(self.on_host)
-        first = table.blocks["arrays"].start
-        for place, name in enumerate(table.arrays):
-            halves = np.stack([words[first + 2 * place], words[first + 2 * place + 1]], axis=-1)
-            kind = np.float64 if self.prepared.floating[place] else np.int64
-            arrays[name] = np.ascontiguousarray(halves).view(kind)[:, 0]
-        histograms = None
-        if self.histograms is not None:
-            chunk, offset = self.histograms
-            # Without a sign there is room for twice as many tokens.
-            histograms = chunks[chunk][offset : offset + table.histogram_size].view(np.uint32) / WEIGHT
-        return Fetched(self.prepared.plan, table, words[:first].view(np.float32), arrays, histograms)
+_last_sequences: dict[Table, int] = {}
+"""How many sequences the last step measured, by table."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Prepared:
-    """The tensors of a batch in the order in which the kernels take them, and what the kernels have to know of them."""
+class Outline(NamedTuple):
+    """What the kernels have to know about the tensors of a batch, but for their addresses."""
 
     plan: Plan
     table: Table
     kernels: Any  # rows_triton.Pass
-    tensors: tuple[Any, ...]
+    names: tuple[str, ...]  # of the arrays in the order in which the kernels take them
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
-    ids: int  # the number of tokens that end a sequence
     limits: Any
-    floating: tuple[bool, ...]
-    host_names: tuple[str, ...]
-    device: int
-    lasting: bool
-    """Whether the tensors are the batch's own: a copy would not see later changes of them."""
+    floating: tuple[bool, ...]  # whether the copied arrays of the sequences are floating-point numbers
+    host_names: tuple[str, ...]  # of the arrays of the sequences that are not on the device
 
 
-def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> KernelResults:
+class Prepared(NamedTuple):
+    """The tensors of a batch, in the order of the kernels' arguments."""
+
+    outline: Outline
+    tensors: Sequence[Any]
+    ids: int  # the number of tokens that end a sequence
+
+
+def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> None:
     """Queue the kernels. This never waits for the device."""
     whole, start = batch, 0
-    if batch.whole is not None and batch.rows is not None and batch.rows.step in (None, 1):
+    if batch.rows is not None and batch.whole is not None and batch.rows.step in (None, 1):
         whole, start = batch.whole, batch.rows.indices(batch.whole.sequences)[0]
     prepared: Prepared | None = whole.prepared.get(plan)
     if prepared is None:
-        prepared = _prepare(kernels, whole, plan)
-        if prepared.lasting:
+        prepared, are_own = _prepare(kernels, whole, plan)
+        if are_own:
             whole.prepared[plan] = prepared
-        elif whole is not batch:
-            # A copy of the part's tensors is smaller than one of the whole's.
-            whole, start, prepared = batch, 0, _prepare(kernels, batch, plan)
-    table, sequences = prepared.table, batch.sequences
-    on_host = {name: copied(getattr(batch, name)) for name in prepared.host_names}
-    chunk, offset, address = memory.take(table.height * sequences)
-    are_new, histograms = memory.histograms(table) if table.bins else (False, (chunk, offset, address))
-    result = KernelResults(prepared, sequences, on_host, chunk, offset, histograms[:2] if are_new else None)
+        elif whole is not batch:  # copies of the part's tensors are smaller
+            start, (prepared, _) = 0, _prepare(kernels, batch, plan)
+    outline, sequences = prepared.outline, batch.sequences
+    matrix = memory.matrix(outline, sequences)
+    if outline.host_names:
+        matrix.on_host.append({name: copied(getattr(batch, name)) for name in outline.host_names})
     if not sequences:
-        return result
-    addresses = [address, histograms[2]]
+        return
+    addresses = [matrix.address, matrix.histograms]
     addresses += [
-        tensor.data_ptr() + start * stride for tensor, stride in zip(prepared.tensors, prepared.strides, strict=True)
+        tensor.data_ptr() + start * stride for tensor, stride in zip(prepared.tensors, outline.strides, strict=True)
     ]
     together = 0
-    for one in addresses:
-        together |= one
+    for address in addresses:
+        together |= address
     # Triton compiles other code for addresses that are no multiples of 16.
-    aligned = None if together & 15 == 0 else tuple(one & 15 == 0 for one in addresses)
-
-    def tensors() -> list[Any]:
-        import torch
-
-        results = memory.view(chunk, offset, table.height * sequences).view(torch.float32)
-        counts = memory.view(*histograms[:2], table.histogram_size) if table.bins else results
-        cut = [
-            tensor[start : start + sequences] if stride else tensor
-            for tensor, stride in zip(prepared.tensors, prepared.strides, strict=True)
-        ]
-        return [results, counts, *cut]
-
-    with _current(prepared.device):
-        prepared.kernels.launch(
-            (prepared.key, aligned), addresses, tensors, (prepared.width, sequences, prepared.ids), prepared.limits
+    aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
+    numbers = (outline.width, matrix.capacity, matrix.sequences, prepared.ids)
+    with _current(outline.key[0]):
+        outline.kernels.launch(
+            (outline.key, prepared.ids, aligned),
+            addresses,
+            lambda: [*matrix.parts(), *_cut(prepared, start, sequences)],
+            sequences,
+            numbers,
+            outline.limits,
         )
-    return result
+    matrix.sequences += sequences
 
 
-def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> Prepared:
-    """Find out what the kernels have to know about a batch's tensors."""
-    given = batch.response_mask
-    mask = given.contiguous()
-    on_device, on_host = split_arrays(batch, plan)
-    table = plan.table(tuple(on_device))
-    names = [name for name in kernels.ARRAYS if name in plan.arrays]
-    own = [getattr(batch, name) for name in names]
-    uses_actions = plan.repeats or "eos_ids" in plan.arrays
-    keep = batch.keep
-    keep_kind = 0 if keep is None else 1 if keep.shape == (batch.sequences,) else 2
-    eos = _ids_on(given.device, batch.eos_ids) if "eos_ids" in plan.arrays else None
-    # The kernels compute addresses from the width alone. The mask stands in for tensors that are not used.
-    used = [
-        *on_device.values(),
-        *own,
-        batch.actions if uses_actions else given,
-        given,
-        given if keep is None else moved_to(given.device, keep),
-        given if batch.cu_seqlens is None else batch.cu_seqlens,
-        given if eos is None else eos,
+def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
+    """Return the tensors of a part of a batch."""
+    return [
+        (tensor[start : start + sequences] if stride else tensor).detach()
+        for tensor, stride in zip(prepared.tensors, prepared.outline.strides, strict=True)
     ]
-    tensors = tuple(mask if tensor is given else tensor.detach().contiguous() for tensor in used)
-    lasting = all(new.data_ptr() == old.data_ptr() for new, old in zip(tensors, used, strict=True)) and (
-        keep is None or used[-3] is keep
-    )
-    packed = batch.cu_seqlens is not None
-    strides = [
-        0 if packed or not batch.sequences else tensor.element_size() * (tensor.numel() // batch.sequences)
-        for tensor in tensors
-    ]
-    if eos is not None:
-        strides[-1] = 0
-    width = mask.shape[-1]
-    return Prepared(
-        plan=plan,
-        table=table,
-        kernels=_pass_of(kernels, table, tuple(names), width >= kernels.LONG_WIDTH, keep_kind, packed),
-        tensors=tensors,
-        strides=tuple(strides),
-        key=(tuple(tensor.dtype for tensor in tensors), width, 0 if eos is None else len(eos), mask.device.index),
-        width=width,
-        ids=0 if eos is None else len(eos),
-        limits=kernels.limits_of(plan.options),
-        floating=tuple(tensor.is_floating_point() for tensor in on_device.values()),
-        host_names=tuple(on_host),
-        device=mask.device.index if mask.device.type == "cuda" else -1,
-        lasting=lasting,
-    )
+
+
+def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, bool]:
+    """Return the tensors in the order of the kernels, and whether they are the batch's own and not copies.
+
+    A copy does not see later changes of the batch's tensors, so it is for one launch only.
+    """
+    mask = batch.response_mask
+    device = mask.device
+    on_device = tuple(name for name in plan.sequence_arrays if _is_on(getattr(batch, name), device))
+    names = _names(kernels, plan, on_device)
+    tensors = [getattr(batch, name) for name in names]
+    are_own = True
+    ids = 0
+    for place, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
+        if name == "eos_ids":
+            tensors[place] = _ids_on(device, tensor)
+            ids = len(tensors[place])
+            are_own = are_own and (isinstance(tensor, list | tuple) or _is_on(tensor, device))
+        elif name == "keep" and not _is_on(tensor, device):
+            tensors[place], are_own = moved_to(device, tensor), False
+        # The kernels compute addresses from the width alone.
+        if not tensors[place].is_contiguous():
+            tensors[place], are_own = tensors[place].contiguous(), False
+    keep = 0
+    if "keep" in batch.given:
+        keep = 1 if tensors[names.index("keep")].dim() == 1 and _is_per_sequence(batch) else 2
+    key = (device.index, mask.shape[-1], keep, *[tensor.dtype for tensor in tensors])
+    outline = _outline(kernels, plan, on_device, key, batch.cu_seqlens is not None)
+    return Prepared(outline, tensors, ids), are_own
+
+
+def _is_on(value: Any, device: Any) -> bool:
+    return bool(getattr(value, "device", None) == device)
+
+
+def _is_per_sequence(batch: Batch) -> bool:
+    return tuple(batch.keep.shape) == (batch.sequences,)
 
 
 @lru_cache(maxsize=256)
-def _pass_of(kernels: ModuleType, table: Table, names: tuple[str, ...], is_long: bool, keep: int, packed: bool) -> Any:
-    return kernels.Pass(table, names, is_long, keep, packed)
+def _names(kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the arrays in the order of the kernels' arguments.
+
+    The mask stands in for those that are not used.
+    """
+    return (
+        *on_device,
+        *(name for name in kernels.ARRAYS if name in plan.arrays),
+        "actions" if plan.repeats or "eos_ids" in plan.arrays else "response_mask",
+        "response_mask",
+        *(name if name in plan.given else "response_mask" for name in ("keep", "cu_seqlens")),
+        "eos_ids" if "eos_ids" in plan.arrays else "response_mask",
+    )
+
+
+@lru_cache(maxsize=1024)
+def _outline(
+    kernels: ModuleType, plan: Plan, on_device: tuple[str, ...], key: tuple[Any, ...], packed: bool
+) -> Outline:
+    _, width, keep, *dtypes = key
+    names = _names(kernels, plan, on_device)
+    table = plan.table(on_device)
+    arrays = tuple(name for name in kernels.ARRAYS if name in plan.arrays)
+    return Outline(
+        plan=plan,
+        table=table,
+        kernels=kernels.Pass(table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
+        names=names,
+        strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
+        key=key,
+        width=width,
+        limits=kernels.limits_of(plan.options),
+        floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
+        host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
+    )
+
+
+def _stride(name: str, kind: Any, width: int, keep: int, packed: bool) -> int:
+    if packed or name in ("eos_ids", "cu_seqlens"):
+        return 0
+    of_sequences = AXES[name] == "sequences" or (name == "keep" and keep == 1)
+    return int(kind.itemsize) * (1 if of_sequences else width)
 
 
 def _ids_on(device: Any, ids: Any) -> Any:
@@ -241,8 +267,8 @@ def _listed_ids_on(device: Any, ids: tuple[int, ...]) -> Any:
     return moved_to(device, ids).reshape(-1)
 
 
-def _current(device: int) -> Any:
+def _current(device: int | None) -> Any:
     """Return a context in which a CUDA device is the current one."""
     import torch
 
-    return nullcontext() if device < 0 or torch.cuda.current_device() == device else torch.cuda.device(device)
+    return nullcontext() if device is None or torch.cuda.current_device() == device else torch.cuda.device(device)

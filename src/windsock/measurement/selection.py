@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from windsock.stats.channels import CHANNELS, Tokens
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Result = TypeVar("Result")
 
 
 class Selection(ABC):
@@ -58,11 +60,28 @@ class Selection(ABC):
 
     def sums(self, channel: str) -> Floats:
         """Return the sum of a channel for each sequence with a valid token."""
-        return self.totals(channel)[self.counts > 0]
+        return self.totals(channel)[self.some]
 
     def means(self, channel: str) -> Floats:
         """Return the mean of a channel for each sequence with a valid token."""
-        return self.sums(channel) / self.counts[self.counts > 0]
+        return self.sums(channel) / self.counts[self.some]
+
+    @cached_property
+    def some(self) -> Ints | slice:
+        """The sequences that have a valid token."""
+        places = np.flatnonzero(self.counts)
+        return slice(None) if len(places) == len(self.counts) else places
+
+    def once(self, compute: Callable[[Selection], Result]) -> Result:
+        """Return what a function computes from this selection; it is called once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        found: Result = self._computed[compute]
+        return found
+
+    @cached_property
+    def _computed(self) -> dict[Any, Any]:
+        return {}
 
     def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
         """Return the state of a loss, over all sequences or the chosen ones."""

@@ -32,8 +32,9 @@ class TorchResults:
     def fetched(self, arrays: Iterator[Any]) -> Fetched:
         """Return the results from the copies of the tensors, which are the next ones of ``arrays``."""
         rows, histograms = next(arrays), next(arrays) / WEIGHT
-        of_device = {name: next(arrays) for name in self.on_device}
-        return Fetched(self.plan, self.table, rows, {**self.on_host, **of_device}, histograms)
+        of_sequences = {name: [values] for name, values in self.on_host.items()}
+        of_sequences |= {name: [next(arrays)] for name in self.on_device}
+        return Fetched(self.plan, self.table, rows, of_sequences, histograms)
 
 
 def launch(batch: Batch, plan: Plan) -> TorchResults:

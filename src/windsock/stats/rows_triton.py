@@ -405,16 +405,20 @@ def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
     return response, valid
 
 
-@triton.jit(do_not_specialize=["sequences"])
+@triton.jit(do_not_specialize=["sequences", "column"])
 def _rows(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, width, sequences, eos_count, limits,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
+    width, sequences, column, eos_count, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, STAGES: tl.constexpr,
     SCAN: tl.constexpr,
 ):  # fmt: skip
-    """Write the column of one sequence. KEEP is 0 for none, 1 per sequence, 2 per token."""
+    """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
+
+    KEEP is 0 for none, 1 per sequence, 2 per token.
+    """
     row = tl.program_id(0).to(tl.int64)
-    out += row
+    out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
     kept = True
@@ -542,16 +546,17 @@ def _copy_arrays(out, of_sequences, row, sequences, FIRST: tl.constexpr):
             tl.store(words + (FIRST + 2 * n + 1) * sequences, (bits >> 32).to(tl.int32))
 
 
-@triton.jit(do_not_specialize=["sequences"])
+@triton.jit(do_not_specialize=["sequences", "column"])
 def _details(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, width, sequences, eos_count, limits,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
+    width, sequences, column, eos_count, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     KEEP: tl.constexpr, PACKED: tl.constexpr, SAMPLED: tl.constexpr, SUMS: tl.constexpr, SUMS_UP: tl.constexpr,
     BLOCK: tl.constexpr, SCAN: tl.constexpr,
 ):  # fmt: skip
     """Write what needs few tokens of one sequence, and count its NaN and infinities if one of the sums shows some."""
     row = tl.program_id(0).to(tl.int64)
-    out += row
+    out += column + row
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
@@ -643,16 +648,18 @@ class Pass:
         key: Any,
         addresses: Sequence[int],
         tensors: Callable[[], Sequence[Any]],
-        numbers: tuple[int, int, int],
+        programs: int,
+        numbers: tuple[int, int, int, int],
         limits: Limits,
     ) -> None:
-        """Queue the kernels on the current stream.
+        """Queue the kernels on the current stream, with a program for each sequence.
 
-        ``key`` stands for the dtypes and alignments of the tensors and the numbers. The addresses and the tensors are
-        in the same order: of the results, the histograms, the arrays of the sequences, those of the tokens, and the
-        actions, mask, keep, bounds and ids of the ends. The numbers are the width, the sequences, and those ids.
+        ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
+        the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
+        tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
+        results, the first one of this batch, and the number of ids.
         """
-        grid = (numbers[1], 1, 1)
+        grid = (programs, 1, 1)
         compiled = self._compiled.get(key)
         if compiled is not None and not _indirect:
             arguments = self._arguments(addresses, numbers, limits)
@@ -670,7 +677,7 @@ class Pass:
         if all(hasattr(kernel, "__getitem__") for kernel in kernels):  # the interpreter compiles nothing
             self._compiled[key] = kernels
 
-    def _arguments(self, given: Sequence[Any], numbers: tuple[int, int, int], limits: Limits) -> tuple[Any, ...]:
+    def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
         place = 2 + self._copied
         copied = SequenceArrays(*given[2:place], *(None,) * (MOST_ARRAYS - self._copied))
         arrays = []
