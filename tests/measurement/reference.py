@@ -74,6 +74,9 @@ def reduce(walk, function, options, weights=None, rows=None):
     sums = {i: math.fsum(function(i, t) for t in walk.valid(i)) for i in rows}
     if weights is not None:
         sums = {i: s * float(weights[i]) for i, s in sums.items()}
+    if how == "token-sum-norm":  # the mean over updates, each of which has loss_batch sequences
+        updates = len(walk.rows) / options["loss_batch"]
+        return math.fsum(sums.values()) / options["loss_norm"] / updates if updates else None
     if not rows:
         return None
     if how == "token-mean":
