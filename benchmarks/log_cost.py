@@ -3,6 +3,9 @@
 Each tracker logs the same rows from a new process, to a new folder, offline, with telemetry and hardware metrics off.
 NumPy and torch are imported before the clock starts, as in a training process. The work of a tracker's threads and
 other processes is not part of its log call; finishing the run is timed separately.
+
+With a CUDA device, a second table has the host's time of logging scalars that are on it, on an idle stream and behind
+a busy one: it must not wait for the device.
 """
 
 from __future__ import annotations
@@ -43,6 +46,9 @@ OFFLINE = {
     "WANDB_SILENT": "true",
 }
 HEADS = ("steps", "import+init s", "p50 µs", "p99 µs", "values/s", "finish s", "bytes/value", "p50 ratio")
+CUDA_SCALARS = 20
+CUDA_ROWS = 300
+CUDA_LIMIT = 132e-6  # half of what it was: 265 µs on an H200
 STUCK_SECONDS = 300.0  # beyond --patience: a tracker that takes longer to start and finish has hung
 
 
@@ -326,6 +332,52 @@ def bars(results: dict[str, Cost | str]) -> list[Bar]:
     ]
 
 
+def measure_cuda() -> tuple[float, float] | None:
+    """Return the median seconds of a log call of CUDA scalars, on an idle and behind a busy stream."""
+    if not importlib.util.find_spec("torch"):
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    import windsock
+
+    names = metric_names(CUDA_SCALARS)
+    with tempfile.TemporaryDirectory(prefix="log-cost-") as scratch:
+        run = windsock.init(dir=scratch)
+        medians = []
+        for busy in (False, True):
+            spent = []
+            for step in range(CUDA_ROWS):
+                row = dict(zip(names, torch.rand(CUDA_SCALARS, device="cuda").unbind(), strict=True))
+                torch.cuda.synchronize()
+                if busy:
+                    torch.cuda._sleep(2_000_000)  # about a millisecond: longer than the call
+                before = time.perf_counter()
+                run.log(row)
+                spent.append(time.perf_counter() - before)
+                run.commit(step + busy * CUDA_ROWS)
+            medians.append(percentile(sorted(spent), 0.50))
+        run.finish()
+    return medians[0], medians[1]
+
+
+def print_cuda() -> list[Bar]:
+    """Print the cost of logging CUDA scalars; return its bar."""
+    found = measure_cuda()
+    if found is None:
+        print(f"{CUDA_SCALARS} CUDA scalars: not measured, there is no CUDA device\n")
+        return []
+    import torch
+
+    print(f"{CUDA_SCALARS} CUDA scalars, one log call, {torch.cuda.get_device_name()}, torch {torch.__version__}")
+    for label, seconds in zip(("idle stream", "busy stream"), found, strict=True):
+        print(f"{label:32}{seconds * 1e6:>15,.1f} µs (p50 of {CUDA_ROWS})")
+    print()
+    text = f"{CUDA_SCALARS} CUDA scalars behind a busy stream, p50"
+    return [at_most(text, found[1], CUDA_LIMIT, lambda s: f"{s * 1e6:,.1f} µs")]
+
+
 def verdict(bar: Bar) -> str:
     word = {True: "holds", False: "FAILS", None: "not measured"}[bar.holds]
     return f"{word:12}  {bar.text:43} {bar.got}".rstrip()
@@ -346,6 +398,7 @@ def arguments() -> argparse.Namespace:
         help="stop logging to a tracker after so many seconds, at fewer steps (default %(default)g)",
     )
     parser.add_argument("--only", action="append", choices=CONTENDERS, help="only this tracker (repeatable)")
+    parser.add_argument("--cuda", action="store_true", help="only CUDA scalars, without other trackers")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
     parser.add_argument("--one", choices=CONTENDERS, help=argparse.SUPPRESS)  # run as this tracker's process
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
@@ -360,11 +413,15 @@ def main() -> int:
     if options.one:
         measure_here(options)
         return 0
+    if options.cuda:
+        judged = print_cuda()
+        print("\n".join(verdict(bar) for bar in judged))
+        return int(options.strict and not all(bar.holds for bar in judged))
     results = dict(contest(options.only or CONTENDERS, options))
     print(f"{options.steps:,} steps of {options.values} values, one log call each")
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}\n")
     print(table(results), end="\n\n")
-    judged = bars(results)
+    judged = bars(results) + print_cuda()
     print("\n".join(verdict(bar) for bar in judged))
     return int(options.strict and not all(bar.holds for bar in judged))
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.overrides import TorchFunctionMode
 
 from windsock.model import Histogram
 from windsock.scalars import Deferred, Rejection, classify, histogram, to_float
@@ -158,6 +159,48 @@ def test_deferred_values_keep_their_order_and_the_moment_they_were_logged():
         tensor.add_(10)
     assert deferred.ready()
     assert deferred.values() == [1.5, 2.0, 3.5]
+
+
+class Operations(TorchFunctionMode):
+    """The torch functions that are called, without the reading of properties."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function.__name__ not in ("__get__", "dim"):
+            self.names.append(function.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_the_number_of_torch_operations_does_not_grow_with_the_scalars():
+    """All scalars of a dtype are one stack and one copy, with gradients or without."""
+    counts = []
+    for many in (2, 20, 200):
+        tensors = [torch.tensor(float(n), requires_grad=n % 2 == 0) for n in range(many)]
+        with Operations() as operations:
+            deferred = Deferred(tensors)
+        assert deferred.values() == [float(n) for n in range(many)]
+        counts.append(operations.names)
+    assert counts[0] == counts[1] == counts[2]
+    assert sorted(set(counts[0]) - {"_set_grad_enabled"}) == ["copy_", "empty", "stack"]
+
+
+@pytest.mark.parametrize("dtype", [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int64, torch.int32,
+    torch.int16, torch.int8, torch.uint8, torch.bool,
+])  # fmt: skip
+def test_deferred_values_of_every_dtype_are_exact(dtype):
+    """They are the numbers that the tensors have, widened to float64."""
+    tensors = [torch.tensor(value).to(dtype) for value in (0.0, 1.0, 2.5, 100.0)]
+    assert Deferred(tensors).values() == [float(tensor.item()) for tensor in tensors]
+
+
+def test_deferred_values_of_mixed_shapes_and_dtypes_keep_their_order():
+    """One element may have any number of axes."""
+    tensors = [torch.tensor([[1.5]]), torch.tensor(2**40), torch.tensor(3.5), torch.tensor([4]), torch.tensor(5.5)]
+    assert Deferred(tensors).values() == [1.5, float(2**40), 3.5, 4.0, 5.5]
 
 
 class Far(torch.Tensor):

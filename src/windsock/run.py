@@ -301,7 +301,8 @@ class Run:
         ``repeats`` is the number of runs per task, the k of mean@k; without it, the most runs that any task has.
         ``ks`` are the k of best@k, worst@k, pass@k and maj@k; without it, ``repeats`` and the powers of two below it.
         ``prefix`` is ``eval`` or ``bench``. ``reductions``, ``failures`` and ``failed_value`` are as in ``rollouts``; a
-        metric with a reduction, such as ``{"seconds": "mean"}``, has no statistics of k.
+        metric with a reduction, such as ``{"seconds": "mean"}``, has no statistics of k, nor has one that
+        ``windsock.define`` declares with a statistic or with the unit of a duration or a count.
         """
         from windsock.rollouts.handles import Evaluation
         from windsock.rollouts.plan import Plan

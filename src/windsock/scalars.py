@@ -69,8 +69,14 @@ def classify(values: Mapping[str, Any]) -> Classified:
     numbers = result.numbers
     tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
     for name, value in values.items():
-        if type(value) is float and type(name) is str:
+        kind = type(value)
+        if type(name) is not str:
+            _classify_one(name, value, tensor, result)
+        elif kind is float:
             numbers[name] = value
+        # The usual device scalar: a call for each property would take longer than the copy of all.
+        elif kind is tensor and value.is_cuda and not value.dim() and not value.is_complex():
+            result.deferred[name] = value
         else:
             _classify_one(name, value, tensor, result)
     return result
@@ -191,15 +197,18 @@ class Deferred:
     def __init__(self, tensors: Iterable[Any]) -> None:
         import torch
 
-        alike: dict[Any, list[tuple[int, Any]]] = {}
-        for place, tensor in enumerate(tensors):
-            alike.setdefault((tensor.device, tensor.dtype), []).append((place, tensor.detach().reshape(())))
-        self._parts: list[tuple[list[int], DeviceCopy]] = []
+        alike: dict[Any, tuple[list[int], list[Any]]] = {}
         self._size = 0
-        for numbered in alike.values():
-            copy = DeviceCopy(_widened(torch.stack([tensor for _, tensor in numbered])))
-            self._parts.append(([place for place, _ in numbered], copy))
-            self._size += len(numbered)
+        for tensor in tensors:
+            key = tensor.dtype, tensor.device
+            if (group := alike.get(key)) is None:
+                group = alike[key] = [], []
+            group[0].append(self._size)
+            group[1].append(tensor)
+            self._size += 1
+        # Without gradients as a whole: to detach each tensor takes longer than to stack all.
+        with torch.no_grad():
+            self._parts = [(places, DeviceCopy(_stacked(group), reused=True)) for places, group in alike.values()]
 
     def ready(self) -> bool:
         """Return whether the values are on the host, without waiting."""
@@ -209,17 +218,30 @@ class Deferred:
         """Return the values in the order given, waiting for the device if necessary."""
         result = [0.0] * self._size
         for places, copy in self._parts:
-            for place, value in zip(places, copy.wait().tolist(), strict=True):
+            for place, value in zip(places, copy.values(), strict=True):
                 result[place] = float(value)
         return result
 
 
-def _widened(tensor: Any) -> Any:
-    """Return the tensor as float64, or as float32 on devices without float64."""
+def _stacked(tensors: list[Any]) -> Any:
+    """Return one-element tensors as one, in a dtype that the host can read."""
     import torch
 
-    wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-    return tensor.to(wide)
+    if any(tensor.dim() for tensor in tensors):
+        tensors = [tensor.reshape(()) for tensor in tensors]
+    stacked = torch.stack(tensors)
+    if stacked.dtype in _readable_dtypes():  # widened on the host: there it costs no kernel
+        return stacked
+    return stacked.to(torch.float32 if stacked.device.type == "mps" else torch.float64)
+
+
+@functools.cache
+def _readable_dtypes() -> frozenset[Any]:
+    """Return the dtypes whose elements become Python numbers on the host, exactly."""
+    import torch
+
+    names = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+    return frozenset(getattr(torch, name) for name in names)
 
 
 def histogram(values: Any, bins: int = 64) -> Histogram:

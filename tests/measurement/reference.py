@@ -74,6 +74,9 @@ def reduce(walk, function, options, weights=None, rows=None):
     sums = {i: math.fsum(function(i, t) for t in walk.valid(i)) for i in rows}
     if weights is not None:
         sums = {i: s * float(weights[i]) for i, s in sums.items()}
+    if how == "token-sum-norm":  # the mean over updates, each of which has loss_batch sequences
+        updates = len(walk.rows) / options["loss_batch"]
+        return math.fsum(sums.values()) / options["loss_norm"] / updates if updates else None
     if not rows:
         return None
     if how == "token-mean":
@@ -165,20 +168,19 @@ def rewards(walk, options, out):
 
 def old_policy(walk, options, out):
     data = walk.data
-    some = [i for i in walk.rows if walk.valid(i)]
     old, ref = walk.at("old_log_probs"), walk.at("ref_log_probs")
     if walk.has("ref_log_probs"):
         out["evaluation/ref_log_prob/mean"] = mean(walk.tokens(ref))
     if walk.has("old_log_probs"):
         out["evaluation/old_log_prob/mean"] = mean(walk.tokens(old))
-        out["policy/entropy_sum"] = mean(math.fsum(-old(i, t) for t in walk.valid(i)) for i in some)
+        out["policy/entropy_sum"] = mean(math.fsum(-old(i, t) for t in walk.valid(i)) for i in walk.rows)
     if walk.has("old_entropy") or walk.has("entropy"):
         out["evaluation/entropy/mean"] = mean(
             walk.tokens(walk.at("old_entropy" if walk.has("old_entropy") else "entropy"))
         )
     if walk.has("old_log_probs", "ref_log_probs"):
         out["policy/ref_kl_k1"] = mean(walk.tokens(lambda i, t: old(i, t) - ref(i, t)))
-        kl = {i: math.fsum(old(i, t) - ref(i, t) for t in walk.valid(i)) for i in some}
+        kl = {i: math.fsum(old(i, t) - ref(i, t) for t in walk.valid(i)) for i in walk.rows}
         out["policy/ref_kl_sum"] = mean(kl.values())
         if options.get("kl_coef") is not None:
             out["reward/non_score/mean"] = mean(-options["kl_coef"] * k for k in kl.values())

@@ -1,5 +1,7 @@
 """Options and labels that trainers give and that are easy to refuse: no clip, labels of None, a coefficient of 0."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -61,6 +63,13 @@ def test_a_sequence_whose_episode_is_none_is_an_episode_of_its_own():
     """Its score counts once, like that of each named episode."""
     batch = Batch(response_mask=np.ones((5, 1)), scores=[1.0, 1.0, 0.0, 0.5, 0.0], episodes=["a", "a", None, "b", None])
     assert by_id(measure(batch))["reward/score/mean"] == pytest.approx((1.0 + 0.0 + 0.5 + 0.0) / 4)
+
+
+def test_the_documentation_says_what_none_means_among_labels():
+    """A reader of docs/measuring.md finds that sequences may have no group and no episode."""
+    text = " ".join((Path(__file__).parents[2] / "docs/measuring.md").read_text().split())
+    assert "a sequence whose group is None is in no group" in text
+    assert "one whose episode is None is an episode of its own" in text
 
 
 @pytest.mark.parametrize("library", [np.asarray, torch.as_tensor])

@@ -113,3 +113,17 @@ def test_trl_signs_and_sums():
     assert measured["objective/rlhf_reward"] == pytest.approx(0.5 - 0.05 * kl)
     assert measured["objective/entropy"] == pytest.approx((3.4 + 1.3) / 2)
     assert measured["val/ratio"] == pytest.approx(0.9620114)
+
+
+@pytest.mark.parametrize("how", ["no response", "not kept"])
+def test_trl_sums_count_sequences_without_tokens_as_zero(how: str):
+    """TRL means its sums over all sequences, padding as 0: scores and KL are of the same ones and add up."""
+    data = {name: [*rows, [-9.0] * 4] for name, rows in PPO.items()} | {"scores": [1.0, 0.0, 0.5]}
+    data["response_mask"][2] = [0, 0, 0, 0] if how == "no response" else [1, 1, 1, 1]
+    measured = measure(Batch(**data, keep=[1, 1, 0]), kl_coef=0.05, vocabulary="trl")
+    kl = ((0.1 - 0.2 + 0.3) + (-0.1 + 0.2)) / 3
+    assert measured["objective/kl"] == pytest.approx(kl)
+    assert measured["objective/entropy"] == pytest.approx((3.4 + 1.3) / 3)
+    parts = measured["objective/scores"], measured["objective/non_score_reward"]
+    assert parts == pytest.approx((0.5, -0.05 * kl))
+    assert measured["objective/rlhf_reward"] == pytest.approx(sum(parts), rel=1e-12)

@@ -21,10 +21,10 @@ from windsock.measurement.quantities import QUANTITIES
 from windsock.measurement.step import Measurement, measure
 from windsock.measurement.values import DERIVED
 
-LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
+LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm", "token-sum-norm")
 OPTIONS = {
     "clip": (0.2, 0.28), "dual_clip": 3.0, "value_clip": 0.3, "reward_clip": 1.0, "kl_coef": 0.05, "kl_loss_coef": 0.01,
-    "entropy_coef": 0.02, "loss_norm": 7.0, "max_response_length": 6, "max_prompt_length": 4,
+    "entropy_coef": 0.02, "loss_norm": 7.0, "loss_batch": 4, "max_response_length": 6, "max_prompt_length": 4,
 }  # fmt: skip
 SETTINGS_ONLY = {"reward/kl_coef", "policy/kl_loss_coef", "policy/entropy_coef"}
 
@@ -281,6 +281,8 @@ def test_arrays_of_a_wrong_shape_are_rejected_with_the_reason(wrong: dict, messa
         ({"loss": "mean"}, "loss: expected one of token-mean"),
         ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
         ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
+        ({"loss": "token-sum-norm"}, "loss token-sum-norm needs loss_norm, its divisor"),
+        ({"loss": "token-sum-norm", "loss_norm": 8}, "needs loss_batch, the number of sequences that an update sums"),
         ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
     ],
 )

@@ -87,6 +87,18 @@ def test_a_timeline_nests_and_groups():
     assert timeline(spans, {}, 7, 10.0) is None
 
 
+def test_a_timeline_has_the_overlap_of_phases_inside_a_timer():
+    """The share is that of the metric: parallel spans inside one count, the one around them does not."""
+    spans = [
+        span("rewards", 0.0, 10.0, id=1, timer=True),
+        span("reward", 2.0, 6.0, id=2, parent=1, lane="Task-2"),
+        span("reward", 3.0, 9.0, id=3, parent=1, lane="Task-3"),
+    ]
+    laid_out = timeline(spans, {WRITER: {0: (0.0, 10.0)}}, 0, 10.0)
+    assert laid_out is not None
+    assert (laid_out.unaccounted, laid_out.overlap) == (0.0, pytest.approx(0.3))
+
+
 def lines_of(spans: list[PhaseSpan], width: int, now: float = 10.0) -> list[str]:
     laid_out = timeline(spans, {WRITER: {0: (0.0, 10.0)}}, 0, now)
     assert laid_out is not None

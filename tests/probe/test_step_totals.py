@@ -1,5 +1,7 @@
 """Totals of a step: duration, time outside phases, throughput, and every documented name."""
 
+import asyncio
+import contextvars
 import csv
 import threading
 from pathlib import Path
@@ -9,7 +11,7 @@ from probing import KnownDevice, Time, known_run, values
 
 import windsock
 from windsock.catalogue.names import recognise
-from windsock.probe.intervals import length, overlap, union
+from windsock.probe.intervals import coverage, length, overlap, union
 
 SEED = Path(__file__).parent.parent / "data" / "seed_metrics.tsv"
 FAMILIES = ("time/", "memory/", "system/", "timing_per_token_ms/", "perf/", "global_seqlen/", "eps", "episode")
@@ -173,6 +175,99 @@ def test_time_outside_phases_and_overlap():
     found = values(run, 1)
     assert (found["time/step"], found["time/unaccounted"], found["time/overlap"]) == (10.0, 4.0, 2.0)
     assert found["time/unaccounted_share"] == 0.4
+
+
+def test_parallel_tasks_inside_a_timer_overlap():
+    """The timer around them is not in parallel with them: of nested spans the innermost count."""
+    time = Time()
+    run = known_run(time)
+
+    async def reward(first: asyncio.Event, then: asyncio.Event) -> None:
+        async with run.phase("reward"):
+            first.set()
+            await then.wait()
+
+    async def rewards() -> None:
+        one, two, end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        tasks = [asyncio.create_task(reward(one, end))]
+        await one.wait()
+        time.now += 2.0  # one task and the timer around it
+        tasks.append(asyncio.create_task(reward(two, end)))
+        await two.wait()
+        time.now += 3.0  # two tasks
+        end.set()
+        await asyncio.gather(*tasks)
+
+    with run.timer("step_rewards"):
+        asyncio.run(rewards())
+        time.now += 5.0
+    run.commit(0)
+    found = values(run)
+    assert (found["time/step"], found["time/unaccounted"], found["time/overlap"]) == (10.0, 0.0, 3.0)
+
+
+def test_a_task_and_a_later_phase_of_its_parent_overlap():
+    """A span that outlives the one in which it began still is inside the next outer one, and beside the others."""
+    spans = [
+        (1, 0, "main", 0.0, 10.0),
+        (2, 1, "main", 1.0, 3.0),
+        (3, 2, "Task-2", 2.0, 8.0),  # begun in 2, open until 8
+        (4, 1, "main", 5.0, 6.0),
+    ]
+    assert coverage(spans, 0.0, 10.0) == (10.0, 1.0)
+    assert coverage(spans, 5.5, 7.0) == (1.5, 0.5)
+    assert coverage([*spans, (5, 0, "thread", 9.0, 12.0)], 0.0, 20.0) == (12.0, 2.0)
+
+
+def test_spans_that_are_in_each_other_in_a_circle_end():
+    """A damaged file may say so; there is an answer and no endless loop."""
+    circle = [(1, 2, "main", 0.0, 4.0), (2, 1, "other", 1.0, 3.0), (3, 3, "third", 0.0, 4.0)]
+    assert coverage(circle, 0.0, 4.0)[0] == 4.0
+
+
+def test_a_span_between_open_ones_is_known_after_the_commit():
+    """A task that outlives the phase in which it began is still inside the timer around that phase."""
+    time = Time()
+    run = known_run(time)
+    timer, phase, task = run.timer("epoch"), run.phase("start"), run.phase("work")
+    timer.__enter__()
+    phase.__enter__()
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(task.__enter__,))
+    thread.start()
+    thread.join()
+    time.now += 1.0
+    phase.__exit__(None, None, None)
+    for step in range(3):
+        time.now += 1.0
+        run.commit(step)
+        assert values(run, step)["time/overlap"] == 0.0
+    task.__exit__(None, None, None)
+    timer.__exit__(None, None, None)
+    run.commit(3)
+    assert run._collectors.phases.probe._closed == []
+
+
+def test_the_open_parent_of_a_closed_phase_does_not_overlap_with_it():
+    """Over a commit as well: a timer that stays open is around its phases, in whichever thread they ran."""
+    time = Time()
+    run = known_run(time)
+    timer = run.timer("epoch")
+    timer.__enter__()
+    for step in range(2):
+        context = contextvars.copy_context()
+        one = threading.Thread(target=context.run, args=(_pass_through, run.phase("work"), time.passes(2.0)))
+        one.start()
+        one.join()
+        time.now += 1.0
+        run.commit(step)
+        assert values(run, step)["time/overlap"] == 0.0
+        assert values(run, step)["time/unaccounted"] == 0.0
+    timer.__exit__(None, None, None)
+
+
+def _pass_through(phase, work) -> None:  # type: ignore[no-untyped-def]
+    with phase:
+        work()
 
 
 def test_intervals():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import windsock
+from windsock.catalogue.registry import REGISTRY
 from windsock.rollouts.gathering import Gathering
+from windsock.rollouts.merged import merged_report
 from windsock.rollouts.plan import Plan, checked
 from windsock.rollouts.statistics import StepStatistics
 from windsock.rollouts.wire import pack, unpack
@@ -72,6 +75,55 @@ def test_durations_and_counts_are_plain(tmp_path, vocabulary):
     named = {name: value for name, value in values.items() if "coverage" not in name}
     assert sorted(named.values()) == [3.0, 8.0]
     assert not [name for name in named if "@" in name]
+
+
+@pytest.fixture
+def declared() -> Iterator[None]:
+    """Declare a duration, a count and a score as a user does."""
+    made = [
+        windsock.define("seconds", "Time of a run.", unit="seconds"),
+        windsock.define("calls", "Calls of tools in a run.", unit="count"),
+        windsock.define("all_calls", "Calls of tools in all runs.", unit="count", statistic="sum"),
+        windsock.define("accuracy", "Share of right answers.", unit="fraction"),
+    ]
+    yield
+    for metric in made:
+        REGISTRY.remove(metric.id)
+
+
+REPORTS = [
+    {"seconds": 2.0, "calls": 3, "all_calls": 3, "accuracy": 1.0},
+    {"seconds": 4.0, "calls": 6, "all_calls": 6, "accuracy": 0.0},
+]
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.usefixtures("declared")
+def test_declared_durations_and_counts_are_plain_means(tmp_path, vocabulary):
+    """Their unit is enough; a declared statistic is used, and a declared score keeps its best@k."""
+    values = evaluated(tmp_path, REPORTS, vocabulary, ks=(1, 2))
+    of = {what: {n: v for n, v in values.items() if f"/{what}/" in n} for what in ("seconds", "calls", "all_calls")}
+    assert list(of["seconds"].values()) == [3.0]
+    assert list(of["calls"].values()) == [4.5]
+    assert list(of["all_calls"].values()) == [9.0]
+    assert all(name.endswith("/mean") for name in (*of["seconds"], *of["calls"]))
+    assert ks_of(values, "best") == [1, 2]
+
+
+@pytest.mark.usefixtures("declared")
+def test_declarations_reach_processes_that_do_not_have_them(monkeypatch):
+    """A reader, or a driver that merges, gives the values of the process that declared the metrics."""
+    states, whole = [], Gathering()
+    for task, metrics in enumerate(REPORTS):
+        part = Gathering(Plan("eval").statistic_of, True)
+        part.add(str(task), 0, metrics if task else {"accuracy": metrics["accuracy"]})
+        states.append(pack(part, Plan("eval", "s", 1)))
+        whole.merge(part)
+    here = StepStatistics(whole, Plan("eval", "s", 1), "trinity").values()
+    monkeypatch.setattr("windsock.rollouts.plan._in_catalogue", lambda metric: None)
+    assert StepStatistics(*merged_report(states), "trinity").values() == here
+    assert here["eval/s/seconds/mean"] == 4.0
+    assert "eval/s/seconds/best@1" not in here
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

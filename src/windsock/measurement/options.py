@@ -18,8 +18,9 @@ class Options:
 
     ``clip`` is one number or ``(low, high)``, or None where the ratio is not clipped; ``dual_clip`` is the bound c
     of dual-clip PPO; ``value_clip`` and ``reward_clip`` are None where nothing is clipped; ``kl_coef`` is the
-    weight of the KL in the reward, ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses and
-    ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or
+    weight of the KL in the reward, ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses,
+    ``loss_norm`` the divisor of ``seq-mean-token-sum-norm`` and ``token-sum-norm``, and ``loss_batch`` the number of
+    sequences that ``token-sum-norm`` sums over; a sequence of ``max_response_length`` or
     ``max_prompt_length`` tokens counts as truncated; ``right_score`` is the score of a right answer;
     ``temperature`` divides logits.
     """
@@ -33,6 +34,7 @@ class Options:
     entropy_coef: float = 0.0
     loss: Reduction = "seq-mean-token-mean"
     loss_norm: float | None = None
+    loss_batch: int | None = None
     max_response_length: int | None = None
     max_prompt_length: int | None = None
     right_score: float = 1.0
@@ -67,8 +69,13 @@ class Options:
             raise SettingsError(f"measure: loss: expected one of {', '.join(REDUCTIONS)}, got {self.loss!r}")
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
-        if self.loss == "seq-mean-token-sum-norm" and not self.loss_norm:
-            raise SettingsError("measure: loss seq-mean-token-sum-norm needs loss_norm, its divisor")
+        if self.loss.endswith("-norm") and not self.loss_norm:
+            raise SettingsError(f"measure: loss {self.loss} needs loss_norm, its divisor")
+        if self.loss == "token-sum-norm" and not (self.loss_batch and self.loss_batch > 0):
+            raise SettingsError(
+                "measure: loss token-sum-norm needs loss_batch, the number of sequences that an update sums over, got "
+                f"{self.loss_batch}"
+            )
 
 
 @lru_cache(maxsize=256)

@@ -124,12 +124,12 @@ def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
 
 
 def _non_score(s: Selection, o: Any) -> Floats:
-    return 0.0 - float(o.kl_coef) * s.sums("old_minus_ref")  # 0 and not -0 for a coefficient of 0
+    # All sequences, as in the scores: one without tokens has a KL of 0, so that the parts of the reward add up.
+    return 0.0 - float(o.kl_coef) * s.totals("old_minus_ref")  # 0 and not -0 for a coefficient of 0
 
 
 def _rlhf(s: Selection, o: Any) -> Floats:
-    # The same sequences as in ``sums``: those with a valid token.
-    return s.sequence("scores").astype(np.float64)[s.counts > 0] + _non_score(s, o)
+    return s.sequence("scores").astype(np.float64) + _non_score(s, o)
 
 
 def _groups(s: Selection) -> tuple[Ints, Floats, Floats]:
@@ -212,8 +212,8 @@ REWARDS = [
     ),
     *token_spread("reward/advantages", "advantages"),
     *token_spread("reward/returns", "returns"),
-    mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score, NO_TOKEN),
-    mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf, NO_TOKEN),
+    mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score),
+    mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf),
     mean("evaluation/reward_clip_fraction", "unclipped_rewards reward_clip", _reward_clipped),
     mean("reward/zero_std_groups", "scores groups", _zero_spread, NO_GROUP),
     total("reward/groups/effective_samples", "scores groups", _effective_samples),
@@ -234,8 +234,8 @@ OLD_POLICY = [
     token_mean("evaluation/old_log_prob/mean", "old_log_probs"),
     token_mean("evaluation/entropy/mean", "old_entropy"),
     token_mean("policy/ref_kl_k1", "old_minus_ref"),
-    mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.sums("old_minus_ref"), NO_TOKEN),
-    mean("policy/entropy_sum", "old_log_probs", lambda s, o: -s.sums("old_log_probs"), NO_TOKEN),
+    mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.totals("old_minus_ref")),
+    mean("policy/entropy_sum", "old_log_probs", lambda s, o: 0.0 - s.totals("old_log_probs")),
     *token_spread("value/values", "old_values"),
     # Without a metric of its own: the explained variance is derived from it.
     Quantity("value/residual:moments", MOMENTS, "data", needs_of("residual"), "residual"),

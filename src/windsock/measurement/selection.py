@@ -87,7 +87,7 @@ class Selection(ABC):
         """Return the state of a loss, over all sequences or the chosen ones."""
         counts = self.counts if chosen is None else np.where(chosen, self.counts, 0)
         numerator, denominator = sequences.reduced(
-            self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm
+            self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm, self.options.loss_batch
         )
         if math.isfinite(numerator):
             return np.array([numerator, denominator, 0.0])

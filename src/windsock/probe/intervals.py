@@ -1,10 +1,14 @@
-"""Intervals of time that may overlap: clipping, union, total length and overlap."""
+"""Intervals of time that may overlap: clipping, union, total length, and the overlap of spans that nest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 Interval = tuple[float, float]
+NestedSpan = tuple[int, int, str, float, float]
+"""Id of a span, id of the one that it is in (0: none), lane, start and end."""
+
+MAX_NESTING = 100  # spans in each other; a damaged file may say that they are so in a circle
 
 
 def clip(intervals: Iterable[Interval], start: float, end: float) -> list[Interval]:
@@ -38,3 +42,60 @@ def overlap(lanes: Iterable[Iterable[Interval]]) -> float:
             total += moment - before
         running, before = running + change, moment
     return total
+
+
+def coverage(spans: Sequence[NestedSpan], start: float, end: float) -> tuple[float, float]:
+    """Return how long spans are open between two moments, and how long those of two or more lanes are at once.
+
+    A span and those inside it are not at once: of these only the innermost count.
+    """
+    inside = [
+        (id, parent, lane, max(began, start), min(ended, end))
+        for id, parent, lane, began, ended in spans
+        if min(ended, end) > max(began, start)
+    ]
+    covered = length((began, ended) for *_, began, ended in inside)
+    if len({lane for _, _, lane, _, _ in inside}) < 2:
+        return covered, 0.0
+    # Of all spans: one that ended before may have been between two that are open.
+    parents = {id: parent for id, parent, *_ in spans}
+    return covered, overlap(_innermost(inside, parents).values())
+
+
+def outer_spans(spans: Iterable[NestedSpan], inner: Iterable[int]) -> list[NestedSpan]:
+    """Return the spans with the ids of ``inner`` and those around them."""
+    wanted, found = set(inner) - {0}, []
+    # A span has a larger id than the one that it is in.
+    for span in sorted(spans, reverse=True) if wanted else ():
+        if span[0] in wanted:
+            wanted.add(span[1])
+            found.append(span)
+    return found
+
+
+def _innermost(spans: Sequence[NestedSpan], parents: Mapping[int, int]) -> dict[str, list[Interval]]:
+    """Return by lane when one of its spans is open and no span inside that one is."""
+    inner: dict[int, list[Interval]] = {}
+    for id, parent, _, began, ended in spans:
+        # All outer spans and not only the next: a span may end after the one that it is in.
+        for _ in range(MAX_NESTING):
+            if parent not in parents or parent == id:
+                break
+            inner.setdefault(parent, []).append((began, ended))
+            parent = parents[parent]
+    lanes: dict[str, list[Interval]] = {}
+    for id, _, lane, began, ended in spans:
+        lanes.setdefault(lane, []).extend(_gaps(union(inner.get(id, ())), began, ended))
+    return lanes
+
+
+def _gaps(covered: Iterable[Interval], start: float, end: float) -> list[Interval]:
+    """Return the time between two moments that sorted, disjoint intervals leave."""
+    found = []
+    for began, ended in covered:
+        if began > start:
+            found.append((start, min(began, end)))
+        start = max(start, ended)
+        if start >= end:
+            return found
+    return [*found, (start, end)]

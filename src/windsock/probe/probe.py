@@ -13,6 +13,7 @@ from windsock.journal.writer import JournalWriter
 from windsock.probe import throughput
 from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
+from windsock.probe.intervals import NestedSpan, outer_spans
 from windsock.probe.memory import (
     HostReading,
     MemoryMeter,
@@ -26,7 +27,7 @@ from windsock.probe.phase_frames import encode_close, encode_open
 from windsock.probe.phases import Amount, Phase, Span, amounts, current_lane, current_span
 from windsock.probe.sampler import SampleAverages
 from windsock.probe.shard_tokens import shard_values
-from windsock.probe.step_totals import PhaseKey, RootSpan, StepTotals, window_values
+from windsock.probe.step_totals import PhaseKey, StepTotals, window_values
 from windsock.scalars import Deferred, classify
 from windsock.settings import Settings
 
@@ -103,7 +104,7 @@ class Probe:
         self._late: list[StepTotals] = []
         self._pending: list[Span] = []  # closed spans that wait for device times or token counts
         self._open: dict[int, Span] = {}
-        self._roots: list[RootSpan] = []  # spans without a parent
+        self._closed: list[NestedSpan] = []  # since the last commit, and earlier ones around open spans
         self._step_peaks: MemoryPeaks | None = None
         self._written_devices: list[int] = []
         self._commit_cost = 0.0
@@ -271,8 +272,7 @@ class Probe:
         self._write_close(span)
         with self._lock:
             span.step.add_memory(span)
-            if not span.parent_id:
-                self._roots.append((span.lane, span.entered, span.left))
+            self._closed.append((span.id, span.parent_id, span.lane, span.entered, span.left))
             if waits:
                 span.step.phase_totals((span.phase.name, span.phase.timer)).pending += 1
                 self._pending.append(span)
@@ -342,20 +342,21 @@ class Probe:
         with self._lock:
             step, self._step = self._step, StepTotals()
             step.number = number
-            roots, self._roots = self._roots, []
+            spans = list(self._open.values())
+            closed, self._closed = self._closed, outer_spans(self._closed, {span.parent_id for span in spans})
             # Under the lock: other threads may still close spans of this step.
             values = list(self._step_values(step, step.phases)) if step.phases else []
         # Without any phase, the first step starts with the run.
         start = self._created if self._began is None else self._began
         self._began = now
         values += self.samples.take()
-        if roots or self._open:
+        if closed or spans:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
         if values or counted:
             # A phase that is open over a commit covers this step up to now, and from there on the next one.
-            still_open = [(span.lane, span.entered, now) for span in list(self._open.values()) if not span.parent_id]
-            values += window_values((*roots, *still_open), start, now)
+            still_open = [(span.id, span.parent_id, span.lane, span.entered, now) for span in spans]
+            values += window_values([*closed, *still_open], start, now)
         values += throughput.rates(counted, totals, now - start, self.device_count)
         rows = self._late_rows()
         if values:

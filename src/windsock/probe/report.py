@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from windsock.model import MAIN_ROLE, PhaseSpan, Writer
-from windsock.probe.intervals import Interval, clip, length, overlap
+from windsock.probe.intervals import MAX_NESTING, Interval, clip, coverage, length
 
 Windows = Mapping[Writer, Mapping[int, Interval]]
 """Start and end of each step, by writer."""
 
 MAX_SEPARATE_LANES = 4  # lanes with the same phases; more of them share one group
-MAX_NESTING = 100  # spans in each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class Timeline:
     end: float
     groups: tuple[tuple[str, tuple[TimelineRow, ...]], ...]
     unaccounted: float  # share of the main writer's step outside all phases
-    overlap: float  # share of it in which phases of two or more lanes overlap
+    overlap: float  # share of it in which phases of two or more lanes overlap, neither inside the other
 
 
 def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float) -> Timeline | None:
@@ -133,20 +132,11 @@ def timeline(spans: Sequence[PhaseSpan], windows: Windows, step: int, now: float
     # Shares are of one writer's step: the steps of different roles begin and end at different times.
     main = min((span.writer for span in of_step), key=lambda writer: (writer.role != MAIN_ROLE, writer))
     began, ended = windows.get(main, {}).get(step, (start, end))
-    lanes = _roots(of_step, main, end)
-    inside = [clip(lane, began, ended) for lane in lanes.values()]
+    own = [(s.id, s.parent or 0, s.lane, *_interval(s, end)) for s in of_step if s.writer == main]
+    covered, overlapped = coverage(own, began, ended)
     total = max(ended - began, 1e-12)
-    covered = length(one for lane in inside for one in lane)
     groups = tuple((title, _rows(group)) for title, group in _groups(of_step))
-    return Timeline(step, start, end, groups, max(0.0, 1 - covered / total), overlap(inside) / total)
-
-
-def _roots(spans: Iterable[PhaseSpan], writer: Writer, end: float) -> dict[str, list[Interval]]:
-    lanes: dict[str, list[Interval]] = {}
-    for span in spans:
-        if span.writer == writer and span.parent is None:
-            lanes.setdefault(span.lane, []).append(_interval(span, end))
-    return lanes
+    return Timeline(step, start, end, groups, max(0.0, 1 - covered / total), overlapped / total)
 
 
 def _groups(spans: Sequence[PhaseSpan]) -> list[tuple[str, list[PhaseSpan]]]:

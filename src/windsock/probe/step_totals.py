@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from windsock.catalogue.patterns import Filled
-from windsock.probe.intervals import Interval, clip, length, overlap
+from windsock.probe.intervals import Interval, NestedSpan, coverage, length
 from windsock.probe.memory import DeviceMemory, HostReading
 from windsock.probe.names import GIB, Value
 from windsock.probe.phases import Span
 
-RootSpan = tuple[str, float, float]  # lane, start and end of a span without a parent
 PhaseKey = tuple[str, bool]  # name, and whether it is a plain timer
 RATE_OF_KIND = {"generated": "system/generated_tokens_per_second", "trained": "system/train_tokens_per_second"}
 
@@ -121,19 +120,17 @@ class StepTotals:
                 yield f"memory/cpu/{{phase}}/{{when}}/{what}", (("phase", phase), ("when", when)), size / GIB
 
 
-def window_values(roots: Iterable[RootSpan], start: float, end: float) -> Iterator[Value]:
+def window_values(spans: Sequence[NestedSpan], start: float, end: float) -> Iterator[Value]:
     """Yield a step's duration, its time outside all phases, and the time in which phases overlapped."""
     seconds = end - start
     yield "time/step", (), seconds
-    lanes: dict[str, list[Interval]] = {}
-    for lane, began, ended in roots:
-        lanes.setdefault(lane, []).extend(clip([(began, ended)], start, end))
     # Without any phase nothing is accounted for, and a share of 100 % would say nothing.
-    if lanes and seconds > 0:
-        unaccounted = max(0.0, seconds - length(one for lane in lanes.values() for one in lane))
+    if spans and seconds > 0:
+        covered, overlapped = coverage(spans, start, end)
+        unaccounted = max(0.0, seconds - covered)
         yield "time/unaccounted", (), unaccounted
         yield "time/unaccounted_share", (), unaccounted / seconds
-        yield "time/overlap", (), overlap(lanes.values())
+        yield "time/overlap", (), overlapped
 
 
 def _with_higher_peaks(known: DeviceMemory | None, new: DeviceMemory) -> DeviceMemory:

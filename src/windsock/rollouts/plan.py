@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +18,8 @@ FAILURES = ("leave_out", "count")
 MAX_KS = 64
 MAX_K = 2**31
 OVER_TASKS = ("mean", "max", "min", "std")
+PLAIN_UNITS = ("seconds", "seconds/token", "tokens", "count")
+"""Units of durations and counts: a metric that is declared with one is averaged, and has no best of k runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,11 @@ class Plan:
         """Return whether a reduction of the metric is given, here or in the catalogue."""
         return metric in self.reductions or _in_catalogue(metric) is not None
 
+    def declaring(self, metrics: Iterable[str]) -> Plan:
+        """Return the plan with the reductions that the catalogue has of some metrics, for processes without them."""
+        found = {metric: statistic for metric in metrics if (statistic := _in_catalogue(metric)) is not None}
+        return replace(self, reductions={**found, **self.reductions}) if found else self
+
     def expecting(self, tasks: Any, runs: int | None = None) -> Plan:
         """Return the plan with the expected tasks (a number or names) and runs per task."""
         plan = self if runs is None else replace(self, repeats=operator.index(runs))
@@ -73,7 +80,13 @@ class Plan:
         counts = [plan.expected_tasks for plan in (self, other) if plan.expected_tasks is not None]
         names = dict.fromkeys((*self.expected_names, *other.expected_names))
         ks = tuple(sorted({*self.ks, *other.ks}))
-        return replace(self, expected_tasks=sum(counts) if counts else None, expected_names=tuple(names), ks=ks)
+        return replace(
+            self,
+            reductions={**other.reductions, **self.reductions},
+            expected_tasks=sum(counts) if counts else None,
+            expected_names=tuple(names),
+            ks=ks,
+        )
 
 
 def checked(plan: Plan, warn: Callable[[str], None]) -> Plan:
@@ -134,8 +147,11 @@ def _is_quantile(statistic: str) -> bool:
 
 
 def _in_catalogue(metric: str) -> str | None:
+    """Return the reduction of a declared metric: its statistic, or the mean of a duration or a count."""
     try:
-        statistic = REGISTRY.metric(metric).statistic
+        declared = REGISTRY.metric(metric)
     except CatalogueError:
         return None
-    return statistic if statistic in STATISTICS else None
+    if declared.statistic in STATISTICS:
+        return declared.statistic
+    return "mean" if declared.unit in PLAIN_UNITS else None

@@ -50,6 +50,8 @@ def encode(gathering: Gathering, plan: Plan, limit: int = MAX_BYTES) -> Encoded:
     """Return a gathering and its plan as bytes to be compressed; ValueError if they are too large to be merged."""
     frame = gathering.frame()
     size = len(frame)
+    # What windsock.define declared is known in this process only.
+    plan = plan.declaring(gathering.columns)
     head = {
         # Without ks if there are none: older versions do not know the field.
         "plan": {STORED_NAMES.get(name, name): value for name, value in asdict(plan).items() if name != "ks" or value},
