@@ -13,6 +13,7 @@ from windsock.journal.writer import JournalWriter
 from windsock.probe import throughput
 from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
+from windsock.probe.engine_averages import EngineAverages
 from windsock.probe.memory import (
     HostReading,
     MemoryMeter,
@@ -108,6 +109,7 @@ class Probe:
         self._written_devices: list[int] = []
         self._commit_cost = 0.0
         self.samples = SampleAverages()
+        self.engines = EngineAverages()
 
     def after_fork_in_child(self) -> None:
         """Drop the parent's locks, open phases and devices."""
@@ -349,6 +351,7 @@ class Probe:
         start = self._created if self._began is None else self._began
         self._began = now
         values += self.samples.take()
+        values += self.engines.take()
         if roots or self._open:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
