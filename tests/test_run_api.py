@@ -18,7 +18,7 @@ from windsock.summary import run_warnings
 PROPERTIES = {"config", "ended", "id", "info", "name", "path", "project", "step", "url", "writer"}
 CALLS = {
     "commit", "count", "drawn", "evaluation", "finish", "log", "measure", "phase", "pipeline", "rollouts", "sample",
-    "samples", "shards", "staleness", "text", "ticket", "timer", "update_config", "validation",
+    "samples", "shards", "staleness", "text", "ticket", "timer", "update_config", "validation", "watch_engine",
 }  # fmt: skip
 BATCH = {"response_mask": [[1, 1]], "scores": [0.5]}
 
@@ -85,6 +85,7 @@ def test_every_call_takes_good_arguments(run: windsock.Run, capfd: pytest.Captur
     run.pipeline(count=3, rewards=[1.0, 0.0], groups=[1, 1], metrics={"kept": 2}, seconds={"filter": 0.1})
     run.staleness(weight_versions=[1, 2], tasks=["a", "b"], trainer_version=3)
     run.update_config({"steps": 2})
+    run.watch_engine("http://127.0.0.1:9", name="engine0")
     with run.timer("load"):
         pass
     run.commit(0)

@@ -391,6 +391,19 @@ class Run:
         self.log(self._collectors.phases.probe.shards(before, after))
 
     @guarded()
+    def watch_engine(self, url: str, name: str | None = None) -> None:
+        """Record the load of an inference engine, vLLM or SGLang, from its ``/metrics``; repeat it for several engines.
+
+        A thread reads requests, KV cache, preemptions and tokens every ``engine_seconds``. A commit writes them as
+        ``engine/…``: over all engines, and by engine (``name``, by default host and port) where there are several. An
+        engine that does not answer is reported once and tried again. Only rank 0 of a role reads.
+        """
+        if self._ended is not None:
+            self._recording.problems.warn("run.watch_engine after finish: the engine is not read")
+            return
+        self._collectors.phases.watch_engine(url, name)
+
+    @guarded()
     def sample(
         self,
         prompt: Any = None,

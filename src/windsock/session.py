@@ -80,6 +80,8 @@ def init(
     memory: str | None = None,
     memory_children: bool | None = None,
     system_seconds: float | None = None,
+    engines: str | Sequence[str] | None = None,
+    engine_seconds: float | None = None,
     devices: int | None = None,
     peak_flops: float | None = None,
     in_process: bool | None = None,

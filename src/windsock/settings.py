@@ -10,6 +10,7 @@ from __future__ import annotations
 # ruff: noqa: RUF009 - setting() returns a dataclass field
 import difflib
 import os
+import string
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -17,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 from windsock.errors import SettingsError
 from windsock.launcher import launch_from
@@ -132,6 +134,14 @@ class Settings:
         "interval of the system sampler in seconds; 0 disables it", int, float, default=0.0, shown="0",
         variable="WINDSOCK_SYSTEM_SECONDS",
     )  # fmt: skip
+    engines: tuple[str, ...] = setting(
+        "URLs of the inference engines (vLLM, SGLang) whose metrics the first process of the role reads", str, list,
+        tuple, default=(), shown="none", variable="WINDSOCK_ENGINES",
+    )  # fmt: skip
+    engine_seconds: float = setting(
+        "interval of the readings of inference engines in seconds; 0 disables them", int, float, default=5.0, shown="5",
+        variable="WINDSOCK_ENGINE_SECONDS",
+    )  # fmt: skip
     devices: int | None = setting(
         "number of accelerators of the run, for metrics per device", int, shown="those in use",
         variable="WINDSOCK_DEVICES",
@@ -232,9 +242,24 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         "track_with": tuple(trackers),
         "tags": _words(given.get("tags")),
         "system_seconds": float(given.get("system_seconds", 0.0)),
+        "engines": _words(given.get("engines")),
+        "engine_seconds": float(given.get("engine_seconds", 5.0)),
         "spool": _spool(given.get("spool"), dir),
     }
+    for url in completed["engines"]:
+        engine_url(url)
     return Settings(**completed, trackers=trackers)
+
+
+def engine_url(url: Any) -> SplitResult:
+    """Return the parts of an engine's URL; raise SettingsError, without the URL's secrets, if it is none."""
+    got = "a string of another form" if isinstance(url, str) else type(url).__name__
+    with suppress(ValueError):  # of a wrong port, or of brackets that do not match
+        parts = urlsplit(url.strip()) if isinstance(url, str) else SplitResult("", "", "", "", "")
+        _ = parts.port
+        if parts.scheme in ("http", "https") and parts.hostname and not set(parts.geturl()) & set(string.whitespace):
+            return parts
+    raise SettingsError(f"engines: expected a URL such as http://host:8000, got {got}")
 
 
 def _spool(given: Any, dir: Path) -> Path | None:
@@ -351,10 +376,12 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
         expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
-        got = type(value).__name__ if "kwargs" in key or "args" in key else _got(value)  # may contain an API key
+        got = (
+            type(value).__name__ if "kwargs" in key or "args" in key or key == "engines" else _got(value)
+        )  # may contain an API key
         raise SettingsError(f"{key}: expected {expected}, got {got}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
-        raise SettingsError(f"{key}: expected a list of strings, got {_got(value)}")
+        raise SettingsError(f"{key}: expected a list of strings, got {_type_or_value(key, value)}")
     if setting.choices and value not in setting.choices:
         raise SettingsError(f"{key}: expected one of {', '.join(setting.choices)}, got {value!r}")
     if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
@@ -446,6 +473,11 @@ def _kind_name(kind: type) -> str:
         tuple: "a tuple",
     }
     return names.get(kind, "a path" if kind is os.PathLike else "a mapping")
+
+
+def _type_or_value(key: str, value: Any) -> str:
+    may_have_secrets = "kwargs" in key or "args" in key or key == "engines"
+    return type(value).__name__ if may_have_secrets else _got(value)
 
 
 def _got(value: Any) -> str:

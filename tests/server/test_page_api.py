@@ -244,6 +244,26 @@ def test_series_of_several_runs_are_in_one_response(serve: Serve, demo: windsock
     assert [(one["run"], float(one["last"][0])) for one in found] == [("other", -6.0), ("demo", 1.0)]
 
 
+def test_the_load_of_engines_is_beside_the_phases(serve: Serve):
+    """Totals only: values by engine and by phase are in Charts. A run without them has none."""
+    run = windsock.init(id="engines")
+    for step in range(3):
+        run.log({
+            "engine/requests/running": 10.0 + step, "engine/kv_cache_use": 0.5, "engine/kv_cache_use/max": 0.9,
+            "engine/requests/running/by/node:8000": 5.0, "engine/requests/running/during/rollout": 10.0, "x": 1.0,
+        }, step=step)  # fmt: skip
+    run.finish()
+    windsock.init(id="other").finish()
+    client = serve()
+    found = fetch(client, "/api/runs/engines/phases")["engine"]
+    assert found["title"] == {"en": "Inference engine", "zh": "推理引擎"}
+    assert {name for chart in found["charts"] for name in chart["lines"].values()} == {
+        "engine/requests/running", "engine/kv_cache_use", "engine/kv_cache_use/max",
+    }  # fmt: skip
+    assert found["metrics"]["engine/requests/running"]["title"]["zh"] == "运行中的请求数"
+    assert fetch(client, "/api/runs/other/phases")["engine"] == {"title": None, "charts": [], "metrics": {}}
+
+
 def test_histograms_phases_timeline_and_memory(serve: Serve, demo: windsock.Run):
     """Each has an endpoint."""
     client = serve()

@@ -197,6 +197,23 @@ def test_each_of_three_attempts_is_drawn_to_its_end(serve: Serve, visit: Open):
     assert page.evaluate(f"{plot}.xs") == [0, 12]
 
 
+def test_the_load_of_engines_is_drawn_beside_the_phases(serve: Serve, visit: Open):
+    """In Time, with the phases or without any; a step that arrives is added."""
+    run = windsock.init(id="engines")
+    run.log({"engine/requests/running": 12.0, "engine/requests/waiting": 3.0}, step=0)
+    run.commit(0)
+    page = visit(f"{serve().base_url}/?run=engines&tab=time")
+    assert drawn(page, "engine/requests/running")["last"] == [12.0]
+    assert page.locator("h2", has_text="Inference engine").count() == 1
+    assert page.locator(".chart").count() == 2
+    with run.phase("rollout"):
+        run.log({"engine/requests/running": 7.0})
+    run.commit(1)
+    page.wait_for_selector(".gantt")
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.length === 2", arg="engine/requests/running")
+    run.finish()
+
+
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):
     """Tab, filter, axis, smoothing, scale, language and theme are in the URL."""
     base = str(serve().base_url)

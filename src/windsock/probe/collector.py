@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windsock.lazy import lazy
 from windsock.recording import Collector, Recording
 
 if TYPE_CHECKING:
+    from windsock.probe.engines import Engines
     from windsock.probe.probe import Probe, Rows
     from windsock.probe.sampler import Sampler
 
@@ -29,6 +30,7 @@ class PhaseCollector(Collector):
         self._recording = recording
         self._counts = counts
         self._sampler: Sampler | None = None
+        self._engines: Engines | None = None
 
     @lazy
     def probe(self) -> Probe:
@@ -46,7 +48,7 @@ class PhaseCollector(Collector):
         return "probe" in vars(self)
 
     def start(self) -> None:
-        """Start sampling the machine if the settings ask for it."""
+        """Start sampling the machine and the engines if the settings ask for it."""
         seconds = self._recording.settings.system_seconds
         if seconds > 0:
             from windsock.probe.sampler import Sampler
@@ -55,6 +57,16 @@ class PhaseCollector(Collector):
             self._sampler = Sampler(
                 probe.samples, probe.open_names, seconds, self._report, devices_in_use=probe.devices_in_use
             )
+        for url in self._recording.settings.engines:
+            self.watch_engine(url)
+
+    def watch_engine(self, url: Any, name: Any = None) -> None:
+        """Read the metrics of an inference engine from now on."""
+        if self._engines is None:
+            from windsock.probe.engines import Engines
+
+            self._engines = Engines(self._recording, self.probe)
+        self._engines.watch(url, name)
 
     def commit(self, step: int) -> None:
         """Write the times, memory and throughput of a step, and those of earlier steps that are only known now."""
@@ -69,12 +81,15 @@ class PhaseCollector(Collector):
         """Stop sampling and write what is left, waiting for devices."""
         if self._sampler is not None:
             self._sampler.stop()
+        if self._engines is not None:
+            self._engines.stop()
         if self._in_use:
             self._write(self.probe.finish())
 
     def after_fork(self) -> None:
-        """Drop the parent's phases; its sampler thread does not exist in a child."""
+        """Drop the parent's phases; the threads of its sampler and engines do not exist in a child."""
         self._sampler = None
+        self._engines = None
         if self._in_use:
             self.probe.after_fork_in_child()
 

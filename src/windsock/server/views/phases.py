@@ -1,4 +1,4 @@
-"""Time: seconds of every phase over steps, and the timeline of one step.
+"""Time: seconds of every phase over steps, the load of inference engines, and the timeline of one step.
 
 Phases come from recorded spans, else from time metrics that the catalogue knows, as other frameworks log them.
 """
@@ -17,7 +17,7 @@ from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import TimelineRow, summaries, timeline
 from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import match_name, name_source
+from windsock.server.views.charts import family_records, group_into_charts, match_name, metric_records, name_source
 from windsock.server.views.curves import SeriesRequest, Window, read_series
 
 Floats = NDArray[np.float64]
@@ -30,6 +30,7 @@ PHASE_METRICS = frozenset((
     "time/experience_pipeline/{operator}",
 ))  # fmt: skip
 """Times of complete phases: times of operations inside them would count twice."""
+ENGINE_PREFIXES = ("engine/", "inference/")  # of all names of the family, so that few names are looked up
 ANY_OPERATION = "time/{operation}"  # a timer of any name: a phase, or nested in one
 STEP_TOLERANCE = 1.02  # the phases may exceed the step by this factor: clocks differ
 
@@ -79,7 +80,23 @@ def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
         **found,
         "summaries": [_summary(one) for one in summaries(spans, _windows(opened))],
         "ranks": _writer_times(spans),
+        "engine": engine_charts(opened),
         "last_step": opened.view.steps[1] if opened.view.steps else None,
+    }
+
+
+def engine_charts(opened: OpenRun) -> dict[str, Any]:
+    """Return the charts of inference engines: their totals, which are neither of one engine nor of one phase."""
+    names = [name for name in opened.view.names() if name.startswith(ENGINE_PREFIXES)]
+    charts = [
+        chart
+        for chart in group_into_charts(names, name_source(opened))
+        if chart.match is not None and chart.family == "engine" and not chart.match.filled
+    ]
+    return {
+        "title": family_records(charts)[0]["title"] if charts else None,
+        "charts": [chart.record() for chart in charts],
+        "metrics": metric_records(chart.match.metric.id for chart in charts if chart.match is not None),
     }
 
 

@@ -3,6 +3,7 @@ import { axisBar } from "../charts/axis_bar.js";
 import { ChartCard } from "../charts/card.js";
 import { sortByFamily } from "../charts/families.js";
 import { histogramSection } from "../charts/histograms.js";
+import { metricChart } from "../charts/metric_chart.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { colourOf, runs, selectedRuns } from "../data/runs.js";
@@ -38,7 +39,7 @@ export function chartsView(host, context) {
     const sections = [{ title: t("pinned"), intro: "", charts: pinned }, ...groups]
       .filter((group) => group.charts.length)
       .map((group) => {
-        const added = group.charts.map((chart) => new ChartCard(store, chartOf(chart, data)));
+        const added = group.charts.map((chart) => new ChartCard(store, pinnable(chart, data)));
         cards.push(...added);
         return { title: group.title, node: familySection(group, added, host.clientWidth) };
       });
@@ -107,6 +108,10 @@ function familySection({ title, intro }, cards, width) {
   );
 }
 
+function pinnable(chart, data) {
+  return { ...metricChart(chart, data.metrics, selectedRuns()), pinnable: true };
+}
+
 function sectionLink({ title, node }) {
   const onclick = (event) => {
     event.preventDefault();
@@ -117,29 +122,4 @@ function sectionLink({ title, node }) {
 
 function noCharts(data) {
   return data.charts.length ? emptyState(t("nothing_found")) : emptyState(t("no_metrics"), t("no_metrics_do"));
-}
-
-// A chart of the response as the chart of a card, with a line for each selected run.
-function chartOf(chart, data) {
-  const metric = data.metrics[chart.metric];
-  const here = Object.values(chart.here ?? {}).join(" · ");
-  const triple = chart.lines.max && chart.lines.min;
-  const title = metric ? [localized(metric.title), here].filter(Boolean).join(" · ") : chart.key;
-  const unit = [metric?.sign, triple ? "min–max" : ""].filter(Boolean).join(" · ");
-  const line = (run) => ({
-    run,
-    mean: chart.main,
-    max: triple ? chart.lines.max : null,
-    min: triple ? chart.lines.min : null,
-  });
-  return {
-    key: chart.key,
-    title,
-    unit,
-    metric,
-    note: chart.note,
-    pinnable: true,
-    names: Object.values(chart.lines),
-    lines: selectedRuns().map(line),
-  };
 }

@@ -1,11 +1,14 @@
-// The Time view: phases over steps, the timeline of one step by role and rank, and the slowest ranks.
+// The Time view: phases and the load of inference engines over steps, the timeline of one step, and the slowest ranks.
+import { ChartCard } from "../charts/card.js";
+import { metricChart } from "../charts/metric_chart.js";
 import { drawPhases } from "../charts/phase_bars.js";
 import { StackedBars } from "../charts/stacked_bars.js";
+import { SeriesStore } from "../charts/store.js";
 import { timelinePicture } from "../charts/timeline.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { getState, setState } from "../data/url_state.js";
 import { formatNumber, formatPercent, formatSeconds } from "../text/format.js";
-import { t } from "../text/language.js";
+import { localized, t } from "../text/language.js";
 import { cssVariable, seriesColour } from "../ui/colours.js";
 import { el, pictureWidth } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
@@ -18,6 +21,8 @@ export function timeView(host, context) {
   const legend = el("div", { class: "legend" });
   const lower = el("div");
   const timelineHost = el("div");
+  const engineHost = el("div", { class: "family" });
+  const store = new SeriesStore();
   let bars = null;
   let data = null;
   let colours = new Map();
@@ -31,7 +36,10 @@ export function timeView(host, context) {
       return context.fail(problem);
     }
     if (!host.isConnected) return;
-    if (!data.phases.length) return host.replaceChildren(emptyState(t("no_phases"), t("no_phases_do")));
+    drawEngines();
+    if (!data.phases.length) {
+      return host.replaceChildren(store.cards.length ? engineHost : emptyState(t("no_phases"), t("no_phases_do")));
+    }
     colours = new Map(data.phases.filter((one) => !one.part).map((one, i) => [one.name, i]));
     draw();
     await readStep();
@@ -46,9 +54,19 @@ export function timeView(host, context) {
       statButton("share"),
     );
     if (!bars) bars = new StackedBars(area, (step) => setState({ step }));
-    host.replaceChildren(panel(t("where_step"), switcher, area, legend), timelineHost, lower);
+    host.replaceChildren(panel(t("where_step"), switcher, area, legend), timelineHost, engineHost, lower);
     drawPhases(bars, data, getState("stat") === "share", legend);
     lower.replaceChildren(summaries(data), ranks(data, colours) ?? "");
+  }
+
+  // The totals over engines; each engine and each phase is in Charts.
+  function drawEngines() {
+    const { title, charts, metrics } = data.engine;
+    if (charts.length === store.cards.length) return store.refresh();
+    const cards = charts.map((chart) => new ChartCard(store, metricChart(chart, metrics, [context.run])));
+    const nodes = cards.map((card) => card.node);
+    engineHost.replaceChildren(el("h2", { text: localized(title) }), el("div", { class: "charts-grid" }, nodes));
+    store.setCards(cards);
   }
 
   async function readStep() {
@@ -99,8 +117,12 @@ export function timeView(host, context) {
       if (!data) return;
       if (names.includes("stat")) draw();
       if (names.includes("step")) readStep();
+      if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
     },
-    destroy: () => bars?.destroy(),
+    destroy() {
+      bars?.destroy();
+      store.setCards([]);
+    },
   };
 }
 
