@@ -91,7 +91,7 @@ def test_a_derived_metric_that_raises_is_missing_with_the_error(monkeypatch: pyt
     assert "critic/returns/mean" in measured
 
 
-@pytest.mark.parametrize("kind", ["mean", "sum", "ratio", "moments", "extrema", "quantiles"])
+@pytest.mark.parametrize("kind", ["mean", "sum", "ratio", "moments", "extrema", "quantiles", "positive-quantiles"])
 def test_a_failed_state_stays_one_when_it_is_merged(kind: str):
     """On either side, with data and with none."""
     from windsock.states import KINDS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -245,57 +246,110 @@ class Last(StateKind):
 
 
 class Quantiles(_Additive):
-    """Counts in bins whose width grows with the value: any quantile to within 2 % of the value.
+    """Counts in bins whose width grows with the value: any quantile to within 3 % of the value.
 
     This is DDSketch with a fixed range of bins. A sketch that grows (t-digest, KLL, DDSketch itself) does not fit into
-    a vector whose slots add up; counts in fixed bins merge on any device and in one all-reduce. Values closer to zero
-    than ``TINY`` count as zero, those beyond ``HUGE`` as ``HUGE``.
+    a vector whose slots add up; counts in fixed bins merge on any device and in one all-reduce. Bin 0 is that of zero,
+    and has the values closer to it than ``TINY``. Bin n has the sizes from ``TINY * GAMMA ** (n - 1)`` to ``TINY *
+    GAMMA ** n``, the last one, ``SIDE``, all beyond ``HUGE`` too. Slots are the bins of negative values, from the
+    largest size on, that of zero, and those of positive values. A count may be a fraction, where a value stands for
+    several.
     """
 
     name = "quantiles"
-    ACCURACY: ClassVar[float] = 0.02
-    TINY: ClassVar[float] = 1e-9
-    HUGE: ClassVar[float] = 1e9
+    ACCURACY: ClassVar[float] = 0.03
+    TINY: ClassVar[float] = 1e-5
+    HUGE: ClassVar[float] = 1e6
     GAMMA: ClassVar[float] = (1 + ACCURACY) / (1 - ACCURACY)
-    SIDE: ClassVar[int] = math.ceil(math.log(HUGE / TINY) / math.log(GAMMA)) + 1
-    slots = (*(f"bin{n}" for n in range(2 * SIDE + 1)), "nonfinite")
+    SIDE: ClassVar[int] = math.ceil(math.log(HUGE / TINY) / math.log(GAMMA))
+    ZERO: ClassVar[int] = SIDE
+    """The slot of zero."""
+    signed: ClassVar[bool] = True
+    _names = ("p1", "p10", "p50", "p90", "p99")
+    _percents = np.array([1, 10, 50, 90, 99])
+    slots = (*(f"bin{n}" for n in range(-SIDE, SIDE + 1)), "nonfinite")
 
+    @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of some values; those that are not finite are counted and have no bin."""
         data = _data(values)
-        finite = data[np.isfinite(data)]
-        state = self.empty()
-        state[: 2 * self.SIDE + 1] = np.bincount(self.bins(finite), minlength=2 * self.SIDE + 1)
-        state[-1] = len(data) - len(finite)
+        finite = np.isfinite(data)
+        usable = data if finite.all() else data[finite]
+        state = np.empty(self.width)
+        state[:-1] = np.bincount(self.bins(usable), minlength=self.width - 1)
+        state[-1] = len(data) - len(usable)
         return state
 
     def bins(self, values: Floats) -> NDArray[np.int64]:
-        """Return the bin of each finite value: negative ones first, zero in the middle."""
-        size = np.abs(values)
-        steps = np.ceil(np.log(np.clip(size, self.TINY, self.HUGE) / self.TINY) / math.log(self.GAMMA))
-        # Step 0 is the bin of zero, so the smallest magnitude has step 1.
-        signed = np.sign(values) * np.where(size < self.TINY, 0, steps + 1)
-        # The logarithm of HUGE may round up to one bin beyond the last.
-        return np.clip(signed.astype(np.int64), -self.SIDE, self.SIDE) + self.SIDE
+        """Return the slot of each finite value."""
+        scale = 1 / math.log(self.GAMMA)
+        # Steps above 1 from TINY on. The logarithm of 0 is minus infinity, which the bound below takes to 0.
+        steps = np.abs(values) if self.signed else np.maximum(values, 0.0)
+        np.log(steps, out=steps)
+        steps *= scale
+        steps += 1 - math.log(self.TINY) * scale
+        np.maximum(steps, 0.0, out=steps)
+        np.minimum(steps, self.SIDE, out=steps)
+        if self.signed:
+            np.copysign(steps, values, out=steps)
+        # Converted by truncation, so towards the bin of zero from both sides.
+        places = steps.astype(np.int64)
+        places += self.ZERO
+        return places
 
-    def quantile(self, state: Floats, share: float) -> float | Missing:
-        """Return the value with ``share`` of the data below it, to within 2 %."""
-        counts = state[:-1]
-        total = counts.sum()
-        if total == 0:
-            return Missing("there were no finite values")
-        # Above 0, so that a share of 0 finds the first bin with data and not the first of all.
-        place = int(np.searchsorted(np.cumsum(counts), max(share * total, 1e-12), side="left"))
-        steps = place - self.SIDE
-        if steps == 0:
-            return 0.0
-        # Not the arithmetic middle: from this point both ends of the bin are ACCURACY away, relative to themselves.
-        middle = self.TINY * self.GAMMA ** (abs(steps) - 1) * 2 / (1 + self.GAMMA)
-        return math.copysign(middle, steps)
+    def quantile(self, state: Floats, percent: float) -> float | Missing:
+        """Return the smallest value with ``percent`` of the data at or below it; NaN if a value is not finite."""
+        found = self._quantiles(state, np.array([percent]))
+        return found if isinstance(found, Missing) else found[0]
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the usual quantiles."""
-        return {f"p{share:g}": self.quantile(state, share / 100) for share in (1, 5, 25, 50, 75, 95, 99)}
+        found = self._quantiles(state, self._percents)
+        if isinstance(found, Missing):
+            return dict.fromkeys(self._names, found)
+        return dict(zip(self._names, found, strict=True))
+
+    def _quantiles(self, state: Floats, percents: Floats) -> list[float] | Missing:
+        if state[-1]:
+            return [math.nan] * len(percents)
+        below = state[:-1].cumsum()
+        total = below[-1]
+        if total == 0:
+            return Missing(NO_VALUES)
+        # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more. Above 0, to find the first bin with data.
+        wanted = np.maximum(percents * total / 100, 1e-12)
+        places = below.searchsorted(wanted, side="left")
+        # Beyond the last place only for counts that no data has.
+        found: list[float] = self._middles[np.minimum(places, len(below) - 1)].tolist()
+        return found
+
+    @cached_property
+    def _middles(self) -> Floats:
+        """The value that stands for each slot."""
+        steps = np.arange(self.width - 1) - self.ZERO
+        # Not the arithmetic middle: from this point both ends of the bin are ACCURACY away, relative to themselves.
+        sizes = self.TINY * self.GAMMA ** np.abs(steps) * 2 / (1 + self.GAMMA)
+        return np.sign(steps) * sizes
+
+
+class PositiveQuantiles(Quantiles):
+    """Quantiles of values that are not negative; one that is, by rounding, counts as zero."""
+
+    name = "positive-quantiles"
+    ZERO = 0
+    signed = False
+    slots = (*(f"bin{n}" for n in range(Quantiles.SIDE + 1)), "nonfinite")
+
+
+class LogQuantiles(Quantiles):
+    """Quantiles of numbers whose logarithms are given, to within 3 % of the logarithm: precise for numbers near 1."""
+
+    name = "log-quantiles"
+
+    @cached_property
+    def _middles(self) -> Floats:
+        with _quiet:
+            return np.exp(super()._middles)
 
 
 def quotient(numerator: Any, denominator: Any, reason: str) -> float | Missing:
@@ -305,5 +359,8 @@ def quotient(numerator: Any, denominator: Any, reason: str) -> float | Missing:
     return float(numerator) / float(denominator)
 
 
-SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last(), Quantiles()
-KINDS: dict[str, StateKind] = {kind.name: kind for kind in (SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES)}
+SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last()
+QUANTILES, POSITIVE_QUANTILES, LOG_QUANTILES = Quantiles(), PositiveQuantiles(), LogQuantiles()
+KINDS: dict[str, StateKind] = {
+    kind.name: kind for kind in (SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES, POSITIVE_QUANTILES, LOG_QUANTILES)
+}

@@ -51,7 +51,8 @@ class Channel:
     the ``count`` of tokens where a condition holds. ``combines`` is set where the channel is a sum of others with
     these factors: a device does not compute it, its statistics follow from theirs. ``near`` is the
     exact value where every input is 0, of channels whose values are close to it. ``nan_of`` is the channel of a
-    condition's inputs: where that is NaN the condition neither holds nor fails, and counts as NaN.
+    condition's inputs: where that is NaN the condition neither holds nor fails, and counts as NaN. ``quantiles`` is
+    the name of the kind of state that has the channel's quantiles, or empty for none.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Channel:
     near: float | None = None
     combines: Mapping[str, float] = field(default_factory=dict)
     nan_of: str | None = None
+    quantiles: str = ""
 
 
 def _channel(
@@ -114,7 +116,9 @@ MISMATCH = "old_log_probs rollout_log_probs"
 VALUES = "values returns"
 
 CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
-    _channel("log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs),
+    _channel(
+        "log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs, quantiles="log-quantiles"
+    ),
     _spread("ratio", "policy", RATIO, lambda x, o: _exp(x.log_ratio), near=1.0),
     _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip), options="clip", nan_of="ratio"),
     _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip), options="clip", nan_of="ratio"),
@@ -123,7 +127,7 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
     _channel("kl_k3", "policy", RATIO, lambda x, o: policy.kl_k3(x.log_ratio)),
     _channel("exact_kl", "policy", "exact_kl"),
-    _channel("entropy", "policy", "entropy"),
+    _channel("entropy", "policy", "entropy", quantiles="positive-quantiles"),
     _channel("log_probs", "policy", "log_probs"),
     _combined("nll", "policy", "log_probs", log_probs=-1.0),
     _channel("ref_k3", "policy", "log_probs ref_log_probs", lambda x, o: policy.kl_k3(x.ref_log_probs - x.log_probs)),
@@ -143,7 +147,7 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
         nan_of="surrogate",
     ),
 
-    _spread("advantages", "data", "advantages"),
+    _spread("advantages", "data", "advantages", quantiles="quantiles"),
     _spread("returns", "data", "returns"),
     _spread("old_values", "data value", "old_values"),
     _spread("residual", "data", "returns old_values", lambda x, o: x.returns - x.old_values),
@@ -162,7 +166,9 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _combined("mismatch_k1", "data", MISMATCH, mismatch=-1.0),
     _channel("mismatch_k3", "data", MISMATCH, lambda x, o: policy.kl_k3(x.mismatch)),
     _spread("mismatch_ratio", "data", MISMATCH, lambda x, o: _exp(x.mismatch), near=1.0),
-    _spread("log_prob_difference", "data", MISMATCH, lambda x, o: abs(x.mismatch)),
+    _spread(
+        "log_prob_difference", "data", MISMATCH, lambda x, o: abs(x.mismatch), quantiles="positive-quantiles"
+    ),
     _spread(
         "probability_difference", "data", MISMATCH, lambda x, o: abs(_exp(x.old_log_probs) - _exp(x.rollout_log_probs))
     ),
