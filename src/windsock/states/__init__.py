@@ -19,6 +19,7 @@ from windsock.states.kinds import (
     QUANTILES,
     RATIO,
     SUM,
+    Quantiles,
     StateKind,
 )
 from windsock.states.layout import Layout
@@ -35,5 +36,6 @@ __all__ = [
     "RATIO",
     "SUM",
     "Layout",
+    "Quantiles",
     "StateKind",
 ]
