@@ -150,10 +150,22 @@ def lengths(walk, options, out):
         ends = [sum(data["actions"][i][t] in data["eos_ids"] for t in walk.response(i)) for i in walk.rows]
         out["tokens/eos_count"] = sum(ends)
         out["tokens/contains_eos"] = mean(n > 0 for n in ends)
+    if walk.has("actions"):
+        out["tokens/repetition"] = mean(repeats(data["actions"][i], walk.response(i)) for i in walk.rows)
     valid = [len(walk.valid(i)) > 0 for i in walk.rows]
     out |= {"ppo/valid_samples": sum(valid), "ppo/total_samples": len(valid), "ppo/valid_sample_ratio": mean(valid)}
     if walk.has("weights"):
         spread("ppo/sample_weights", map(float, data["weights"]), out)
+
+
+def repeats(actions, response):
+    """Return whether the tokens up to the last of the response repeat a stretch of 1 to 128 tokens."""
+    for period in range(1, 129):
+        places = range(response[-1] - max(64, 2 * period) + 1, response[-1] + 1) if response else []
+        is_response = places and places[0] >= 0 and set(places) <= set(response)
+        if is_response and all(actions[t] == actions[t - period] for t in places[period:]):
+            return True
+    return False
 
 
 def scores_of(walk, rows):

@@ -216,6 +216,7 @@ LENGTHS = [
     ),
     total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
     mean("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
+    mean("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
 ]  # fmt: skip
 
 REWARDS = [
