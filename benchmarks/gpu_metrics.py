@@ -184,7 +184,7 @@ def _error(data: dict[str, torch.Tensor]) -> float:
     expected = windsock.measure(windsock.Batch(**some))
     there = windsock.measure(windsock.Batch(**{name: value[:64].contiguous() for name, value in data.items()}))
     # Quantiles are estimates, with an error of their own.
-    names = [name for name, value in expected.items() if abs(value) > 1e-3 and not re.search(r"/p\d+$", name)]
+    names = [name for name, value in expected.items() if abs(value) > 1e-3 and not re.search(r"[/_]p\d+$", name)]
     return max(abs(there[name] - expected[name]) / abs(expected[name]) for name in names)
 
 

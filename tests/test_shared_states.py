@@ -45,7 +45,7 @@ def test_states_are_kept_until_another_process_may_join():
         {"kind": "measured", "since": 0, "dropped": 0},
         {"kind": "rollouts", "since": 0, "dropped": 0},
     ]
-    assert len(list(of_rank(run.path, 0, Kind.LAYOUT))) == 1
+    assert len(list(of_rank(run.path, 0, Kind.LAYOUT))) == 2  # of sparse states and of the others
     times = [e["time"] for e in windsock.open(run.path).events() if e["event"] == "shared"]
     assert windsock.open(run.path).series("critic/score/mean").times[0] < times[0]
 

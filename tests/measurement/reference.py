@@ -34,6 +34,22 @@ def spread(id, values, out, stats=("mean", "max", "min")):
     out.update({f"{id}/{stat}": known[stat] for stat in stats})
 
 
+def quantiles(id, values, out, of=lambda value: value):
+    """Return the values of these ranks, each as the middle of its bin: 3 % apart from both ends."""
+    values, width = sorted(values), 1.03 / 0.97
+    for percent in (1, 10, 50, 90, 99):
+        out[f"{id}/p{percent}"] = None
+        if not values:
+            continue
+        exact = values[max(1, -(-percent * len(values) // 100)) - 1]
+        middle = 0.0
+        if abs(exact) >= 1e-5:
+            steps = min(math.floor(math.log(abs(exact) / 1e-5) / math.log(width)), 422)
+            middle = math.copysign(1e-5 * width**steps * 2 * width / (1 + width), exact)
+        assert abs(middle - exact) <= max(0.0300001 * abs(exact), 1e-5)
+        out[f"{id}/p{percent}"] = of(middle)
+
+
 def clip(x, low, high):
     return max(low, min(high, x))
 
@@ -98,7 +114,23 @@ def reference(data, options):
         mismatch(walk, out)
     policy(walk, options, out)
     value(walk, options, out)
+    spreads(walk, out)
     return out
+
+
+def spreads(walk, out):
+    """Return the quantiles of five distributions."""
+    gap = lambda a, b: lambda i, t: walk.at(a)(i, t) - walk.at(b)(i, t)  # noqa: E731
+    quantiles("tokens/response_length", [len(walk.response(i)) for i in walk.rows], out)
+    if walk.has("entropy"):
+        quantiles("policy/entropy", walk.tokens(walk.at("entropy")), out)
+    if walk.has("advantages"):
+        quantiles("reward/advantages", walk.tokens(walk.at("advantages")), out)
+    if walk.has("log_probs", "old_log_probs"):
+        quantiles("policy/ratio", walk.tokens(gap("log_probs", "old_log_probs")), out, math.exp)
+    if walk.has("old_log_probs", "rollout_log_probs"):
+        apart = map(abs, walk.tokens(gap("old_log_probs", "rollout_log_probs")))
+        quantiles("policy/mismatch/log_prob_difference", apart, out)
 
 
 def lengths(walk, options, out):
@@ -121,10 +153,22 @@ def lengths(walk, options, out):
         ends = [sum(data["actions"][i][t] in data["eos_ids"] for t in walk.response(i)) for i in walk.rows]
         out["tokens/eos_count"] = sum(ends)
         out["tokens/contains_eos"] = mean(n > 0 for n in ends)
+    if walk.has("actions"):
+        out["tokens/repetition"] = mean(repeats(data["actions"][i], walk.response(i)) for i in walk.rows)
     valid = [len(walk.valid(i)) > 0 for i in walk.rows]
     out |= {"ppo/valid_samples": sum(valid), "ppo/total_samples": len(valid), "ppo/valid_sample_ratio": mean(valid)}
     if walk.has("weights"):
         spread("ppo/sample_weights", map(float, data["weights"]), out)
+
+
+def repeats(actions, response):
+    """Return whether the tokens up to the last of the response repeat a stretch of 1 to 128 tokens."""
+    for period in range(1, 129):
+        places = range(response[-1] - max(64, 2 * period) + 1, response[-1] + 1) if response else []
+        is_response = places and places[0] >= 0 and set(places) <= set(response)
+        if is_response and all(actions[t] == actions[t - period] for t in places[period:]):
+            return True
+    return False
 
 
 def scores_of(walk, rows):

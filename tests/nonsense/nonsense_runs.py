@@ -114,6 +114,23 @@ def state(layout: int, values: tuple[float, ...], step: int = 1) -> bytes:
     return frames.state_payload(layout, step, NOW, values)
 
 
+def sparse_state(body: bytes, step: int = 1) -> bytes:
+    """Return a sparse state with any bytes."""
+    return frames.sparse_state_payload(7, step, NOW, body)
+
+
+SPARSE_BODIES = (
+    b"d" + b"\xff" * 106 + struct.pack("<847d", *([math.inf, -math.inf, math.nan, -1e308, 5e-324] * 170)[:847]),
+    b"d" + b"\xff" * 106 + struct.pack("<848d", *[1e308] * 848),
+    b"I" + b"\xff" * 106 + b"\xff" * 4 * 848,
+    b"B" + bytes(106),
+    b"x" + bytes(106),
+    b"d" + b"\xff" * 106,
+    b"d",
+    b"\0" * 3_000_000,
+)
+
+
 def samples(body: bytes, kept: int = 1, seen: int = 1, step: int = 1) -> bytes:
     """Return a sample frame's payload with any stream."""
     return frames.SAMPLE_HEAD.pack(Kind.SAMPLE, step, NOW, kept, seen) + body
@@ -222,7 +239,7 @@ def _row_cases() -> dict[str, Callable[[], Files]]:
         "commits of odd lengths": lambda: usual(bytes((Kind.COMMIT,)), frames.commit_payload(1, NOW) + b"x"),
         "infinite values": lambda: usual(*(row(n, values=(math.inf, -math.inf, math.nan)) for n in range(20))),
         "huge values": lambda: usual(*(row(n, values=(1.8e308, -1.8e308, 5e-324)) for n in range(20))),
-        "unknown kinds": lambda: usual(*(bytes((kind,)) + b"x" * 30 for kind in (0, 11, 14, 200, 255))),
+        "unknown kinds": lambda: usual(*(bytes((kind,)) + b"x" * 30 for kind in (0, 11, 15, 200, 255))),
         "every kind without a body": lambda: usual(*(bytes((kind,)) for kind in range(256))),
     }
 
@@ -381,6 +398,19 @@ def _state_cases() -> dict[str, Callable[[], Files]]:
         )
     return cases | {
         "states without a layout": lambda: two_ranks(state(1, (1.0,)), state(2, ())),
+        "sparse states of any bytes": lambda: two_ranks(
+            layout([["reward/advantages:quantiles", "quantiles"]]), *map(sparse_state, SPARSE_BODIES)
+        ),
+        "sparse states that are too short": lambda: two_ranks(
+            *(bytes((Kind.SPARSE_STATE,)) + b"\0" * n for n in range(26))
+        ),
+        "sparse states of odd steps": lambda: two_ranks(
+            *(sparse_state(SPARSE_BODIES[0], step=s) for s in (OPEN_STEP, 2**63 - 1))
+        ),
+        "sparse states of a dense layout": lambda: two_ranks(layout([moments]), sparse_state(b"d" + b"\xff" * 60)),
+        "dense states of a sparse layout": lambda: two_ranks(
+            layout([["reward/advantages:quantiles", "quantiles"]]), state(7, (math.inf,) * 848), state(7, (1.0,), 2)
+        ),
         "states of other lengths": lambda: two_ranks(layout([moments]), *(state(7, (1.0,) * n) for n in range(9))),
         "layout with options that lie": lambda: two_ranks(
             layout([moments, mean], {"clip": [], "x": 1}), state(7, (1.0,) * 7)
@@ -483,6 +513,9 @@ def _bombs() -> dict[str, Callable[[], Files]]:
         "samples of many lists": lambda: usual(samples(zlib.compress(b"[" + b"[]," * 3_000_000 + b"[]]"))),
         "gathered that unpacks to zeros": lambda: two_ranks(packed(zeros)),
         "gathered that unpacks to a text": lambda: two_ranks(packed(twice)),
+        "many sparse states": lambda: two_ranks(
+            layout([["reward/advantages:quantiles", "quantiles"]]), *(sparse_state(SPARSE_BODIES[0]),) * 5_000
+        ),
         "many small events": lambda: usual(*(event("x") for _ in range(20_000))),
         "many unreadable events": lambda: usual(*(record(Kind.EVENT, str(n)) for n in range(20_000))),
     }
@@ -544,6 +577,8 @@ def _mutated_contents(payload: bytes, rng: random.Random) -> bytes:
     if kind == Kind.PHASE_CLOSE and rng.random() < 0.5 and len(payload) > 120:
         place = len(payload) - 56 - 8 * rng.randrange(2)
         return payload[:place] + struct.pack("<d", _float(rng)) + payload[place + 8 :]
+    if kind == Kind.SPARSE_STATE and rng.random() < 0.5:
+        return payload[: frames.ROW_HEAD.size] + _mutated_bytes(payload[frames.ROW_HEAD.size :], rng)
     if kind in (Kind.ROW, Kind.STATE) and rng.random() < 0.5 and len(payload) > frames.ROW_HEAD.size:
         place = frames.ROW_HEAD.size + 8 * rng.randrange((len(payload) - frames.ROW_HEAD.size) // 8)
         return payload[:place] + struct.pack("<d", _float(rng)) + payload[place + 8 :]

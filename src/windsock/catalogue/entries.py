@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from windsock.catalogue.spec import (
+    QUANTILES,
     Band,
     Difference,
     Metric,
@@ -19,7 +20,9 @@ from windsock.catalogue.spec import (
     unknown,
 )
 
-GROUP_STATES = {"mean": "mean", "max": "extrema", "min": "extrema", "std": "moments"}
+GROUP_STATES = {
+    "mean": "mean", "max": "extrema", "min": "extrema", "std": "moments", **dict.fromkeys(QUANTILES, "quantiles")
+}  # fmt: skip
 """The state behind each statistic that ``statistics`` may list."""
 
 Table = dict[str, Any]
@@ -30,7 +33,7 @@ _TEXTS = ("title", "about", "look", "next")
 _WORDS = ("unit", "population", "statistic", "state", "direction", "part", "estimator")
 _LIST_KEYS = {
     "names": {"name", "by", "stat", "differs"},
-    "traps": {"where", "note"},
+    "traps": {"where", "note", "stat"},
     "related": {"to", "note", "comparable", "fill", "stat"},
 }
 _TYPES = {
@@ -230,4 +233,5 @@ def _of_statistic(fields: Table, statistic: str, label: dict[str, Text], has_sta
         "about": Text(f"{about.en} {note.en}".strip(), f"{about.zh}{note.zh}"),
         "formula": Text(formula.en.replace("{stat}", in_formula.en), formula.zh.replace("{stat}", in_formula.zh)),
         "state": fields["state"] if has_state else GROUP_STATES[statistic],
+        **({"estimator": "bins"} if statistic in QUANTILES else {}),
     }

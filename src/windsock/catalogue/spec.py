@@ -48,9 +48,10 @@ POPULATIONS = (
     "calls",
     "run",
 )
-STATISTICS = ("mean", "max", "min", "std", "var", "share", "sum", "count", "last", "quotient", "other")
+QUANTILES = ("p1", "p10", "p50", "p90", "p99")
+STATISTICS = ("mean", "max", "min", "std", "var", *QUANTILES, "share", "sum", "count", "last", "quotient", "other")
 STATES = ("mean", "moments", "extrema", "sum", "last", "ratio", "quantiles", "none")
-ESTIMATORS = ("", "k1", "k2", "k3", "exact", "sampled", "bootstrap", "unbiased")
+ESTIMATORS = ("", "k1", "k2", "k3", "exact", "sampled", "bootstrap", "unbiased", "bins")
 DIRECTIONS = ("higher", "lower", "band", "none")
 PARTS = ("", "data", "policy", "value")
 INPUTS = frozenset((

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from windsock.journal import frames
-from windsock.journal.frames import COMMIT_BODY, OPEN_STEP, PACKET_HEAD, SCHEMA_HEAD, Kind
+from windsock.journal.frames import COMMIT_BODY, OPEN_STEP, PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
 from windsock.journal.unpacking import count_values
 
 MAX_DEPTH = 1000  # of nested lists and objects; writers stop at 100
@@ -307,6 +307,16 @@ def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return GATHERED(parse_json(payload[PACKET_HEAD.size : end])), payload[end:]
 
 
+def _sparse_state(payload: bytes) -> tuple[int, int, float, bytes]:
+    """Return layout, step, time and body; the body is decoded where its layout is known."""
+    if len(payload) <= ROW_HEAD.size:
+        raise DecodingError("it is too short")
+    _, layout, step, time = ROW_HEAD.unpack_from(payload)
+    if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
+        raise DecodingError("its step or time is out of range")
+    return layout, step, time, payload[ROW_HEAD.size :]
+
+
 def _phase(payload: bytes) -> frames.PhaseFrame:
     try:
         found = frames.parse_phase(payload)
@@ -337,6 +347,7 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     Kind.HISTOGRAM: _histogram,
     Kind.LAYOUT: _layout,
     Kind.GATHERED: _gathered,
+    Kind.SPARSE_STATE: _sparse_state,
     Kind.PHASE_OPEN: _phase,
     Kind.PHASE_CLOSE: _phase,
 }

@@ -62,6 +62,7 @@ class Kind(IntEnum):
     PHASE_CLOSE = 10
     LAYOUT = 12
     GATHERED = 13
+    SPARSE_STATE = 14
 
 
 # A run writes a few lengths over and over, and every append and every read needs the seed of one.
@@ -118,6 +119,11 @@ def row_struct(width: int) -> struct.Struct:
 def state_payload(layout: int, step: int, time: float, vector: Sequence[float]) -> bytes:
     """Encode a packed state of one writer and step; it has the shape of a row."""
     return row_struct(len(vector)).pack(Kind.STATE, layout, step, time, *vector)
+
+
+def sparse_state_payload(layout: int, step: int, time: float, body: bytes) -> bytes:
+    """Encode a state whose vector is mostly zero; ``body`` has its bytes (``windsock.states.sparse``)."""
+    return ROW_HEAD.pack(Kind.SPARSE_STATE, layout, step, time) + body
 
 
 def commit_payload(step: int, time: float) -> bytes:

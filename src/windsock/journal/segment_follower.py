@@ -30,6 +30,7 @@ PIECE = 4 << 20  # bytes of a segment that become rows at once: a long run has m
 MAX_STEPS_BACK = 1000  # steps behind the newest for which values are remembered, to compare and merge late ones
 MAX_OPEN_GROUPS = 1000  # of a segment; then neighbours are united
 STEP_RECORDS = (Kind.TEXT, Kind.HISTOGRAM)
+SHARED_RECORDS = (Kind.LAYOUT, Kind.GATHERED, Kind.SPARSE_STATE)
 """Kinds of records that belong to a step as values do."""
 
 Position = tuple[float, int]
@@ -128,7 +129,7 @@ class SharedFrames:
     states: list[tuple[int, int, int, float, NDArray[np.float64]]] = field(default_factory=list)
     """Offset, layout, step, time and vector."""
     records: list[Record] = field(default_factory=list)
-    """Layouts and rollout states."""
+    """Layouts, rollout states and sparse states."""
     events: list[Record] = field(default_factory=list)
 
     def take(self, reader: SegmentReader) -> None:
@@ -137,7 +138,7 @@ class SharedFrames:
             for chunk in table.chunks:
                 heads = chunk.offsets.tolist(), [layout] * len(chunk), chunk.steps.tolist(), chunk.times.tolist()
                 self.states += zip(*heads, chunk.values, strict=True)
-        self.records += [record for record in reader.records if record.kind in (Kind.LAYOUT, Kind.GATHERED)]
+        self.records += [record for record in reader.records if record.kind in SHARED_RECORDS]
         self.events += [record for record in reader.records if record.kind == Kind.EVENT]
 
     def clear(self) -> None:

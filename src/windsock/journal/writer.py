@@ -89,9 +89,18 @@ class JournalWriter:
 
     def state(self, layout: int, step: int, vector: Sequence[float], at: float | None = None) -> bool:
         """Write a packed state of a step, which readers merge with those of other ranks."""
+        return self.states([(layout, vector)], step, at)
+
+    def states(self, states: Iterable[tuple[int, Sequence[float] | bytes]], step: int, at: float | None = None) -> bool:
+        """Write several states of a step, by their layouts, as one piece: no reader sees a part of them."""
         at = time.time() if at is None else at
-        payload = frames.state_payload(layout, step, at, vector)
-        return self._append(frames.frame(payload))
+        payloads = (
+            frames.sparse_state_payload(layout, step, at, vector)
+            if isinstance(vector, bytes)
+            else frames.state_payload(layout, step, at, vector)
+            for layout, vector in states
+        )
+        return self._append(b"".join(map(frames.frame, payloads)))
 
     def payload(self, payload: bytes) -> bool:
         """Write a payload that is already encoded, such as a phase's."""

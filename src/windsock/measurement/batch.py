@@ -75,7 +75,7 @@ class Batch:
     sequences: int = field(init=False, default=0)
     whole: Batch | None = field(init=False, default=None, repr=False)
     """The batch that this one takes its arrays from, and ``rows`` the part of it; None for all."""
-    rows: slice | None = field(init=False, default=None, repr=False)
+    rows: slice | Ints | None = field(init=False, default=None, repr=False)
     prepared: dict[Any, Any] = field(init=False, default_factory=dict, repr=False)
     """What a measurement found out about the arrays, for its next call with this batch or a part of it."""
 
@@ -147,11 +147,12 @@ class Batch:
         bounds = [n * self.sequences // parts for n in range(parts + 1)]
         return [self.take(slice(a, b)) for a, b in pairwise(bounds) if b > a]
 
-    def take(self, rows: slice) -> Batch:
-        """Return a padded batch of some of the sequences. Its arrays are views, made when they are used."""
+    def take(self, rows: slice | Ints) -> Batch:
+        """Return a padded batch of some of the sequences: a slice or places. Its arrays are cut when they are used."""
         if self.cu_seqlens is not None:
             raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
-        return self._view(rows, len(range(*rows.indices(self.sequences))), self.given)
+        chosen = range(*rows.indices(self.sequences)) if isinstance(rows, slice) else rows
+        return self._view(rows, len(chosen), self.given)
 
     def completed(self, **arrays: Any) -> Batch:
         """Return this batch with further arrays that are known to fit: nothing is checked."""
@@ -160,7 +161,7 @@ class Batch:
             object.__setattr__(batch, name, array)
         return batch
 
-    def _view(self, rows: slice | None, sequences: int, given: frozenset[str]) -> Batch:
+    def _view(self, rows: slice | Ints | None, sequences: int, given: frozenset[str]) -> Batch:
         view, put = object.__new__(Batch), object.__setattr__
         put(view, "given", given)
         put(view, "sequences", sequences)

@@ -20,7 +20,7 @@ from windsock.measurement.step import Measurement, check_part
 from windsock.measurement.values import Measured
 from windsock.recording import Collector, Recording
 from windsock.state_buffer import StateBuffer
-from windsock.states import Layout
+from windsock.states import Layout, sparse
 from windsock.step_values import Finish
 
 
@@ -149,12 +149,21 @@ class MeasurementCollector(Collector):
             self._states.add(step, _PackedState(layout, vector), vector.nbytes)
 
     def _write_state(self, step: int, state: _PackedState, at: float) -> None:
-        journal, layout = self._recording.journal, state.layout
-        # A state is readable only with its layout, so every segment file gets its own copy.
-        if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
-            journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
-            self._layouts[layout.hash] = journal.segment.path
-        journal.state(layout.hash, step, state.vector.tolist(), at)
+        journal = self._recording.journal
+        for layout, _ in state.layout.parts:
+            # A state is readable only with its layout, so every segment file gets its own copy.
+            if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
+                journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
+                self._layouts[layout.hash] = journal.segment.path
+        # The sparse states come first: a reader that has the others, by which it knows who contributed, has all.
+        journal.states(
+            [
+                (layout.hash, sparse.encode(state.vector[slots]) if layout.is_sparse else state.vector[slots].tolist())
+                for layout, slots in state.layout.parts
+            ],
+            step,
+            at,
+        )
 
 
 def _finish_of(finish: Any) -> Finish:

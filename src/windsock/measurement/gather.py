@@ -10,38 +10,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.distributed import Share
-from windsock.measurement.merged import DescribedLayout, RankState, merged_measurement
+from windsock.measurement.merged import DescribedLayout
 from windsock.measurement.step import Measurement
 from windsock.measurement.values import Measured
+from windsock.states import Layout, sparse
 
 
 def share_of(measurement: Measurement, contributes: bool = True) -> Share:
     """Return the share of one process. A replica describes its states, as the others do, and sends none."""
     layout, vector = measurement.packed()
+    pieces = [
+        sparse.encode(vector[slots]) if part.is_sparse else vector[slots].astype("<f8", copy=False).tobytes()
+        for part, slots in layout.parts
+    ]
     description = {
         "layout": str(layout.hash),
         "entries": layout.entries,
         "missing": measurement.missing,
     }
-    body = vector.astype("<f8", copy=False).tobytes() if contributes else b""
+    body = b"".join(reversed(pieces)) if contributes else b""
     return Share(zlib.compress(json.dumps(description, sort_keys=True).encode(), 1), body)
 
 
 def merged(shares: Sequence[Share]) -> Measurement:
     """Return the measurement of all processes. Every process merges in the same order, and gets the same bits."""
-    vectors: dict[bytes, list[NDArray[np.float64]]] = {}
+    bodies: dict[bytes, list[bytes]] = {}
     for share in shares:
         if share.body:
-            vectors.setdefault(share.description, []).append(np.frombuffer(share.body, "<f8").astype(np.float64))
+            bodies.setdefault(share.description, []).append(share.body)
     whole = Measurement()
-    for description, alike in vectors.items():
+    for description, alike in bodies.items():
         record = json.loads(zlib.decompress(description))
-        id, described = DescribedLayout.parse(record)
-        # Vectors of one layout first: a few calls of NumPy for each process, and not one for each metric.
-        state = RankState(0, id, described.layout.merge(alike))
-        whole.merge(merged_measurement([state], {id: described}))
-        whole.merge(Measurement(missing=record["missing"]))
+        _, described = DescribedLayout.parse(record)
+        whole.merge(Measurement(states=_states(described.layout, alike), missing=record["missing"]))
     return whole
+
+
+def _states(layout: Layout, bodies: Sequence[bytes]) -> dict[str, NDArray[np.float64]]:
+    """Return the merged states of processes with the same layout: numbers first, then the bytes of sparse states."""
+    states: dict[str, NDArray[np.float64]] = {}
+    width = sum(part.width for part, _ in layout.parts if not part.is_sparse)
+    for part, _ in layout.parts:
+        # Vectors of one layout at once: a few calls of NumPy for each process, and not one for each metric.
+        if part.is_sparse:
+            vector = sparse.summed([body[8 * width :] for body in bodies], part.width)
+        else:
+            vector = part.merge([np.frombuffer(body, "<f8", width).astype(np.float64) for body in bodies])
+        states |= part.unpack(vector)
+    return states
 
 
 def finished(measurement: Measurement, shares: Sequence[Share], vocabulary: str) -> Measured:

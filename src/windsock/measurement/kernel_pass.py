@@ -127,7 +127,7 @@ class Prepared(NamedTuple):
 def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> None:
     """Queue the kernels. This never waits for the device."""
     whole, start = batch, 0
-    if batch.rows is not None and batch.whole is not None and batch.rows.step in (None, 1):
+    if isinstance(batch.rows, slice) and batch.whole is not None and batch.rows.step in (None, 1):
         whole, start = batch.whole, batch.rows.indices(batch.whole.sequences)[0]
     prepared: Prepared | None = whole.prepared.get(plan)
     if prepared is None:

@@ -14,7 +14,7 @@ from windsock.measurement.options import Options
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS
 from windsock.measurement.step import Measurement, coefficient_states
 from windsock.measurement.values import Measured
-from windsock.states import Layout
+from windsock.states import Layout, sparse
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +25,8 @@ class RankState:
 
     rank: int
     layout: int
-    vector: Floats
+    vector: Floats | bytes
+    """Bytes where the states are sparse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +58,23 @@ def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLay
 
 def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout]) -> Measurement:
     """Return the measurement that the states of one step are parts of; raise ValueError as ``merge_states`` does."""
-    vectors: dict[int, list[Floats]] = {}
+    dense: dict[int, list[Floats]] = {}
+    encoded: dict[int, list[bytes]] = {}
     for state in states:
-        described = layouts.get(state.layout)
-        if described is None or len(state.vector) != described.layout.width:
+        described, vector = layouts.get(state.layout), state.vector
+        if described is None or described.layout.is_sparse != isinstance(vector, bytes):
             raise ValueError(f"the layout of the state of rank {state.rank} is not known")
-        vectors.setdefault(state.layout, []).append(state.vector)
+        if isinstance(vector, bytes):
+            encoded.setdefault(state.layout, []).append(vector)
+        elif len(vector) == described.layout.width:
+            dense.setdefault(state.layout, []).append(vector)
+        else:
+            raise ValueError(f"the layout of the state of rank {state.rank} is not known")
+    # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
+    vectors = {id: layouts[id].layout.merge(alike) for id, alike in dense.items()}
+    vectors |= {id: sparse.summed(alike, layouts[id].layout.width) for id, alike in encoded.items()}
     merged = Measurement()
-    for id, alike in vectors.items():
-        # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
+    for id, vector in vectors.items():
         described = layouts[id]
-        merged.merge(
-            Measurement(states={**described.coefficients, **described.layout.unpack(described.layout.merge(alike))})
-        )
+        merged.merge(Measurement(states={**described.coefficients, **described.layout.unpack(vector)}))
     return merged

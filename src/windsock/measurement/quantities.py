@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.selection import Selection
-from windsock.states import EXTREMA, LAST, MEAN, MOMENTS, RATIO, SUM, StateKind
+from windsock.states import EXTREMA, KINDS, LAST, MEAN, MOMENTS, POSITIVE_QUANTILES, RATIO, SUM, StateKind
 from windsock.stats import groups
 from windsock.stats.channels import CHANNELS, Need
 
@@ -62,6 +62,12 @@ def token_spread(id: str, channel: str, stats: Sequence[str] = ("mean", "max", "
     return _spread(id, stats, CHANNELS[channel].parts[0], needs_of(channel), channel)
 
 
+def token_quantiles(id: str, channel: str) -> Quantity:
+    """Measure quantiles of a channel, in the kind of state that the channel names."""
+    kind, part = KINDS[CHANNELS[channel].quantiles], CHANNELS[channel].parts[0]
+    return Quantity(f"{id}:quantiles", kind, part, needs_of(channel), channel, metrics=_quantile_metrics(id))
+
+
 def loss(id: str, channel: str, more_needs: str = "", data: Data | None = None) -> Quantity:
     """Measure a loss: a channel reduced by the ``loss`` option to a numerator and a denominator."""
     part, needs = CHANNELS[channel].parts[0], needs_of(f"{channel} {more_needs}")
@@ -83,6 +89,16 @@ def sequence_spread(
 ) -> list[Quantity]:
     """Measure mean, spread and extremes of a number per sequence, as two states."""
     return _spread(id, stats, "data", needs_of(needs), None, data, empty)
+
+
+def sequence_quantiles(id: str, needs: str, data: Data) -> Quantity:
+    """Measure quantiles of a number per sequence that is not negative."""
+    metrics = _quantile_metrics(id)
+    return Quantity(f"{id}:quantiles", POSITIVE_QUANTILES, "data", needs_of(needs), None, data, metrics, NO_SEQUENCE)
+
+
+def _quantile_metrics(id: str) -> dict[str, str]:
+    return {f"{id}/{stat}": stat for stat in ("p1", "p10", "p50", "p90", "p99")}
 
 
 def _spread(
@@ -200,6 +216,7 @@ LENGTHS = [
     ),
     total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
     mean("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
+    mean("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
 ]  # fmt: skip
 
 REWARDS = [
@@ -296,7 +313,15 @@ VALUE = [
     token_mean("value/clip_fraction", "value_clip"),
 ]
 
-QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE)
+QUANTILES = [
+    token_quantiles("policy/entropy", "entropy"),
+    token_quantiles("policy/ratio", "log_ratio"),
+    token_quantiles("policy/mismatch/log_prob_difference", "log_prob_difference"),
+    sequence_quantiles("tokens/response_length", "response_mask", lambda s, o: s.response_lengths),
+    token_quantiles("reward/advantages", "advantages"),
+]
+
+QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE, *QUANTILES)
 
 COEFFICIENTS: dict[str, Quantity] = {
     # Options that finish values and are metrics themselves. As states they may differ from step to step.

@@ -19,6 +19,7 @@ from windsock.measurement.options import Options
 from windsock.states import StateKind
 from windsock.stats import sequences
 from windsock.stats.channels import CHANNELS, Tokens
+from windsock.stats.repetition import ends_in_repetition
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,6 +49,10 @@ class Selection(ABC):
     @abstractmethod
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of a channel's values per sequence that are NaN or infinite."""
+
+    @abstractmethod
+    def repeats(self) -> Bools:
+        """Return which sequences end in a repetition of ``actions`` (``windsock.stats.repetition``)."""
 
     @abstractmethod
     def sequence(self, name: str) -> NDArray[Any]:
@@ -129,6 +134,21 @@ class HostSelection(Selection):
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of a channel's values per sequence that are NaN or infinite."""
         return sequences.sums((~np.isfinite(self.channel(channel))).astype(np.float64), self.counts)
+
+    def repeats(self) -> Bools:
+        """Return which sequences end in a repetition."""
+        actions = to_numpy(self.batch.actions).reshape(-1)
+        if self.batch.cu_seqlens is not None:
+            starts, stops = self._bounds[:-1], self._bounds[1:]
+            pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+            # The distance of the last response token from the end; 0 for a sequence without one, which is not used.
+            behind = [int(self.response[start:stop][::-1].argmax()) if stop > start else 0 for start, stop in pairs]
+            lasts = stops - 1 - np.array(behind, np.int64)
+        else:
+            count, width = self.response.shape
+            starts = np.arange(count) * width
+            lasts = starts + width - 1 - (self.response[:, ::-1].argmax(axis=1) if width else 0)
+        return ends_in_repetition(actions, self.response.reshape(-1), starts, lasts)
 
     def channel(self, name: str) -> NDArray[Any]:
         """Return a channel at its tokens, one sequence after the other."""

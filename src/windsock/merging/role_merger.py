@@ -34,6 +34,7 @@ class _Contribution:
     writer: Writer
     segment: int  # forked processes have their own
     state: RankState | RolloutState
+    is_whole: bool = True  # False for sparse states, which come before the others of the same share
 
 
 @dataclass(slots=True)
@@ -117,6 +118,9 @@ class RoleMerger:
                     share = state.kind, state.taskset
                     self._add(share, _Contribution(writer, segment, state), state.step, state.time)
                     return state.step
+            elif record.kind == Kind.SPARSE_STATE:
+                layout, step, _, body = decoding.decode(record.kind, record.payload)
+                return self._add_sparse_state(writer, step, layout, body, segment)
         # Of a newer windsock, damaged or hostile.
         except ValueError as error:
             self._skip(str(error))
@@ -221,7 +225,7 @@ class RoleMerger:
         """Return the ranks that contribute to each share of a step."""
         found = self._steps[step]
         ranks: dict[Share, Set[int]] = {
-            share: {one.writer.rank for one in contributions if self.counts(one.writer, step)}
+            share: {one.writer.rank for one in contributions if one.is_whole and self.counts(one.writer, step)}
             for share, contributions in found.shares.items()
         }
         if found.counted:
@@ -295,6 +299,20 @@ class RoleMerger:
     def _add(self, share: Share, contribution: _Contribution, step: int, time: float) -> None:
         self._step(contribution.writer, step, time).shares.setdefault(share, []).append(contribution)
         self.coverage.add_contributor(contribution.writer.rank, share)
+
+    def _add_sparse_state(self, writer: Writer, step: int, layout: int, body: bytes, segment: int) -> int | None:
+        """Add a sparse state; that of the same step which follows tells that the rank has contributed, and when."""
+        from windsock.measurement.merged import RankState
+
+        if step < self._oldest:
+            return None
+        found = self._steps.get(step)
+        if found is None:
+            found = self._steps[step] = _Step()
+        found.merged = None
+        state = RankState(writer.rank, layout, body)
+        found.shares.setdefault(MEASURED, []).append(_Contribution(writer, segment, state, is_whole=False))
+        return step
 
     def _step(self, writer: Writer, step: int, time: float) -> _Step:
         self.add_rank(writer.rank)

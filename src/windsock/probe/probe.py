@@ -13,11 +13,8 @@ from windsock.journal.writer import JournalWriter
 from windsock.probe import throughput
 from windsock.probe.clocks import CLOCKS, DeviceClock, HostClock
 from windsock.probe.devices import Accelerators, Device, peak_flops
-<<<<<<< HEAD
-from windsock.probe.intervals import NestedSpan, outer_spans
-=======
 from windsock.probe.engine_averages import EngineAverages
->>>>>>> engine
+from windsock.probe.intervals import NestedSpan, outer_spans
 from windsock.probe.memory import (
     HostReading,
     MemoryMeter,
@@ -355,12 +352,8 @@ class Probe:
         start = self._created if self._began is None else self._began
         self._began = now
         values += self.samples.take()
-<<<<<<< HEAD
-        if closed or spans:
-=======
         values += self.engines.take()
-        if roots or self._open:
->>>>>>> engine
+        if closed or spans:
             values += self._step_memory()
             values.append(("windsock/probe_seconds", (), step.probe_seconds + self._commit_cost))
         if values or counted:

@@ -27,6 +27,8 @@ class StateKind(ABC):
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]]
+    is_sparse: ClassVar[bool] = False
+    """Whether most slots are 0, all are in an empty state, and states merge by adding them up."""
 
     @property
     def width(self) -> int:
@@ -281,6 +283,7 @@ class Quantiles(_Additive):
     """
 
     name = "quantiles"
+    is_sparse = True
     ACCURACY: ClassVar[float] = 0.03
     TINY: ClassVar[float] = 1e-5
     HUGE: ClassVar[float] = 1e6

@@ -89,6 +89,24 @@ class Layout:
         return merged
 
     @cached_property
+    def parts(self) -> tuple[tuple[Layout, slice | NDArray[np.int64]], ...]:
+        """The layouts of the sparse states and of the others, where there are any, and their slots in this one."""
+        if self.is_sparse or not any(KINDS[kind].is_sparse for _, kind in self.entries):
+            return ((self, slice(None)),)
+        found = []
+        for is_sparse in (True, False):
+            entries = tuple(entry for entry in self.entries if KINDS[entry[1]].is_sparse == is_sparse)
+            slots = [np.arange(place.start, place.stop) for place in (self.places[name] for name, _ in entries)]
+            if entries:
+                found.append((Layout(entries), np.concatenate(slots)))
+        return tuple(found)
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Whether all states are sparse."""
+        return bool(self.entries) and all(KINDS[kind].is_sparse for _, kind in self.entries)
+
+    @cached_property
     def _by_kind(self) -> list[tuple[StateKind, NDArray[np.int64]]]:
         """The slots of all states of each kind as one array, so that each kind is merged by one call."""
         slots: dict[str, list[range]] = {}

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from windsock.stats.channels import CHANNELS, Channel
+from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
 
 SPREAD_SLOTS = ("squares", "shift", "min", "max")
 """What a spread has besides its sum. Sum and squares are of the distances to ``shift``, so that nothing cancels."""
@@ -32,8 +33,6 @@ SAMPLES = 64
 WEIGHT = 16
 """What a token adds to a histogram where it stands for itself alone: counts are integers, so that their order of
 adding does not matter, and a token may stand for a fraction of others."""
-PERIODS, REPEATED = 128, 64
-"""A sequence repeats with a period of up to PERIODS tokens, over at least two periods and REPEATED tokens."""
 
 
 class Bins(NamedTuple):
@@ -244,24 +243,24 @@ class _Samples:
 
 
 def _repeats(reduce: _Reduction, response: Any, actions: Any) -> Any:
-    """Return which sequences end in a repetition: see ``PERIODS``."""
+    """Return which sequences end in a repetition: see ``windsock.stats.repetition``."""
     import torch
 
     if not response.numel():
         return torch.zeros(reduce.sequences, dtype=torch.bool, device=response.device)
     # The tokens from the last one backwards, two longest periods of them.
-    places = reduce.last_token(response)[:, None] - torch.arange(2 * PERIODS, device=response.device)
+    places = reduce.last_token(response)[:, None] - torch.arange(2 * MAX_PERIOD, device=response.device)
     inside = (places >= reduce.starts[:, None]) & (places >= 0)
     places = places.clamp(min=0)
     inside &= response.reshape(-1)[places]
     run = inside.long().cumprod(1).sum(1)[:, None]
     tokens = actions.reshape(-1)[places]
-    period = torch.arange(1, PERIODS + 1, device=response.device)
-    stretch = (2 * period).clamp(min=REPEATED)
+    period = torch.arange(1, MAX_PERIOD + 1, device=response.device)
+    stretch = (2 * period).clamp(min=MIN_STRETCH)
     # Token i from the end against token i + period, for all periods at once.
-    earlier = tokens.unfold(1, PERIODS, 1)[:, 1 : PERIODS + 1]
-    compared = torch.arange(PERIODS, device=response.device) < (stretch - period)[:, None]
-    differs = (compared & (tokens[:, None, :PERIODS] != earlier)).any(2)
+    earlier = tokens.unfold(1, MAX_PERIOD, 1)[:, 1 : MAX_PERIOD + 1]
+    compared = torch.arange(MAX_PERIOD, device=response.device) < (stretch - period)[:, None]
+    differs = (compared & (tokens[:, None, :MAX_PERIOD] != earlier)).any(2)
     return ((stretch <= run) & ~differs).any(1)
 
 

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from windsock.stats.rows import PERIODS, REPEATED, SAMPLES, STORED, WEIGHT, Table
+from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
+from windsock.stats.rows import SAMPLES, STORED, WEIGHT, Table
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
 BAD_BLOCK = 512
@@ -105,7 +106,7 @@ OF_RESPONSE = tl.constexpr(tuple(
 MOST = tl.constexpr(MOST_ARRAYS)
 SAMPLE_COUNT, SAMPLE_WEIGHT = tl.constexpr(SAMPLES), tl.constexpr(WEIGHT)
 PERIOD_COUNT, LEAST_REPEATED, PERIOD_BLOCK = (
-    tl.constexpr(PERIODS), tl.constexpr(REPEATED), tl.constexpr(PERIODS_AT_ONCE)
+    tl.constexpr(MAX_PERIOD), tl.constexpr(MIN_STRETCH), tl.constexpr(PERIODS_AT_ONCE)
 )  # fmt: skip
 
 

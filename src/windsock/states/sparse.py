@@ -1,0 +1,68 @@
+"""States that are mostly zero, in few bytes: a bit for each slot, then the numbers of the slots that have one.
+
+A state of counts in bins has hundreds of slots, most of them empty. The bits make the size of the vector at most 64
+times that of the bytes, whatever they contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+TYPES = {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
+"""The first byte, and the type of the numbers: the smallest that has them exactly. Journals have it."""
+AT_ONCE = 32  # states whose bits are unpacked together
+
+
+def encode(vector: Floats) -> bytes:
+    """Return the bytes of a vector."""
+    used = vector != 0  # also NaN
+    numbers = vector[used]
+    code = _smallest_type(numbers)
+    return b"".join((code, np.packbits(used, bitorder="little").tobytes(), numbers.astype(TYPES[code]).tobytes()))
+
+
+@np.errstate(all="ignore")  # a number that does not fit is compared afterwards
+def _smallest_type(numbers: Floats) -> bytes:
+    if not len(numbers):
+        return b"B"
+    largest = numbers.max()
+    if largest < 1 << 32 and (numbers.astype(np.uint32) == numbers).all():
+        return b"B" if largest < 1 << 8 else b"H" if largest < 1 << 16 else b"I"
+    return b"f" if (numbers.astype(np.float32) == numbers).all() else b"d"
+
+
+def summed(bodies: Sequence[bytes], width: int) -> Floats:
+    """Return the sum of encoded vectors; raise ValueError if one is damaged or has another width."""
+    total = np.zeros(width)
+    for begin in range(0, len(bodies), AT_ONCE):
+        total += _summed(bodies[begin : begin + AT_ONCE], width)
+    return total
+
+
+def _summed(bodies: Sequence[bytes], width: int) -> Floats:
+    size = (width + 7) // 8
+    if any(len(body) <= size for body in bodies):
+        raise ValueError("a sparse state is too short")
+    bits = np.frombuffer(b"".join([body[1 : 1 + size] for body in bodies]), np.uint8).reshape(len(bodies), size)
+    used = np.unpackbits(bits, axis=1, bitorder="little", count=width).view(np.bool_)
+    numbers = [_numbers(body, size, count) for body, count in zip(bodies, used.sum(axis=1).tolist(), strict=True)]
+    vectors = np.zeros(used.shape)
+    vectors[used] = np.concatenate(numbers)
+    total: Floats = vectors.sum(axis=0)
+    return total
+
+
+def _numbers(body: bytes, size: int, count: int) -> NDArray[Any]:
+    kind = TYPES.get(body[:1])
+    if kind is None:
+        raise ValueError("a sparse state has numbers of an unknown type")
+    numbers = np.frombuffer(body, kind, offset=1 + size)  # ValueError for an odd length
+    if len(numbers) != count:
+        raise ValueError(f"a sparse state has {len(numbers)} numbers and bits for {count}")
+    return numbers
