@@ -92,7 +92,7 @@ def reference(data, options):
     rewards(walk, options, out)
     old_policy(walk, options, out)
     if walk.has("old_log_probs", "rollout_log_probs"):
-        mismatch(walk, out)
+        mismatch(walk, options, out)
     policy(walk, options, out)
     value(walk, options, out)
     return out
@@ -193,7 +193,7 @@ def old_policy(walk, options, out):
         out["value/explained_variance"] = 1 - rest / whole if whole else None
 
 
-def mismatch(walk, out):
+def mismatch(walk, options, out):
     old, roll = walk.at("old_log_probs"), walk.at("rollout_log_probs")
     some = [i for i in walk.rows if walk.valid(i)]
     at = "policy/mismatch"
@@ -218,6 +218,48 @@ def mismatch(walk, out):
     apart = [b - a for a, b in zip(nll["training"], nll["rollout"], strict=True)]
     out[f"{at}/log_perplexity/difference"] = mean(apart)
     out[f"{at}/log_perplexity/abs_difference"] = mean(map(abs, apart))
+    out[f"{at}/log_perplexity/difference_max"] = max(apart) if apart else None
+    out[f"{at}/log_perplexity/difference_min"] = min(apart) if apart else None
+    out[f"{at}/perplexity/ratio"] = mean(
+        math.exp(a) / math.exp(b) for a, b in zip(nll["training"], nll["rollout"], strict=True)
+    )
+    out[f"{at}/chi2_token"] = mean(w * w - 1 for w in weights)
+    out[f"{at}/chi2_sequence"] = mean(w * w - 1 for w in ratios)
+    if options.get("truncate"):
+        truncation(weights, ratios, options["truncate"], out)
+    if options.get("reject"):
+        rejection(walk, *options["reject"], out)
+
+
+def truncation(of_tokens, of_sequences, truncate, out):
+    level, cap = truncate if isinstance(truncate, tuple) else ("token", truncate)
+    weights = of_tokens if level == "token" else of_sequences
+    cut = [min(w, cap) for w in weights]
+    at = "policy/mismatch/truncated_weight"
+    out[f"{at}/mean"] = mean(cut)
+    out[f"{at}/deviation"] = mean(abs(w - 1) for w in cut)
+    out[f"{at}/clip_fraction"] = mean(w > cap for w in weights)
+    squares = math.fsum(w * w for w in cut)
+    out[f"{at}/effective_sample_size"] = math.fsum(cut) ** 2 / (len(cut) * squares) if cut else None
+
+
+def rejection(walk, level, low, high, out):
+    old, roll = walk.at("old_log_probs"), walk.at("rollout_log_probs")
+    kept, rejected, sequences = [], [], []
+    for i in walk.rows:
+        tokens = [old(i, t) - roll(i, t) for t in walk.valid(i)]
+        if not tokens:
+            continue
+        whole = math.exp(math.fsum(tokens) / (len(tokens) if level == "geometric" else 1))
+        fates = [not low <= (math.exp(d) if level == "token" else whole) <= high for d in tokens]
+        sequences.append(any(fates))
+        for d, fate in zip(tokens, fates, strict=True):
+            (rejected if fate else kept).append(math.exp(d) - d - 1)
+    at = "policy/mismatch"
+    out[f"{at}/rejected/tokens"] = len(rejected) / (len(kept) + len(rejected)) if sequences else None
+    out[f"{at}/rejected/sequences"] = mean(sequences)
+    out[f"{at}/kl_k3/kept"] = mean(kept)
+    out[f"{at}/kl_k3/rejected"] = mean(rejected)
 
 
 def sft(walk, lp, options, out):

@@ -15,7 +15,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from test_harness import LOSSES, OPTIONS, make
+from test_harness import LEVELS, LOSSES, OPTIONS, make
 
 import windsock
 from windsock.measurement import device
@@ -81,6 +81,15 @@ def test_device_and_host_agree_for_every_metric(place: str, loss: str, rows: int
     """All parts, all reductions, ragged masks with holes, sequences longer than a block."""
     there, here = tensors(make(rows, width, rows + width, token_keep), place)
     options = {**OPTIONS, "loss": loss}
+    assert_same(measure(there, **options), measure(here, **options))
+    assert measure(there, **options).missing == measure(here, **options).missing
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_device_and_host_agree_at_every_level(place: str, levels: dict):
+    """Options of tokens and of sequences, from the totals of sequences."""
+    there, here = tensors(make(12, 40, 52), place)
+    options = {**OPTIONS, **levels}
     assert_same(measure(there, **options), measure(here, **options))
     assert measure(there, **options).missing == measure(here, **options).missing
 

@@ -24,7 +24,8 @@ from windsock.measurement.values import DERIVED
 LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm")
 OPTIONS = {
     "clip": (0.2, 0.28), "dual_clip": 3.0, "value_clip": 0.3, "reward_clip": 1.0, "kl_coef": 0.05, "kl_loss_coef": 0.01,
-    "entropy_coef": 0.02, "loss_norm": 7.0, "max_response_length": 6, "max_prompt_length": 4,
+    "entropy_coef": 0.02, "loss_norm": 7.0, "max_response_length": 6, "max_prompt_length": 4, "truncate": 1.05,
+    "reject": ("token", 0.94, 1.05),
 }  # fmt: skip
 SETTINGS_ONLY = {"reward/kl_coef", "policy/kl_loss_coef", "policy/entropy_coef"}
 
@@ -118,6 +119,41 @@ def test_every_metric_equals_the_reference(rows: int, width: int, seed: int, los
     data = make(rows, width, seed, token_keep)
     options = {**OPTIONS, "loss": loss}
     assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
+
+
+LEVELS = [
+    {"truncate": ("token", 1.02), "reject": ("geometric", 0.98, 1.02)},
+    {"truncate": ("sequence", 1.1), "reject": ("sequence", 0.9, 1.1)},
+    {"truncate": ("sequence", 1.0), "reject": ("token", 1.0, math.inf)},
+    {"truncate": None, "reject": ("sequence", 0.0, 1.0)},
+    {"truncate": 100.0, "reject": None},
+]
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 7), st.integers(1, 9), st.integers(0, 2**32 - 1), st.booleans())
+def test_options_of_tokens_and_of_sequences_equal_the_reference(
+    levels: dict, rows: int, width: int, seed: int, token_keep: bool
+):
+    """Truncation and rejection by token, by sequence and by a sequence's mean, and neither."""
+    data = make(rows, width, seed, token_keep)
+    options = {**OPTIONS, **levels}
+    assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_any_split_gives_the_values_of_the_batch_at_every_level(levels: dict):
+    """States of sequences merge as those of tokens do."""
+    data = make(18, 7, 31)
+    options = Options.from_keywords({**OPTIONS, **levels})
+    merged = Measurement()
+    for rank in range(3):
+        part = Measurement(rank)
+        part.add(Batch(**data).take(slice(6 * rank, 6 * rank + 6)), options=options)
+        merged.merge(part)
+    expected = reference(plain(data), {**OPTIONS, **levels})
+    assert_agree(by_id(merged.finish("roll")), expected)
 
 
 @pytest.mark.parametrize("leave_out", ["none of them", *TOKEN_FIELDS[1:], *SEQUENCE_FIELDS, "keep", "eos_ids"])
@@ -281,6 +317,14 @@ def test_arrays_of_a_wrong_shape_are_rejected_with_the_reason(wrong: dict, messa
         ({"loss": "mean"}, "loss: expected one of token-mean"),
         ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
         ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
+        ({"truncate": 0.5}, r"truncate: expected a cap of 1 or more, or \(level, cap\) .*, got 0.5"),
+        ({"truncate": ("geometric", 2.0)}, "truncate: expected a cap .* level of token or sequence, got"),
+        ({"truncate": ("token", math.inf)}, "truncate: expected a cap"),
+        ({"truncate": True}, "truncate: expected a cap"),
+        ({"reject": 2.0}, r"reject: expected \(level, low, high\) with a level of token, sequence, geometric and"),
+        ({"reject": ("token", 1.2, 2.0)}, "0 <= low <= 1 <= high, got"),
+        ({"reject": ("group", 0.5, 2.0)}, "reject: expected"),
+        ({"reject": ("token", 0.5, math.nan)}, "reject: expected"),
         ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
     ],
 )

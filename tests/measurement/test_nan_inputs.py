@@ -13,6 +13,11 @@ from windsock.measurement.step import Measurement, measure
 
 RATIO = ("policy/ratio/above", "policy/ratio/below", "policy/ratio/outside")
 CLIP = ("policy/clip_fraction", "policy/clip_fraction/high", "policy/clip_fraction/low", "policy/clip_fraction/dual")
+CORRECTION = ("policy/mismatch/truncated_weight/clip_fraction", "policy/mismatch/rejected/tokens")
+OF_WEIGHTS = (
+    "truncated_weight/mean", "truncated_weight/deviation", "truncated_weight/clip_fraction",
+    "truncated_weight/effective_sample_size", "rejected/tokens", "rejected/sequences", "kl_k3/kept", "kl_k3/rejected",
+)  # fmt: skip
 GROUPS = (
     "reward/groups/solved_none", "reward/groups/solved_all", "reward/groups/solved_some", "reward/zero_std_groups",
     "reward/groups/effective_samples",
@@ -30,6 +35,7 @@ def count_of(measured: dict, id: str) -> float | None:
         ("log_probs", (*RATIO, *CLIP)),
         ("old_log_probs", (*RATIO, *CLIP)),
         ("advantages", CLIP),
+        ("rollout_log_probs", CORRECTION),
         ("values", ("value/clip_fraction",)),
         ("returns", ("value/clip_fraction",)),
         ("old_values", ("value/clip_fraction",)),
@@ -49,6 +55,19 @@ def test_shares_of_tokens_with_nan_are_nan(place: str, name: str, ids: tuple[str
     assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
     if name == "advantages":
         assert not any(math.isnan(by_id(measure(here, **OPTIONS))[id]) for id in RATIO)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence", "geometric"])
+def test_a_sequence_with_nan_is_neither_kept_nor_rejected(place: str, level: str):  # noqa: F811
+    """Everything that is computed from its weight is NaN, on the device as on the host."""
+    data, options = make(6, 8, 30), {"truncate": ("sequence", 1.1), "reject": (level, 0.9, 1.1)}
+    valid = np.argwhere(data["response_mask"] & data["keep"][:, None])[:3]
+    data["rollout_log_probs"][tuple(valid.T)] = math.nan
+    there, here = tensors(data, place)
+    measured = by_id(measure(here, **options))
+    for id in OF_WEIGHTS:
+        assert math.isnan(measured[f"policy/mismatch/{id}"]), id
+    assert_same(measure(there, **options), measure(here, **options))
 
 
 def test_nan_advantages_of_one_micro_batch_show_in_the_step():

@@ -5,10 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from windsock.errors import SettingsError
 from windsock.stats.sequences import REDUCTIONS, Reduction
+
+
+class Truncation(NamedTuple):
+    """The cap of importance weights, of each token or of each sequence."""
+
+    level: str
+    cap: float
+
+
+class Rejection(NamedTuple):
+    """The bounds outside of which importance weights are rejected: of tokens, of sequences, or of their means."""
+
+    level: str
+    low: float
+    high: float
+
+
+TRUNCATION_LEVELS = ("token", "sequence")
+REJECTION_LEVELS = ("token", "sequence", "geometric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +39,8 @@ class Options:
     weight of the KL in the reward, ``kl_loss_coef`` of that in the loss; ``loss`` is the reduction of losses and
     ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or
     ``max_prompt_length`` tokens counts as truncated; ``right_score`` is the score of a right answer;
-    ``temperature`` divides logits.
+    ``temperature`` divides logits. ``truncate`` and ``reject`` are the off-policy correction, by the weight of
+    trainer over rollout engine: a cap, or ``(level, cap)``, and ``(level, low, high)``.
     """
 
     clip: tuple[float, float] | None = (0.2, 0.2)
@@ -36,6 +56,8 @@ class Options:
     max_prompt_length: int | None = None
     right_score: float = 1.0
     temperature: float = 1.0
+    truncate: Truncation | None = None
+    reject: Rejection | None = None
 
     @classmethod
     def from_keywords(cls, given: dict[str, Any]) -> Options:
@@ -47,7 +69,12 @@ class Options:
         clip = given.get("clip", (0.2, 0.2))
         if isinstance(clip, int | float):
             clip = (float(clip), float(clip))
-        options = cls(**{**given, "clip": None if clip is None else tuple(clip)})
+        checked = {
+            "clip": None if clip is None else tuple(clip),
+            "truncate": _truncation(given.get("truncate")),
+            "reject": _rejection(given.get("reject")),
+        }
+        options = cls(**{**given, **checked})
         options._check()
         return options
 
@@ -63,10 +90,47 @@ class Options:
             raise SettingsError("measure: loss seq-mean-token-sum-norm needs loss_norm, its divisor")
 
 
+def _truncation(value: Any) -> Truncation | None:
+    if value is None:
+        return None
+    level, cap = value if isinstance(value, tuple | list) and len(value) == 2 else ("token", value)
+    # A weight of 1, which both engines agree on, is never cut.
+    if level not in TRUNCATION_LEVELS or not _is_number(cap) or not 1 <= cap < math.inf:
+        raise SettingsError(
+            f"measure: truncate: expected a cap of 1 or more, or (level, cap) with a level of "
+            f"{' or '.join(TRUNCATION_LEVELS)}, got {value!r}"
+        )
+    return Truncation(level, float(cap))
+
+
+def _rejection(value: Any) -> Rejection | None:
+    if value is None:
+        return None
+    level, *bounds = value if isinstance(value, tuple | list) else ("",)
+    known = level in REJECTION_LEVELS and len(bounds) == 2 and all(map(_is_number, bounds))
+    if not known or not 0 <= bounds[0] <= 1 <= bounds[1]:
+        raise SettingsError(
+            f"measure: reject: expected (level, low, high) with a level of {', '.join(REJECTION_LEVELS)} and "
+            f"0 <= low <= 1 <= high, got {value!r}"
+        )
+    return Rejection(level, float(bounds[0]), float(bounds[1]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:
-    """Return a function from the name of an array or an option to whether it is given."""
+    """Return a function from the name of an array or an option to whether it is given.
+
+    ``option/level`` asks whether the option is set at that level.
+    """
 
     def has(name: str) -> bool:
-        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in arrays
+        name, _, level = name.partition("/")
+        if name not in Options.__dataclass_fields__:
+            return name in arrays
+        value = getattr(options, name)
+        return value is not None and (not level or level == value.level)
 
     return has

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, LAST, MEAN, MOMENTS, RATIO, SUM, StateKind
-from windsock.stats import groups
+from windsock.stats import groups, policy
 from windsock.stats.channels import CHANNELS, Need
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,13 @@ def needs_of(words: str) -> tuple[Need, ...]:
     found: list[Need] = []
     for word in words.split():
         channel = CHANNELS.get(word)
-        found += [*channel.needs, *map(Need, channel.options)] if channel else [Need(word)]
+        if channel is None:
+            found.append(Need.parse(word))
+            continue
+        found += channel.needs
+        for option in map(Need.parse, channel.options):
+            # Without its level first, so that the reason for an option that is not set says so.
+            found += [Need(option.name), option] if option.level else [option]
     return tuple(dict.fromkeys(found))
 
 
@@ -76,6 +82,16 @@ def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
 def total(id: str, needs: str, data: Data) -> Quantity:
     """Measure a sum over sequences of the data part."""
     return Quantity(id, SUM, "data", needs_of(needs), data=data, metrics={id: "sum"})
+
+
+def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN) -> Quantity:
+    """Measure a quotient of totals of the data part; ``data`` returns its state."""
+    return Quantity(id, RATIO, "data", needs_of(needs), data=data, metrics={id: "ratio"}, empty=empty)
+
+
+def of_sequences(id: str, kind: StateKind, needs: str, data: Data, metrics: Mapping[str, str]) -> Quantity:
+    """Measure over sequences what an option can also ask of tokens: the same metrics from a state of its own."""
+    return Quantity(f"{id}:sequences", kind, "data", needs_of(needs), data=data, metrics=metrics)
 
 
 def sequence_spread(
@@ -169,6 +185,56 @@ def _perplexity(channel: str) -> Data:
     return lambda s, o: np.exp(-s.means(channel))
 
 
+def _sequence_weights(s: Selection, o: Any) -> Floats:
+    """Return the importance weight of each sequence with a valid token. One that overflows is infinite."""
+    return np.exp(s.sums("mismatch"))
+
+
+def _truncated_sequences(s: Selection, o: Any) -> Floats:
+    weights = _sequence_weights(s, o)
+    return np.where(np.isnan(weights), np.nan, weights > o.truncate.cap)
+
+
+def _rejects(s: Selection, o: Any) -> Floats:
+    """Return which of the sequences with a valid token have a rejected one; NaN where a weight is."""
+    if o.reject.level == "token":
+        tokens = s.sums("rejects")
+        return np.where(np.isnan(tokens), np.nan, tokens > 0)
+    weights = np.exp(s.means("mismatch") if o.reject.level == "geometric" else s.sums("mismatch"))
+    return np.where(np.isnan(weights), np.nan, policy.rejected(weights, o.reject.low, o.reject.high))
+
+
+def _rejected_tokens(s: Selection, o: Any) -> Floats:
+    """Return the state of the share of rejected tokens: all tokens of rejected sequences, or single ones."""
+    if o.reject.level == "token":
+        return _quotient(s.totals("rejects"), s.counts, s.nonfinite("rejects"))
+    counts, rejected = s.counts[s.counts > 0], _rejects(s, o)
+    return _quotient(rejected * counts, counts, np.where(np.isnan(rejected), counts, 0))
+
+
+def _k3_of(kept: bool) -> Data:
+    """Measure the KL of the tokens that the rejection keeps, or of those that it rejects."""
+    channel = "kept_k3" if kept else "rejected_k3"
+
+    def data(s: Selection, o: Any) -> Floats:
+        if o.reject.level == "token":
+            rejected = s.totals("rejects")
+            return _quotient(s.totals(channel), s.counts - rejected if kept else rejected, s.nonfinite(channel))
+        some, rejected = s.counts > 0, _rejects(s, o)
+        divergence = np.where(np.isnan(rejected), np.nan, s.sums("mismatch_k3"))
+        chosen = rejected != kept  # NaN is neither kept nor rejected, and shows in both
+        return _quotient(divergence[chosen], s.counts[some][chosen], s.nonfinite("mismatch_k3")[some][chosen])
+
+    return data
+
+
+def _quotient(numerators: Floats, denominators: NDArray[Any], nonfinite: NDArray[Any]) -> Floats:
+    """Return the state of a quotient of totals, with the number of tokens that make it non-finite."""
+    top, bottom = float(numerators.sum()), float(denominators.sum())
+    finite = np.isfinite(top) and np.isfinite(bottom)
+    return np.array([top, bottom, 0.0 if finite else max(1.0, float(nonfinite.sum()))])
+
+
 def _sft(positive: bool) -> Data:
     """Measure the loss of the sequences with a score above 0, or of the others; NaN where a score is."""
 
@@ -259,7 +325,41 @@ MISMATCH = [
     mean(
         "policy/mismatch/log_perplexity/abs_difference", "mismatch", lambda s, o: np.abs(s.means("mismatch")), NO_TOKEN
     ),
-]
+    Quantity(
+        "policy/mismatch/log_perplexity/difference:extrema", EXTREMA, "data", needs_of("mismatch"),
+        data=lambda s, o: s.means("mismatch"), metrics={
+            "policy/mismatch/log_perplexity/difference_max": "max",
+            "policy/mismatch/log_perplexity/difference_min": "min",
+        },
+    ),
+    mean("policy/mismatch/perplexity/ratio", "mismatch", lambda s, o: np.exp(-s.means("mismatch")), NO_TOKEN),
+    mean("policy/mismatch/chi2_sequence", "mismatch", lambda s, o: np.expm1(2.0 * s.sums("mismatch")), NO_TOKEN),
+]  # fmt: skip
+
+TRUNCATED = "policy/mismatch/truncated_weight"
+CORRECTION = [
+    Quantity(f"{TRUNCATED}:moments", MOMENTS, "data", needs_of("truncated_weight"), "truncated_weight",
+             metrics={f"{TRUNCATED}/mean": "mean"}),
+    of_sequences(
+        TRUNCATED, MOMENTS, "mismatch truncate truncate/sequence",
+        lambda s, o: policy.truncated(_sequence_weights(s, o), o.truncate.cap), {f"{TRUNCATED}/mean": "mean"},
+    ),
+    token_mean(f"{TRUNCATED}/deviation", "truncated_distance"),
+    of_sequences(
+        f"{TRUNCATED}/deviation", MEAN, "mismatch truncate truncate/sequence",
+        lambda s, o: np.abs(policy.truncated(_sequence_weights(s, o), o.truncate.cap) - 1.0),
+        {f"{TRUNCATED}/deviation": "mean"},
+    ),
+    token_mean(f"{TRUNCATED}/clip_fraction", "truncates"),
+    of_sequences(
+        f"{TRUNCATED}/clip_fraction", MEAN, "mismatch truncate truncate/sequence", _truncated_sequences,
+        {f"{TRUNCATED}/clip_fraction": "mean"},
+    ),
+    quotient("policy/mismatch/rejected/tokens", "mismatch reject", _rejected_tokens),
+    mean("policy/mismatch/rejected/sequences", "mismatch reject", _rejects, NO_TOKEN),
+    quotient("policy/mismatch/kl_k3/kept", "mismatch reject", _k3_of(kept=True), "no token was kept"),
+    quotient("policy/mismatch/kl_k3/rejected", "mismatch reject", _k3_of(kept=False), "no token was rejected"),
+]  # fmt: skip
 
 POLICY = [
     *token_spread("policy/ratio", "ratio", ("mean", "max", "min", "var")),
@@ -296,7 +396,7 @@ VALUE = [
     token_mean("value/clip_fraction", "value_clip"),
 ]
 
-QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE)
+QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *CORRECTION, *POLICY, *VALUE)
 
 COEFFICIENTS: dict[str, Quantity] = {
     # Options that finish values and are metrics themselves. As states they may differ from step to step.

@@ -125,7 +125,9 @@ def measured_states(
             continue
         unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
         if unmet is not None:
-            missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
+            # An option of another level: the quantity of that level has the metrics.
+            if not unmet.level:
+                missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
             continue
         try:
             states[quantity.state] = _state(quantity, selection, rank)
@@ -179,7 +181,7 @@ def measure(batch: Batch, *, vocabulary: str = "roll", part: Part | None = None,
 
     Every part is measured, or only ``part``. The options are ``clip``, ``dual_clip``, ``value_clip``, ``reward_clip``,
     ``kl_coef``, ``kl_loss_coef``, ``entropy_coef``, ``loss``, ``loss_norm``, ``max_response_length``,
-    ``max_prompt_length``, ``right_score`` and ``temperature``.
+    ``max_prompt_length``, ``right_score``, ``temperature``, ``truncate`` and ``reject``.
     """
     measurement = Measurement()
     measurement.add(batch, check_part(part), Options.from_keywords(options))

@@ -23,16 +23,21 @@ Formula = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An input, an array or an option; with ``when``, it is needed only where that option is set."""
+    """An input, an array or an option; with ``when``, it is needed only where that option is set.
+
+    With ``level``, an option that is set at that level: of tokens, of sequences.
+    """
 
     name: str
     when: str | None = None
+    level: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Need:
-        """Read ``name`` or ``name:option``."""
+        """Read ``name``, ``name:option`` or ``option/level``."""
         name, _, when = text.partition(":")
-        return cls(name, when or None)
+        name, _, level = name.partition("/")
+        return cls(name, when or None, level)
 
     def applies(self, has: Callable[[str], bool]) -> bool:
         """Return whether the input is needed, given which options are set."""
@@ -40,7 +45,7 @@ class Need:
 
     def is_met(self, has: Callable[[str], bool]) -> bool:
         """Return whether the input is there or not needed."""
-        return not self.applies(has) or has(self.name)
+        return not self.applies(has) or has(f"{self.name}/{self.level}" if self.level else self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,10 @@ def _combined(
 
 def _exp(d: Any) -> Any:
     return numpy_or_torch(d).exp(d)
+
+
+def _where(condition: Any, then: Any, otherwise: Any) -> Any:
+    return numpy_or_torch(otherwise).where(condition, then, otherwise)
 
 
 def _value_loss(x: Any, o: Any) -> Any:
@@ -165,6 +174,30 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _spread("log_prob_difference", "data", MISMATCH, lambda x, o: abs(x.mismatch)),
     _spread(
         "probability_difference", "data", MISMATCH, lambda x, o: abs(_exp(x.old_log_probs) - _exp(x.rollout_log_probs))
+    ),
+    _spread(
+        "truncated_weight", "data", MISMATCH, lambda x, o: policy.truncated(x.mismatch_ratio, o.truncate.cap),
+        options="truncate/token", near=1.0,
+    ),
+    _channel(
+        "truncated_distance", "data", MISMATCH, lambda x, o: abs(x.truncated_weight - 1.0), options="truncate/token"
+    ),
+    _count(
+        "truncates", "data", MISMATCH, lambda x, o: x.mismatch_ratio > o.truncate.cap, options="truncate/token",
+        nan_of="mismatch_ratio",
+    ),
+    _count(
+        "rejects", "data", MISMATCH, lambda x, o: policy.rejected(x.mismatch_ratio, o.reject.low, o.reject.high),
+        options="reject/token", nan_of="mismatch_ratio",
+    ),
+    # Both are NaN where the ratio is: that token is neither kept nor rejected.
+    _channel(
+        "kept_k3", "data", MISMATCH, lambda x, o: _where(x.rejects, 0.0, x.mismatch_k3), options="reject/token"
+    ),
+    _channel(
+        "rejected_k3", "data", MISMATCH,
+        lambda x, o: _where(policy.kept(x.mismatch_ratio, o.reject.low, o.reject.high), 0.0, x.mismatch_k3),
+        options="reject/token",
     ),
 
     _channel("values", "value", "values"),

@@ -23,6 +23,21 @@ def kl_k3(d: Any) -> Any:
     return numpy_or_torch(d).expm1(d) - d
 
 
+def truncated(weights: Any, cap: float) -> Any:
+    """Return min(w, cap)."""
+    return numpy_or_torch(weights).clip(weights, None, cap)
+
+
+def kept(weights: Any, low: float, high: float) -> Any:
+    """Return where a weight is within the bounds, both included; nowhere for NaN."""
+    return (weights >= low) & (weights <= high)
+
+
+def rejected(weights: Any, low: float, high: float) -> Any:
+    """Return where a weight is outside the bounds; nowhere for NaN."""
+    return (weights < low) | (weights > high)
+
+
 def ratio_above(ratio: Any, clip: Clip) -> Any:
     """Return where the ratio is above the band."""
     return ratio > 1.0 + clip[1]

@@ -64,12 +64,24 @@ Arrays = named_tuple("Arrays", [_field(name) for name in ARRAYS])
 
 
 class Limits(NamedTuple):
-    """The options that formulas use; one that is not set is 0, and no wanted channel uses it."""
+    """The options that formulas use; no wanted channel uses one that is not set."""
 
     clip_low: float
     clip_high: float
     dual_clip: float
     value_clip: float
+    truncate: float
+    reject_low: float
+    reject_high: float
+
+    @classmethod
+    def of(cls, options: Any) -> Limits:
+        """Return the limits of some options."""
+        # An infinite band clips nothing.
+        low, high = options.clip or (math.inf, math.inf)
+        cap = options.truncate.cap if options.truncate else math.inf
+        kept = (options.reject.low, options.reject.high) if options.reject else (0.0, math.inf)
+        return cls(low, high, options.dual_clip or 0.0, options.value_clip or 0.0, cap, *kept)
 
 
 SPREADS = tl.constexpr(sum(channel.statistics == "spread" for channel in STORED))
@@ -125,6 +137,10 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     ref_difference = x.ref_log_probs - x.log_probs
     mismatch = x.old_log_probs - x.rollout_log_probs
     mismatch_ratio = tl.exp(mismatch)
+    mismatch_k3 = _k3(mismatch, mismatch_ratio)
+    truncated_weight = tl.minimum(mismatch_ratio, limits.truncate, propagate_nan=tl.PropagateNan.ALL)
+    rejects = (mismatch_ratio < limits.reject_low) | (mismatch_ratio > limits.reject_high)
+    keeps = (mismatch_ratio >= limits.reject_low) & (mismatch_ratio <= limits.reject_high)
     error = (x.values_ - x.returns) * (x.values_ - x.returns)
     near_old = tl.maximum(x.values_, x.old_values - limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
     near_old = tl.minimum(near_old, x.old_values + limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
@@ -140,6 +156,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         residual=x.returns - x.old_values,
         mismatch_ratio=mismatch_ratio,
         log_prob_difference=tl.abs(mismatch),
+        truncated_weight=truncated_weight,
         probability_difference=tl.abs(tl.exp(x.old_log_probs) - tl.exp(x.rollout_log_probs)),
         log_ratio=log_ratio,
         kl_k2=0.5 * log_ratio * log_ratio,
@@ -156,7 +173,10 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         rewards=x.rewards,
         rollout_log_probs=x.rollout_log_probs,
         mismatch=mismatch,
-        mismatch_k3=_k3(mismatch, mismatch_ratio),
+        mismatch_k3=mismatch_k3,
+        truncated_distance=tl.abs(truncated_weight - 1.0),
+        kept_k3=tl.where(rejects, 0.0, mismatch_k3),
+        rejected_k3=tl.where(keeps, 0.0, mismatch_k3),
         values_=x.values_,
         error=error,
         value_loss=0.5 * larger_error,
@@ -166,6 +186,8 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         low=low,
         dual=dual,
         ends=is_end,
+        truncates=mismatch_ratio > limits.truncate,
+        rejects=rejects,
         value_clip=clipped * clipped > error,
     )
 
@@ -498,8 +520,6 @@ def rows(
     out = torch.empty(sequences, WIDTH, dtype=torch.float32, device=mask.device)
     if not sequences:
         return out
-    # An infinite band clips nothing.
-    low, high = options.clip or (math.inf, math.inf)
     arguments = (
         Arrays(*(tensors.get(name) for name in ARRAYS)),
         tensors.get("actions", mask),  # the mask stands in for pointers that are not used
@@ -509,7 +529,7 @@ def rows(
         mask if eos is None else eos,
         mask.shape[-1],
         0 if eos is None else len(eos),
-        Limits(low, high, options.dual_clip or 0.0, options.value_clip or 0.0),
+        Limits.of(options),
     )
     constants = {
         "WANTED": Wanted(*(name in channels for name in Wanted._fields)),
