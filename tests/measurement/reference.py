@@ -135,12 +135,29 @@ def scores_of(walk, rows):
     return found
 
 
+def outcome(walk, options, out):
+    """Length of right and of wrong answers, and how length and score go together."""
+    pairs = [(len(walk.response(i)), float(walk.data["scores"][i])) for i in walk.rows]
+    right = options.get("right_score", 1.0)
+    out["tokens/response_length_right/mean"] = mean(n for n, score in pairs if score >= right)
+    out["tokens/response_length_wrong/mean"] = mean(n for n, score in pairs if score < right)
+    if options.get("max_response_length"):
+        cut = [score >= right for n, score in pairs if n >= options["max_response_length"]]
+        out["reward/truncated_right"] = mean(cut)
+    n, score = mean(n for n, _ in pairs), mean(score for _, score in pairs)
+    product = math.fsum((a - n) * (b - score) for a, b in pairs)
+    spreads = [math.fsum((a - n) ** 2 for a, _ in pairs), math.fsum((b - score) ** 2 for _, b in pairs)]
+    varies = len({n for n, _ in pairs}) > 1 and len({score for _, score in pairs}) > 1
+    out["reward/length_correlation"] = product / math.sqrt(spreads[0] * spreads[1]) if varies else None
+
+
 def rewards(walk, options, out):
     data = walk.data
     some = [i for i in walk.rows if walk.response(i)]
     if walk.has("scores"):
         spread("reward/score", scores_of(walk, walk.rows), out, ("mean", "max", "min", "std"))
         spread("reward/score_not_aborted", scores_of(walk, some), out)
+        outcome(walk, options, out)
     if walk.has("rewards"):
         total = {i: math.fsum(float(data["rewards"][i][t]) for t in walk.response(i)) for i in walk.rows}
         spread("reward/shaped", total.values(), out)

@@ -91,6 +91,17 @@ def test_metrics_of_groups_with_nan_scores_are_nan(which: slice):
         assert count_of(measured, id) == (1 if which.stop else 3), id
 
 
+def test_an_answer_with_a_nan_score_is_neither_right_nor_wrong():
+    """Lengths by outcome, their correlation with the score and the share of truncated right ones are NaN."""
+    mask = np.tril(np.ones((4, 4)))
+    measured = by_id(measure(Batch(response_mask=mask, scores=[1.0, 0.0, 1.0, math.nan]), max_response_length=3))
+    for id in ("tokens/response_length_right/mean", "tokens/response_length_wrong/mean", "reward/length_correlation",
+               "reward/truncated_right"):  # fmt: skip
+        assert math.isnan(measured[id]), id
+    short = by_id(measure(Batch(response_mask=mask, scores=[math.nan, 0.0, 1.0, 0.0]), max_response_length=3))
+    assert short["reward/truncated_right"] == 0.5
+
+
 def test_a_nan_reward_is_neither_clipped_nor_not():
     """The share of clipped rewards is NaN."""
     measured = measure(Batch(response_mask=[[1], [1]], unclipped_rewards=[math.nan, 2.0]), reward_clip=1.0)

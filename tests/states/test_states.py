@@ -10,15 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windsock.model import Missing
-from windsock.states import EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, Layout, StateKind
+from windsock.states import COMOMENTS, EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, Layout, StateKind
 
 numbers = st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 splits = st.lists(st.lists(numbers, max_size=12), max_size=6)
 kinds = st.sampled_from(list(KINDS.values()))
 
 
+def pairs_of(values: list[float]) -> list[tuple[float, float]]:
+    """Return pairs whose second numbers are finite and vary with the first."""
+    return [(value, math.sin(value) if math.isfinite(value) else 7.0) for value in values]
+
+
 def state_of(kind: StateKind, values: list[float], rank: int) -> np.ndarray:
     """Return the state of some values, as pairs for the kinds that take pairs."""
+    if kind is COMOMENTS:
+        return kind.from_values(pairs_of(values), rank)
     if kind is RATIO:
         return kind.from_values([(value, 1.0) for value in values], rank)
     if kind is LAST:
@@ -48,6 +55,8 @@ def test_any_split_gives_the_state_of_all_values(kind: StateKind, split):
     whole = [(value, rank * 100.0 + place) for rank, part in enumerate(split) for place, value in enumerate(part)]
     if kind is RATIO:
         expected = kind.from_values([(value, 1.0) for value, _ in whole])
+    elif kind is COMOMENTS:
+        expected = kind.from_values(pairs_of([value for value, _ in whole]))
     elif kind is LAST:
         expected = kind.from_values(whole)
         expected[2] = kind.merge(kind.empty(), expected)[2]
@@ -70,9 +79,12 @@ def test_values_are_those_of_numpy():
     assert EXTREMA.values(EXTREMA.from_values(data, 3)) == {"min": 1.0, "max": 9.0, "min_rank": 3.0, "max_rank": 3.0}
     assert RATIO.values(RATIO.from_values([(1, 2), (3, 6)])) == {"ratio": 0.5}
     assert LAST.values(LAST.from_values([(5.0, 2), (7.0, 1)])) == {"last": 5.0}
+    pairs = [(1.0, 5.0), (2.0, 4.0), (4.0, 4.5), (9.0, 0.0)]
+    correlation = COMOMENTS.values(COMOMENTS.from_values(pairs))["correlation"]
+    assert correlation == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", [MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES], ids=str)
+@pytest.mark.parametrize("kind", [MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES, COMOMENTS], ids=str)
 def test_no_data_is_missing_and_never_zero(kind: StateKind):
     """Every value of an empty state is Missing, with a reason."""
     assert all(isinstance(value, Missing) for value in kind.values(kind.empty()).values())
@@ -134,6 +146,20 @@ def test_moments_do_not_cancel():
     for part in np.array_split(data, 997):
         merged = MOMENTS.merge(merged, MOMENTS.from_values(part))
     assert MOMENTS.values(merged)["var"] == pytest.approx(np.var(data - 1e9), rel=1e-6)
+
+
+def test_a_correlation_needs_both_sides_to_vary():
+    """Equal values, whose mean may round, have no correlation; one NaN makes it NaN; it is never beyond 1."""
+    y = np.arange(30.0)
+    merged = COMOMENTS.empty()
+    for part in np.array_split(np.stack([np.full(30, 0.1), y], 1), 7):
+        merged = COMOMENTS.merge(merged, COMOMENTS.from_values(part))
+    assert isinstance(COMOMENTS.values(merged)["correlation"], Missing)
+    falling = COMOMENTS.values(COMOMENTS.from_values(np.stack([0.1 * y, -0.3 * y], 1)))["correlation"]
+    assert -1.0 <= falling <= -1.0 + 1e-12
+    broken = COMOMENTS.merge(COMOMENTS.from_values([(1.0, math.nan)]), COMOMENTS.from_values(np.stack([y, y], 1)))
+    assert math.isnan(COMOMENTS.values(broken)["correlation"])
+    assert broken[-1] == 1
 
 
 @settings(max_examples=100, deadline=None)

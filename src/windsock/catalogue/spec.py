@@ -47,7 +47,7 @@ POPULATIONS = (
     "run",
 )
 STATISTICS = ("mean", "max", "min", "std", "var", "share", "sum", "count", "last", "quotient", "other")
-STATES = ("mean", "moments", "extrema", "sum", "last", "ratio", "quantiles", "none")
+STATES = ("mean", "moments", "extrema", "sum", "last", "ratio", "quantiles", "comoments", "none")
 ESTIMATORS = ("", "k1", "k2", "k3", "exact", "sampled", "bootstrap", "unbiased")
 DIRECTIONS = ("higher", "lower", "band", "none")
 PARTS = ("", "data", "policy", "value")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.selection import Selection
-from windsock.states import EXTREMA, LAST, MEAN, MOMENTS, RATIO, SUM, StateKind
+from windsock.states import COMOMENTS, EXTREMA, LAST, MEAN, MOMENTS, RATIO, SUM, StateKind
 from windsock.stats import groups, policy
 from windsock.stats.channels import CHANNELS, Need
 
@@ -171,6 +171,27 @@ def _solved(which: int) -> Data:
     return lambda s, o: groups.solved(*_group_extremes(s), o.right_score)[which]
 
 
+def _right(s: Selection, o: Any) -> Floats:
+    """Return which sequences have a right answer; NaN where the score is."""
+    scores = s.sequence("scores").astype(np.float64)
+    return np.where(np.isnan(scores), np.nan, scores >= o.right_score)
+
+
+def _lengths_of(right: bool) -> Data:
+    """Measure the response lengths of right answers, or of wrong ones; NaN where a score is."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        answers = _right(s, o)
+        lengths = np.where(np.isnan(answers), np.nan, s.response_lengths)
+        return np.extract(np.isnan(answers) | (answers == right), lengths)
+
+    return data
+
+
+def _length_and_score(s: Selection, o: Any) -> Floats:
+    return np.stack([s.response_lengths, s.sequence("scores").astype(np.float64)], axis=1)
+
+
 def _reward_clipped(s: Selection, o: Any) -> Floats:
     rewards = s.sequence("unclipped_rewards").astype(np.float64)
     return np.where(np.isnan(rewards), np.nan, np.abs(rewards) > o.reward_clip)
@@ -264,6 +285,8 @@ LENGTHS = [
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
         lambda s, o: s.prompt_lengths >= o.max_prompt_length,
     ),
+    mean("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
+    mean("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
     total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
     mean("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
 ]  # fmt: skip
@@ -281,6 +304,14 @@ REWARDS = [
     mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score, NO_TOKEN),
     mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf, NO_TOKEN),
     mean("evaluation/reward_clip_fraction", "unclipped_rewards reward_clip", _reward_clipped),
+    Quantity(
+        "reward/length_correlation", COMOMENTS, "data", needs_of("scores"), data=_length_and_score,
+        metrics={"reward/length_correlation": "correlation"}, empty="response lengths or scores do not vary",
+    ),
+    mean(
+        "reward/truncated_right", "scores max_response_length",
+        lambda s, o: _right(s, o)[s.response_lengths >= o.max_response_length], "no response was truncated",
+    ),
     mean("reward/zero_std_groups", "scores groups", _zero_spread, NO_GROUP),
     total("reward/groups/effective_samples", "scores groups", _effective_samples),
     mean("reward/groups/solved_none", "scores groups", _solved(0), NO_GROUP),

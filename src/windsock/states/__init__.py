@@ -8,7 +8,19 @@ States are merged over the *micro-batches and ranks of one step*. They are never
 hundred steps is a smoothing, and the reader of a chart chooses it.
 """
 
-from windsock.states.kinds import EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, StateKind
+from windsock.states.kinds import COMOMENTS, EXTREMA, KINDS, LAST, MEAN, MOMENTS, QUANTILES, RATIO, SUM, StateKind
 from windsock.states.layout import Layout
 
-__all__ = ["EXTREMA", "KINDS", "LAST", "MEAN", "MOMENTS", "QUANTILES", "RATIO", "SUM", "Layout", "StateKind"]
+__all__ = [
+    "COMOMENTS",
+    "EXTREMA",
+    "KINDS",
+    "LAST",
+    "MEAN",
+    "MOMENTS",
+    "QUANTILES",
+    "RATIO",
+    "SUM",
+    "Layout",
+    "StateKind",
+]
