@@ -4,6 +4,7 @@
 """
 
 import math
+from fractions import Fraction
 
 Data = dict
 Options = dict
@@ -165,6 +166,9 @@ def rewards(walk, options, out):
     for name in ("advantages", "returns"):
         if walk.has(name):
             spread(f"reward/{name}", walk.tokens(walk.at(name)), out)
+    if walk.has("advantages"):
+        spread("reward/advantages", walk.tokens(walk.at("advantages")), out, ("std",))
+        out["reward/advantages/zero"] = mean(walk.tokens(lambda i, t: walk.at("advantages")(i, t) == 0))
     if walk.has("unclipped_rewards") and options.get("reward_clip"):
         outside = [abs(float(r)) > options["reward_clip"] for r in data["unclipped_rewards"]]
         out["evaluation/reward_clip_fraction"] = mean(outside)
@@ -178,6 +182,16 @@ def rewards(walk, options, out):
         out["reward/groups/solved_none"] = mean(max(g) < right for g in groups.values())
         out["reward/groups/solved_all"] = mean(min(g) >= right for g in groups.values())
         out["reward/groups/solved_some"] = mean(max(g) >= right > min(g) for g in groups.values())
+        out["reward/groups/std"] = mean(math.sqrt(variance(g)) for g in groups.values())
+        rates = [Fraction(sum(score >= right for score in g), len(g)) for g in groups.values()]
+        bins = {
+            "0": lambda r: r == 0, "0_25": lambda r: 0 < r <= Fraction(1, 4),
+            "25_50": lambda r: Fraction(1, 4) < r <= Fraction(1, 2),
+            "50_75": lambda r: Fraction(1, 2) < r <= Fraction(3, 4), "75_100": lambda r: Fraction(3, 4) < r < 1,
+            "100": lambda r: r == 1,
+        }  # fmt: skip
+        for name, holds in bins.items():
+            out[f"reward/groups/solve_rate/{name}"] = mean(map(holds, rates))
 
 
 def old_policy(walk, options, out):

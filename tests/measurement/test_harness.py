@@ -59,6 +59,7 @@ def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
     data["exact_kl"] = random.exponential(0.01, (rows, width))
     for name in ("advantages", "raw_advantages", "returns", "values", "old_values", "rewards"):
         data[name] = random.normal(0, 1, (rows, width))
+    data["advantages"][random.random((rows, width)) < 0.2] = 0.0
     return data
 
 
@@ -243,6 +244,25 @@ def test_a_nan_is_counted_and_affects_only_metrics_of_its_array():
     for name in ("critic/returns/mean", "actor/ratio_mean", "critic/loss", "actor/approxkl"):
         assert sick[name] == clean[name]
         assert f"windsock/nonfinite/{name}" not in sick
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 12, 16])
+def test_solve_rates_fall_into_the_bins_of_their_bounds(size: int):
+    """Rates of groups of any size, up to both ends: 0 and 1 are bins of their own, bounds belong to the lower bin."""
+    scores = np.concatenate([np.arange(size) < right for right in range(size + 1)]).astype(float)
+    data = {"response_mask": np.ones((len(scores), 1)), "scores": scores, "groups": np.arange(len(scores)) // size}
+    assert_agree(by_id(measure(Batch(**data))), reference(plain(data), {}))
+
+
+def test_the_histogram_of_solve_rates_takes_any_labels_and_right_score():
+    """Groups are labelled by text, None belongs to none, and the six shares add up to 1."""
+    measured = by_id(measure(
+        Batch(response_mask=np.ones((7, 1)), scores=[0.2, 0.9, 0.1, 0.1, 0.9, 0.8, 5.0], groups=[*"aabbcc", None]),
+        right_score=0.5,
+    ))  # fmt: skip
+    shares = {id.rsplit("/", 1)[1]: value for id, value in measured.items() if "solve_rate" in id}
+    assert shares == pytest.approx({"0": 1 / 3, "0_25": 0, "25_50": 1 / 3, "50_75": 0, "75_100": 0, "100": 1 / 3})
+    assert measured["reward/groups/std"] == pytest.approx((0.35 + 0.0 + 0.05) / 3)
 
 
 def test_an_empty_mask_is_missing_and_never_zero():

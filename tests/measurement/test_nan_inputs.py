@@ -20,7 +20,8 @@ OF_WEIGHTS = (
 )  # fmt: skip
 GROUPS = (
     "reward/groups/solved_none", "reward/groups/solved_all", "reward/groups/solved_some", "reward/zero_std_groups",
-    "reward/groups/effective_samples",
+    "reward/groups/effective_samples", "reward/groups/std", "reward/groups/solve_rate/0",
+    "reward/groups/solve_rate/25_50", "reward/groups/solve_rate/100",
 )  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def count_of(measured: dict, id: str) -> float | None:
     [
         ("log_probs", (*RATIO, *CLIP)),
         ("old_log_probs", (*RATIO, *CLIP)),
-        ("advantages", CLIP),
+        ("advantages", (*CLIP, "reward/advantages/zero")),
         ("rollout_log_probs", CORRECTION),
         ("values", ("value/clip_fraction",)),
         ("returns", ("value/clip_fraction",)),

@@ -148,27 +148,26 @@ def _rlhf(s: Selection, o: Any) -> Floats:
     return s.sequence("scores").astype(np.float64)[s.counts > 0] + _non_score(s, o)
 
 
-def _groups(s: Selection) -> tuple[Ints, Floats, Floats]:
-    """Return the size, the lowest score and the highest score of each group."""
-    _, sizes, low, high = groups.extremes(s.sequence("scores").astype(np.float64), s.sequence("groups"))
-    return sizes, low, high
-
-
-def _group_extremes(s: Selection) -> tuple[Floats, Floats]:
-    return _groups(s)[1:]
-
-
 def _effective_samples(s: Selection, o: Any) -> Floats:
-    sizes, low, high = _groups(s)
-    return sizes * (1.0 - groups.zero_spread(low, high))
+    return s.groups.sizes * (1.0 - _zero_spread(s, o))
 
 
 def _zero_spread(s: Selection, o: Any) -> Floats:
-    return groups.zero_spread(*_group_extremes(s))
+    return groups.zero_spread(s.groups.low, s.groups.high)
 
 
 def _solved(which: int) -> Data:
-    return lambda s, o: groups.solved(*_group_extremes(s), o.right_score)[which]
+    return lambda s, o: groups.solved(s.groups.low, s.groups.high, o.right_score)[which]
+
+
+def _solve_rate(which: int) -> Data:
+    return lambda s, o: groups.solve_rate_bins(s.groups.solve_rates)[which]
+
+
+def _zero_advantages(s: Selection, o: Any) -> Floats:
+    """Return the state of the share of tokens whose advantage is 0."""
+    other = s.totals("nonzero_advantages")
+    return _quotient(s.counts - other, s.counts, s.nonfinite("nonzero_advantages"))
 
 
 def _right(s: Selection, o: Any) -> Floats:
@@ -299,7 +298,8 @@ REWARDS = [
         "reward/shaped_not_aborted", "rewards", lambda s, o: s.totals("rewards")[s.response_lengths > 0],
         empty=ALL_ABORTED,
     ),
-    *token_spread("reward/advantages", "advantages"),
+    *token_spread("reward/advantages", "advantages", ("mean", "max", "min", "std")),
+    quotient("reward/advantages/zero", "nonzero_advantages", _zero_advantages),
     *token_spread("reward/returns", "returns"),
     mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score, NO_TOKEN),
     mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf, NO_TOKEN),
@@ -317,6 +317,11 @@ REWARDS = [
     mean("reward/groups/solved_none", "scores groups", _solved(0), NO_GROUP),
     mean("reward/groups/solved_all", "scores groups", _solved(1), NO_GROUP),
     mean("reward/groups/solved_some", "scores groups", _solved(2), NO_GROUP),
+    mean("reward/groups/std", "scores groups", lambda s, o: s.groups.deviations, NO_GROUP),
+    *(
+        mean(f"reward/groups/solve_rate/{rates}", "scores groups", _solve_rate(which), NO_GROUP)
+        for which, rates in enumerate(groups.SOLVE_RATES)
+    ),
 ]  # fmt: skip
 
 SAMPLES = [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from windsock.measurement.batch import Batch, to_numpy
 from windsock.measurement.options import Options
 from windsock.states import StateKind
-from windsock.stats import sequences
+from windsock.stats import groups, sequences
 from windsock.stats.channels import CHANNELS, Tokens
 
 Floats = NDArray[np.float64]
@@ -54,6 +54,12 @@ class Selection(ABC):
     def prompt_lengths(self) -> Ints:
         """The number of prompt tokens of each sequence."""
         return np.asarray(self.sequence("prompt_lengths"), np.int64)
+
+    @cached_property
+    def groups(self) -> groups.GroupScores:
+        """The scores of each group, for the several metrics of groups."""
+        scores = self.sequence("scores").astype(np.float64)
+        return groups.summarised(scores, self.sequence("groups"), self.options.right_score)
 
     def sums(self, channel: str) -> Floats:
         """Return the sum of a channel for each sequence with a valid token."""

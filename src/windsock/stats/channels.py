@@ -153,6 +153,8 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     ),
 
     _spread("advantages", "data", "advantages"),
+    # Not the zeros themselves: a device has 0 for every token outside the mask.
+    _count("nonzero_advantages", "data", "advantages", lambda x, o: x.advantages != 0, nan_of="advantages"),
     _spread("returns", "data", "returns"),
     _spread("old_values", "data value", "old_values"),
     _spread("residual", "data", "returns old_values", lambda x, o: x.returns - x.old_values),

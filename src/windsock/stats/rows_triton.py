@@ -185,6 +185,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         high=high,
         low=low,
         dual=dual,
+        nonzero_advantages=x.advantages != 0,
         ends=is_end,
         truncates=mismatch_ratio > limits.truncate,
         rejects=rejects,
