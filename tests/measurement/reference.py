@@ -301,9 +301,32 @@ def sft(walk, lp, options, out):
             out[f"sft/{name}_loss"] = reduce(walk, lambda i, t: -lp(i, t), options, rows=rows)
 
 
+def sequence_ratios(walk, id, ratios, band, out, stats):
+    """One ratio per sequence: its spread, the shares outside the band, and those that the clip affects."""
+    spread(id, ratios.values(), out, stats)
+    if band is None:
+        return
+    low, high = 1 - band[0], 1 + band[1]
+    out[f"{id}/above"] = mean(r > high for r in ratios.values())
+    out[f"{id}/below"] = mean(r < low for r in ratios.values())
+    out[f"{id}/outside"] = mean(not low <= r <= high for r in ratios.values())
+    if walk.has("advantages"):
+        total = {i: math.fsum(walk.at("advantages")(i, t) for t in walk.valid(i)) for i in ratios}
+        over = {i: r > high and total[i] > 0 for i, r in ratios.items()}
+        under = {i: r < low and total[i] < 0 for i, r in ratios.items()}
+        out[f"{id}/clip_fraction"] = mean(over[i] or under[i] for i in ratios)
+        out[f"{id}/clip_fraction/high"] = mean(over.values())
+        out[f"{id}/clip_fraction/low"] = mean(under.values())
+
+
+def clip_band(options):
+    band = options.get("clip", (0.2, 0.2))
+    return (band, band) if isinstance(band, float) else band
+
+
 def policy(walk, options, out):
-    data = walk.data
-    low, high = options.get("clip", (0.2, 0.2))
+    band = clip_band(options)
+    low, high = band or (math.inf, math.inf)
     lp = walk.at("log_probs")
     if walk.has("entropy"):
         out["policy/entropy/mean"] = mean(walk.tokens(walk.at("entropy")))
@@ -325,22 +348,40 @@ def policy(walk, options, out):
     d = lambda i, t: lp(i, t) - old(i, t)  # noqa: E731
     r = lambda i, t: math.exp(d(i, t))  # noqa: E731
     spread("policy/ratio", walk.tokens(r), out, ("mean", "max", "min", "var"))
-    out["policy/ratio/above"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high))
-    out["policy/ratio/below"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low))
-    out["policy/ratio/outside"] = mean(walk.tokens(lambda i, t: not 1 - low <= r(i, t) <= 1 + high))
+    if band is not None:
+        out["policy/ratio/above"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high))
+        out["policy/ratio/below"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low))
+        out["policy/ratio/outside"] = mean(walk.tokens(lambda i, t: not 1 - low <= r(i, t) <= 1 + high))
     out["policy/kl_k1"] = mean(walk.tokens(lambda i, t: -d(i, t)))
     out["policy/kl_k2"] = mean(walk.tokens(lambda i, t: d(i, t) ** 2 / 2))
     out["policy/kl_k3"] = mean(walk.tokens(lambda i, t: math.expm1(d(i, t)) - d(i, t)))
-    if not walk.has("advantages"):
-        return
+    if options.get("level") == "sequence":
+        r = ratios_of_sequences(walk, d, band, out)
+    if walk.has("advantages"):
+        surrogate(walk, r, kl, entropy, options, out)
+
+
+def ratios_of_sequences(walk, d, band, out):
+    some = [i for i in walk.rows if walk.valid(i)]
+    normalised = {i: math.exp(mean(d(i, t) for t in walk.valid(i))) for i in some}
+    summed = {i: math.exp(math.fsum(d(i, t) for t in walk.valid(i))) for i in some}
+    sequence_ratios(walk, "policy/sequence_ratio", normalised, band, out, ("mean", "max", "min", "std"))
+    sequence_ratios(walk, "policy/sequence_ratio_summed", summed, band, out, ("mean", "max", "min"))
+    return lambda i, t: normalised[i]
+
+
+def surrogate(walk, r, kl, entropy, options, out):
+    band, data = clip_band(options), walk.data
+    low, high = band or (math.inf, math.inf)
     a = walk.at("advantages")
     bound = lambda i, t: clip(r(i, t), 1 - low, 1 + high) * a(i, t)  # noqa: E731
     plain = lambda i, t: min(r(i, t) * a(i, t), bound(i, t))  # noqa: E731
     dual = options.get("dual_clip")
     gain = (lambda i, t: max(plain(i, t), dual * a(i, t)) if a(i, t) < 0 else plain(i, t)) if dual else plain
-    out["policy/clip_fraction"] = mean(walk.tokens(lambda i, t: bound(i, t) < r(i, t) * a(i, t)))
-    out["policy/clip_fraction/high"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high and a(i, t) > 0))
-    out["policy/clip_fraction/low"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low and a(i, t) < 0))
+    if band is not None:
+        out["policy/clip_fraction"] = mean(walk.tokens(lambda i, t: bound(i, t) < r(i, t) * a(i, t)))
+        out["policy/clip_fraction/high"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high and a(i, t) > 0))
+        out["policy/clip_fraction/low"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low and a(i, t) < 0))
     if dual:
         out["policy/clip_fraction/dual"] = mean(walk.tokens(lambda i, t: a(i, t) < 0 and plain(i, t) < dual * a(i, t)))
     pg = reduce(walk, lambda i, t: -gain(i, t), options)

@@ -136,3 +136,26 @@ def test_the_off_policy_correction_has_the_numbers_of_verl(level: str, tokens: f
         "log_perplexity/difference_max": 0.15,
     }  # fmt: skip
     assert {name: measured[f"policy/mismatch/{name}"] for name in expected} == pytest.approx(expected, abs=3e-8)
+
+
+GSPO = {
+    "response_mask": [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]],
+    "log_probs": [[-1, -0.5, -2, 0], [-0.2, -1.5, 0, 0], [-0.3, -0.9, -1.1, -0.4]],
+    "old_log_probs": [[-1, -0.9, -1.5, 0], [-0.3, -1, 0, 0], [-0.5, -1, -1.2, -0.5]],
+    "advantages": [[1, 1, 1, 0], [-1, -1, 0, 0], [0.5, 0.5, -0.25, 0.5]],
+}
+
+
+def test_the_loss_of_sequence_ratios_is_that_of_verl():
+    """Results of veRL's compute_policy_loss_gspo (1dda039b), with advantages of both signs in one sequence."""
+    measured = measure(Batch(**GSPO), level="sequence", clip=(0.03, 0.05))
+    assert measured["actor/pg_loss"] == pytest.approx(-0.10671477405510978, abs=1e-8)
+    assert measured["actor/clipfrac"] == pytest.approx(5 / 9, abs=1e-8)
+
+
+def test_the_ratios_of_sequences_are_missing_for_token_ratios():
+    """The reason names the option; the loss of token ratios is another number."""
+    measured = measure(Batch(**GSPO), clip=(0.03, 0.05))
+    assert measured.missing["policy/sequence_ratio/mean"] == "level is not 'sequence'"
+    assert measured["actor/pg_loss"] != pytest.approx(-0.10671477405510978, abs=1e-3)
+    assert "actor/pg_loss" not in measured.missing

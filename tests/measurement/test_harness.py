@@ -82,7 +82,9 @@ def assert_agree(got: dict, expected: dict, rtol: float = 1e-9, atol: float = 1e
 def test_the_reference_has_every_measured_metric():
     """No metric is left out of the harness."""
     measured = {id for quantity in QUANTITIES for id in quantity.metrics} | set(DERIVED)
-    expected = reference(plain(make(12, 8, 0)), {**OPTIONS, "loss": "token-mean"})
+    data, expected = plain(make(12, 8, 0)), {}
+    for level in ("token", "sequence"):
+        expected |= reference(data, {**OPTIONS, "loss": "token-mean", "level": level})
     assert measured - SETTINGS_ONLY == set(expected)
 
 
@@ -123,6 +125,10 @@ def test_every_metric_equals_the_reference(rows: int, width: int, seed: int, los
 
 
 LEVELS = [
+    {"level": "sequence", "loss": "token-mean"},
+    {"level": "sequence", "dual_clip": None, "clip": (0.05, 0.02)},
+    {"level": "sequence", "dual_clip": 1.05, "clip": None, "loss": "seq-mean-token-sum"},
+    {"level": "sequence", "dual_clip": 1.04, "clip": 0.03, "loss": "seq-mean-token-sum-norm"},
     {"truncate": ("token", 1.02), "reject": ("geometric", 0.98, 1.02)},
     {"truncate": ("sequence", 1.1), "reject": ("sequence", 0.9, 1.1)},
     {"truncate": ("sequence", 1.0), "reject": ("token", 1.0, math.inf)},
@@ -137,7 +143,7 @@ LEVELS = [
 def test_options_of_tokens_and_of_sequences_equal_the_reference(
     levels: dict, rows: int, width: int, seed: int, token_keep: bool
 ):
-    """Truncation and rejection by token, by sequence and by a sequence's mean, and neither."""
+    """The ratio of tokens and of sequences; truncation and rejection by token, sequence and mean, and neither."""
     data = make(rows, width, seed, token_keep)
     options = {**OPTIONS, **levels}
     assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
@@ -337,6 +343,7 @@ def test_arrays_of_a_wrong_shape_are_rejected_with_the_reason(wrong: dict, messa
         ({"loss": "mean"}, "loss: expected one of token-mean"),
         ({"dual_clip": 0.5}, "dual_clip: expected a bound above 1"),
         ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
+        ({"level": "batch"}, "level: expected one of token, sequence, got 'batch'"),
         ({"truncate": 0.5}, r"truncate: expected a cap of 1 or more, or \(level, cap\) .*, got 0.5"),
         ({"truncate": ("geometric", 2.0)}, "truncate: expected a cap .* level of token or sequence, got"),
         ({"truncate": ("token", math.inf)}, "truncate: expected a cap"),

@@ -18,6 +18,11 @@ OF_WEIGHTS = (
     "truncated_weight/mean", "truncated_weight/deviation", "truncated_weight/clip_fraction",
     "truncated_weight/effective_sample_size", "rejected/tokens", "rejected/sequences", "kl_k3/kept", "kl_k3/rejected",
 )  # fmt: skip
+OF_SEQUENCES = (
+    "policy/loss/pg",
+    "policy/sequence_ratio/clip_fraction",
+    "policy/sequence_ratio_summed/clip_fraction/low",
+)
 GROUPS = (
     "reward/groups/solved_none", "reward/groups/solved_all", "reward/groups/solved_some", "reward/zero_std_groups",
     "reward/groups/effective_samples", "reward/groups/std", "reward/groups/solve_rate/0",
@@ -68,6 +73,20 @@ def test_a_sequence_with_nan_is_neither_kept_nor_rejected(place: str, level: str
     measured = by_id(measure(here, **options))
     for id in OF_WEIGHTS:
         assert math.isnan(measured[f"policy/mismatch/{id}"]), id
+    assert_same(measure(there, **options), measure(here, **options))
+
+
+@pytest.mark.parametrize("name", ["log_probs", "advantages"])
+def test_a_nan_makes_the_loss_of_its_sequence_nan(place: str, name: str):  # noqa: F811
+    """With the ratio of the sequence at each token, a NaN token shows in losses and clip fractions."""
+    data, options = make(6, 8, 30), {"level": "sequence", "clip": 0.05, "dual_clip": 1.1}
+    row, column = np.argwhere(data["response_mask"] & data["keep"][:, None])[0]
+    data[name][row, column] = math.nan
+    there, here = tensors(data, place)
+    measured = by_id(measure(here, **options))
+    for id in (*CLIP, *OF_SEQUENCES):
+        assert math.isnan(measured[id]), id
+    assert math.isnan(measured["policy/sequence_ratio/outside"]) == (name == "log_probs")
     assert_same(measure(there, **options), measure(here, **options))
 
 

@@ -58,7 +58,7 @@ INPUTS = frozenset((
     "actions", "eos_ids", "finished", "response_mask", "prompt_mask", "prompt_lengths", "cu_seqlens", "groups",
     "episodes", "weights", "keep",
     "clip", "dual_clip", "value_clip", "reward_clip", "kl_coef", "kl_loss_coef", "entropy_coef", "loss", "loss_norm",
-    "max_response_length", "max_prompt_length", "right_score", "temperature", "truncate", "reject",
+    "max_response_length", "max_prompt_length", "right_score", "temperature", "truncate", "reject", "level",
     "tokens", "samples", "devices", "flops",
 ))  # fmt: skip
 """Inputs of a metric: the fields of a batch, then the settings and counts that the caller gives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from windsock.errors import SettingsError
 from windsock.stats.sequences import REDUCTIONS, Reduction
@@ -26,7 +26,7 @@ class Rejection(NamedTuple):
     high: float
 
 
-TRUNCATION_LEVELS = ("token", "sequence")
+LEVELS = TRUNCATION_LEVELS = ("token", "sequence")
 REJECTION_LEVELS = ("token", "sequence", "geometric")
 
 
@@ -40,7 +40,8 @@ class Options:
     ``loss_norm`` the divisor of ``seq-mean-token-sum-norm``; a sequence of ``max_response_length`` or
     ``max_prompt_length`` tokens counts as truncated; ``right_score`` is the score of a right answer;
     ``temperature`` divides logits. ``truncate`` and ``reject`` are the off-policy correction, by the weight of
-    trainer over rollout engine: a cap, or ``(level, cap)``, and ``(level, low, high)``.
+    trainer over rollout engine: a cap, or ``(level, cap)``, and ``(level, low, high)``. ``level`` is that of the
+    ratio that the loss has: of each token, or of each sequence (GSPO).
     """
 
     clip: tuple[float, float] | None = (0.2, 0.2)
@@ -58,6 +59,7 @@ class Options:
     temperature: float = 1.0
     truncate: Truncation | None = None
     reject: Rejection | None = None
+    level: Literal["token", "sequence"] = "token"
 
     @classmethod
     def from_keywords(cls, given: dict[str, Any]) -> Options:
@@ -86,6 +88,8 @@ class Options:
             raise SettingsError(f"measure: loss: expected one of {', '.join(REDUCTIONS)}, got {self.loss!r}")
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
+        if self.level not in LEVELS:
+            raise SettingsError(f"measure: level: expected one of {', '.join(LEVELS)}, got {self.level!r}")
         if self.loss == "seq-mean-token-sum-norm" and not self.loss_norm:
             raise SettingsError("measure: loss seq-mean-token-sum-norm needs loss_norm, its divisor")
 
@@ -131,6 +135,6 @@ def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:
         if name not in Options.__dataclass_fields__:
             return name in arrays
         value = getattr(options, name)
-        return value is not None and (not level or level == value.level)
+        return value is not None and (not level or level == getattr(value, "level", value))
 
     return has

@@ -89,9 +89,11 @@ def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN) -> Quantity
     return Quantity(id, RATIO, "data", needs_of(needs), data=data, metrics={id: "ratio"}, empty=empty)
 
 
-def of_sequences(id: str, kind: StateKind, needs: str, data: Data, metrics: Mapping[str, str]) -> Quantity:
+def of_sequences(
+    id: str, kind: StateKind, needs: str, data: Data, metrics: Mapping[str, str], part: str = "data"
+) -> Quantity:
     """Measure over sequences what an option can also ask of tokens: the same metrics from a state of its own."""
-    return Quantity(f"{id}:sequences", kind, "data", needs_of(needs), data=data, metrics=metrics)
+    return Quantity(f"{id}:sequences", kind, part, needs_of(needs), data=data, metrics=metrics)
 
 
 def sequence_spread(
@@ -253,6 +255,76 @@ def _quotient(numerators: Floats, denominators: NDArray[Any], nonfinite: NDArray
     top, bottom = float(numerators.sum()), float(denominators.sum())
     finite = np.isfinite(top) and np.isfinite(bottom)
     return np.array([top, bottom, 0.0 if finite else max(1.0, float(nonfinite.sum()))])
+
+
+def _ratios(normalised: bool) -> Data:
+    """Measure the ratio of each sequence: the exponential of the mean, or of the sum, of its log-ratios."""
+    return lambda s, o: np.exp(s.means("log_ratio") if normalised else s.sums("log_ratio"))
+
+
+def _ratio_share(normalised: bool, condition: Callable[[Floats, Floats, Any], NDArray[np.bool_]]) -> Data:
+    """Measure the share of sequences whose ratio and sum of advantages meet a condition; NaN gives NaN."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        ratios = _ratios(normalised)(s, o)
+        advantages = s.sums("positive_advantages") + s.sums("negative_advantages")
+        return np.where(np.isnan(ratios + advantages), np.nan, condition(ratios, advantages, o.clip))
+
+    return data
+
+
+def _ratio_outside(normalised: bool, condition: Callable[[Floats, Any], NDArray[np.bool_]]) -> Data:
+    """Measure the share of sequences whose ratio meets a condition; NaN gives NaN."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        ratios = _ratios(normalised)(s, o)
+        return np.where(np.isnan(ratios), np.nan, condition(ratios, o.clip))
+
+    return data
+
+
+def _sequence_surrogate(weighted: bool) -> Data:
+    """Measure the loss in which each token has the ratio of its sequence."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        totals = np.zeros(len(s.counts))
+        up, down = policy.surrogate_factors(_ratios(normalised=True)(s, o), o.clip, o.dual_clip)
+        gains, losses = s.sums("positive_advantages"), s.sums("negative_advantages")
+        # An advantage of 0 has no part in the loss, also where the ratio has overflowed.
+        totals[s.counts > 0] = -(_product(gains, up) + _product(losses, down))
+        weights = s.sequence("weights").astype(np.float64) if weighted else None
+        return s.reduced_totals(totals, s.counts, lambda: np.where(np.isfinite(totals), 0.0, s.counts), weights)
+
+    return data
+
+
+def _product(advantages: Floats, factors: Floats) -> Floats:
+    """Return the products, 0 for an infinite factor of no advantage."""
+    return np.where((advantages == 0) & ~np.isnan(factors), 0.0, advantages * factors)
+
+
+def _sequence_clips(side: Callable[[Selection, Floats, Any], Floats]) -> Data:
+    """Measure a share of tokens, from the number of tokens of each sequence that the clip of its ratio affects."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        tokens = np.zeros(len(s.counts))
+        tokens[s.counts > 0] = side(s, _ratios(normalised=True)(s, o), o)
+        return _quotient(tokens, s.counts, np.where(np.isnan(tokens), s.counts, 0))
+
+    return data
+
+
+def _clips_high(s: Selection, ratios: Floats, o: Any) -> Floats:
+    return np.where(np.isnan(ratios), np.nan, policy.ratio_above(ratios, o.clip)) * s.sums("positive_tokens")
+
+
+def _clips_low(s: Selection, ratios: Floats, o: Any) -> Floats:
+    return np.where(np.isnan(ratios), np.nan, policy.ratio_below(ratios, o.clip)) * s.sums("negative_tokens")
+
+
+def _clips_dual(s: Selection, ratios: Floats, o: Any) -> Floats:
+    _, down = policy.surrogate_factors(ratios, o.clip)
+    return np.where(np.isnan(ratios), np.nan, down > o.dual_clip) * s.sums("negative_tokens")
 
 
 def _sft(positive: bool) -> Data:
@@ -424,6 +496,51 @@ POLICY = [
     loss("sft/negative_loss", "nll", "scores", _sft(positive=False)),
 ]  # fmt: skip
 
+ABOVE, BELOW = policy.ratio_above, policy.ratio_below
+
+
+def _sequence_ratio(id: str, normalised: bool, stats: Sequence[str]) -> list[Quantity]:
+    """Measure the ratio of sequences: its spread, the shares outside the band, and those where the clip binds."""
+    needs, of_advantages = "log_ratio level/sequence", "positive_advantages clip"
+    outside: dict[str, Callable[[Floats, Any], NDArray[np.bool_]]] = {
+        "above": ABOVE,
+        "below": BELOW,
+        "outside": lambda r, clip: ABOVE(r, clip) | BELOW(r, clip),
+    }
+    binds: dict[str, Callable[[Floats, Floats, Any], NDArray[np.bool_]]] = {
+        "clip_fraction": lambda r, a, clip: (ABOVE(r, clip) & (a > 0)) | (BELOW(r, clip) & (a < 0)),
+        "clip_fraction/high": lambda r, a, clip: ABOVE(r, clip) & (a > 0),
+        "clip_fraction/low": lambda r, a, clip: BELOW(r, clip) & (a < 0),
+    }
+    shares = [
+        *((f"{id}/{name}", f"{needs} clip", _ratio_outside(normalised, holds)) for name, holds in outside.items()),
+        *((f"{id}/{name}", of_advantages, _ratio_share(normalised, holds)) for name, holds in binds.items()),
+    ]
+    return [
+        *_spread(id, stats, "policy", needs_of(needs), None, _ratios(normalised)),
+        *(Quantity(i, MEAN, "policy", needs_of(words), data=data, metrics={i: "mean"}) for i, words, data in shares),
+    ]
+
+
+def _at_sequence(id: str, more_needs: str, data: Data) -> Quantity:
+    """Measure a loss, or a share of tokens, with the ratio of the sequence at each of its tokens."""
+    return of_sequences(id, RATIO, f"log_ratio positive_advantages {more_needs}", data, {id: "ratio"}, "policy")
+
+
+SEQUENCE_POLICY = [
+    *_sequence_ratio("policy/sequence_ratio", True, ("mean", "max", "min", "std")),
+    *_sequence_ratio("policy/sequence_ratio_summed", False, ("mean", "max", "min")),
+    _at_sequence("policy/loss/pg", "", _sequence_surrogate(weighted=False)),
+    _at_sequence("policy/loss/weighted_pg", "weights", _sequence_surrogate(weighted=True)),
+    _at_sequence(
+        "policy/clip_fraction", "clip",
+        _sequence_clips(lambda s, ratios, o: _clips_high(s, ratios, o) + _clips_low(s, ratios, o)),
+    ),
+    _at_sequence("policy/clip_fraction/high", "clip", _sequence_clips(_clips_high)),
+    _at_sequence("policy/clip_fraction/low", "clip", _sequence_clips(_clips_low)),
+    _at_sequence("policy/clip_fraction/dual", "dual_clip", _sequence_clips(_clips_dual)),
+]  # fmt: skip
+
 VALUE = [
     token_mean("value/old/mean", "old_values", "value"),
     token_mean("value/prediction/mean", "values"),
@@ -432,7 +549,9 @@ VALUE = [
     token_mean("value/clip_fraction", "value_clip"),
 ]
 
-QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *CORRECTION, *POLICY, *VALUE)
+QUANTITIES: tuple[Quantity, ...] = (
+    *LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *CORRECTION, *POLICY, *SEQUENCE_POLICY, *VALUE,
+)  # fmt: skip
 
 COEFFICIENTS: dict[str, Quantity] = {
     # Options that finish values and are metrics themselves. As states they may differ from step to step.

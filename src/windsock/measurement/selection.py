@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -72,12 +73,16 @@ class Selection(ABC):
     def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
         """Return the state of a loss, over all sequences or the chosen ones."""
         counts = self.counts if chosen is None else np.where(chosen, self.counts, 0)
-        numerator, denominator = sequences.reduced(
-            self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm
-        )
+        return self.reduced_totals(self.totals(channel), counts, partial(self.nonfinite, channel), weights)
+
+    def reduced_totals(
+        self, totals: Floats, counts: Ints, nonfinite: Callable[[], Floats], weights: Floats | None = None
+    ) -> Floats:
+        """Return the state of a loss from its totals per sequence; ``nonfinite`` returns what made them so."""
+        numerator, denominator = sequences.reduced(totals, counts, self.options.loss, weights, self.options.loss_norm)
         if math.isfinite(numerator):
             return np.array([numerator, denominator, 0.0])
-        bad = self.nonfinite(channel)
+        bad = nonfinite()
         if weights is not None:
             bad = np.where(np.isfinite(weights), bad, counts)
         # At least one: finite losses may add up to an infinity.

@@ -125,9 +125,9 @@ def measured_states(
             continue
         unmet = next((need for need in quantity.needs if not need.is_met(has)), None)
         if unmet is not None:
-            # An option of another level: the quantity of that level has the metrics.
-            if not unmet.level:
-                missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
+            reasons = dict.fromkeys(quantity.metrics, _reason(unmet))
+            # The quantity of the option's level has a better reason, if it has the same metrics.
+            missing = {**reasons, **missing} if unmet.level else {**missing, **reasons}
             continue
         try:
             states[quantity.state] = _state(quantity, selection, rank)
@@ -162,7 +162,7 @@ def _reason(unmet: Need) -> str:
     """Return the reason for a missing metric: the input that is not given."""
     name = unmet.name
     if name in Options.__dataclass_fields__:
-        return f"{name} is not set"
+        return f"{name} is not {unmet.level!r}" if unmet.level else f"{name} is not set"
     computed = f", and no {COMPUTED_FROM[name]} to compute it from" if name in COMPUTED_FROM else ""
     return f"the batch has no {name}{computed}{f', which {unmet.when} needs' if unmet.when else ''}"
 
@@ -181,7 +181,8 @@ def measure(batch: Batch, *, vocabulary: str = "roll", part: Part | None = None,
 
     Every part is measured, or only ``part``. The options are ``clip``, ``dual_clip``, ``value_clip``, ``reward_clip``,
     ``kl_coef``, ``kl_loss_coef``, ``entropy_coef``, ``loss``, ``loss_norm``, ``max_response_length``,
-    ``max_prompt_length``, ``right_score``, ``temperature``, ``truncate`` and ``reject``.
+    ``max_prompt_length``, ``right_score``, ``temperature``, ``truncate``, ``reject`` and
+    ``level``.
     """
     measurement = Measurement()
     measurement.add(batch, check_part(part), Options.from_keywords(options))

@@ -107,6 +107,10 @@ def _exp(d: Any) -> Any:
     return numpy_or_torch(d).exp(d)
 
 
+def _clip(x: Any, low: float | None, high: float | None) -> Any:
+    return numpy_or_torch(x).clip(x, low, high)
+
+
 def _where(condition: Any, then: Any, otherwise: Any) -> Any:
     return numpy_or_torch(otherwise).where(condition, then, otherwise)
 
@@ -138,18 +142,41 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("ref_k3", "policy", "log_probs ref_log_probs", lambda x, o: policy.kl_k3(x.ref_log_probs - x.log_probs)),
     _channel(
         "surrogate", "policy", SURROGATE,
-        lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip),
+        lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip), options="level/token",
     ),
-    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip", nan_of="surrogate"),
-    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip", nan_of="surrogate"),
+    _count(
+        "high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip level/token",
+        nan_of="surrogate",
+    ),
+    _count(
+        "low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip level/token",
+        nan_of="surrogate",
+    ),
     _combined(
-        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), options="clip",
-        nan_of="surrogate", high=1, low=1,
+        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip),
+        options="clip level/token", nan_of="surrogate", high=1, low=1,
     ),
     _count(
         "dual", "policy", SURROGATE,
-        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip), options="dual_clip",
-        nan_of="surrogate",
+        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip),
+        options="dual_clip level/token", nan_of="surrogate",
+    ),
+    # With one ratio for all tokens of a sequence, the loss of the sequence follows from these.
+    _channel(
+        "positive_advantages", "policy", SURROGATE, lambda x, o: _clip(x.advantages, 0.0, None),
+        options="level/sequence",
+    ),
+    _channel(
+        "negative_advantages", "policy", SURROGATE, lambda x, o: _clip(x.advantages, None, 0.0),
+        options="level/sequence",
+    ),
+    _count(
+        "positive_tokens", "policy", SURROGATE, lambda x, o: x.advantages > 0, options="level/sequence",
+        nan_of="positive_advantages",
+    ),
+    _count(
+        "negative_tokens", "policy", SURROGATE, lambda x, o: x.advantages < 0, options="level/sequence",
+        nan_of="positive_advantages",
     ),
 
     _spread("advantages", "data", "advantages"),

@@ -70,6 +70,13 @@ def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: f
     return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
 
 
+def surrogate_factors(ratio: Any, clip: Clip | None, dual_clip: float | None = None) -> tuple[Any, Any]:
+    """Return what ``surrogate_loss`` multiplies a positive and a negative advantage with, with the sign turned."""
+    xp = numpy_or_torch(ratio)
+    up, down = xp.minimum(ratio, clipped(ratio, clip)), xp.maximum(ratio, clipped(ratio, clip))
+    return up, down if dual_clip is None else xp.clip(down, None, dual_clip)
+
+
 def surrogate_loss(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float | None = None) -> Any:
     """Return -min(r·A, clip(r)·A); with ``dual_clip`` c, for A < 0, at most -c·A."""
     xp = numpy_or_torch(ratio)
