@@ -4,6 +4,7 @@
 """
 
 import math
+from fractions import Fraction
 
 Data = dict
 Options = dict
@@ -111,7 +112,7 @@ def reference(data, options):
     rewards(walk, options, out)
     old_policy(walk, options, out)
     if walk.has("old_log_probs", "rollout_log_probs"):
-        mismatch(walk, out)
+        mismatch(walk, options, out)
     policy(walk, options, out)
     value(walk, options, out)
     spreads(walk, out)
@@ -182,12 +183,29 @@ def scores_of(walk, rows):
     return found
 
 
+def outcome(walk, options, out):
+    """Length of right and of wrong answers, and how length and score go together."""
+    pairs = [(len(walk.response(i)), float(walk.data["scores"][i])) for i in walk.rows]
+    right = options.get("right_score", 1.0)
+    out["tokens/response_length_right/mean"] = mean(n for n, score in pairs if score >= right)
+    out["tokens/response_length_wrong/mean"] = mean(n for n, score in pairs if score < right)
+    if options.get("max_response_length"):
+        cut = [score >= right for n, score in pairs if n >= options["max_response_length"]]
+        out["reward/truncated_right"] = mean(cut)
+    n, score = mean(n for n, _ in pairs), mean(score for _, score in pairs)
+    product = math.fsum((a - n) * (b - score) for a, b in pairs)
+    spreads = [math.fsum((a - n) ** 2 for a, _ in pairs), math.fsum((b - score) ** 2 for _, b in pairs)]
+    varies = len({n for n, _ in pairs}) > 1 and len({score for _, score in pairs}) > 1
+    out["reward/length_correlation"] = product / math.sqrt(spreads[0] * spreads[1]) if varies else None
+
+
 def rewards(walk, options, out):
     data = walk.data
     some = [i for i in walk.rows if walk.response(i)]
     if walk.has("scores"):
         spread("reward/score", scores_of(walk, walk.rows), out, ("mean", "max", "min", "std"))
         spread("reward/score_not_aborted", scores_of(walk, some), out)
+        outcome(walk, options, out)
     if walk.has("rewards"):
         total = {i: math.fsum(float(data["rewards"][i][t]) for t in walk.response(i)) for i in walk.rows}
         spread("reward/shaped", total.values(), out)
@@ -195,6 +213,9 @@ def rewards(walk, options, out):
     for name in ("advantages", "returns"):
         if walk.has(name):
             spread(f"reward/{name}", walk.tokens(walk.at(name)), out)
+    if walk.has("advantages"):
+        spread("reward/advantages", walk.tokens(walk.at("advantages")), out, ("std",))
+        out["reward/advantages/zero"] = mean(walk.tokens(lambda i, t: walk.at("advantages")(i, t) == 0))
     if walk.has("unclipped_rewards") and options.get("reward_clip"):
         outside = [abs(float(r)) > options["reward_clip"] for r in data["unclipped_rewards"]]
         out["evaluation/reward_clip_fraction"] = mean(outside)
@@ -208,6 +229,16 @@ def rewards(walk, options, out):
         out["reward/groups/solved_none"] = mean(max(g) < right for g in groups.values())
         out["reward/groups/solved_all"] = mean(min(g) >= right for g in groups.values())
         out["reward/groups/solved_some"] = mean(max(g) >= right > min(g) for g in groups.values())
+        out["reward/groups/std"] = mean(math.sqrt(variance(g)) for g in groups.values())
+        rates = [Fraction(sum(score >= right for score in g), len(g)) for g in groups.values()]
+        bins = {
+            "0": lambda r: r == 0, "0_25": lambda r: 0 < r <= Fraction(1, 4),
+            "25_50": lambda r: Fraction(1, 4) < r <= Fraction(1, 2),
+            "50_75": lambda r: Fraction(1, 2) < r <= Fraction(3, 4), "75_100": lambda r: Fraction(3, 4) < r < 1,
+            "100": lambda r: r == 1,
+        }  # fmt: skip
+        for name, holds in bins.items():
+            out[f"reward/groups/solve_rate/{name}"] = mean(map(holds, rates))
 
 
 def old_policy(walk, options, out):
@@ -239,7 +270,7 @@ def old_policy(walk, options, out):
         out["value/explained_variance"] = 1 - rest / whole if whole else None
 
 
-def mismatch(walk, out):
+def mismatch(walk, options, out):
     old, roll = walk.at("old_log_probs"), walk.at("rollout_log_probs")
     some = [i for i in walk.rows if walk.valid(i)]
     at = "policy/mismatch"
@@ -264,6 +295,48 @@ def mismatch(walk, out):
     apart = [b - a for a, b in zip(nll["training"], nll["rollout"], strict=True)]
     out[f"{at}/log_perplexity/difference"] = mean(apart)
     out[f"{at}/log_perplexity/abs_difference"] = mean(map(abs, apart))
+    out[f"{at}/log_perplexity/difference_max"] = max(apart) if apart else None
+    out[f"{at}/log_perplexity/difference_min"] = min(apart) if apart else None
+    out[f"{at}/perplexity/ratio"] = mean(
+        math.exp(a) / math.exp(b) for a, b in zip(nll["training"], nll["rollout"], strict=True)
+    )
+    out[f"{at}/chi2_token"] = mean(w * w - 1 for w in weights)
+    out[f"{at}/chi2_sequence"] = mean(w * w - 1 for w in ratios)
+    if options.get("truncate"):
+        truncation(weights, ratios, options["truncate"], out)
+    if options.get("reject"):
+        rejection(walk, *options["reject"], out)
+
+
+def truncation(of_tokens, of_sequences, truncate, out):
+    level, cap = truncate if isinstance(truncate, tuple) else ("token", truncate)
+    weights = of_tokens if level == "token" else of_sequences
+    cut = [min(w, cap) for w in weights]
+    at = "policy/mismatch/truncated_weight"
+    out[f"{at}/mean"] = mean(cut)
+    out[f"{at}/deviation"] = mean(abs(w - 1) for w in cut)
+    out[f"{at}/clip_fraction"] = mean(w > cap for w in weights)
+    squares = math.fsum(w * w for w in cut)
+    out[f"{at}/effective_sample_size"] = math.fsum(cut) ** 2 / (len(cut) * squares) if cut else None
+
+
+def rejection(walk, level, low, high, out):
+    old, roll = walk.at("old_log_probs"), walk.at("rollout_log_probs")
+    kept, rejected, sequences = [], [], []
+    for i in walk.rows:
+        tokens = [old(i, t) - roll(i, t) for t in walk.valid(i)]
+        if not tokens:
+            continue
+        whole = math.exp(math.fsum(tokens) / (len(tokens) if level == "geometric" else 1))
+        fates = [not low <= (math.exp(d) if level == "token" else whole) <= high for d in tokens]
+        sequences.append(any(fates))
+        for d, fate in zip(tokens, fates, strict=True):
+            (rejected if fate else kept).append(math.exp(d) - d - 1)
+    at = "policy/mismatch"
+    out[f"{at}/rejected/tokens"] = len(rejected) / (len(kept) + len(rejected)) if sequences else None
+    out[f"{at}/rejected/sequences"] = mean(sequences)
+    out[f"{at}/kl_k3/kept"] = mean(kept)
+    out[f"{at}/kl_k3/rejected"] = mean(rejected)
 
 
 def sft(walk, lp, options, out):
@@ -274,9 +347,32 @@ def sft(walk, lp, options, out):
             out[f"sft/{name}_loss"] = reduce(walk, lambda i, t: -lp(i, t), options, rows=rows)
 
 
+def sequence_ratios(walk, id, ratios, band, out, stats):
+    """One ratio per sequence: its spread, the shares outside the band, and those that the clip affects."""
+    spread(id, ratios.values(), out, stats)
+    if band is None:
+        return
+    low, high = 1 - band[0], 1 + band[1]
+    out[f"{id}/above"] = mean(r > high for r in ratios.values())
+    out[f"{id}/below"] = mean(r < low for r in ratios.values())
+    out[f"{id}/outside"] = mean(not low <= r <= high for r in ratios.values())
+    if walk.has("advantages"):
+        total = {i: math.fsum(walk.at("advantages")(i, t) for t in walk.valid(i)) for i in ratios}
+        over = {i: r > high and total[i] > 0 for i, r in ratios.items()}
+        under = {i: r < low and total[i] < 0 for i, r in ratios.items()}
+        out[f"{id}/clip_fraction"] = mean(over[i] or under[i] for i in ratios)
+        out[f"{id}/clip_fraction/high"] = mean(over.values())
+        out[f"{id}/clip_fraction/low"] = mean(under.values())
+
+
+def clip_band(options):
+    band = options.get("clip", (0.2, 0.2))
+    return (band, band) if isinstance(band, float) else band
+
+
 def policy(walk, options, out):
-    data = walk.data
-    low, high = options.get("clip", (0.2, 0.2))
+    band = clip_band(options)
+    low, high = band or (math.inf, math.inf)
     lp = walk.at("log_probs")
     if walk.has("entropy"):
         out["policy/entropy/mean"] = mean(walk.tokens(walk.at("entropy")))
@@ -298,22 +394,40 @@ def policy(walk, options, out):
     d = lambda i, t: lp(i, t) - old(i, t)  # noqa: E731
     r = lambda i, t: math.exp(d(i, t))  # noqa: E731
     spread("policy/ratio", walk.tokens(r), out, ("mean", "max", "min", "var"))
-    out["policy/ratio/above"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high))
-    out["policy/ratio/below"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low))
-    out["policy/ratio/outside"] = mean(walk.tokens(lambda i, t: not 1 - low <= r(i, t) <= 1 + high))
+    if band is not None:
+        out["policy/ratio/above"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high))
+        out["policy/ratio/below"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low))
+        out["policy/ratio/outside"] = mean(walk.tokens(lambda i, t: not 1 - low <= r(i, t) <= 1 + high))
     out["policy/kl_k1"] = mean(walk.tokens(lambda i, t: -d(i, t)))
     out["policy/kl_k2"] = mean(walk.tokens(lambda i, t: d(i, t) ** 2 / 2))
     out["policy/kl_k3"] = mean(walk.tokens(lambda i, t: math.expm1(d(i, t)) - d(i, t)))
-    if not walk.has("advantages"):
-        return
+    if options.get("level") == "sequence":
+        r = ratios_of_sequences(walk, d, band, out)
+    if walk.has("advantages"):
+        surrogate(walk, r, kl, entropy, options, out)
+
+
+def ratios_of_sequences(walk, d, band, out):
+    some = [i for i in walk.rows if walk.valid(i)]
+    normalised = {i: math.exp(mean(d(i, t) for t in walk.valid(i))) for i in some}
+    summed = {i: math.exp(math.fsum(d(i, t) for t in walk.valid(i))) for i in some}
+    sequence_ratios(walk, "policy/sequence_ratio", normalised, band, out, ("mean", "max", "min", "std"))
+    sequence_ratios(walk, "policy/sequence_ratio_summed", summed, band, out, ("mean", "max", "min"))
+    return lambda i, t: normalised[i]
+
+
+def surrogate(walk, r, kl, entropy, options, out):
+    band, data = clip_band(options), walk.data
+    low, high = band or (math.inf, math.inf)
     a = walk.at("advantages")
     bound = lambda i, t: clip(r(i, t), 1 - low, 1 + high) * a(i, t)  # noqa: E731
     plain = lambda i, t: min(r(i, t) * a(i, t), bound(i, t))  # noqa: E731
     dual = options.get("dual_clip")
     gain = (lambda i, t: max(plain(i, t), dual * a(i, t)) if a(i, t) < 0 else plain(i, t)) if dual else plain
-    out["policy/clip_fraction"] = mean(walk.tokens(lambda i, t: bound(i, t) < r(i, t) * a(i, t)))
-    out["policy/clip_fraction/high"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high and a(i, t) > 0))
-    out["policy/clip_fraction/low"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low and a(i, t) < 0))
+    if band is not None:
+        out["policy/clip_fraction"] = mean(walk.tokens(lambda i, t: bound(i, t) < r(i, t) * a(i, t)))
+        out["policy/clip_fraction/high"] = mean(walk.tokens(lambda i, t: r(i, t) > 1 + high and a(i, t) > 0))
+        out["policy/clip_fraction/low"] = mean(walk.tokens(lambda i, t: r(i, t) < 1 - low and a(i, t) < 0))
     if dual:
         out["policy/clip_fraction/dual"] = mean(walk.tokens(lambda i, t: a(i, t) < 0 and plain(i, t) < dual * a(i, t)))
     pg = reduce(walk, lambda i, t: -gain(i, t), options)

@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
-from test_harness import LOSSES, OPTIONS, make
+from test_harness import LEVELS, LOSSES, OPTIONS, make
 
 import windsock
 from windsock.measurement import device
@@ -71,7 +71,9 @@ def tensors(data: dict, place: str, dtype: torch.dtype = torch.float32) -> tuple
 def assert_same(got: dict, expected: dict, rtol: float = 2e-5, atol: float = 2e-6) -> None:
     assert set(got) == set(expected)
     for name, value in expected.items():
-        if re.search(r"[/_]p\d+$", name):  # of long sequences the device looks at some tokens: see the tests of quantiles
+        if re.search(
+            r"[/_]p\d+$", name
+        ):  # of long sequences the device looks at some tokens: see the tests of quantiles
             assert math.isnan(got[name]) == math.isnan(value), name
         else:
             assert got[name] == pytest.approx(value, rel=rtol, abs=atol, nan_ok=True), name
@@ -149,6 +151,15 @@ def test_repetition_agrees_with_the_host(place: str, period: int, tail: int):
     there, here = tensors({"response_mask": mask, "actions": actions}, place)
     name = "tokens/repetition"
     assert measure(there)[name] == measure(here)[name] == (4 / 6 if tail >= max(64, 2 * period) and period < 129 else 0)
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_device_and_host_agree_at_every_level(place: str, levels: dict):
+    """Options of tokens and of sequences, from the totals of sequences."""
+    there, here = tensors(make(12, 40, 52), place)
+    options = {**OPTIONS, **levels}
+    assert_same(measure(there, **options), measure(here, **options))
+    assert measure(there, **options).missing == measure(here, **options).missing
 
 
 @pytest.mark.parametrize("part", ["data", "policy", "value"])

@@ -127,3 +127,49 @@ def test_trl_sums_count_sequences_without_tokens_as_zero(how: str):
     parts = measured["objective/scores"], measured["objective/non_score_reward"]
     assert parts == pytest.approx((0.5, -0.05 * kl))
     assert measured["objective/rlhf_reward"] == pytest.approx(sum(parts), rel=1e-12)
+
+
+MISMATCH = {
+    "response_mask": [[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]],
+    "old_log_probs": [[-0.5, -1.0, -2.0, -0.1], [-0.3, -0.7, 0, 0], [-1.5, 0, 0, 0]],
+    "rollout_log_probs": [[-0.6, -1.4, -1.2, -0.1], [-0.9, -0.4, 0, 0], [-1.2, 0, 0, 0]],
+}
+
+
+@pytest.mark.parametrize(
+    ("level", "tokens", "sequences"), [("token", 5 / 7, 1.0), ("sequence", 1.0, 1.0), ("geometric", 1 / 7, 1 / 3)]
+)
+def test_the_off_policy_correction_has_the_numbers_of_verl(level: str, tokens: float, sequences: float):
+    """Results of veRL's rollout_corr_helper (1dda039b) with 1.3 and 0.75_1.25, which bounds rollout over trainer."""
+    measured = measure(Batch(**MISMATCH), truncate=1.3, reject=(level, 1 / 1.25, 1 / 0.75))
+    expected = {
+        "truncated_weight/mean": 0.9480194734394441, "truncated_weight/clip_fraction": 2 / 7,
+        "truncated_weight/effective_sample_size": 0.9116442840477392, "rejected/tokens": tokens,
+        "rejected/sequences": sequences, "perplexity/ratio": 1.0961503104265147, "chi2_token": 0.29522576951709056,
+        "chi2_sequence": -0.026752642473812482, "log_perplexity/difference_min": -0.3,
+        "log_perplexity/difference_max": 0.15,
+    }  # fmt: skip
+    assert {name: measured[f"policy/mismatch/{name}"] for name in expected} == pytest.approx(expected, abs=3e-8)
+
+
+GSPO = {
+    "response_mask": [[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]],
+    "log_probs": [[-1, -0.5, -2, 0], [-0.2, -1.5, 0, 0], [-0.3, -0.9, -1.1, -0.4]],
+    "old_log_probs": [[-1, -0.9, -1.5, 0], [-0.3, -1, 0, 0], [-0.5, -1, -1.2, -0.5]],
+    "advantages": [[1, 1, 1, 0], [-1, -1, 0, 0], [0.5, 0.5, -0.25, 0.5]],
+}
+
+
+def test_the_loss_of_sequence_ratios_is_that_of_verl():
+    """Results of veRL's compute_policy_loss_gspo (1dda039b), with advantages of both signs in one sequence."""
+    measured = measure(Batch(**GSPO), level="sequence", clip=(0.03, 0.05))
+    assert measured["actor/pg_loss"] == pytest.approx(-0.10671477405510978, abs=1e-8)
+    assert measured["actor/clipfrac"] == pytest.approx(5 / 9, abs=1e-8)
+
+
+def test_the_ratios_of_sequences_are_missing_for_token_ratios():
+    """The reason names the option; the loss of token ratios is another number."""
+    measured = measure(Batch(**GSPO), clip=(0.03, 0.05))
+    assert measured.missing["policy/sequence_ratio/mean"] == "level is not 'sequence'"
+    assert measured["actor/pg_loss"] != pytest.approx(-0.10671477405510978, abs=1e-3)
+    assert "actor/pg_loss" not in measured.missing

@@ -25,6 +25,8 @@ LOSSES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-t
 OPTIONS = {
     "clip": (0.2, 0.28), "dual_clip": 3.0, "value_clip": 0.3, "reward_clip": 1.0, "kl_coef": 0.05, "kl_loss_coef": 0.01,
     "entropy_coef": 0.02, "loss_norm": 7.0, "loss_batch": 4, "max_response_length": 6, "max_prompt_length": 4,
+    "truncate": 1.05,
+    "reject": ("token", 0.94, 1.05),
 }  # fmt: skip
 SETTINGS_ONLY = {"reward/kl_coef", "policy/kl_loss_coef", "policy/entropy_coef"}
 
@@ -58,6 +60,7 @@ def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
     data["exact_kl"] = random.exponential(0.01, (rows, width))
     for name in ("advantages", "raw_advantages", "returns", "values", "old_values", "rewards"):
         data[name] = random.normal(0, 1, (rows, width))
+    data["advantages"][random.random((rows, width)) < 0.2] = 0.0
     return data
 
 
@@ -80,7 +83,9 @@ def assert_agree(got: dict, expected: dict, rtol: float = 1e-9, atol: float = 1e
 def test_the_reference_has_every_measured_metric():
     """No metric is left out of the harness."""
     measured = {id for quantity in QUANTITIES for id in quantity.metrics} | set(DERIVED)
-    expected = reference(plain(make(12, 8, 0)), {**OPTIONS, "loss": "token-mean"})
+    data, expected = plain(make(12, 8, 0)), {}
+    for level in ("token", "sequence"):
+        expected |= reference(data, {**OPTIONS, "loss": "token-mean", "level": level})
     assert measured - SETTINGS_ONLY == set(expected)
 
 
@@ -118,6 +123,45 @@ def test_every_metric_equals_the_reference(rows: int, width: int, seed: int, los
     data = make(rows, width, seed, token_keep)
     options = {**OPTIONS, "loss": loss}
     assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
+
+
+LEVELS = [
+    {"level": "sequence", "loss": "token-mean"},
+    {"level": "sequence", "dual_clip": None, "clip": (0.05, 0.02)},
+    {"level": "sequence", "dual_clip": 1.05, "clip": None, "loss": "seq-mean-token-sum"},
+    {"level": "sequence", "dual_clip": 1.04, "clip": 0.03, "loss": "seq-mean-token-sum-norm"},
+    {"truncate": ("token", 1.02), "reject": ("geometric", 0.98, 1.02)},
+    {"truncate": ("sequence", 1.1), "reject": ("sequence", 0.9, 1.1)},
+    {"truncate": ("sequence", 1.0), "reject": ("token", 1.0, math.inf)},
+    {"truncate": None, "reject": ("sequence", 0.0, 1.0)},
+    {"truncate": 100.0, "reject": None},
+]
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 7), st.integers(1, 9), st.integers(0, 2**32 - 1), st.booleans())
+def test_options_of_tokens_and_of_sequences_equal_the_reference(
+    levels: dict, rows: int, width: int, seed: int, token_keep: bool
+):
+    """The ratio of tokens and of sequences; truncation and rejection by token, sequence and mean, and neither."""
+    data = make(rows, width, seed, token_keep)
+    options = {**OPTIONS, **levels}
+    assert_agree(by_id(measure(Batch(**data), **options)), reference(plain(data), options))
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+def test_any_split_gives_the_values_of_the_batch_at_every_level(levels: dict):
+    """States of sequences merge as those of tokens do."""
+    data = make(18, 7, 31)
+    options = Options.from_keywords({**OPTIONS, **levels})
+    merged = Measurement()
+    for rank in range(3):
+        part = Measurement(rank)
+        part.add(Batch(**data).take(slice(6 * rank, 6 * rank + 6)), options=options)
+        merged.merge(part)
+    expected = reference(plain(data), {**OPTIONS, **levels})
+    assert_agree(by_id(merged.finish("roll")), expected)
 
 
 @pytest.mark.parametrize("leave_out", ["none of them", *TOKEN_FIELDS[1:], *SEQUENCE_FIELDS, "keep", "eos_ids"])
@@ -209,6 +253,25 @@ def test_a_nan_is_counted_and_affects_only_metrics_of_its_array():
         assert f"windsock/nonfinite/{name}" not in sick
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 8, 12, 16])
+def test_solve_rates_fall_into_the_bins_of_their_bounds(size: int):
+    """Rates of groups of any size, up to both ends: 0 and 1 are bins of their own, bounds belong to the lower bin."""
+    scores = np.concatenate([np.arange(size) < right for right in range(size + 1)]).astype(float)
+    data = {"response_mask": np.ones((len(scores), 1)), "scores": scores, "groups": np.arange(len(scores)) // size}
+    assert_agree(by_id(measure(Batch(**data))), reference(plain(data), {}))
+
+
+def test_the_histogram_of_solve_rates_takes_any_labels_and_right_score():
+    """Groups are labelled by text, None belongs to none, and the six shares add up to 1."""
+    measured = by_id(measure(
+        Batch(response_mask=np.ones((7, 1)), scores=[0.2, 0.9, 0.1, 0.1, 0.9, 0.8, 5.0], groups=[*"aabbcc", None]),
+        right_score=0.5,
+    ))  # fmt: skip
+    shares = {id.rsplit("/", 1)[1]: value for id, value in measured.items() if "solve_rate" in id}
+    assert shares == pytest.approx({"0": 1 / 3, "0_25": 0, "25_50": 1 / 3, "50_75": 0, "75_100": 0, "100": 1 / 3})
+    assert measured["reward/groups/std"] == pytest.approx((0.35 + 0.0 + 0.05) / 3)
+
+
 def test_an_empty_mask_is_missing_and_never_zero():
     """Token metrics of a batch without a valid token are missing with that reason; counts are 0."""
     data = make(4, 5, 5)
@@ -283,6 +346,15 @@ def test_arrays_of_a_wrong_shape_are_rejected_with_the_reason(wrong: dict, messa
         ({"loss": "seq-mean-token-sum-norm"}, "needs loss_norm, its divisor"),
         ({"loss": "token-sum-norm"}, "loss token-sum-norm needs loss_norm, its divisor"),
         ({"loss": "token-sum-norm", "loss_norm": 8}, "needs loss_batch, the number of sequences that an update sums"),
+        ({"level": "batch"}, "level: expected one of token, sequence, got 'batch'"),
+        ({"truncate": 0.5}, r"truncate: expected a cap of 1 or more, or \(level, cap\) .*, got 0.5"),
+        ({"truncate": ("geometric", 2.0)}, "truncate: expected a cap .* level of token or sequence, got"),
+        ({"truncate": ("token", math.inf)}, "truncate: expected a cap"),
+        ({"truncate": True}, "truncate: expected a cap"),
+        ({"reject": 2.0}, r"reject: expected \(level, low, high\) with a level of token, sequence, geometric and"),
+        ({"reject": ("token", 1.2, 2.0)}, "0 <= low <= 1 <= high, got"),
+        ({"reject": ("group", 0.5, 2.0)}, "reject: expected"),
+        ({"reject": ("token", 0.5, math.nan)}, "reject: expected"),
         ({"part": "actor"}, "part: expected one of data, policy, value, got 'actor'"),
     ],
 )

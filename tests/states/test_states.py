@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from windsock.model import Missing
 from windsock.states import (
+    COMOMENTS,
     EXTREMA,
     KINDS,
     LAST,
@@ -30,8 +31,15 @@ splits = st.lists(st.lists(numbers, max_size=12), max_size=6)
 kinds = st.sampled_from(list(KINDS.values()))
 
 
+def pairs_of(values: list[float]) -> list[tuple[float, float]]:
+    """Return pairs whose second numbers are finite and vary with the first."""
+    return [(value, math.sin(value) if math.isfinite(value) else 7.0) for value in values]
+
+
 def state_of(kind: StateKind, values: list[float], rank: int) -> np.ndarray:
     """Return the state of some values, as pairs for the kinds that take pairs."""
+    if kind is COMOMENTS:
+        return kind.from_values(pairs_of(values), rank)
     if kind is RATIO:
         return kind.from_values([(value, 1.0) for value in values], rank)
     if kind is LAST:
@@ -61,6 +69,8 @@ def test_any_split_gives_the_state_of_all_values(kind: StateKind, split):
     whole = [(value, rank * 100.0 + place) for rank, part in enumerate(split) for place, value in enumerate(part)]
     if kind is RATIO:
         expected = kind.from_values([(value, 1.0) for value, _ in whole])
+    elif kind is COMOMENTS:
+        expected = kind.from_values(pairs_of([value for value, _ in whole]))
     elif kind is LAST:
         expected = kind.from_values(whole)
         expected[2] = kind.merge(kind.empty(), expected)[2]
@@ -83,6 +93,9 @@ def test_values_are_those_of_numpy():
     assert EXTREMA.values(EXTREMA.from_values(data, 3)) == {"min": 1.0, "max": 9.0, "min_rank": 3.0, "max_rank": 3.0}
     assert RATIO.values(RATIO.from_values([(1, 2), (3, 6)])) == {"ratio": 0.5}
     assert LAST.values(LAST.from_values([(5.0, 2), (7.0, 1)])) == {"last": 5.0}
+    pairs = [(1.0, 5.0), (2.0, 4.0), (4.0, 4.5), (9.0, 0.0)]
+    correlation = COMOMENTS.values(COMOMENTS.from_values(pairs))["correlation"]
+    assert correlation == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1], rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind is not SUM], ids=str)
@@ -182,6 +195,20 @@ def test_the_five_quantiles_of_random_data_are_those_of_numpy(seed: int):
         got = list(POSITIVE_QUANTILES.values(POSITIVE_QUANTILES.from_values(np.abs(data))).values())
         exact = np.quantile(np.abs(data), shares, method="inverted_cdf")
         np.testing.assert_allclose(got, exact, rtol=0.03 + 1e-9, atol=1e-5)
+
+
+def test_a_correlation_needs_both_sides_to_vary():
+    """Equal values, whose mean may round, have no correlation; one NaN makes it NaN; it is never beyond 1."""
+    y = np.arange(30.0)
+    merged = COMOMENTS.empty()
+    for part in np.array_split(np.stack([np.full(30, 0.1), y], 1), 7):
+        merged = COMOMENTS.merge(merged, COMOMENTS.from_values(part))
+    assert isinstance(COMOMENTS.values(merged)["correlation"], Missing)
+    falling = COMOMENTS.values(COMOMENTS.from_values(np.stack([0.1 * y, -0.3 * y], 1)))["correlation"]
+    assert -1.0 <= falling <= -1.0 + 1e-12
+    broken = COMOMENTS.merge(COMOMENTS.from_values([(1.0, math.nan)]), COMOMENTS.from_values(np.stack([y, y], 1)))
+    assert math.isnan(COMOMENTS.values(broken)["correlation"])
+    assert broken[-1] == 1
 
 
 def test_quantiles_of_extremes():

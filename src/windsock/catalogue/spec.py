@@ -50,7 +50,7 @@ POPULATIONS = (
 )
 QUANTILES = ("p1", "p10", "p50", "p90", "p99")
 STATISTICS = ("mean", "max", "min", "std", "var", *QUANTILES, "share", "sum", "count", "last", "quotient", "other")
-STATES = ("mean", "moments", "extrema", "sum", "last", "ratio", "quantiles", "none")
+STATES = ("mean", "moments", "extrema", "sum", "last", "ratio", "quantiles", "comoments", "none")
 ESTIMATORS = ("", "k1", "k2", "k3", "exact", "sampled", "bootstrap", "unbiased", "bins")
 DIRECTIONS = ("higher", "lower", "band", "none")
 PARTS = ("", "data", "policy", "value")
@@ -62,7 +62,8 @@ INPUTS = frozenset((
     "episodes", "weights", "keep",
     "clip", "dual_clip", "value_clip", "reward_clip", "kl_coef", "kl_loss_coef", "entropy_coef", "loss", "loss_norm",
     "loss_batch",
-    "max_response_length", "max_prompt_length", "right_score", "temperature", "tokens", "samples", "devices", "flops",
+    "max_response_length", "max_prompt_length", "right_score", "temperature", "truncate", "reject", "level",
+    "tokens", "samples", "devices", "flops",
 ))  # fmt: skip
 """Inputs of a metric: the fields of a batch, then the settings and counts that the caller gives."""
 FRAMEWORKS = ("roll", "trl", "trinity", "verl", "slime", "prime-rl")

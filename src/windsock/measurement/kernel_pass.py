@@ -242,7 +242,7 @@ def _outline(
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
         width=width,
-        limits=kernels.limits_of(plan.options),
+        limits=kernels.Limits.of(plan.options),
         floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
         host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
     )

@@ -6,10 +6,29 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from windsock.errors import SettingsError
 from windsock.stats.sequences import REDUCTIONS, Reduction
+
+
+class Truncation(NamedTuple):
+    """The cap of importance weights, of each token or of each sequence."""
+
+    level: str
+    cap: float
+
+
+class Rejection(NamedTuple):
+    """The bounds outside of which importance weights are rejected: of tokens, of sequences, or of their means."""
+
+    level: str
+    low: float
+    high: float
+
+
+LEVELS = TRUNCATION_LEVELS = ("token", "sequence")
+REJECTION_LEVELS = ("token", "sequence", "geometric")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +41,9 @@ class Options:
     ``loss_norm`` the divisor of ``seq-mean-token-sum-norm`` and ``token-sum-norm``, and ``loss_batch`` the number of
     sequences that ``token-sum-norm`` sums over; a sequence of ``max_response_length`` or
     ``max_prompt_length`` tokens counts as truncated; ``right_score`` is the score of a right answer;
-    ``temperature`` divides logits.
+    ``temperature`` divides logits. ``truncate`` and ``reject`` are the off-policy correction, by the weight of
+    trainer over rollout engine: a cap, or ``(level, cap)``, and ``(level, low, high)``. ``level`` is that of the
+    ratio that the loss has: of each token, or of each sequence (GSPO).
     """
 
     clip: tuple[float, float] | None = (0.2, 0.2)
@@ -39,6 +60,9 @@ class Options:
     max_prompt_length: int | None = None
     right_score: float = 1.0
     temperature: float = 1.0
+    truncate: Truncation | None = None
+    reject: Rejection | None = None
+    level: Literal["token", "sequence"] = "token"
 
     @classmethod
     def from_keywords(cls, given: dict[str, Any]) -> Options:
@@ -57,7 +81,12 @@ class Options:
         clip = given.get("clip", (0.2, 0.2))
         if isinstance(clip, int | float):
             clip = (float(clip), float(clip))
-        options = cls(**{**given, "clip": None if clip is None else tuple(clip)})
+        checked = {
+            "clip": None if clip is None else tuple(clip),
+            "truncate": _truncation(given.get("truncate")),
+            "reject": _rejection(given.get("reject")),
+        }
+        options = cls(**{**given, **checked})
         options._check()
         return options
 
@@ -69,6 +98,8 @@ class Options:
             raise SettingsError(f"measure: loss: expected one of {', '.join(REDUCTIONS)}, got {self.loss!r}")
         if self.dual_clip is not None and self.dual_clip <= 1:
             raise SettingsError(f"measure: dual_clip: expected a bound above 1, got {self.dual_clip}")
+        if self.level not in LEVELS:
+            raise SettingsError(f"measure: level: expected one of {', '.join(LEVELS)}, got {self.level!r}")
         if self.loss.endswith("-norm") and not self.loss_norm:
             raise SettingsError(f"measure: loss {self.loss} needs loss_norm, its divisor")
         if self.loss == "token-sum-norm" and not (self.loss_batch and self.loss_batch > 0):
@@ -83,10 +114,47 @@ def _cached(keywords: tuple[tuple[str, Any], ...]) -> Options:
     return Options._checked(dict(keywords))
 
 
+def _truncation(value: Any) -> Truncation | None:
+    if value is None:
+        return None
+    level, cap = value if isinstance(value, tuple | list) and len(value) == 2 else ("token", value)
+    # A weight of 1, which both engines agree on, is never cut.
+    if level not in TRUNCATION_LEVELS or not _is_number(cap) or not 1 <= cap < math.inf:
+        raise SettingsError(
+            f"measure: truncate: expected a cap of 1 or more, or (level, cap) with a level of "
+            f"{' or '.join(TRUNCATION_LEVELS)}, got {value!r}"
+        )
+    return Truncation(level, float(cap))
+
+
+def _rejection(value: Any) -> Rejection | None:
+    if value is None:
+        return None
+    level, *bounds = value if isinstance(value, tuple | list) else ("",)
+    known = level in REJECTION_LEVELS and len(bounds) == 2 and all(map(_is_number, bounds))
+    if not known or not 0 <= bounds[0] <= 1 <= bounds[1]:
+        raise SettingsError(
+            f"measure: reject: expected (level, low, high) with a level of {', '.join(REJECTION_LEVELS)} and "
+            f"0 <= low <= 1 <= high, got {value!r}"
+        )
+    return Rejection(level, float(bounds[0]), float(bounds[1]))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def given(arrays: Collection[str], options: Options) -> Callable[[str], bool]:
-    """Return a function from the name of an array or an option to whether it is given."""
+    """Return a function from the name of an array or an option to whether it is given.
+
+    ``option/level`` asks whether the option is set at that level.
+    """
 
     def has(name: str) -> bool:
-        return getattr(options, name) is not None if name in Options.__dataclass_fields__ else name in arrays
+        name, _, level = name.partition("/")
+        if name not in Options.__dataclass_fields__:
+            return name in arrays
+        value = getattr(options, name)
+        return value is not None and (not level or level == getattr(value, "level", value))
 
     return has

@@ -80,7 +80,9 @@ def _bins(kind: Quantiles) -> Bins:
 def plan_of(arrays: frozenset[str], parts: tuple[Part, ...], options: Options) -> Plan:
     """Return the plan for batches with some arrays given."""
     has = given(arrays, options)
-    quantities, missing, lacking = [], {}, {}
+    quantities: list[Quantity] = []
+    missing: dict[str, str] = {}
+    lacking: dict[str, str] = {}
     for quantity in QUANTITIES:
         if quantity.part not in parts:
             continue
@@ -88,7 +90,9 @@ def plan_of(arrays: frozenset[str], parts: tuple[Part, ...], options: Options) -
         if unmet is None:
             quantities.append(quantity)
         else:
-            missing.update(dict.fromkeys(quantity.metrics, _reason(unmet)))
+            reasons = dict.fromkeys(quantity.metrics, _reason(unmet))
+            # The quantity of the option's level has a better reason, if it has the same metrics.
+            missing = {**reasons, **missing} if unmet.level else {**missing, **reasons}
             lacking[quantity.state] = unmet.name
     return Plan(arrays, parts, options, tuple(quantities), missing, lacking)
 
@@ -97,6 +101,6 @@ def _reason(unmet: Need) -> str:
     """Return the reason for a missing metric: the input that is not given."""
     name = unmet.name
     if name in Options.__dataclass_fields__:
-        return f"{name} is not set"
+        return f"{name} is not {unmet.level!r}" if unmet.level else f"{name} is not set"
     computed = f", and no {COMPUTED_FROM[name]} to compute it from" if name in COMPUTED_FROM else ""
     return f"the batch has no {name}{computed}{f', which {unmet.when} needs' if unmet.when else ''}"

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.selection import Selection
-from windsock.states import EXTREMA, KINDS, LAST, MEAN, MOMENTS, POSITIVE_QUANTILES, RATIO, SUM, StateKind
-from windsock.stats import groups
+from windsock.states import COMOMENTS, EXTREMA, KINDS, LAST, MEAN, MOMENTS, POSITIVE_QUANTILES, RATIO, SUM, StateKind
+from windsock.stats import groups, policy
 from windsock.stats.channels import CHANNELS, Need
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,13 @@ def needs_of(words: str) -> tuple[Need, ...]:
     found: list[Need] = []
     for word in words.split():
         channel = CHANNELS.get(word)
-        found += [*channel.needs, *map(Need, channel.options)] if channel else [Need(word)]
+        if channel is None:
+            found.append(Need.parse(word))
+            continue
+        found += channel.needs
+        for option in map(Need.parse, channel.options):
+            # Without its level first, so that the reason for an option that is not set says so.
+            found += [Need(option.name), option] if option.level else [option]
     return tuple(dict.fromkeys(found))
 
 
@@ -82,6 +88,18 @@ def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
 def total(id: str, needs: str, data: Data) -> Quantity:
     """Measure a sum over sequences of the data part."""
     return Quantity(id, SUM, "data", needs_of(needs), data=data, metrics={id: "sum"})
+
+
+def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN) -> Quantity:
+    """Measure a quotient of totals of the data part; ``data`` returns its state."""
+    return Quantity(id, RATIO, "data", needs_of(needs), data=data, metrics={id: "ratio"}, empty=empty)
+
+
+def of_sequences(
+    id: str, kind: StateKind, needs: str, data: Data, metrics: Mapping[str, str], part: str = "data"
+) -> Quantity:
+    """Measure over sequences what an option can also ask of tokens: the same metrics from a state of its own."""
+    return Quantity(f"{id}:sequences", kind, part, needs_of(needs), data=data, metrics=metrics)
 
 
 def sequence_spread(
@@ -148,27 +166,47 @@ def _rlhf(s: Selection, o: Any) -> Floats:
     return s.sequence("scores").astype(np.float64) + _non_score(s, o)
 
 
-def _groups(s: Selection) -> tuple[Ints, Floats, Floats]:
-    """Return the size, the lowest score and the highest score of each group."""
-    _, sizes, low, high = groups.extremes(s.sequence("scores").astype(np.float64), s.sequence("groups"))
-    return sizes, low, high
-
-
-def _group_extremes(s: Selection) -> tuple[Floats, Floats]:
-    return _groups(s)[1:]
-
-
 def _effective_samples(s: Selection, o: Any) -> Floats:
-    sizes, low, high = _groups(s)
-    return sizes * (1.0 - groups.zero_spread(low, high))
+    return s.groups.sizes * (1.0 - _zero_spread(s, o))
 
 
 def _zero_spread(s: Selection, o: Any) -> Floats:
-    return groups.zero_spread(*_group_extremes(s))
+    return groups.zero_spread(s.groups.low, s.groups.high)
 
 
 def _solved(which: int) -> Data:
-    return lambda s, o: groups.solved(*_group_extremes(s), o.right_score)[which]
+    return lambda s, o: groups.solved(s.groups.low, s.groups.high, o.right_score)[which]
+
+
+def _solve_rate(which: int) -> Data:
+    return lambda s, o: groups.solve_rate_bins(s.groups.solve_rates)[which]
+
+
+def _zero_advantages(s: Selection, o: Any) -> Floats:
+    """Return the state of the share of tokens whose advantage is 0."""
+    other = s.totals("nonzero_advantages")
+    return _quotient(s.counts - other, s.counts, s.nonfinite("nonzero_advantages"))
+
+
+def _right(s: Selection, o: Any) -> Floats:
+    """Return which sequences have a right answer; NaN where the score is."""
+    scores = s.sequence("scores").astype(np.float64)
+    return np.where(np.isnan(scores), np.nan, scores >= o.right_score)
+
+
+def _lengths_of(right: bool) -> Data:
+    """Measure the response lengths of right answers, or of wrong ones; NaN where a score is."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        answers = _right(s, o)
+        lengths = np.where(np.isnan(answers), np.nan, s.response_lengths)
+        return np.extract(np.isnan(answers) | (answers == right), lengths)
+
+    return data
+
+
+def _length_and_score(s: Selection, o: Any) -> Floats:
+    return np.stack([s.response_lengths, s.sequence("scores").astype(np.float64)], axis=1)
 
 
 def _reward_clipped(s: Selection, o: Any) -> Floats:
@@ -183,6 +221,126 @@ def _nll(channel: str) -> Data:
 
 def _perplexity(channel: str) -> Data:
     return lambda s, o: np.exp(-s.means(channel))
+
+
+def _sequence_weights(s: Selection, o: Any) -> Floats:
+    """Return the importance weight of each sequence with a valid token. One that overflows is infinite."""
+    return np.exp(s.sums("mismatch"))
+
+
+def _truncated_sequences(s: Selection, o: Any) -> Floats:
+    weights = _sequence_weights(s, o)
+    return np.where(np.isnan(weights), np.nan, weights > o.truncate.cap)
+
+
+def _rejects(s: Selection, o: Any) -> Floats:
+    """Return which of the sequences with a valid token have a rejected one; NaN where a weight is."""
+    if o.reject.level == "token":
+        tokens = s.sums("rejects")
+        return np.where(np.isnan(tokens), np.nan, tokens > 0)
+    weights = np.exp(s.means("mismatch") if o.reject.level == "geometric" else s.sums("mismatch"))
+    return np.where(np.isnan(weights), np.nan, policy.rejected(weights, o.reject.low, o.reject.high))
+
+
+def _rejected_tokens(s: Selection, o: Any) -> Floats:
+    """Return the state of the share of rejected tokens: all tokens of rejected sequences, or single ones."""
+    if o.reject.level == "token":
+        return _quotient(s.totals("rejects"), s.counts, s.nonfinite("rejects"))
+    counts, rejected = s.counts[s.counts > 0], _rejects(s, o)
+    return _quotient(rejected * counts, counts, np.where(np.isnan(rejected), counts, 0))
+
+
+def _k3_of(kept: bool) -> Data:
+    """Measure the KL of the tokens that the rejection keeps, or of those that it rejects."""
+    channel = "kept_k3" if kept else "rejected_k3"
+
+    def data(s: Selection, o: Any) -> Floats:
+        if o.reject.level == "token":
+            rejected = s.totals("rejects")
+            return _quotient(s.totals(channel), s.counts - rejected if kept else rejected, s.nonfinite(channel))
+        some, rejected = s.counts > 0, _rejects(s, o)
+        divergence = np.where(np.isnan(rejected), np.nan, s.sums("mismatch_k3"))
+        chosen = rejected != kept  # NaN is neither kept nor rejected, and shows in both
+        return _quotient(divergence[chosen], s.counts[some][chosen], s.nonfinite("mismatch_k3")[some][chosen])
+
+    return data
+
+
+def _quotient(numerators: Floats, denominators: NDArray[Any], nonfinite: NDArray[Any]) -> Floats:
+    """Return the state of a quotient of totals, with the number of tokens that make it non-finite."""
+    top, bottom = float(numerators.sum()), float(denominators.sum())
+    finite = np.isfinite(top) and np.isfinite(bottom)
+    return np.array([top, bottom, 0.0 if finite else max(1.0, float(nonfinite.sum()))])
+
+
+def _ratios(normalised: bool) -> Data:
+    """Measure the ratio of each sequence: the exponential of the mean, or of the sum, of its log-ratios."""
+    return lambda s, o: np.exp(s.means("log_ratio") if normalised else s.sums("log_ratio"))
+
+
+def _ratio_share(normalised: bool, condition: Callable[[Floats, Floats, Any], NDArray[np.bool_]]) -> Data:
+    """Measure the share of sequences whose ratio and sum of advantages meet a condition; NaN gives NaN."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        ratios = _ratios(normalised)(s, o)
+        advantages = s.sums("positive_advantages") + s.sums("negative_advantages")
+        return np.where(np.isnan(ratios + advantages), np.nan, condition(ratios, advantages, o.clip))
+
+    return data
+
+
+def _ratio_outside(normalised: bool, condition: Callable[[Floats, Any], NDArray[np.bool_]]) -> Data:
+    """Measure the share of sequences whose ratio meets a condition; NaN gives NaN."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        ratios = _ratios(normalised)(s, o)
+        return np.where(np.isnan(ratios), np.nan, condition(ratios, o.clip))
+
+    return data
+
+
+def _sequence_surrogate(weighted: bool) -> Data:
+    """Measure the loss in which each token has the ratio of its sequence."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        totals = np.zeros(len(s.counts))
+        up, down = policy.surrogate_factors(_ratios(normalised=True)(s, o), o.clip, o.dual_clip)
+        gains, losses = s.sums("positive_advantages"), s.sums("negative_advantages")
+        # An advantage of 0 has no part in the loss, also where the ratio has overflowed.
+        totals[s.counts > 0] = -(_product(gains, up) + _product(losses, down))
+        weights = s.sequence("weights").astype(np.float64) if weighted else None
+        return s.reduced_totals(totals, s.counts, lambda: np.where(np.isfinite(totals), 0.0, s.counts), weights)
+
+    return data
+
+
+def _product(advantages: Floats, factors: Floats) -> Floats:
+    """Return the products, 0 for an infinite factor of no advantage."""
+    return np.where((advantages == 0) & ~np.isnan(factors), 0.0, advantages * factors)
+
+
+def _sequence_clips(side: Callable[[Selection, Floats, Any], Floats]) -> Data:
+    """Measure a share of tokens, from the number of tokens of each sequence that the clip of its ratio affects."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        tokens = np.zeros(len(s.counts))
+        tokens[s.counts > 0] = side(s, _ratios(normalised=True)(s, o), o)
+        return _quotient(tokens, s.counts, np.where(np.isnan(tokens), s.counts, 0))
+
+    return data
+
+
+def _clips_high(s: Selection, ratios: Floats, o: Any) -> Floats:
+    return np.where(np.isnan(ratios), np.nan, policy.ratio_above(ratios, o.clip)) * s.sums("positive_tokens")
+
+
+def _clips_low(s: Selection, ratios: Floats, o: Any) -> Floats:
+    return np.where(np.isnan(ratios), np.nan, policy.ratio_below(ratios, o.clip)) * s.sums("negative_tokens")
+
+
+def _clips_dual(s: Selection, ratios: Floats, o: Any) -> Floats:
+    _, down = policy.surrogate_factors(ratios, o.clip)
+    return np.where(np.isnan(ratios), np.nan, down > o.dual_clip) * s.sums("negative_tokens")
 
 
 def _sft(positive: bool) -> Data:
@@ -214,6 +372,8 @@ LENGTHS = [
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
         lambda s, o: s.prompt_lengths >= o.max_prompt_length,
     ),
+    mean("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
+    mean("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
     total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
     mean("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
     mean("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
@@ -227,16 +387,30 @@ REWARDS = [
         "reward/shaped_not_aborted", "rewards", lambda s, o: s.totals("rewards")[s.response_lengths > 0],
         empty=ALL_ABORTED,
     ),
-    *token_spread("reward/advantages", "advantages"),
+    *token_spread("reward/advantages", "advantages", ("mean", "max", "min", "std")),
+    quotient("reward/advantages/zero", "nonzero_advantages", _zero_advantages),
     *token_spread("reward/returns", "returns"),
     mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score),
     mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf),
     mean("evaluation/reward_clip_fraction", "unclipped_rewards reward_clip", _reward_clipped),
+    Quantity(
+        "reward/length_correlation", COMOMENTS, "data", needs_of("scores"), data=_length_and_score,
+        metrics={"reward/length_correlation": "correlation"}, empty="response lengths or scores do not vary",
+    ),
+    mean(
+        "reward/truncated_right", "scores max_response_length",
+        lambda s, o: _right(s, o)[s.response_lengths >= o.max_response_length], "no response was truncated",
+    ),
     mean("reward/zero_std_groups", "scores groups", _zero_spread, NO_GROUP),
     total("reward/groups/effective_samples", "scores groups", _effective_samples),
     mean("reward/groups/solved_none", "scores groups", _solved(0), NO_GROUP),
     mean("reward/groups/solved_all", "scores groups", _solved(1), NO_GROUP),
     mean("reward/groups/solved_some", "scores groups", _solved(2), NO_GROUP),
+    mean("reward/groups/std", "scores groups", lambda s, o: s.groups.deviations, NO_GROUP),
+    *(
+        mean(f"reward/groups/solve_rate/{rates}", "scores groups", _solve_rate(which), NO_GROUP)
+        for which, rates in enumerate(groups.SOLVE_RATES)
+    ),
 ]  # fmt: skip
 
 SAMPLES = [
@@ -276,7 +450,41 @@ MISMATCH = [
     mean(
         "policy/mismatch/log_perplexity/abs_difference", "mismatch", lambda s, o: np.abs(s.means("mismatch")), NO_TOKEN
     ),
-]
+    Quantity(
+        "policy/mismatch/log_perplexity/difference:extrema", EXTREMA, "data", needs_of("mismatch"),
+        data=lambda s, o: s.means("mismatch"), metrics={
+            "policy/mismatch/log_perplexity/difference_max": "max",
+            "policy/mismatch/log_perplexity/difference_min": "min",
+        },
+    ),
+    mean("policy/mismatch/perplexity/ratio", "mismatch", lambda s, o: np.exp(-s.means("mismatch")), NO_TOKEN),
+    mean("policy/mismatch/chi2_sequence", "mismatch", lambda s, o: np.expm1(2.0 * s.sums("mismatch")), NO_TOKEN),
+]  # fmt: skip
+
+TRUNCATED = "policy/mismatch/truncated_weight"
+CORRECTION = [
+    Quantity(f"{TRUNCATED}:moments", MOMENTS, "data", needs_of("truncated_weight"), "truncated_weight",
+             metrics={f"{TRUNCATED}/mean": "mean"}),
+    of_sequences(
+        TRUNCATED, MOMENTS, "mismatch truncate truncate/sequence",
+        lambda s, o: policy.truncated(_sequence_weights(s, o), o.truncate.cap), {f"{TRUNCATED}/mean": "mean"},
+    ),
+    token_mean(f"{TRUNCATED}/deviation", "truncated_distance"),
+    of_sequences(
+        f"{TRUNCATED}/deviation", MEAN, "mismatch truncate truncate/sequence",
+        lambda s, o: np.abs(policy.truncated(_sequence_weights(s, o), o.truncate.cap) - 1.0),
+        {f"{TRUNCATED}/deviation": "mean"},
+    ),
+    token_mean(f"{TRUNCATED}/clip_fraction", "truncates"),
+    of_sequences(
+        f"{TRUNCATED}/clip_fraction", MEAN, "mismatch truncate truncate/sequence", _truncated_sequences,
+        {f"{TRUNCATED}/clip_fraction": "mean"},
+    ),
+    quotient("policy/mismatch/rejected/tokens", "mismatch reject", _rejected_tokens),
+    mean("policy/mismatch/rejected/sequences", "mismatch reject", _rejects, NO_TOKEN),
+    quotient("policy/mismatch/kl_k3/kept", "mismatch reject", _k3_of(kept=True), "no token was kept"),
+    quotient("policy/mismatch/kl_k3/rejected", "mismatch reject", _k3_of(kept=False), "no token was rejected"),
+]  # fmt: skip
 
 POLICY = [
     *token_spread("policy/ratio", "ratio", ("mean", "max", "min", "var")),
@@ -305,6 +513,51 @@ POLICY = [
     loss("sft/negative_loss", "nll", "scores", _sft(positive=False)),
 ]  # fmt: skip
 
+ABOVE, BELOW = policy.ratio_above, policy.ratio_below
+
+
+def _sequence_ratio(id: str, normalised: bool, stats: Sequence[str]) -> list[Quantity]:
+    """Measure the ratio of sequences: its spread, the shares outside the band, and those where the clip binds."""
+    needs, of_advantages = "log_ratio level/sequence", "positive_advantages clip"
+    outside: dict[str, Callable[[Floats, Any], NDArray[np.bool_]]] = {
+        "above": ABOVE,
+        "below": BELOW,
+        "outside": lambda r, clip: ABOVE(r, clip) | BELOW(r, clip),
+    }
+    binds: dict[str, Callable[[Floats, Floats, Any], NDArray[np.bool_]]] = {
+        "clip_fraction": lambda r, a, clip: (ABOVE(r, clip) & (a > 0)) | (BELOW(r, clip) & (a < 0)),
+        "clip_fraction/high": lambda r, a, clip: ABOVE(r, clip) & (a > 0),
+        "clip_fraction/low": lambda r, a, clip: BELOW(r, clip) & (a < 0),
+    }
+    shares = [
+        *((f"{id}/{name}", f"{needs} clip", _ratio_outside(normalised, holds)) for name, holds in outside.items()),
+        *((f"{id}/{name}", of_advantages, _ratio_share(normalised, holds)) for name, holds in binds.items()),
+    ]
+    return [
+        *_spread(id, stats, "policy", needs_of(needs), None, _ratios(normalised)),
+        *(Quantity(i, MEAN, "policy", needs_of(words), data=data, metrics={i: "mean"}) for i, words, data in shares),
+    ]
+
+
+def _at_sequence(id: str, more_needs: str, data: Data) -> Quantity:
+    """Measure a loss, or a share of tokens, with the ratio of the sequence at each of its tokens."""
+    return of_sequences(id, RATIO, f"log_ratio positive_advantages {more_needs}", data, {id: "ratio"}, "policy")
+
+
+SEQUENCE_POLICY = [
+    *_sequence_ratio("policy/sequence_ratio", True, ("mean", "max", "min", "std")),
+    *_sequence_ratio("policy/sequence_ratio_summed", False, ("mean", "max", "min")),
+    _at_sequence("policy/loss/pg", "", _sequence_surrogate(weighted=False)),
+    _at_sequence("policy/loss/weighted_pg", "weights", _sequence_surrogate(weighted=True)),
+    _at_sequence(
+        "policy/clip_fraction", "clip",
+        _sequence_clips(lambda s, ratios, o: _clips_high(s, ratios, o) + _clips_low(s, ratios, o)),
+    ),
+    _at_sequence("policy/clip_fraction/high", "clip", _sequence_clips(_clips_high)),
+    _at_sequence("policy/clip_fraction/low", "clip", _sequence_clips(_clips_low)),
+    _at_sequence("policy/clip_fraction/dual", "dual_clip", _sequence_clips(_clips_dual)),
+]  # fmt: skip
+
 VALUE = [
     token_mean("value/old/mean", "old_values", "value"),
     token_mean("value/prediction/mean", "values"),
@@ -321,7 +574,9 @@ QUANTILES = [
     token_quantiles("reward/advantages", "advantages"),
 ]
 
-QUANTITIES: tuple[Quantity, ...] = (*LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *POLICY, *VALUE, *QUANTILES)
+QUANTITIES: tuple[Quantity, ...] = (
+    *LENGTHS, *REWARDS, *SAMPLES, *OLD_POLICY, *MISMATCH, *CORRECTION, *POLICY, *SEQUENCE_POLICY, *VALUE, *QUANTILES,
+)  # fmt: skip
 
 COEFFICIENTS: dict[str, Quantity] = {
     # Options that finish values and are metrics themselves. As states they may differ from step to step.

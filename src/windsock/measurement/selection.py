@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from windsock.measurement.batch import Batch, to_numpy
 from windsock.measurement.options import Options
 from windsock.states import StateKind
-from windsock.stats import sequences
+from windsock.stats import groups, sequences
 from windsock.stats.channels import CHANNELS, Tokens
 from windsock.stats.repetition import ends_in_repetition
 
@@ -63,6 +63,12 @@ class Selection(ABC):
         """The number of prompt tokens of each sequence."""
         return np.asarray(self.sequence("prompt_lengths"), np.int64)
 
+    @cached_property
+    def groups(self) -> groups.GroupScores:
+        """The scores of each group, for the several metrics of groups."""
+        scores = self.sequence("scores").astype(np.float64)
+        return groups.summarised(scores, self.sequence("groups"), self.options.right_score)
+
     def sums(self, channel: str) -> Floats:
         """Return the sum of a channel for each sequence with a valid token."""
         return self.totals(channel)[self.some]
@@ -91,12 +97,18 @@ class Selection(ABC):
     def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
         """Return the state of a loss, over all sequences or the chosen ones."""
         counts = self.counts if chosen is None else np.where(chosen, self.counts, 0)
+        return self.reduced_totals(self.totals(channel), counts, partial(self.nonfinite, channel), weights)
+
+    def reduced_totals(
+        self, totals: Floats, counts: Ints, nonfinite: Callable[[], Floats], weights: Floats | None = None
+    ) -> Floats:
+        """Return the state of a loss from its totals per sequence; ``nonfinite`` returns what made them so."""
         numerator, denominator = sequences.reduced(
-            self.totals(channel), counts, self.options.loss, weights, self.options.loss_norm, self.options.loss_batch
+            totals, counts, self.options.loss, weights, self.options.loss_norm, self.options.loss_batch
         )
         if math.isfinite(numerator):
             return np.array([numerator, denominator, 0.0])
-        bad = self.nonfinite(channel)
+        bad = nonfinite()
         if weights is not None:
             bad = np.where(np.isfinite(weights), bad, counts)
         # At least one: finite losses may add up to an infinity.

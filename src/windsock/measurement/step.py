@@ -222,7 +222,8 @@ def measure(batch: Batch, *, vocabulary: str = "roll", part: Part | None = None,
 
     Every part is measured, or only ``part``. The options are ``clip``, ``dual_clip``, ``value_clip``, ``reward_clip``,
     ``kl_coef``, ``kl_loss_coef``, ``entropy_coef``, ``loss``, ``loss_norm``, ``loss_batch``,
-    ``max_response_length``, ``max_prompt_length``, ``right_score`` and ``temperature``.
+    ``max_response_length``, ``max_prompt_length``, ``right_score``, ``temperature``,
+    ``truncate``, ``reject`` and ``level``.
     """
     measurement = Measurement()
     measurement.add(batch, check_part(part), Options.from_keywords(options))

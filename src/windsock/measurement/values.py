@@ -151,11 +151,18 @@ def _entropy_term(states: Mapping[str, Floats]) -> float | Missing | None:
     return None if state is None else RATIO.values(state)["ratio"]
 
 
-def _effective_sample_size(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
-    """Return (Σw)² / (n·Σw²), the effective share of the tokens; from moments, Σw² = n·(mean² + variance)."""
-    state = states.get("policy/mismatch/ratio:moments")
-    if state is None:
-        return None
+def _effective_share(*names: str) -> Derivation:
+    """Derive the effective sample size from the first of some states that there is."""
+
+    def derive(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
+        found = [states[name] for name in names if name in states]
+        return effective_share(found[0]) if found else None
+
+    return derive
+
+
+def effective_share(state: Floats) -> float | Missing:
+    """Return (Σw)² / (n·Σw²), the effective share of the weights; from moments, Σw² = n·(mean² + variance)."""
     count, total, squares = (float(slot) for slot in state[:3])
     if count == 0:
         return Missing(NO_TOKEN)
@@ -166,8 +173,25 @@ def _effective_sample_size(values: Values, states: Mapping[str, Floats]) -> floa
     return mean * mean / mean_square
 
 
+def _chi2_token(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
+    """Return the mean of w² - 1."""
+    state = states.get("policy/mismatch/ratio:moments")
+    if state is None:
+        return None
+    count, total, squares = (float(slot) for slot in state[:3])
+    if count == 0:
+        return Missing(NO_TOKEN)
+    excess = total / count - 1.0
+    # Not mean² - 1, which cancels where the engines agree.
+    return squares / count + excess * (excess + 2.0)
+
+
 DERIVED: dict[str, Derivation] = {
     "value/explained_variance": _explained_variance,
     "policy/loss/total": _total_loss,
-    "policy/mismatch/effective_sample_size": _effective_sample_size,
+    "policy/mismatch/effective_sample_size": _effective_share("policy/mismatch/ratio:moments"),
+    "policy/mismatch/truncated_weight/effective_sample_size": _effective_share(
+        "policy/mismatch/truncated_weight:moments", "policy/mismatch/truncated_weight:sequences"
+    ),
+    "policy/mismatch/chi2_token": _chi2_token,
 }

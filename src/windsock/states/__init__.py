@@ -9,6 +9,7 @@ hundred steps is a smoothing, and the reader of a chart chooses it.
 """
 
 from windsock.states.kinds import (
+    COMOMENTS,
     EXTREMA,
     KINDS,
     LAST,
@@ -25,6 +26,7 @@ from windsock.states.kinds import (
 from windsock.states.layout import Layout
 
 __all__ = [
+    "COMOMENTS",
     "EXTREMA",
     "KINDS",
     "LAST",

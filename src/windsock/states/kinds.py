@@ -195,6 +195,51 @@ class Moments(_Stacked):
         return {"mean": total / count, "var": variance, "std": math.nan if variance < 0 else math.sqrt(variance)}
 
 
+class Comoments(StateKind):
+    """Count, sums, squares and products of two quantities, for their correlation; merged as ``Moments`` are."""
+
+    name = "comoments"
+    slots = ("count", "sum_x", "sum_y", "squares_x", "squares_y", "products", "nonfinite")
+
+    @_quiet
+    def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
+        """Return the state of pairs."""
+        data = np.asarray(values, np.float64).reshape(-1, 2)
+        if not len(data):
+            return self.empty()
+        totals = data.sum(axis=0)
+        x, y = (data - totals / len(data)).T
+        bad = _nonfinite(data.sum(axis=1))
+        inner = [np.nan] * 3 if bad else [(x * x).sum(), (y * y).sum(), (x * y).sum()]
+        return np.array([len(data), *totals, *inner, bad])
+
+    @_quiet
+    def merge(self, a: Floats, b: Floats) -> Floats:
+        """Return the sum of both states, with the distances of the means added to the squares and products."""
+        merged = a + b
+        one_is_empty = (a[..., 0] == 0) | (b[..., 0] == 0)
+        # 0/0 on an empty side is NaN, which the ``where`` below leaves out.
+        x, y = (b[..., slot] / b[..., 0] - a[..., slot] / a[..., 0] for slot in (1, 2))
+        weight = a[..., 0] * b[..., 0] / merged[..., 0]
+        between = np.stack([x * x * weight, y * y * weight, x * y * weight], axis=-1)
+        inner = merged[..., 3:6] + np.where(one_is_empty[..., None], 0.0, between)
+        # NaN in the whole wherever a part has an infinity, so that the split of the data does not matter.
+        merged[..., 3:6] = np.where(merged[..., 6:] > 0, np.nan, inner)
+        return merged
+
+    def values(self, state: Floats) -> dict[str, float | Missing]:
+        """Return the Pearson correlation; Missing where one side does not vary."""
+        count, *sums, x_squares, y_squares, products = (float(slot) for slot in state[:6])
+        if count == 0:
+            return {"correlation": Missing(NO_VALUES)}
+        for total, squares in zip(sums, (x_squares, y_squares), strict=True):
+            # Equal values differ from their mean by its rounding.
+            if squares <= count * (1e-12 * total / count) ** 2:
+                return {"correlation": Missing("the values do not vary")}
+        correlation = products / math.sqrt(x_squares) / math.sqrt(y_squares)
+        return {"correlation": correlation if math.isnan(correlation) else min(1.0, max(-1.0, correlation))}
+
+
 class Extrema(_Stacked):
     """Smallest and largest value, and the rank of each. A NaN anywhere makes both NaN."""
 
@@ -392,6 +437,6 @@ def quotient(numerator: float, denominator: float, reason: str) -> float | Missi
 
 SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last()
 QUANTILES, POSITIVE_QUANTILES, LOG_QUANTILES = Quantiles(), PositiveQuantiles(), LogQuantiles()
-KINDS: dict[str, StateKind] = {
-    kind.name: kind for kind in (SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES, POSITIVE_QUANTILES, LOG_QUANTILES)
-}
+COMOMENTS = Comoments()
+_ALL = (SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST, QUANTILES, POSITIVE_QUANTILES, LOG_QUANTILES, COMOMENTS)
+KINDS: dict[str, StateKind] = {kind.name: kind for kind in _ALL}

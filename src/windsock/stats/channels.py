@@ -23,16 +23,21 @@ Formula = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An input, an array or an option; with ``when``, it is needed only where that option is set."""
+    """An input, an array or an option; with ``when``, it is needed only where that option is set.
+
+    With ``level``, an option that is set at that level: of tokens, of sequences.
+    """
 
     name: str
     when: str | None = None
+    level: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Need:
-        """Read ``name`` or ``name:option``."""
+        """Read ``name``, ``name:option`` or ``option/level``."""
         name, _, when = text.partition(":")
-        return cls(name, when or None)
+        name, _, level = name.partition("/")
+        return cls(name, when or None, level)
 
     def applies(self, has: Callable[[str], bool]) -> bool:
         """Return whether the input is needed, given which options are set."""
@@ -40,7 +45,7 @@ class Need:
 
     def is_met(self, has: Callable[[str], bool]) -> bool:
         """Return whether the input is there or not needed."""
-        return not self.applies(has) or has(self.name)
+        return not self.applies(has) or has(f"{self.name}/{self.level}" if self.level else self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,14 @@ def _exp(d: Any) -> Any:
     return numpy_or_torch(d).exp(d)
 
 
+def _clip(x: Any, low: float | None, high: float | None) -> Any:
+    return numpy_or_torch(x).clip(x, low, high)
+
+
+def _where(condition: Any, then: Any, otherwise: Any) -> Any:
+    return numpy_or_torch(otherwise).where(condition, then, otherwise)
+
+
 def _value_loss(x: Any, o: Any) -> Any:
     old = x.old_values if o.value_clip is not None else None
     return value.value_loss(x.values, x.returns, old, o.value_clip)
@@ -133,21 +146,46 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("ref_k3", "policy", "log_probs ref_log_probs", lambda x, o: policy.kl_k3(x.ref_log_probs - x.log_probs)),
     _channel(
         "surrogate", "policy", SURROGATE,
-        lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip),
+        lambda x, o: policy.surrogate_loss(x.ratio, x.advantages, o.clip, o.dual_clip), options="level/token",
     ),
-    _count("high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip", nan_of="surrogate"),
-    _count("low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip", nan_of="surrogate"),
+    _count(
+        "high", "policy", SURROGATE, lambda x, o: x.above & (x.advantages > 0), options="clip level/token",
+        nan_of="surrogate",
+    ),
+    _count(
+        "low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip level/token",
+        nan_of="surrogate",
+    ),
     _combined(
-        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip), options="clip",
-        nan_of="surrogate", high=1, low=1,
+        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip),
+        options="clip level/token", nan_of="surrogate", high=1, low=1,
     ),
     _count(
         "dual", "policy", SURROGATE,
-        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip), options="dual_clip",
-        nan_of="surrogate",
+        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip),
+        options="dual_clip level/token", nan_of="surrogate",
+    ),
+    # With one ratio for all tokens of a sequence, the loss of the sequence follows from these.
+    _channel(
+        "positive_advantages", "policy", SURROGATE, lambda x, o: _clip(x.advantages, 0.0, None),
+        options="level/sequence",
+    ),
+    _channel(
+        "negative_advantages", "policy", SURROGATE, lambda x, o: _clip(x.advantages, None, 0.0),
+        options="level/sequence",
+    ),
+    _count(
+        "positive_tokens", "policy", SURROGATE, lambda x, o: x.advantages > 0, options="level/sequence",
+        nan_of="positive_advantages",
+    ),
+    _count(
+        "negative_tokens", "policy", SURROGATE, lambda x, o: x.advantages < 0, options="level/sequence",
+        nan_of="positive_advantages",
     ),
 
     _spread("advantages", "data", "advantages", quantiles="quantiles"),
+    # Not the zeros themselves: a device has 0 for every token outside the mask.
+    _count("nonzero_advantages", "data", "advantages", lambda x, o: x.advantages != 0, nan_of="advantages"),
     _spread("returns", "data", "returns"),
     _spread("old_values", "data value", "old_values"),
     _spread("residual", "data", "returns old_values", lambda x, o: x.returns - x.old_values),
@@ -171,6 +209,30 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     ),
     _spread(
         "probability_difference", "data", MISMATCH, lambda x, o: abs(_exp(x.old_log_probs) - _exp(x.rollout_log_probs))
+    ),
+    _spread(
+        "truncated_weight", "data", MISMATCH, lambda x, o: policy.truncated(x.mismatch_ratio, o.truncate.cap),
+        options="truncate/token", near=1.0,
+    ),
+    _channel(
+        "truncated_distance", "data", MISMATCH, lambda x, o: abs(x.truncated_weight - 1.0), options="truncate/token"
+    ),
+    _count(
+        "truncates", "data", MISMATCH, lambda x, o: x.mismatch_ratio > o.truncate.cap, options="truncate/token",
+        nan_of="mismatch_ratio",
+    ),
+    _count(
+        "rejects", "data", MISMATCH, lambda x, o: policy.rejected(x.mismatch_ratio, o.reject.low, o.reject.high),
+        options="reject/token", nan_of="mismatch_ratio",
+    ),
+    # Both are NaN where the ratio is: that token is neither kept nor rejected.
+    _channel(
+        "kept_k3", "data", MISMATCH, lambda x, o: _where(x.rejects, 0.0, x.mismatch_k3), options="reject/token"
+    ),
+    _channel(
+        "rejected_k3", "data", MISMATCH,
+        lambda x, o: _where(policy.kept(x.mismatch_ratio, o.reject.low, o.reject.high), 0.0, x.mismatch_k3),
+        options="reject/token",
     ),
 
     _channel("values", "value", "values"),

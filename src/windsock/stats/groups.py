@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +13,46 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def extremes(scores: Floats, groups: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints, Floats, Floats]:
-    """Return the groups, their numbers of scores, and their smallest and largest scores; a NaN makes both NaN.
+SOLVE_RATES = ("0", "0_25", "25_50", "50_75", "75_100", "100")
+"""The bins of a group's solve rate, in per cent: exactly 0, up to and with 25, …, below 100, exactly 100."""
+
+
+class GroupScores(NamedTuple):
+    """Statistics of each group's scores; a NaN among them makes all but the size NaN."""
+
+    sizes: Ints
+    low: Floats
+    high: Floats
+    deviations: Floats
+    solve_rates: Floats
+
+
+def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) -> GroupScores:
+    """Return the size, extremes, standard deviation (ddof 0) and share of right scores of each group.
 
     A score whose group is None belongs to none and is left out.
     """
     names, place = numbered(groups)
     scores, place = scores[place >= 0], place[place >= 0]
+    sizes = np.bincount(place, minlength=len(names)).astype(np.int64)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     # np.minimum and np.maximum pass NaN on; np.fmin and np.fmax would drop it.
     np.minimum.at(low, place, scores)
     np.maximum.at(high, place, scores)
-    return names, np.bincount(place, minlength=len(names)).astype(np.int64), low, high
+
+    def means(values: NDArray[np.generic]) -> Floats:
+        return np.asarray(np.bincount(place, values, len(sizes)) / sizes, np.float64)
+
+    deviations = np.sqrt(means(np.square(scores - means(scores)[place])))
+    # The deviation of equal scores may round to above 0.
+    deviations = np.where(low == high, 0.0, deviations)
+    return GroupScores(sizes, low, high, deviations, _known(means(scores >= right), low))
+
+
+def solve_rate_bins(rates: Floats) -> list[Floats]:
+    """Return for each of ``SOLVE_RATES`` which groups are in it; NaN gives NaN."""
+    bins = np.where(rates == 1, 5, np.ceil(4 * rates))
+    return [_known(bins == number, rates) for number in range(len(SOLVE_RATES))]
 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
@@ -64,6 +93,6 @@ def zero_spread(low: Floats, high: Floats) -> Floats:
     return _known(np.equal(low, high), low)
 
 
-def _known(condition: Bools, scores: Floats) -> Floats:
-    """Return a condition as 1 and 0, and NaN where the scores are."""
+def _known(condition: Bools | Floats, scores: Floats) -> Floats:
+    """Return a condition as 1 and 0, or a share, and NaN where the scores are."""
     return np.where(np.isnan(scores), np.nan, condition)

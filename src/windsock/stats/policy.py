@@ -23,6 +23,21 @@ def kl_k3(d: Any) -> Any:
     return numpy_or_torch(d).expm1(d) - d
 
 
+def truncated(weights: Any, cap: float) -> Any:
+    """Return min(w, cap)."""
+    return numpy_or_torch(weights).clip(weights, None, cap)
+
+
+def kept(weights: Any, low: float, high: float) -> Any:
+    """Return where a weight is within the bounds, both included; nowhere for NaN."""
+    return (weights >= low) & (weights <= high)
+
+
+def rejected(weights: Any, low: float, high: float) -> Any:
+    """Return where a weight is outside the bounds; nowhere for NaN."""
+    return (weights < low) | (weights > high)
+
+
 def ratio_above(ratio: Any, clip: Clip) -> Any:
     """Return where the ratio is above the band."""
     return ratio > 1.0 + clip[1]
@@ -53,6 +68,13 @@ def surrogate_gain(ratio: Any, advantages: Any, clip: Clip | None) -> Any:
 def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float) -> Any:
     """Return where dual clipping bounds the loss of a token with a negative advantage and a large ratio."""
     return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
+
+
+def surrogate_factors(ratio: Any, clip: Clip | None, dual_clip: float | None = None) -> tuple[Any, Any]:
+    """Return what ``surrogate_loss`` multiplies a positive and a negative advantage with, with the sign turned."""
+    xp = numpy_or_torch(ratio)
+    up, down = xp.minimum(ratio, clipped(ratio, clip)), xp.maximum(ratio, clipped(ratio, clip))
+    return up, down if dual_clip is None else xp.clip(down, None, dual_clip)
 
 
 def surrogate_loss(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float | None = None) -> Any:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import triton
@@ -87,12 +86,24 @@ class Blocks(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The options that formulas use; one that is not set is 0, and no wanted channel uses it."""
+    """The options that formulas use; no wanted channel uses one that is not set."""
 
     clip_low: float
     clip_high: float
     dual_clip: float
     value_clip: float
+    truncate: float
+    reject_low: float
+    reject_high: float
+
+    @classmethod
+    def of(cls, options: Any) -> Limits:
+        """Return the limits of some options."""
+        # An infinite band clips nothing.
+        low, high = options.clip or (math.inf, math.inf)
+        cap = options.truncate.cap if options.truncate else math.inf
+        kept = (options.reject.low, options.reject.high) if options.reject else (0.0, math.inf)
+        return cls(low, high, options.dual_clip or 0.0, options.value_clip or 0.0, cap, *kept)
 
 
 SPREADS = tl.constexpr(sum(channel.statistics == "spread" for channel in STORED))
@@ -146,6 +157,10 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     ref_difference = x.ref_log_probs - x.log_probs
     mismatch = x.old_log_probs - x.rollout_log_probs
     mismatch_ratio = tl.exp(mismatch)
+    mismatch_k3 = _k3(mismatch, mismatch_ratio)
+    truncated_weight = tl.minimum(mismatch_ratio, limits.truncate, propagate_nan=tl.PropagateNan.ALL)
+    rejects = (mismatch_ratio < limits.reject_low) | (mismatch_ratio > limits.reject_high)
+    keeps = (mismatch_ratio >= limits.reject_low) & (mismatch_ratio <= limits.reject_high)
     error = (x.values_ - x.returns) * (x.values_ - x.returns)
     near_old = tl.maximum(x.values_, x.old_values - limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
     near_old = tl.minimum(near_old, x.old_values + limits.value_clip, propagate_nan=tl.PropagateNan.ALL)
@@ -161,6 +176,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         residual=x.returns - x.old_values,
         mismatch_ratio=mismatch_ratio,
         log_prob_difference=tl.abs(mismatch),
+        truncated_weight=truncated_weight,
         probability_difference=tl.abs(tl.exp(x.old_log_probs) - tl.exp(x.rollout_log_probs)),
         log_ratio=log_ratio,
         kl_k2=0.5 * log_ratio * log_ratio,
@@ -170,6 +186,8 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         log_probs=x.log_probs,
         ref_k3=_k3(ref_difference, tl.exp(ref_difference)),
         surrogate=-gain,
+        positive_advantages=tl.maximum(x.advantages, 0.0, propagate_nan=tl.PropagateNan.ALL),
+        negative_advantages=tl.minimum(x.advantages, 0.0, propagate_nan=tl.PropagateNan.ALL),
         old_log_probs=x.old_log_probs,
         ref_log_probs=x.ref_log_probs,
         old_minus_ref=x.old_log_probs - x.ref_log_probs,
@@ -177,7 +195,10 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         rewards=x.rewards,
         rollout_log_probs=x.rollout_log_probs,
         mismatch=mismatch,
-        mismatch_k3=_k3(mismatch, mismatch_ratio),
+        mismatch_k3=mismatch_k3,
+        truncated_distance=tl.abs(truncated_weight - 1.0),
+        kept_k3=tl.where(rejects, 0.0, mismatch_k3),
+        rejected_k3=tl.where(keeps, 0.0, mismatch_k3),
         values_=x.values_,
         error=error,
         value_loss=0.5 * larger_error,
@@ -186,7 +207,12 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         high=high,
         low=low,
         dual=dual,
+        positive_tokens=x.advantages > 0,
+        negative_tokens=x.advantages < 0,
+        nonzero_advantages=x.advantages != 0,
         ends=is_end,
+        truncates=mismatch_ratio > limits.truncate,
+        rejects=rejects,
         value_clip=clipped * clipped > error,
     )
 
@@ -589,14 +615,6 @@ def _details(
         values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
         bad = _add_bad(bad, values, WANTED)
     _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
-
-
-@lru_cache(maxsize=64)
-def limits_of(options: Any) -> Limits:
-    """Return the options as formulas use them."""
-    # An infinite band clips nothing.
-    low, high = options.clip or (math.inf, math.inf)
-    return Limits(low, high, options.dual_clip or 0.0, options.value_clip or 0.0)
 
 
 _indirect: list[Exception] = []
