@@ -101,7 +101,10 @@ def mismatch_metrics(data: Arrays) -> dict[str, float]:
         f"{prefix}/effective_sample_size": (ratio.sum() ** 2 / (len(ratio) * (ratio**2).sum())).item(),
     }
     out |= spread(f"{prefix}/ratio", ratio)
-    out |= spread(f"{prefix}/importance_ratio", ((old - rollout) * mask).sum(1).exp())
+    weights = ((old - rollout) * mask).sum(1).exp()
+    out |= spread(f"{prefix}/importance_ratio", weights)
+    out[f"{prefix}/chi2_token"] = ((ratio**2).mean() - 1).item()
+    out[f"{prefix}/chi2_sequence"] = ((weights**2).mean() - 1).item()
     losses = {"training": -(old * mask).sum(1) / lengths, "rollout": -(rollout * mask).sum(1) / lengths}
     for name, loss in losses.items():
         out[f"{prefix}/log_perplexity/{name}"] = loss.mean().item()
@@ -109,6 +112,9 @@ def mismatch_metrics(data: Arrays) -> dict[str, float]:
     difference = losses["rollout"] - losses["training"]
     out[f"{prefix}/log_perplexity/difference"] = difference.mean().item()
     out[f"{prefix}/log_perplexity/abs_difference"] = difference.abs().mean().item()
+    out[f"{prefix}/log_perplexity/difference_max"] = difference.max().item()
+    out[f"{prefix}/log_perplexity/difference_min"] = difference.min().item()
+    out[f"{prefix}/perplexity/ratio"] = (-difference).exp().mean().item()
     return out
 
 

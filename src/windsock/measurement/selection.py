@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from windsock.stats.repetition import ends_in_repetition
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Result = TypeVar("Result")
 
 
 class Selection(ABC):
@@ -82,17 +81,6 @@ class Selection(ABC):
         """The sequences that have a valid token."""
         places = np.flatnonzero(self.counts)
         return slice(None) if len(places) == len(self.counts) else places
-
-    def once(self, compute: Callable[[Selection], Result]) -> Result:
-        """Return what a function computes from this selection; it is called once."""
-        if compute not in self._computed:
-            self._computed[compute] = compute(self)
-        found: Result = self._computed[compute]
-        return found
-
-    @cached_property
-    def _computed(self) -> dict[Any, Any]:
-        return {}
 
     def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
         """Return the state of a loss, over all sequences or the chosen ones."""
