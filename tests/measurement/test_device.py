@@ -43,10 +43,18 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def interpreted_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return the kernels under Triton's interpreter, with the NaN rules of a GPU."""
+    from triton import language
     from triton.runtime.interpreter import InterpreterBuilder as Builder
+    from triton.runtime.interpreter import TensorHandle
 
     from windsock.stats import rows_triton
 
+    add = Builder.create_atomic_rmw  # takes masks of booleans only
+
+    def add_where(self, operation, pointer, value, mask, *more):
+        return add(self, operation, pointer, value, TensorHandle(mask.data.astype(bool), language.int1), *more)
+
+    monkeypatch.setattr(Builder, "create_atomic_rmw", add_where)
     monkeypatch.setattr(Builder, "create_minnumf", lambda self, a, b: self.binary_op(a, b, np.fmin))
     monkeypatch.setattr(Builder, "create_maxnumf", lambda self, a, b: self.binary_op(a, b, np.fmax))
     for kind in (RuntimeWarning, DeprecationWarning):  # NumPy's, about NaN and about Triton's own code

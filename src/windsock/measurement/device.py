@@ -86,13 +86,15 @@ def fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
     """Copy tensors of one device to the host as one run of bytes, and wait for it."""
     import torch
 
+    if len(tensors) == 1:
+        return [DeviceCopy(tensors[0]).wait().numpy()]
     if not tensors:
         return []
     flat = [
         tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
         for tensor in tensors
     ]
-    data, place, arrays = DeviceCopy(flat[0] if len(flat) == 1 else torch.cat(flat)).wait().numpy(), 0, []
+    data, place, arrays = DeviceCopy(torch.cat(flat)).wait().numpy(), 0, []
     for tensor, piece in zip(tensors, flat, strict=True):
         kind = np.dtype(str(tensor.dtype).removeprefix("torch."))
         arrays.append(data[place : place + len(piece)].view(kind).reshape(tuple(tensor.shape)))

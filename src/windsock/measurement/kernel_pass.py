@@ -26,32 +26,30 @@ LEAST_ALIGNED = 16  # words of 32 bits
 
 
 class Matrix:
-    """The results of the passes with one table: words of 32 bits on a device, which begin as 0."""
+    """The results of the passes with one table, and their histograms: words of 32 bits that begin as 0."""
 
-    def __init__(self, outline: Outline, device: Any, sequences: int) -> None:
-        import torch
-
-        table = outline.table
+    def __init__(self, outline: Outline, capacity: int, chunk: int, offset: int, address: int) -> None:
         self.outline = outline
-        self.capacity = -(-sequences // LEAST_ALIGNED) * LEAST_ALIGNED
-        self.sequences = 0
+        self.capacity = capacity  # columns
+        self.sequences = 0  # so far
         self.on_host: list[dict[str, Any]] = []  # arrays of the sequences
-        cells = table.height * self.capacity
-        self.words = torch.zeros(cells + table.histogram_size, dtype=torch.int32, device=device)
-        self.address = self.words.data_ptr()
-        self.histograms = self.address + 4 * cells  # aligned, because the capacity is
+        self.chunk = chunk
+        self.offset = offset
+        self.cells = outline.table.height * capacity
+        self.address = address
+        self.histograms = address + 4 * self.cells  # aligned, because the capacity is
 
-    def parts(self) -> tuple[Any, Any]:
+    def parts(self, chunk: Any) -> tuple[Any, Any]:
         """Return the cells and the histograms as tensors of their dtypes."""
         import torch
 
-        cells = self.outline.table.height * self.capacity
-        return self.words[:cells].view(torch.float32), self.words[cells:] if self.outline.table.bins else self.words
+        words = chunk[self.offset : self.offset + self.cells + self.outline.table.histogram_size]
+        return words[: self.cells].view(torch.float32), words[self.cells :] if self.outline.table.bins else words
 
-    def fetched(self, words: NDArray[np.int32]) -> Fetched:
-        """Return the results from the copy of the words."""
-        table = self.outline.table
-        cells = table.height * self.capacity
+    def fetched(self, chunk: NDArray[np.int32]) -> Fetched:
+        """Return the results from the copy of the chunk that has them."""
+        table, cells = self.outline.table, self.cells
+        words = chunk[self.offset : self.offset + cells + table.histogram_size]
         matrix = words[:cells].reshape(table.height, self.capacity)[:, : self.sequences]
         first = table.blocks["arrays"].start
         arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
@@ -69,6 +67,8 @@ class Memory:
 
     def __init__(self, device: Any) -> None:
         self._device = device
+        self._chunks: list[Any] = []
+        self._free = 0  # words of the last chunk
         self._full: list[Matrix] = []
         self._open: dict[Table, Matrix] = {}
 
@@ -81,24 +81,52 @@ class Memory:
             self._full.append(found)
         # As many as in the last step, so that one matrix is enough for this one.
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
-        self._open[outline.table] = found = Matrix(outline, self._device, max(sequences, expected))
+        capacity = _aligned(max(sequences, expected))
+        words = _aligned(outline.table.height * capacity + outline.table.histogram_size)
+        self._open[outline.table] = found = Matrix(outline, capacity, *self._take(words))
         return found
+
+    def chunk(self, matrix: Matrix) -> Any:
+        """Return the tensor that a matrix is in."""
+        return self._chunks[matrix.chunk]
+
+    def _take(self, words: int) -> tuple[int, int, int]:
+        """Return the chunk of some new words, and their offset and address."""
+        import torch
+
+        if words > self._free:
+            # As many as in the last step: then all results are copied together.
+            size = max(words, 0 if self._chunks else _last_words.get(self._device, 0))
+            self._chunks.append(torch.zeros(size, dtype=torch.int32, device=self._device))
+            self._free = size
+        chunk = self._chunks[-1]
+        offset = len(chunk) - self._free
+        self._free -= words
+        return len(self._chunks) - 1, offset, chunk.data_ptr() + 4 * offset
 
     def tensors(self) -> Sequence[Any]:
         """Return the tensors that have to be copied to the host."""
-        return [matrix.words for matrix in (*self._full, *self._open.values())]
+        used = [*self._chunks[:-1], self._chunks[-1][: len(self._chunks[-1]) - self._free]] if self._chunks else []
+        _last_words[self._device] = sum(len(chunk) for chunk in used)
+        return used
 
-    def fetched(self, arrays: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
+    def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
         """Yield the results from the copies of the tensors."""
         totals: dict[Table, int] = {}
-        for matrix, words in zip((*self._full, *self._open.values()), arrays, strict=True):
+        for matrix in (*self._full, *self._open.values()):
             table = matrix.outline.table
             totals[table] = _last_sequences[table] = totals.get(table, 0) + matrix.sequences
-            yield matrix.fetched(words)
+            yield matrix.fetched(chunks[matrix.chunk])
+
+
+def _aligned(words: int) -> int:
+    return -(-words // LEAST_ALIGNED) * LEAST_ALIGNED
 
 
 _last_sequences: dict[Table, int] = {}
 """How many sequences the last step measured, by table."""
+_last_words: dict[Any, int] = {}
+"""How many words of memory the last step used, by device."""
 
 
 class Outline(NamedTuple):
@@ -156,7 +184,7 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
         outline.kernels.launch(
             (outline.key, prepared.ids, aligned),
             addresses,
-            lambda: [*matrix.parts(), *_cut(prepared, start, sequences)],
+            lambda: [*matrix.parts(memory.chunk(matrix)), *_cut(prepared, start, sequences)],
             sequences,
             numbers,
             outline.limits,

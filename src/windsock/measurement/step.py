@@ -126,8 +126,12 @@ class Measurement:
 
     def _tell_lacking_inputs(self) -> None:
         """Warn of metrics that some batches of a part have and others lack: their values are of the former alone."""
-        for parts in {plan.parts for plan in self._batches}:
-            alike = {plan: count for plan, count in self._batches.items() if plan.parts == parts}
+        by_parts: dict[tuple[Part, ...], dict[Plan, int]] = {}
+        for plan, count in self._batches.items():
+            by_parts.setdefault(plan.parts, {})[plan] = count
+        for parts, alike in by_parts.items():
+            if len(alike) == 1:
+                continue
             computed = {quantity.state for plan in alike for quantity in plan.quantities}
             lacking: Counter[str] = Counter()
             for plan, count in alike.items():

@@ -56,7 +56,7 @@ def finished(
     A metric that cannot be computed is missing, with the error as the reason; ``report`` is called with it.
     """
     # Reasons first: a metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
-    values: Values = {id: Missing(reason) for id, reason in (missing or {}).items()}
+    values: Values = {id: _missing(reason) for id, reason in (missing or {}).items()}
     nonfinite: dict[str, float] = {}
     usable = {name: state for name, state in states.items() if not has_failed(state)}
     for name, state in states.items():
@@ -84,6 +84,10 @@ def finished(
         if derived is not None:
             values[id] = derived
     return _named(values, nonfinite, vocabulary)
+
+
+_missing = lru_cache(maxsize=256)(Missing)
+"""Reasons are few, and each is that of many metrics."""
 
 
 def _statistics(quantity: Quantity, state: Floats) -> Values:

@@ -139,7 +139,7 @@ def torch_rows(
     histograms = torch.zeros(table.histogram_size, dtype=torch.float64, device=valid.device)
     valid_count = rows[table.blocks["valid"].start] = reduce(valid.double())
     rows[table.blocks["response"].start] = reduce(response.double())
-    samples = _Samples(reduce, response, valid, valid_count) if table.bins else None
+    samples = _Samples(reduce, response, valid) if table.bins else None
     if table.repeats:
         rows[table.blocks["repeats"].start] = _repeats(reduce, response, actions).double()
     for channel in table.channels:
@@ -208,7 +208,7 @@ class _Reduction:
 class _Samples:
     """The tokens of a batch that are added to histograms."""
 
-    def __init__(self, reduce: _Reduction, response: Any, valid: Any, valid_count: Any) -> None:
+    def __init__(self, reduce: _Reduction, response: Any, valid: Any) -> None:
         import torch
 
         first, last = reduce.last_token(response, first=True), reduce.last_token(response)
@@ -223,8 +223,8 @@ class _Samples:
             self._chosen = torch.zeros_like(inside)
         else:
             self._chosen = inside & valid.reshape(-1)[self._places]
-        taken = self._chosen.sum(1).clamp(min=1)
-        self._weight = ((WEIGHT * valid_count.long() + taken // 2) // taken)[:, None].double()
+        # Each stands for the tokens of its stretch.
+        self._weight = ((WEIGHT * span + SAMPLES // 2) // SAMPLES).clamp(min=WEIGHT).double()
 
     def add(self, data: Any, histogram: Any, bins: Bins) -> None:
         """Add the tokens' values to a histogram."""

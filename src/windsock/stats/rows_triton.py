@@ -1,9 +1,9 @@
 """The Triton kernels behind ``windsock.stats.rows``: one program reads the tokens of one sequence once.
 
 Each lane has its own sums and extremes; they are combined once, at the end of the sequence. A channel that is not
-wanted is compiled out, and tokens before the first and after the last response token are not read. A second kernel does
-what needs few tokens of a sequence: it adds some of them to the histograms, compares its last ones, copies the arrays
-of the sequences, and counts the values that are not finite in the sequences whose sums came out so.
+wanted is compiled out, and tokens before the first and after the last response token are not read. The program adds
+some of the tokens to the histograms, compares the last ones with earlier ones, and copies the sequence's numbers from
+the arrays of the sequences. Values that are not finite are counted only if a sum came out so, in a second reading.
 
 ``_values`` has the formulas of the channels. The rest follows from their declarations in ``windsock.stats.channels``:
 the switches, the arrays to read, the accumulators and the rows. Loops over channels run at compile time.
@@ -26,7 +26,7 @@ from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
 from windsock.stats.rows import SAMPLES, STORED, WEIGHT, Table
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
-BAD_BLOCK = 512
+BAD_BLOCK = 64  # few, for the sake of registers: it is rarely needed
 PERIODS_AT_ONCE = 16
 
 
@@ -345,16 +345,22 @@ def _add_counts(counts, values, WANTED: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
+def _not_finite(x):
+    return (tl.abs(x) < float("inf")).to(tl.int32) ^ 1
+
+
+@triton.jit
 def _store(
     out, sequences, sums, squares, shifts, lows, highs, counts,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """Combine the lanes and write the column of the sequence; the counts of values that are not finite begin at 0."""
+    """Combine the lanes and write the column of the sequence; return whether a sum is not finite."""
+    bad = 0
     for n in tl.static_range(SUMMED):
         if WANTED[n]:
-            tl.store(out + (BLOCKS.sum + PLACE[n]) * sequences, tl.sum(sums[n], 0))
-            tl.store(out + (BLOCKS.bad + PLACE[n]) * sequences, 0.0)
-            tl.store(out + (BLOCKS.nan + PLACE[n]) * sequences, 0.0)
+            total = tl.sum(sums[n], 0)
+            bad = bad | _not_finite(total)
+            tl.store(out + (BLOCKS.sum + PLACE[n]) * sequences, total)
             if n < SPREADS:
                 low, high = lows[n], highs[n]
                 low = tl.min(tl.where(low == low, low, float("inf")), 0)
@@ -366,11 +372,7 @@ def _store(
     for n in tl.static_range(SUMMED, CHANNEL_COUNT):
         if WANTED[n]:
             tl.store(out + (BLOCKS.sum + PLACE[n]) * sequences, tl.sum(counts[n - SUMMED], 0).to(tl.float32))
-
-
-@triton.jit
-def _not_finite(x):
-    return (tl.abs(x) < float("inf")).to(tl.int32) ^ 1
+    return bad
 
 
 @triton.jit
@@ -432,17 +434,121 @@ def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
     return response, valid
 
 
+@triton.jit
+def _ends_of_response(mask, start, end, SCAN: tl.constexpr):
+    """Return the places of the first and the last response token; of none, a first one after the last."""
+    lane = tl.arange(0, SCAN)
+    before = tl.maximum(end - 1, 0) // SCAN * SCAN
+    at_start = (tl.load(mask + start + lane, mask=start + lane < end, other=0) != 0) & (start + lane < end)
+    at_end = (tl.load(mask + before + lane, mask=before + lane < end, other=0) != 0) & (before + lane < end)
+    first = tl.min(tl.where(at_start, start + lane, end), 0)
+    return first, tl.max(tl.where(at_end, before + lane, -1), 0)
+
+
+@triton.jit
+def _add_samples(
+    histograms, arrays, mask, keep, kept, base, first, last, limits,
+    WANTED: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr, KEEP: tl.constexpr,
+):  # fmt: skip
+    """Add some tokens of a sequence to the histograms: all of a short one, else one of each stretch of equal length."""
+    span = tl.maximum(last - first + 1, 0).to(tl.int64)
+    number = tl.arange(0, SAMPLE_COUNT).to(tl.int64)
+    low = number * span // SAMPLE_COUNT
+    high = (number + 1) * span // SAMPLE_COUNT
+    # A fixed place of each stretch that looks random: equal distances would see every pattern of that period.
+    jitter = ((number * 2654435761) & 4294967295) >> 8
+    offset = tl.where(span <= SAMPLE_COUNT, number, low + jitter % tl.maximum(high - low, 1))
+    inside = offset < span
+    places = (first + offset).to(tl.int32)
+    response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+    values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
+    # Each stands for the tokens of its stretch.
+    weight = tl.maximum((SAMPLE_WEIGHT * span + SAMPLE_COUNT // 2) // SAMPLE_COUNT, SAMPLE_WEIGHT).to(tl.int32)
+    weights = tl.zeros([SAMPLE_COUNT], tl.int32) + weight
+    for n in tl.static_range(SUMMED):
+        if HISTOGRAM[n] >= 0:
+            x = values[n]
+            steps = tl.log(tl.abs(x) if BINS[n][3] else tl.maximum(x, 0.0)) * BINS[n][0] + BINS[n][1]
+            steps = tl.minimum(tl.maximum(steps, 0.0), BINS[n][2]).to(tl.int32)
+            if BINS[n][3]:
+                steps = tl.where(x < 0, -steps, steps) + BINS[n][2]
+            usable = valid & (tl.abs(x) < float("inf"))
+            tl.atomic_add(histograms + HISTOGRAM[n] + steps, weights, mask=usable, sem="relaxed")
+
+
+@triton.jit
+def _is_repeated(actions, mask, last):
+    """Return whether the tokens before a sequence's last one repeat with some period."""
+    place = tl.arange(0, 2 * PERIOD_COUNT)
+    inside = place <= last
+    answered = (tl.load(mask + last - place, mask=inside, other=0) != 0) & inside
+    run = tl.min(tl.where(answered, 2 * PERIOD_COUNT, place), 0)
+    found = 0
+    if run >= LEAST_REPEATED:
+        # Few periods fit the last tokens, mostly none: only then are all tokens compared.
+        period = 1 + tl.arange(0, PERIOD_COUNT)
+        fits = tl.maximum(2 * period, LEAST_REPEATED) <= run
+        for back in tl.static_range(4):
+            token = tl.load(actions + last - 7 * back)
+            fits = fits & (tl.load(actions + last - 7 * back - period, mask=fits, other=-1) == token)
+        if tl.max(fits.to(tl.int32), 0) > 0:
+            near = tl.arange(0, PERIOD_COUNT)
+            tokens = tl.load(actions + last - near, mask=near < run, other=0)
+            for at in range(1, PERIOD_COUNT + 1, PERIOD_BLOCK):
+                some = at + tl.arange(0, PERIOD_BLOCK)
+                stretch = tl.maximum(2 * some, LEAST_REPEATED)
+                earlier_place = last - near[None, :] - some[:, None]
+                compared = near[None, :] < (stretch - some)[:, None]
+                earlier = tl.load(actions + earlier_place, mask=compared & (earlier_place >= 0), other=-1)
+                differs = tl.max((compared & (tokens[None, :] != earlier)).to(tl.int32), 1)
+                found = tl.maximum(found, tl.max(((stretch <= run) & (differs == 0)).to(tl.int32), 0))
+    return found
+
+
+@triton.jit
+def _copy_arrays(out, of_sequences, row, sequences, FIRST: tl.constexpr):
+    """Copy a sequence's numbers of the arrays, each as the two halves of 64 bits."""
+    words = out.to(tl.pointer_type(tl.int32), bitcast=True)
+    for n in tl.static_range(MOST):
+        if of_sequences[n] is not None:
+            number = tl.load(of_sequences[n] + row)
+            if number.dtype.is_floating():
+                bits = number.to(tl.float32).to(tl.float64) if number.dtype != tl.float64 else number
+                bits = bits.to(tl.int64, bitcast=True)
+            else:
+                bits = number.to(tl.int64)
+            tl.store(words + (FIRST + 2 * n) * sequences, (bits & 4294967295).to(tl.int32))
+            tl.store(words + (FIRST + 2 * n + 1) * sequences, (bits >> 32).to(tl.int32))
+
+
+@triton.jit
+def _count_not_finite(
+    out, sequences, arrays, base, mask, keep, kept, start, end, limits,
+    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, KEEP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Count the values of a sequence that are NaN or infinite."""
+    lane = tl.arange(0, BLOCK)
+    bad = _repeated(tl.zeros([BLOCK], tl.int32), SUMMED)
+    for at in range(start, end, BLOCK):
+        places = at + lane
+        inside = places < end
+        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+        values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
+        bad = _add_bad(bad, values, WANTED)
+    _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
+
+
 @triton.jit(do_not_specialize=["sequences", "column"])
 def _rows(
     out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
     width, sequences, column, eos_count, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
-    KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, STAGES: tl.constexpr,
-    SCAN: tl.constexpr,
+    SAMPLED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
+    STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
-    KEEP is 0 for none, 1 per sequence, 2 per token.
+    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token.
     """
     row = tl.program_id(0).to(tl.int64)
     out += column + row
@@ -456,6 +562,16 @@ def _rows(
     start, end = _extent(mask, length, SCAN)
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
+    _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
+    if SAMPLED or BLOCKS.repeats >= 0:
+        first_token, last_token = _ends_of_response(mask, start, end, SCAN)
+        if SAMPLED:
+            _add_samples(
+                histograms, arrays, mask, keep, kept, base, first_token, last_token, limits,
+                WANTED, HISTOGRAM, BINS, KEEP,
+            )  # fmt: skip
+        if BLOCKS.repeats >= 0:
+            tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last_token).to(tl.float32))
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
@@ -488,141 +604,19 @@ def _rows(
     response_tokens = tl.sum(response_count, 0).to(tl.float32) if KEEP > 0 else valid_tokens
     tl.store(out + BLOCKS.valid * sequences, valid_tokens)
     tl.store(out + BLOCKS.response * sequences, response_tokens)
-    _store(out, sequences, sums, squares, shifts, lows, highs, counts, WANTED, PLACE, BLOCKS)
-
-
-@triton.jit
-def _ends_of_response(mask, length, SCAN: tl.constexpr):
-    """Return the places of the first and the last response token of a sequence; a first after the last for none."""
-    lane = tl.arange(0, SCAN)
-    start, end = _extent(mask, length, SCAN)
-    before = tl.maximum(end - 1, 0) // SCAN * SCAN
-    at_start = (tl.load(mask + start + lane, mask=start + lane < end, other=0) != 0) & (start + lane < end)
-    at_end = (tl.load(mask + before + lane, mask=before + lane < end, other=0) != 0) & (before + lane < end)
-    first = tl.min(tl.where(at_start, start + lane, length), 0)
-    return first, tl.max(tl.where(at_end, before + lane, -1), 0)
-
-
-@triton.jit
-def _add_samples(
-    histograms, arrays, mask, keep, kept, base, first, last, tokens, limits,
-    WANTED: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    """Add some tokens of a sequence to the histograms: all of a short one, else one of each stretch of equal length."""
-    span = tl.maximum(last - first + 1, 0).to(tl.int64)
-    number = tl.arange(0, SAMPLE_COUNT).to(tl.int64)
-    low = number * span // SAMPLE_COUNT
-    high = (number + 1) * span // SAMPLE_COUNT
-    # A fixed place of each stretch that looks random: equal distances would see every pattern of that period.
-    jitter = ((number * 2654435761) & 4294967295) >> 8
-    offset = tl.where(span <= SAMPLE_COUNT, number, low + jitter % tl.maximum(high - low, 1))
-    inside = offset < span
-    places = (first + offset).to(tl.int32)
-    response, valid = _masks(mask, keep, kept, places, inside, KEEP)
-    values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
-    taken = tl.maximum(tl.sum(valid.to(tl.int64), 0), 1)
-    # Each stands for an equal share of the tokens.
-    weight = ((SAMPLE_WEIGHT * tokens.to(tl.int64) + taken // 2) // taken).to(tl.int32)
-    weights = tl.zeros([SAMPLE_COUNT], tl.int32) + weight
-    for n in tl.static_range(SUMMED):
-        if HISTOGRAM[n] >= 0:
-            x = values[n]
-            steps = tl.log(tl.abs(x) if BINS[n][3] else tl.maximum(x, 0.0)) * BINS[n][0] + BINS[n][1]
-            steps = tl.minimum(tl.maximum(steps, 0.0), BINS[n][2]).to(tl.int32)
-            if BINS[n][3]:
-                steps = tl.where(x < 0, -steps, steps) + BINS[n][2]
-            usable = valid & (tl.abs(x) < float("inf"))
-            tl.atomic_add(histograms + HISTOGRAM[n] + steps, weights, mask=usable, sem="relaxed")
-
-
-@triton.jit
-def _is_repeated(actions, mask, last):
-    """Return whether the tokens before a sequence's last one repeat with some period."""
-    place = tl.arange(0, 2 * PERIOD_COUNT)
-    inside = place <= last
-    answered = (tl.load(mask + last - place, mask=inside, other=0) != 0) & inside
-    run = tl.min(tl.where(answered, 2 * PERIOD_COUNT, place), 0)
-    found = 0
-    if run >= LEAST_REPEATED:
-        near = tl.arange(0, PERIOD_COUNT)
-        token = tl.load(actions + last - near, mask=near < run, other=0)
-        for at in range(1, PERIOD_COUNT + 1, PERIOD_BLOCK):
-            period = at + tl.arange(0, PERIOD_BLOCK)
-            stretch = tl.maximum(2 * period, LEAST_REPEATED)
-            earlier_place = last - near[None, :] - period[:, None]
-            compared = near[None, :] < (stretch - period)[:, None]
-            earlier = tl.load(actions + earlier_place, mask=compared & (earlier_place >= 0), other=-1)
-            differs = tl.max((compared & (token[None, :] != earlier)).to(tl.int32), 1)
-            found = tl.maximum(found, tl.max(((stretch <= run) & (differs == 0)).to(tl.int32), 0))
-    return found
-
-
-@triton.jit
-def _copy_arrays(out, of_sequences, row, sequences, FIRST: tl.constexpr):
-    """Copy a sequence's numbers of the arrays, each as the two halves of 64 bits."""
-    words = out.to(tl.pointer_type(tl.int32), bitcast=True)
-    for n in tl.static_range(MOST):
-        if of_sequences[n] is not None:
-            number = tl.load(of_sequences[n] + row)
-            if number.dtype.is_floating():
-                bits = number.to(tl.float32).to(tl.float64) if number.dtype != tl.float64 else number
-                bits = bits.to(tl.int64, bitcast=True)
-            else:
-                bits = number.to(tl.int64)
-            tl.store(words + (FIRST + 2 * n) * sequences, (bits & 4294967295).to(tl.int32))
-            tl.store(words + (FIRST + 2 * n + 1) * sequences, (bits >> 32).to(tl.int32))
-
-
-@triton.jit(do_not_specialize=["sequences", "column"])
-def _details(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
-    width, sequences, column, eos_count, limits,
-    WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
-    KEEP: tl.constexpr, PACKED: tl.constexpr, SAMPLED: tl.constexpr, SUMS: tl.constexpr, SUMS_UP: tl.constexpr,
-    BLOCK: tl.constexpr, SCAN: tl.constexpr,
-):  # fmt: skip
-    """Write what needs few tokens of one sequence, and count its NaN and infinities if one of the sums shows some."""
-    row = tl.program_id(0).to(tl.int64)
-    out += column + row
-    _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
-    base, length = _stretch(bounds, row, width, PACKED)
-    mask, actions = mask + base, actions + base
-    kept = True
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
-    if KEEP == 2:
-        keep += base
-    if SAMPLED or BLOCKS.repeats >= 0:
-        first, last = _ends_of_response(mask, length, SCAN)
-        if SAMPLED:
-            tokens = tl.load(out + BLOCKS.valid * sequences)
-            _add_samples(
-                histograms, arrays, mask, keep, kept, base, first, last, tokens, limits,
-                WANTED, HISTOGRAM, BINS, KEEP,
-            )  # fmt: skip
-        if BLOCKS.repeats >= 0:
-            tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
-    number = tl.arange(0, SUMS_UP)
-    sums = tl.load(out + (BLOCKS.sum + number) * sequences, mask=number < SUMS, other=0.0)
-    if tl.max(_not_finite(sums), 0) == 0:
-        return
-    lane = tl.arange(0, BLOCK)
-    bad = _repeated(tl.zeros([BLOCK], tl.int32), SUMMED)
-    for at in range(0, length, BLOCK):
-        places = at + lane
-        inside = places < length
-        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
-        values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
-        bad = _add_bad(bad, values, WANTED)
-    _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
+    bad = _store(out, sequences, sums, squares, shifts, lows, highs, counts, WANTED, PLACE, BLOCKS)
+    if bad > 0:
+        _count_not_finite(
+            out, sequences, arrays, base, mask, keep, kept, start, end, limits, WANTED, PLACE, BLOCKS, KEEP, BAD
+        )
 
 
 _indirect: list[Exception] = []
-"""Why compiled kernels cannot be launched directly; after it they are not in this process."""
+"""Why a compiled kernel cannot be launched directly; after it none is in this process."""
 
 
 class Pass:
-    """The kernels for batches of one kind: one table, and one way to exclude tokens.
+    """The kernel for batches of one kind: one table, and one way to exclude tokens.
 
     Triton's dispatch looks at every argument and every constant, which takes ten times as long as the launch. So the
     first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled.
@@ -643,24 +637,19 @@ class Pass:
             "BINS": Places(*(
                 tuple((table.bins or {}).get(name, (0.0, 0.0, 0, False))) for name in Places._fields
             )),
+            "SAMPLED": bool(table.bins),
             "KEEP": keep,
             "PACKED": packed,
         }  # fmt: skip
         shape = LONG if is_long and not packed else SHORT
-        self._constants: tuple[dict[str, Any], ...] = (
-            {
-                **constants, "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
-                "SCAN": SCAN,
-            },
-            {
-                **constants, "SAMPLED": bool(table.bins), "SUMS": table.summed,
-                "SUMS_UP": triton.next_power_of_2(max(table.summed, 1)), "BLOCK": BAD_BLOCK, "SCAN": SCAN,
-            },
-        )  # fmt: skip
+        self._constants: dict[str, Any] = {
+            **constants, "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
+            "SCAN": SCAN, "BAD": BAD_BLOCK,
+        }  # fmt: skip
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
-        self._settings: tuple[dict[str, Any], ...] = ({"num_warps": shape.warps, "maxnreg": registers}, {})
-        self._values = tuple(tuple(each.values()) for each in self._constants)
-        self._compiled: dict[Any, tuple[Any, ...]] = {}
+        self._settings = {"num_warps": shape.warps, "maxnreg": registers}
+        self._values = tuple(self._constants.values())
+        self._compiled: dict[Any, Any] = {}
 
     def launch(
         self,
@@ -671,7 +660,7 @@ class Pass:
         numbers: tuple[int, int, int, int],
         limits: Limits,
     ) -> None:
-        """Queue the kernels on the current stream, with a program for each sequence.
+        """Queue the kernel on the current stream, with a program for each sequence.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
         the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
@@ -681,20 +670,14 @@ class Pass:
         grid = (programs, 1, 1)
         compiled = self._compiled.get(key)
         if compiled is not None and not _indirect:
-            arguments = self._arguments(addresses, numbers, limits)
             try:
-                for kernel, constants in zip(compiled, self._values, strict=True):
-                    kernel[grid](*arguments, *constants)
+                compiled[grid](*self._arguments(addresses, numbers, limits), *self._values)
                 return
             except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
                 _indirect.append(problem)
-        arguments = self._arguments(tensors(), numbers, limits)
-        kernels = tuple(
-            kernel[grid](*arguments, **constants, **settings)
-            for kernel, constants, settings in zip((_rows, _details), self._constants, self._settings, strict=True)
-        )
-        if all(hasattr(kernel, "__getitem__") for kernel in kernels):  # the interpreter compiles nothing
-            self._compiled[key] = kernels
+        kernel = _rows[grid](*self._arguments(tensors(), numbers, limits), **self._constants, **self._settings)
+        if hasattr(kernel, "__getitem__"):  # the interpreter compiles nothing
+            self._compiled[key] = kernel
 
     def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
         place = 2 + self._copied
