@@ -103,6 +103,11 @@ def sequence_spread(
     return _spread(id, stats, "data", needs_of(needs), None, data, empty)
 
 
+def _extreme(id: str, channel: str, stat: str) -> Quantity:
+    """Measure the largest or the smallest value of a channel."""
+    return Quantity(id, EXTREMA, CHANNELS[channel].parts[0], needs_of(channel), channel, metrics={id: stat})
+
+
 def _spread(
     id: str,
     stats: Sequence[str],
@@ -408,6 +413,7 @@ OLD_POLICY = [
     token_mean("evaluation/old_log_prob/mean", "old_log_probs"),
     token_mean("evaluation/entropy/mean", "old_entropy"),
     token_mean("policy/ref_kl_k1", "old_minus_ref"),
+    token_mean("policy/ref_kl_k3", "old_ref_k3"),
     mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.sums("old_minus_ref"), NO_TOKEN),
     mean("policy/entropy_sum", "old_log_probs", lambda s, o: -s.sums("old_log_probs"), NO_TOKEN),
     *token_spread("value/values", "old_values"),
@@ -482,6 +488,9 @@ POLICY = [
     token_mean("policy/kl_k2", "kl_k2"),
     token_mean("policy/kl_k3", "kl_k3"),
     token_mean("policy/kl_exact", "exact_kl"),
+    token_mean("policy/ref_kl_exact", "exact_ref_kl"),
+    _extreme("policy/logits/max", "highest_logits", "max"),
+    _extreme("policy/logits/min", "lowest_logits", "min"),
     token_mean("policy/entropy/mean", "entropy"),
     loss("policy/kl_loss", "ref_k3"),
     loss("policy/loss/pg", "surrogate"),
