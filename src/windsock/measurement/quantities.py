@@ -168,7 +168,7 @@ def _solved(which: int) -> Data:
 
 
 def _solve_rate(which: int) -> Data:
-    return lambda s, o: groups.solve_rate_bins(s.groups.solve_rates)[which]
+    return lambda s, o: groups.in_bin(s.groups.solve_bins, which)
 
 
 def _zero_advantages(s: Selection, o: Any) -> Floats:
