@@ -60,7 +60,9 @@ def test_a_run_of_an_earlier_version_reads_the_same(name: str, tmp_path: Path):
     expected = json.loads((DATA / f"{name}.json").read_text())
     found = _plain(reading(windsock.open(tmp_path / name)))
     assert found.keys() == expected.keys()
-    assert found["series"].keys() == expected["series"].keys()
+    # A state of an old file may yield a statistic that is newer than the file, and nothing else is added.
+    assert found["series"].keys() - expected["series"].keys() <= {"reward/advantages/std"}
+    assert expected["series"].keys() <= found["series"].keys()
     for series, (steps, values, times) in expected["series"].items():  # a merge may round in another order
         assert found["series"][series][::2] == [steps, times], series
         numbers = [float(value) for value in values]

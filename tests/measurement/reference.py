@@ -256,6 +256,9 @@ def old_policy(walk, options, out):
     if walk.has("old_log_probs", "ref_log_probs"):
         out["policy/ref_kl_k1"] = mean(walk.tokens(lambda i, t: old(i, t) - ref(i, t)))
         kl = {i: math.fsum(old(i, t) - ref(i, t) for t in walk.valid(i)) for i in walk.rows}
+        out["policy/ref_kl_k3"] = mean(
+            walk.tokens(lambda i, t: math.exp(ref(i, t) - old(i, t)) - (ref(i, t) - old(i, t)) - 1)
+        )
         out["policy/ref_kl_sum"] = mean(kl.values())
         if options.get("kl_coef") is not None:
             out["reward/non_score/mean"] = mean(-options["kl_coef"] * k for k in kl.values())
@@ -370,14 +373,23 @@ def clip_band(options):
     return (band, band) if isinstance(band, float) else band
 
 
-def policy(walk, options, out):
-    band = clip_band(options)
-    low, high = band or (math.inf, math.inf)
-    lp = walk.at("log_probs")
+def from_logits(walk, out):
     if walk.has("entropy"):
         out["policy/entropy/mean"] = mean(walk.tokens(walk.at("entropy")))
     if walk.has("exact_kl"):
         out["policy/kl_exact"] = mean(walk.tokens(walk.at("exact_kl")))
+    if walk.has("exact_ref_kl"):
+        out["policy/ref_kl_exact"] = mean(walk.tokens(walk.at("exact_ref_kl")))
+    for id, name, extreme in (("max", "highest_logits", max), ("min", "lowest_logits", min)):
+        if walk.has(name):
+            out[f"policy/logits/{id}"] = extreme(walk.tokens(walk.at(name)), default=None)
+
+
+def policy(walk, options, out):
+    band = clip_band(options)
+    low, high = band or (math.inf, math.inf)
+    lp = walk.at("log_probs")
+    from_logits(walk, out)
     if not walk.has("log_probs"):
         return
     sft(walk, lp, options, out)

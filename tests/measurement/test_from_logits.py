@@ -33,6 +33,35 @@ def test_exact_kl_entropy_and_log_probs_follow_from_logits(convert):
     assert measured["actor/ratio_mean"] == pytest.approx(np.exp(taken[1] - taken[0]).mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor], ids=["numpy", "torch"])
+def test_the_kl_to_the_reference_follows_from_its_logits(convert):
+    """KL(current || reference), over the whole vocabulary; not the other way round, and not to the old policy."""
+    batch = Batch(response_mask=convert(MASK), logits=convert(NEW), ref_logits=convert(OLD))
+    p, q, valid = softmax(NEW / 1.3), softmax(OLD / 1.3), MASK.astype(bool)
+    measured = measure(batch, temperature=1.3)
+    assert measured["policy/ref_kl_exact"] == pytest.approx((p * np.log(p / q)).sum(-1)[valid].mean(), rel=1e-5)
+    assert "actor/policykl" not in measured
+    reason = measure(Batch(response_mask=MASK, logits=NEW)).missing["policy/ref_kl_exact"]
+    assert reason == "the batch has no exact_ref_kl, and no logits and ref_logits to compute it from"
+
+
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor], ids=["numpy", "torch"])
+def test_the_extreme_logits_are_those_of_valid_tokens(convert):
+    """They are finite, not divided by the temperature, and need neither actions nor missing log-probs."""
+    logits = NEW.copy()
+    logits[MASK == 0] = 1e9
+    logits[0, 0, 3] = -np.inf
+    measured = measure(Batch(response_mask=convert(MASK), logits=convert(logits)), temperature=2.0)
+    finite = logits[MASK == 1][np.isfinite(logits[MASK == 1])]
+    assert measured["policy/logits/max"] == pytest.approx(finite.max(), rel=1e-6)
+    assert measured["policy/logits/min"] == pytest.approx(finite.min(), rel=1e-6)
+    zeros = convert(np.zeros(MASK.shape))
+    given = measure(Batch(response_mask=convert(MASK), logits=convert(logits), log_probs=zeros, entropy=zeros))
+    assert given["policy/logits/max"] == measured["policy/logits/max"]
+    logits[2, 3, 5] = np.nan
+    assert np.isnan(measure(Batch(response_mask=convert(MASK), logits=convert(logits)))["policy/logits/max"])
+
+
 def test_given_arrays_are_used_before_logits():
     """A trainer's own entropy is not replaced."""
     given = measure(Batch(response_mask=MASK, logits=NEW, entropy=np.full(MASK.shape, 7.0)))

@@ -57,7 +57,12 @@ def make(rows: int, width: int, seed: int, packed_keep: bool = False) -> dict:
         "keep": random.random((rows, width)) < 0.9 if packed_keep else random.random(rows) < 0.8,
         "eos_ids": [3, 4],
     }
-    data["exact_kl"] = random.exponential(0.01, (rows, width))
+    for name in ("exact_kl", "exact_ref_kl"):
+        data[name] = random.exponential(0.01, (rows, width))
+    data["highest_logits"], data["lowest_logits"] = (
+        random.normal(30, 3, (rows, width)),
+        random.normal(-20, 3, (rows, width)),
+    )
     for name in ("advantages", "raw_advantages", "returns", "values", "old_values", "rewards"):
         data[name] = random.normal(0, 1, (rows, width))
     data["advantages"][random.random((rows, width)) < 0.2] = 0.0

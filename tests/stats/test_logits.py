@@ -257,6 +257,25 @@ def test_logits_that_are_no_distribution_give_nan(home: Home, row: list[float]):
         assert np.isnan(wide(result)).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("width", [1, 5, 300, 10_001])
+def test_extreme_logits_are_exact_and_leave_out_minus_infinity(home: Home, width: int):
+    """The highest and lowest logit of each position, 0 under the mask, NaN where there is no distribution."""
+    values = np.random.default_rng(width).normal(0, 10, (6, width))
+    values[1, 0] = -INF if width > 1 else 1.0
+    values[2, -1], values[3, 0], values[4] = NAN, INF, -INF
+    logits, mask = home.logits(values), np.array([True, True, True, True, True, False])
+    arguments = (logits, home.integers(np.zeros(6)), 0.7, home.booleans(mask))
+    *pair, high, low = log_prob_and_entropy(*arguments, extremes=True)
+    rounded = wide(logits)
+    finite = np.where(np.isfinite(rounded), rounded, NAN)
+    expected = np.array([np.nanmax(finite[:2], -1), np.nanmin(finite[:2], -1)])
+    np.testing.assert_array_equal(np.stack([wide(high), wide(low)])[:, :2], expected)
+    assert np.isnan(np.stack([wide(high), wide(low)])[:, 2:5]).all()
+    assert (wide(high)[5], wide(low)[5]) == (0.0, 0.0)
+    for with_extremes, without in zip(pair, log_prob_and_entropy(*arguments), strict=True):
+        np.testing.assert_array_equal(wide(with_extremes), wide(without))
+
+
 def test_an_action_outside_the_vocabulary_has_no_log_prob(home: Home):
     """Ids below 0 or of at least V give a NaN log-prob; the entropy does not depend on them."""
     logits = home.logits(realistic((4, 50)))

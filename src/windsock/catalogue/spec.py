@@ -57,7 +57,7 @@ PARTS = ("", "data", "policy", "value")
 INPUTS = frozenset((
     "log_probs", "old_log_probs", "ref_log_probs", "rollout_log_probs", "advantages", "raw_advantages", "returns",
     "values", "old_values", "rewards", "unclipped_rewards", "scores", "entropy", "old_entropy", "logits", "old_logits",
-    "exact_kl",
+    "ref_logits", "exact_kl", "exact_ref_kl", "highest_logits", "lowest_logits",
     "actions", "eos_ids", "finished", "response_mask", "prompt_mask", "prompt_lengths", "cu_seqlens", "groups",
     "episodes", "weights", "keep",
     "clip", "dual_clip", "value_clip", "reward_clip", "kl_coef", "kl_loss_coef", "entropy_coef", "loss", "loss_norm",

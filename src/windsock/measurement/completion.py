@@ -1,4 +1,4 @@
-"""Arrays of a batch that follow from others: log-probs, entropies and the exact KL from logits, lengths from masks."""
+"""Arrays of a batch that follow from others: log-probs, entropies and exact KLs from logits, lengths from masks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
         if logits is not None:
             found |= _from_logits(batch, logits, prefix, options.temperature)
     if batch.exact_kl is None and batch.logits is not None and batch.old_logits is not None:
-        logits, old = _array(batch.logits), _array(batch.old_logits)
-        found["exact_kl"] = kl_exact(old, logits, options.temperature, _mask(batch, logits))
+        found["exact_kl"] = _divergence(batch, batch.old_logits, batch.logits, options.temperature)
+    if batch.exact_ref_kl is None and batch.logits is not None and batch.ref_logits is not None:
+        found["exact_ref_kl"] = _divergence(batch, batch.logits, batch.ref_logits, options.temperature)
     if data:
         found |= _for_data(batch, found)
     return batch.completed(**found) if found else batch
@@ -47,22 +48,24 @@ def _for_data(batch: Batch, found: dict[str, Any]) -> dict[str, Any]:
     return more
 
 
+def _divergence(batch: Batch, left: Any, right: Any, temperature: float) -> Any:
+    left, right = _array(left), _array(right)
+    return kl_exact(left, right, temperature, _mask(batch, left))
+
+
 def _from_logits(batch: Batch, logits: Any, prefix: str, temperature: float) -> dict[str, Any]:
-    """Return the log-probs and the entropy, under their names, that the batch does not have."""
-    wanted = [name for name in (f"{prefix}log_probs", f"{prefix}entropy") if getattr(batch, name) is None]
+    """Return the log-probs and the entropy, and the extremes of current logits, that the batch does not have."""
+    names = (f"{prefix}log_probs", f"{prefix}entropy", *(() if prefix else ("highest_logits", "lowest_logits")))
+    wanted = [name for name in names if getattr(batch, name) is None]
     if batch.actions is None:
-        wanted = [name for name in wanted if name.endswith("entropy")]
+        wanted = [name for name in wanted if not name.endswith("log_probs")]
     if not wanted:
         return {}
     logits = _array(logits)
-    # One pass gives both results. Without actions any token will do, as its log-prob is not used.
+    # One pass gives all results. Without actions any token will do, as its log-prob is not used.
     actions = _array(batch.actions) if batch.actions is not None else _zeros(logits)
-    results = log_prob_and_entropy(logits, actions, temperature, _mask(batch, logits))
-    return {
-        name: result
-        for name, result in zip((f"{prefix}log_probs", f"{prefix}entropy"), results, strict=True)
-        if name in wanted
-    }
+    results = log_prob_and_entropy(logits, actions, temperature, _mask(batch, logits), extremes=not prefix)
+    return {name: result for name, result in zip(names, results, strict=True) if name in wanted}
 
 
 def _array(value: Any) -> Any:

@@ -119,6 +119,11 @@ def _quantile_metrics(id: str) -> dict[str, str]:
     return {f"{id}/{stat}": stat for stat in ("p1", "p10", "p50", "p90", "p99")}
 
 
+def _extreme(id: str, channel: str, stat: str) -> Quantity:
+    """Measure the largest or the smallest value of a channel."""
+    return Quantity(id, EXTREMA, CHANNELS[channel].parts[0], needs_of(channel), channel, metrics={id: stat})
+
+
 def _spread(
     id: str,
     stats: Sequence[str],
@@ -179,7 +184,7 @@ def _solved(which: int) -> Data:
 
 
 def _solve_rate(which: int) -> Data:
-    return lambda s, o: groups.solve_rate_bins(s.groups.solve_rates)[which]
+    return lambda s, o: groups.in_bin(s.groups.solve_bins, which)
 
 
 def _zero_advantages(s: Selection, o: Any) -> Floats:
@@ -427,6 +432,7 @@ OLD_POLICY = [
     token_mean("policy/ref_kl_k1", "old_minus_ref"),
     mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.totals("old_minus_ref")),
     mean("policy/entropy_sum", "old_log_probs", lambda s, o: 0.0 - s.totals("old_log_probs")),
+    token_mean("policy/ref_kl_k3", "old_ref_k3"),
     *token_spread("value/values", "old_values"),
     # Without a metric of its own: the explained variance is derived from it.
     Quantity("value/residual:moments", MOMENTS, "data", needs_of("residual"), "residual"),
@@ -499,6 +505,9 @@ POLICY = [
     token_mean("policy/kl_k2", "kl_k2"),
     token_mean("policy/kl_k3", "kl_k3"),
     token_mean("policy/kl_exact", "exact_kl"),
+    token_mean("policy/ref_kl_exact", "exact_ref_kl"),
+    _extreme("policy/logits/max", "highest_logits", "max"),
+    _extreme("policy/logits/min", "lowest_logits", "min"),
     token_mean("policy/entropy/mean", "entropy"),
     loss("policy/kl_loss", "ref_k3"),
     loss("policy/loss/pg", "surrogate"),

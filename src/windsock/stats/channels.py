@@ -140,6 +140,9 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
     _channel("kl_k3", "policy", RATIO, lambda x, o: policy.kl_k3(x.log_ratio)),
     _channel("exact_kl", "policy", "exact_kl"),
+    _channel("exact_ref_kl", "policy", "exact_ref_kl"),
+    _spread("highest_logits", "policy", "highest_logits"),
+    _spread("lowest_logits", "policy", "lowest_logits"),
     _channel("entropy", "policy", "entropy", quantiles="positive-quantiles"),
     _channel("log_probs", "policy", "log_probs"),
     _combined("nll", "policy", "log_probs", log_probs=-1.0),
@@ -192,6 +195,7 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
     _channel("old_log_probs", "data", "old_log_probs"),
     _channel("ref_log_probs", "data", "ref_log_probs"),
     _channel("old_minus_ref", "data", REFERENCE, lambda x, o: x.old_log_probs - x.ref_log_probs),
+    _channel("old_ref_k3", "data", REFERENCE, lambda x, o: policy.kl_k3(x.ref_log_probs - x.old_log_probs)),
     _channel("old_entropy", "data", "old_entropy"),
     _channel("rewards", "data", "rewards", of_response=True),
     _count(

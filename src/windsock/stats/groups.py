@@ -24,7 +24,8 @@ class GroupScores(NamedTuple):
     low: Floats
     high: Floats
     deviations: Floats
-    solve_rates: Floats
+    solve_bins: Floats
+    """The place of each group's solve rate in ``SOLVE_RATES``."""
 
 
 def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) -> GroupScores:
@@ -46,13 +47,14 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     deviations = np.sqrt(means(np.square(scores - means(scores)[place])))
     # The deviation of equal scores may round to above 0.
     deviations = np.where(low == high, 0.0, deviations)
-    return GroupScores(sizes, low, high, deviations, _known(means(scores >= right), low))
-
-
-def solve_rate_bins(rates: Floats) -> list[Floats]:
-    """Return for each of ``SOLVE_RATES`` which groups are in it; NaN gives NaN."""
+    rates = means(scores >= right)
     bins = np.where(rates == 1, 5, np.ceil(4 * rates))
-    return [_known(bins == number, rates) for number in range(len(SOLVE_RATES))]
+    return GroupScores(sizes, low, high, deviations, _known(bins, low))
+
+
+def in_bin(bins: Floats, place: int) -> Floats:
+    """Return which groups are in one of ``SOLVE_RATES``; NaN gives NaN."""
+    return _known(bins == place, bins)
 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
@@ -94,5 +96,5 @@ def zero_spread(low: Floats, high: Floats) -> Floats:
 
 
 def _known(condition: Bools | Floats, scores: Floats) -> Floats:
-    """Return a condition as 1 and 0, or a share, and NaN where the scores are."""
+    """Return a condition as 1 and 0, or a number, and NaN where the scores are."""
     return np.where(np.isnan(scores), np.nan, condition)

@@ -25,8 +25,8 @@ DEVICE_ENTRIES = 1 << 23
 
 
 def log_prob_and_entropy(
-    logits: Any, actions: Any, temperature: float = 1.0, mask: Any | None = None
-) -> tuple[Any, Any]:
+    logits: Any, actions: Any, temperature: float = 1.0, mask: Any | None = None, extremes: bool = False
+) -> tuple[Any, ...]:
     """Return the log-prob of the action and the full-vocabulary entropy at each position, in nats.
 
     log p(a) and -Σ p · log p with p = softmax(logits / temperature) over the last dimension, for logits of shape
@@ -37,17 +37,19 @@ def log_prob_and_entropy(
     A position with a NaN or +inf among its logits, or with -inf only, gives NaN; an action outside the vocabulary gives
     a NaN log-prob. Other positions are not affected. Results are float32 for tensors and float64 for arrays and float64
     tensors; they have no gradient.
+
+    With ``extremes`` the highest and the lowest logit of each position are the third and fourth result, from the same
+    pass and not divided by the temperature; -inf is left out, and NaN is where the entropy is NaN.
     """
     (logits,) = _checked_logits(temperature, logits=logits)
     actions = _checked_positions(logits, "integers", actions=actions)
     mask = _checked_positions(logits, "booleans", mask=mask)
     kernels = _kernels(logits)
     if kernels is not None:
-        log_probs, entropy = kernels.log_prob_and_entropy(logits, actions, temperature, mask)
-    else:
-        compute = functools.partial(_log_prob_and_entropy, temperature)
-        log_probs, entropy = _over_positions(compute, 2, mask, logits, _taken(logits, actions))
-    return log_probs, entropy
+        results: tuple[Any, ...] = kernels.log_prob_and_entropy(logits, actions, temperature, mask, extremes)
+        return results
+    compute = functools.partial(_log_prob_and_entropy, temperature, extremes)
+    return tuple(_over_positions(compute, 4 if extremes else 2, mask, logits, _taken(logits, actions)))
 
 
 def kl_exact(old_logits: Any, logits: Any, temperature: float = 1.0, mask: Any | None = None) -> Any:
@@ -71,13 +73,19 @@ def kl_exact(old_logits: Any, logits: Any, temperature: float = 1.0, mask: Any |
     return divergence
 
 
-def _log_prob_and_entropy(temperature: float, library: Any, rows: Any, taken: Any) -> tuple[Any, Any]:
+def _log_prob_and_entropy(temperature: float, extremes: bool, library: Any, rows: Any, taken: Any) -> tuple[Any, ...]:
     top, distance, weights, total = _softmax(temperature, library, rows)
     log_total = library.log(total)
     # A weight of 0 has a distance of -inf, and their product would be NaN.
     moment = (weights * library.where(weights > 0, distance, 0.0)).sum(-1)
     # Both terms of the entropy are at least 0, so that nothing cancels where it is small.
-    return (taken - top) / temperature - log_total, log_total - moment / total
+    entropy = log_total - moment / total
+    log_probs = (taken - top) / temperature - log_total
+    if not extremes:
+        return log_probs, entropy
+    low = library.amin(library.where(rows > -math.inf, rows, math.inf), axis=-1)
+    known = entropy == entropy  # false where it is NaN
+    return log_probs, entropy, library.where(known, top, math.nan), library.where(known, low, math.nan)
 
 
 def _kl_exact(temperature: float, library: Any, old: Any, new: Any) -> tuple[Any]:

@@ -52,6 +52,13 @@ def _lane_sum(tile):
 
 
 @triton.jit
+def _lane_min(tile):
+    """Return each lane's lowest logit; -inf, a token that cannot be taken, does not count, and neither does NaN."""
+    tile = tl.where(tile == -float("inf"), float("inf"), tile)
+    return tl.min(tl.min(tile, 2, keep_dims=True), 1, keep_dims=True)
+
+
+@triton.jit
 def _decline(old, new, scale):
     """Return the exponent of two that rescales sums from one maximum to another."""
     return tl.maximum((old - new) * scale, FLOOR)
@@ -73,10 +80,13 @@ def _take(tile, top, total, moment, scale):
 # The width differs from batch to batch, and Triton would compile again for some values of it.
 @triton.jit(do_not_specialize=["width"])
 def log_prob_and_entropy_kernel(
-    logits, stride_0, stride_1, width, vocabulary, actions, mask, log_probs, entropies, scale, rate,
+    logits, stride_0, stride_1, width, vocabulary, actions, mask, log_probs, entropies, highs, lows, scale, rate,
     lanes: tl.constexpr, vector: tl.constexpr, steps: tl.constexpr,
 ):  # fmt: skip
-    """Write the log-prob of the action and the entropy of one position; zeros where the mask is 0, without reading."""
+    """Write the log-prob of the action and the entropy of one position; zeros where the mask is 0, without reading.
+
+    ``highs`` and ``lows``, of the extreme logits, may be None: then nothing is computed for them.
+    """
     # 64 bits: 16,384 positions of a vocabulary of 151,936 are more than 2^31 logits.
     row = tl.program_id(0).to(tl.int64)
     valid = tl.load(mask + row) != 0 if mask is not None else True
@@ -91,15 +101,20 @@ def log_prob_and_entropy_kernel(
     top = tl.full([lanes, 1, 1], LOWEST, tl.float32)
     total = tl.zeros([lanes, 1, 1], tl.float32)
     moment = tl.zeros([lanes, 1, 1], tl.float32)
+    low = tl.full([lanes, 1, 1], float("inf"), tl.float32)
     # Only the last, incomplete tile needs a mask in its loads.
     whole = length // block * block
     for start in range(0, whole, block):
         tile = tl.load(logits + start + places).to(tl.float32)
         top, total, moment = _take(tile, top, total, moment, scale)
+        if lows is not None:
+            low = tl.minimum(low, _lane_min(tile))
     if whole < length:
         inside = whole + places < length
-        tile = tl.load(logits + whole + places, mask=inside, other=-float("inf"))
-        top, total, moment = _take(tile.to(tl.float32), top, total, moment, scale)
+        tile = tl.load(logits + whole + places, mask=inside, other=-float("inf")).to(tl.float32)
+        top, total, moment = _take(tile, top, total, moment, scale)
+        if lows is not None:
+            low = tl.minimum(low, _lane_min(tile))
 
     highest = tl.max(top)
     decline = _decline(top, highest, scale)
@@ -111,6 +126,11 @@ def log_prob_and_entropy_kernel(
     log_prob = (taken - highest) * rate - log_total
     tl.store(log_probs + row, tl.where(valid, log_prob, 0.0))
     tl.store(entropies + row, tl.where(valid, entropy, 0.0))
+    if lows is not None:
+        # Maxima and minima ignore a NaN among the logits; the entropy does not.
+        known = entropy == entropy
+        tl.store(highs + row, tl.where(valid, tl.where(known, highest, float("nan")), 0.0))
+        tl.store(lows + row, tl.where(valid, tl.where(known, tl.min(low), float("nan")), 0.0))
 
 
 @triton.jit
@@ -179,11 +199,13 @@ def kl_exact_kernel(
     tl.store(divergences + row, tl.where(valid, divergence, 0.0))
 
 
-def log_prob_and_entropy(logits: Any, actions: Any, temperature: float, mask: Any | None) -> tuple[Any, Any]:
+def log_prob_and_entropy(
+    logits: Any, actions: Any, temperature: float, mask: Any | None, extremes: bool = False
+) -> tuple[Any, ...]:
     """Launch the kernel over every position. ``windsock.stats.logits`` has checked the arguments."""
-    log_probs = torch.empty(actions.shape, dtype=torch.float32, device=logits.device)
-    entropy = torch.empty_like(log_probs)
-    flat = [actions.contiguous(), mask if mask is None else mask.contiguous(), log_probs, entropy]
+    found = [torch.empty(actions.shape, dtype=torch.float32, device=logits.device) for _ in range(4 if extremes else 2)]
+    outputs = found if extremes else [*found, None, None]
+    flat = [actions.contiguous(), mask if mask is None else mask.contiguous(), *outputs]
     with torch.cuda.device_of(logits):
         for (view,), (actions, mask, *results) in _planes([logits], flat):
             height, width, vocabulary = view.shape
@@ -191,7 +213,7 @@ def log_prob_and_entropy(logits: Any, actions: Any, temperature: float, mask: An
                 view, *_strides(view), width, vocabulary, actions, mask, *results,
                 LOG2_E / temperature, 1.0 / temperature, **_shape(view),
             )  # fmt: skip
-    return log_probs, entropy
+    return tuple(found)
 
 
 def kl_exact(old_logits: Any, logits: Any, temperature: float, mask: Any | None) -> Any:

@@ -155,6 +155,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     if WANTED.dual:
         gain = tl.where(x.advantages < 0, tl.maximum(gain, floor, propagate_nan=tl.PropagateNan.ALL), gain)
     ref_difference = x.ref_log_probs - x.log_probs
+    old_ref_difference = x.ref_log_probs - x.old_log_probs
     mismatch = x.old_log_probs - x.rollout_log_probs
     mismatch_ratio = tl.exp(mismatch)
     mismatch_k3 = _k3(mismatch, mismatch_ratio)
@@ -178,10 +179,13 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         log_prob_difference=tl.abs(mismatch),
         truncated_weight=truncated_weight,
         probability_difference=tl.abs(tl.exp(x.old_log_probs) - tl.exp(x.rollout_log_probs)),
+        highest_logits=x.highest_logits,
+        lowest_logits=x.lowest_logits,
         log_ratio=log_ratio,
         kl_k2=0.5 * log_ratio * log_ratio,
         kl_k3=_k3(log_ratio, ratio),
         exact_kl=x.exact_kl,
+        exact_ref_kl=x.exact_ref_kl,
         entropy=x.entropy,
         log_probs=x.log_probs,
         ref_k3=_k3(ref_difference, tl.exp(ref_difference)),
@@ -191,6 +195,7 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
         old_log_probs=x.old_log_probs,
         ref_log_probs=x.ref_log_probs,
         old_minus_ref=x.old_log_probs - x.ref_log_probs,
+        old_ref_k3=_k3(old_ref_difference, tl.exp(old_ref_difference)),
         old_entropy=x.old_entropy,
         rewards=x.rewards,
         rollout_log_probs=x.rollout_log_probs,
