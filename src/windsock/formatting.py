@@ -129,8 +129,8 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def by_family(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Group names by family in natural order; names without a family are first, under ""."""
-    ordered = sorted(names, key=lambda name: (family(name), natural(name)))
+    """Group names by family in natural order, those by domain last; names without a family are first, under ""."""
+    ordered = sorted(names, key=lambda name: (family(name), "/by/" in name, natural(name)))
     return [(head, list(members)) for head, members in itertools.groupby(ordered, family)]
 
 

@@ -401,6 +401,17 @@ def _state_cases() -> dict[str, Callable[[], Files]]:
         "sparse states of any bytes": lambda: two_ranks(
             layout([["reward/advantages:quantiles", "quantiles"]]), *map(sparse_state, SPARSE_BODIES)
         ),
+        "sparse states of domains": lambda: two_ranks(
+            layout([[f"reward/score:{kind}/by/a", kind] for kind in ("moments", "extrema")]),
+            *(sparse_state(b"d" + b"\xff\x01" + struct.pack("<9d", *[value] * 9)) for value in (math.nan, 1e308, -1.0)),
+        ),
+        "layouts of domains": lambda: two_ranks(
+            *(
+                layout([[f"reward/score:moments/by/{label}", "moments"]], id=str(7 + n))
+                for n, label in enumerate(("", "\n", "a/b", "{k}", "\ud800", "x" * 100_000, "\x1b[31m", "/by/"))
+            ),
+            layout([[f"reward/score:moments/by/{n}", "moments"] for n in range(20_000)]),
+        ),
         "sparse states that are too short": lambda: two_ranks(
             *(bytes((Kind.SPARSE_STATE,)) + b"\0" * n for n in range(26))
         ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Lock
 
+from windsock.catalogue.by_domain import has_domains, of_domain, split_domain
 from windsock.catalogue.compiled import load
 from windsock.catalogue.patterns import Trie, rank
 from windsock.catalogue.spec import OURS, CatalogueError, Metric, MetricName
@@ -47,7 +48,7 @@ class Registry:
         """Return the metric with this id."""
         self._load()
         try:
-            return self._metrics[id]
+            return self._metrics.get(id) or self._of_domain(id)
         except KeyError:
             raise CatalogueError(f"no metric has the id {id!r}; windsock explain --all lists them") from None
 
@@ -64,15 +65,26 @@ class Registry:
 
     @property
     def trie(self) -> Trie[NameEntry]:
-        """Trie of all names, built at its first use."""
+        """Trie of all names, also of those by domain, built at its first use."""
         # Without a lock: threads that build it at the same time get equal tries, and one of them stays.
         trie = self._trie
         if trie is None:
             trie = Trie()
             for entry in self.entries():
                 trie.add(entry.name.pattern, entry)
+            for metric in filter(has_domains, self.metrics()):
+                for name in names_of(of_domain(metric)):
+                    trie.add(name.pattern, NameEntry(of_domain(metric), name, rank(name.pattern)))
             self._trie = trie
         return trie
+
+    def _of_domain(self, id: str) -> Metric:
+        """Return the metric of one domain; raise KeyError where the id is not of one."""
+        base, domain = split_domain(id)
+        metric = self._metrics[base]
+        if not domain or not has_domains(metric):
+            raise KeyError(id)
+        return of_domain(metric, domain)
 
     @property
     def version(self) -> int:

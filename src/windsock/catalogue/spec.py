@@ -59,7 +59,7 @@ INPUTS = frozenset((
     "values", "old_values", "rewards", "unclipped_rewards", "scores", "entropy", "old_entropy", "logits", "old_logits",
     "ref_logits", "exact_kl", "exact_ref_kl", "highest_logits", "lowest_logits",
     "actions", "eos_ids", "finished", "response_mask", "prompt_mask", "prompt_lengths", "cu_seqlens", "groups",
-    "episodes", "weights", "keep",
+    "episodes", "domains", "weights", "keep",
     "clip", "dual_clip", "value_clip", "reward_clip", "kl_coef", "kl_loss_coef", "entropy_coef", "loss", "loss_norm",
     "loss_batch",
     "max_response_length", "max_prompt_length", "right_score", "temperature", "truncate", "reject", "level",

@@ -72,6 +72,7 @@ class Batch:
     cu_seqlens: Any = _array("other")
     groups: Any = _array("sequences")
     episodes: Any = _array("sequences")
+    domains: Any = _array("sequences")
     weights: Any = _array("sequences")
     keep: Any = _array("other")
     given: frozenset[str] = field(init=False, repr=False)

@@ -15,6 +15,7 @@ from windsock.distributed import Share
 from windsock.journal.frames import Kind
 from windsock.measurement import gather
 from windsock.measurement.batch import Batch
+from windsock.measurement.domains import Domains
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement, check_part
 from windsock.measurement.values import Measured
@@ -39,6 +40,7 @@ class MeasurementCollector(Collector):
         self._vocabulary = recording.info.vocabulary
         self._missing: dict[str, str] = {}
         self._states: StateBuffer[_PackedState] = StateBuffer(recording, "measured", self._write_state)
+        self._domains = Domains(recording.problems.warn)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -133,6 +135,7 @@ class MeasurementCollector(Collector):
             self._recording.writer.rank,
             report=lambda metric, error: problems.report(f"metric {metric}", error),
             warn=problems.warn,
+            domains=self._domains,
         )
 
     def _write_values(self, measured: Measured) -> None:
@@ -155,15 +158,10 @@ class MeasurementCollector(Collector):
             if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
                 journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
                 self._layouts[layout.hash] = journal.segment.path
-        # The sparse states come first: a reader that has the others, by which it knows who contributed, has all.
-        journal.states(
-            [
-                (layout.hash, sparse.encode(state.vector[slots]) if layout.is_sparse else state.vector[slots].tolist())
-                for layout, slots in state.layout.parts
-            ],
-            step,
-            at,
-        )
+        *encoded, (last, last_slots) = state.layout.parts
+        pieces: list[tuple[int, Any]] = [(layout.hash, sparse.encode(state.vector[slots])) for layout, slots in encoded]
+        # A reader knows who contributed by the last one: it has the others then.
+        journal.states([*pieces, (last.hash, state.vector[last_slots].tolist())], step, at)
 
 
 def _finish_of(finish: Any) -> Finish:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,12 @@ from windsock.states import Layout, sparse
 def share_of(measurement: Measurement, contributes: bool = True) -> Share:
     """Return the share of one process. A replica describes its states, as the others do, and sends none."""
     layout, vector = measurement.packed()
-    pieces = [
-        sparse.encode(vector[slots]) if part.is_sparse else vector[slots].astype("<f8", copy=False).tobytes()
-        for part, slots in layout.parts
-    ]
     description = {
         "layout": str(layout.hash),
         "entries": layout.entries,
         "missing": measurement.missing,
     }
-    body = b"".join(reversed(pieces)) if contributes else b""
+    body = b"".join(_pieces(layout, vector)) if contributes else b""
     return Share(zlib.compress(json.dumps(description, sort_keys=True).encode(), 1), body)
 
 
@@ -46,17 +42,27 @@ def merged(shares: Sequence[Share]) -> Measurement:
     return whole
 
 
+def _pieces(layout: Layout, vector: NDArray[np.float64]) -> Iterator[bytes]:
+    """Yield the numbers of the last part, and of the others the length and the encoded numbers."""
+    *encoded, (_, slots) = layout.parts
+    yield vector[slots].astype("<f8", copy=False).tobytes()
+    for _, slots in encoded:
+        piece = sparse.encode(vector[slots])
+        yield len(piece).to_bytes(4, "little") + piece
+
+
 def _states(layout: Layout, bodies: Sequence[bytes]) -> dict[str, NDArray[np.float64]]:
-    """Return the merged states of processes with the same layout: numbers first, then the bytes of sparse states."""
-    states: dict[str, NDArray[np.float64]] = {}
-    width = sum(part.width for part, _ in layout.parts if not part.is_sparse)
-    for part, _ in layout.parts:
-        # Vectors of one layout at once: a few calls of NumPy for each process, and not one for each metric.
-        if part.is_sparse:
-            vector = sparse.summed([body[8 * width :] for body in bodies], part.width)
-        else:
-            vector = part.merge([np.frombuffer(body, "<f8", width).astype(np.float64) for body in bodies])
-        states |= part.unpack(vector)
+    """Return the merged states of processes with the same layout."""
+    *encoded, (last, _) = layout.parts
+    # Vectors of one layout at once: a few calls of NumPy for each process, and not one for each metric.
+    states = last.unpack(last.merge([np.frombuffer(body, "<f8", last.width).astype(np.float64) for body in bodies]))
+    places = [8 * last.width] * len(bodies)
+    for part, _ in encoded:
+        begins = [place + 4 for place in places]
+        lengths = [int.from_bytes(body[at - 4 : at], "little") for body, at in zip(bodies, begins, strict=True)]
+        places = [at + length for at, length in zip(begins, lengths, strict=True)]
+        pieces = [body[at:end] for body, at, end in zip(bodies, begins, places, strict=True)]
+        states |= part.unpack(part.merge_encoded(pieces))
     return states
 
 

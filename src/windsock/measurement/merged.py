@@ -14,9 +14,11 @@ from windsock.measurement.options import Options
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS
 from windsock.measurement.step import Measurement, coefficient_states
 from windsock.measurement.values import Measured
-from windsock.states import Layout, sparse
+from windsock.states import Layout
 
 Floats = NDArray[np.float64]
+
+MAX_STATES = 10_000  # of a layout; each domain has one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class RankState:
     rank: int
     layout: int
     vector: Floats | bytes
-    """Bytes where the states are sparse."""
+    """Bytes where it is encoded (``windsock.states.sparse``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,10 @@ class DescribedLayout:
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> tuple[int, DescribedLayout]:
         """Read a layout record; raise ValueError for states of a kind or name that this version does not know."""
+        if len(record["entries"]) > MAX_STATES:
+            raise ValueError(f"more than {MAX_STATES:,} states in a layout")
         layout = Layout(tuple((name, kind) for name, kind in record["entries"]))
-        unknown = [name for name, kind in layout.entries if name not in BY_STATE or BY_STATE[name].kind.name != kind]
+        unknown = [name for name, kind in layout.entries if not _is_known(name, kind)]
         if unknown:
             raise ValueError(f"states that this version does not know: {', '.join(unknown)}")
         if len(layout.places) != len(layout.entries):
@@ -49,6 +53,13 @@ class DescribedLayout:
         given = record.get("options") or {}
         options = Options(**{name: nullable(read_number)(given[name]) for name in COEFFICIENTS if name in given})
         return int(record["layout"]), cls(layout, coefficient_states(options))
+
+
+def _is_known(state: str, kind: str) -> bool:
+    try:
+        return BY_STATE[state].kind.name == kind
+    except KeyError:
+        return False
 
 
 def merge_states(states: Iterable[RankState], layouts: Mapping[int, DescribedLayout], vocabulary: str) -> Measured:
@@ -62,19 +73,17 @@ def merged_measurement(states: Iterable[RankState], layouts: Mapping[int, Descri
     encoded: dict[int, list[bytes]] = {}
     for state in states:
         described, vector = layouts.get(state.layout), state.vector
-        if described is None or described.layout.is_sparse != isinstance(vector, bytes):
+        if described is None or (not isinstance(vector, bytes) and len(vector) != described.layout.width):
             raise ValueError(f"the layout of the state of rank {state.rank} is not known")
         if isinstance(vector, bytes):
             encoded.setdefault(state.layout, []).append(vector)
-        elif len(vector) == described.layout.width:
-            dense.setdefault(state.layout, []).append(vector)
         else:
-            raise ValueError(f"the layout of the state of rank {state.rank} is not known")
+            dense.setdefault(state.layout, []).append(vector)
     # Vectors of one layout first: a few calls of NumPy for each layout, and not one for each state and rank.
-    vectors = {id: layouts[id].layout.merge(alike) for id, alike in dense.items()}
-    vectors |= {id: sparse.summed(alike, layouts[id].layout.width) for id, alike in encoded.items()}
+    vectors = [(id, layouts[id].layout.merge(alike)) for id, alike in dense.items()]
+    vectors += [(id, layouts[id].layout.merge_encoded(alike)) for id, alike in encoded.items()]
     merged = Measurement()
-    for id, vector in vectors.items():
+    for id, vector in vectors:
         described = layouts[id]
         merged.merge(Measurement(states={**described.coefficients, **described.layout.unpack(vector)}))
     return merged

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal
 
@@ -50,6 +50,14 @@ class Plan:
         """The arrays of sequences that quantities are computed from."""
         needed = {need.name for quantity in self.quantities for need in quantity.needs} | {"episodes", "domains"}
         return tuple(name for name in SEQUENCE_FIELDS if name in needed & self.given)
+
+    @cached_property
+    def by_domain(self) -> Plan | None:
+        """The plan for the sequences of one domain; None where no domains are given."""
+        if "domains" not in self.given or "data" not in self.parts:
+            return None
+        quantities = tuple(quantity for quantity in self.quantities if quantity.by_domain)
+        return replace(self, parts=("data",), quantities=quantities, missing={}, lacking={})
 
     @cached_property
     def repeats(self) -> bool:

@@ -7,12 +7,14 @@ quantity whose inputs are not given is missing, with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.catalogue.by_domain import BY, clean_label, split_domain
 from windsock.measurement.selection import Selection
 from windsock.states import COMOMENTS, EXTREMA, KINDS, LAST, MEAN, MOMENTS, POSITIVE_QUANTILES, RATIO, SUM, StateKind
 from windsock.stats import groups, policy
@@ -41,6 +43,11 @@ class Quantity:
     data: Data | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)  # id to the statistic of the state
     empty: str = NO_TOKEN  # the reason for no value where there was nothing to measure
+
+    @property
+    def by_domain(self) -> bool:
+        """Whether it is measured of each domain too; states of quantiles are too long for that."""
+        return self.part == "data" and not self.kind.is_sparse
 
 
 def needs_of(words: str) -> tuple[Need, ...]:
@@ -597,4 +604,23 @@ COEFFICIENTS: dict[str, Quantity] = {
     )
 }
 
-BY_STATE: dict[str, Quantity] = {quantity.state: quantity for quantity in (*QUANTITIES, *COEFFICIENTS.values())}
+
+class _ByState(dict[str, Quantity]):
+    """Quantities by the names of their states; ``[]`` also finds those of a domain, ``{state}/by/{label}``."""
+
+    def __missing__(self, state: str) -> Quantity:
+        return _of_domain(state)
+
+
+BY_STATE = _ByState({quantity.state: quantity for quantity in (*QUANTITIES, *COEFFICIENTS.values())})
+
+
+@lru_cache(maxsize=1 << 13)  # 64 domains of all quantities
+def _of_domain(state: str) -> Quantity:
+    base, domain = split_domain(state)
+    found = BY_STATE.get(base)
+    # A name from a journal may be anything.
+    if found is None or not found.by_domain or clean_label(domain) != domain:
+        raise KeyError(state)
+    metrics = {f"{id}{BY}{domain}": statistic for id, statistic in found.metrics.items()}
+    return replace(found, state=state, metrics=metrics)

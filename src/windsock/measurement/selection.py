@@ -50,6 +50,10 @@ class Selection(ABC):
         """Return the number of a channel's values per sequence that are NaN or infinite."""
 
     @abstractmethod
+    def subset(self, chosen: Bools) -> Selection:
+        """Return the chosen sequences, for quantities of the data part that are not quantiles."""
+
+    @abstractmethod
     def repeats(self) -> Bools:
         """Return which sequences end in a repetition of ``actions`` (``windsock.stats.repetition``)."""
 
@@ -135,8 +139,16 @@ class HostSelection(Selection):
         """Return the number of a channel's values per sequence that are NaN or infinite."""
         return sequences.sums((~np.isfinite(self.channel(channel))).astype(np.float64), self.counts)
 
+    def subset(self, chosen: Bools) -> Selection:
+        """Return the chosen sequences."""
+        return HostPart(self, chosen)
+
     def repeats(self) -> Bools:
         """Return which sequences end in a repetition."""
+        return self._repeats
+
+    @cached_property
+    def _repeats(self) -> Bools:
         actions = to_numpy(self.batch.actions).reshape(-1)
         if self.batch.cu_seqlens is not None:
             starts, stops = self._bounds[:-1], self._bounds[1:]
@@ -177,6 +189,41 @@ class HostSelection(Selection):
         # Differences of the running total are right for empty sequences too, which reduceat is not.
         before = np.concatenate([[0], np.cumsum(mask, dtype=np.int64)])
         return np.diff(before[self._bounds])
+
+
+class HostPart(HostSelection):
+    """Some sequences of a batch on the host. Channels are computed once, for the whole batch."""
+
+    def __init__(self, whole: HostSelection, chosen: Bools) -> None:
+        self.batch, self.given = whole.batch, whole.given
+        self.options = whole.options
+        self.counts, self.response_lengths = whole.counts[chosen], whole.response_lengths[chosen]
+        self._whole = whole
+        self._chosen = chosen
+
+    def subset(self, chosen: Bools) -> Selection:
+        """Return the chosen ones of these sequences."""
+        both = self._chosen.copy()
+        both[self._chosen] = chosen
+        return HostPart(self._whole, both)
+
+    def sequence(self, name: str) -> NDArray[Any]:
+        """Return an array of the sequences."""
+        return self._whole.sequence(name)[self._chosen]
+
+    def repeats(self) -> Bools:
+        """Return which sequences end in a repetition."""
+        return self._whole.repeats()[self._chosen]
+
+    def channel(self, name: str) -> NDArray[Any]:
+        """Return a channel at its tokens, one sequence after the other."""
+        return self._whole.channel(name)[self._places[CHANNELS[name].of_response]]
+
+    @cached_property
+    def _places(self) -> dict[bool, Ints]:
+        """The places of the tokens among those of the whole batch: of valid ones, and of all of the response."""
+        counts = {False: self._whole.counts, True: self._whole.response_lengths}
+        return {of: np.flatnonzero(np.repeat(self._chosen, lengths)) for of, lengths in counts.items()}
 
 
 def _read(batch: Batch, mask: Bools, name: str) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from windsock.measurement import device
 from windsock.measurement.batch import Batch
 from windsock.measurement.completion import completed
 from windsock.measurement.device import Launches
+from windsock.measurement.domains import Domains, domain_states
 from windsock.measurement.host_batches import HostBatches
 from windsock.measurement.options import Options
 from windsock.measurement.plan import Part, Plan, plan_of
@@ -47,8 +48,10 @@ class Measurement:
         missing: dict[str, str] | None = None,
         report: Report | None = None,
         warn: Callable[[str], None] | None = None,
+        domains: Domains | None = None,
     ) -> None:
         self._rank = rank
+        self._domains = domains or Domains()
         self._report = report or (lambda quantity, error: None)
         self._warn = warn or (lambda text: None)
         # Re-entrant: ``_collect`` merges while it has the lock.
@@ -120,6 +123,14 @@ class Measurement:
 
     def _measure(self, selection: Selection, plan: Plan) -> None:
         states, missing = measured_states(selection, plan, self._rank, self._report)
+        by_domain = plan.by_domain
+        if by_domain is not None:
+            states |= domain_states(
+                selection,
+                self._domains,
+                lambda part: measured_states(part, by_domain, self._rank, self._report)[0],
+                self._report,
+            )
         with self._lock:
             states |= coefficient_states(plan.options, self._newest[plan])
             self._merge_states(states, missing)

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.catalogue.by_domain import BY, has_domains, split_domain
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import describe_error
 from windsock.measurement.quantities import BY_STATE, NO_TOKEN, Quantity
@@ -75,15 +76,33 @@ def finished(
             continue
         if bad := state.item(-1):  # the last slot of every kind counts the inputs that are not finite
             nonfinite |= dict.fromkeys(quantity.metrics, bad)
+    _derive(values, usable, report)
+    for domain, of_domain in _by_domain(usable).items():
+        derived: Values = {}
+        _derive(derived, of_domain, report)
+        values |= {f"{id}{BY}{domain}": derived[id] for id in derived if has_domains(REGISTRY.metric(id))}
+    return _named(values, nonfinite, vocabulary)
+
+
+def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str, Exception], None]) -> None:
+    """Add the values that follow from several states."""
     for id, derive in DERIVED.items():
         try:
-            derived = derive(values, usable)
+            derived = derive(values, states)
         except Exception as error:  # noqa: BLE001 - a metric costs only itself
             report(id, error)
             derived = Missing(describe_error(error))
         if derived is not None:
             values[id] = derived
-    return _named(values, nonfinite, vocabulary)
+
+
+def _by_domain(states: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
+    found: dict[str, dict[str, Floats]] = {}
+    for name, state in states.items():
+        if BY in name:
+            base, domain = split_domain(name)
+            found.setdefault(domain, {})[base] = state
+    return found
 
 
 _missing = lru_cache(maxsize=256)(Missing)
@@ -105,7 +124,9 @@ def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> M
     for id, value in values.items():
         name, factor = _name(id, vocabulary)
         if isinstance(value, Missing):
-            reasons[name] = value.reason
+            # A domain that a step has too little of is no news; the reasons of all sequences are.
+            if BY not in id:
+                reasons[name] = value.reason
         else:
             found[name] = value if factor is None else value / factor
             if id in nonfinite:
@@ -113,7 +134,7 @@ def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> M
     return Measured(found, reasons)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)  # 64 domains of every metric of the data part
 def _name(id: str, vocabulary: str) -> tuple[str, float | None]:
     """Return the name of a metric in a vocabulary, and the factor of its values there."""
     name = vocabulary_name(REGISTRY.metric(id), vocabulary)

@@ -258,6 +258,7 @@ class Extrema(_Stacked):
         ranks = np.full(len(rows), rank)
         return np.stack([rows.min(axis=-1), ranks, rows.max(axis=-1), ranks, _nonfinite(rows)], axis=-1)
 
+    @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
         """Return the smaller minimum and the larger maximum; of equal ones those of the lower rank.
 

@@ -15,6 +15,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.states import sparse
 from windsock.states.kinds import KINDS, StateKind
 
 Floats = NDArray[np.float64]
@@ -90,21 +91,34 @@ class Layout:
 
     @cached_property
     def parts(self) -> tuple[tuple[Layout, slice | NDArray[np.int64]], ...]:
-        """The layouts of the sparse states and of the others, where there are any, and their slots in this one."""
-        if self.is_sparse or not any(KINDS[kind].is_sparse for _, kind in self.entries):
+        """The layouts of the sparse states, of those of each domain, and last of the others, with their slots.
+
+        Each has its own place in a journal, so that the layout of the others, which are always there, does not change
+        from step to step.
+        """
+        groups: dict[tuple[int, str], list[tuple[str, str]]] = {}
+        for name, kind in self.entries:
+            _, of_domain, domain = name.rpartition("/by/")
+            key = (0, "") if KINDS[kind].is_sparse else (1, domain) if of_domain else (2, "")
+            groups.setdefault(key, []).append((name, kind))
+        if len(groups) < 2:
             return ((self, slice(None)),)
         found = []
-        for is_sparse in (True, False):
-            entries = tuple(entry for entry in self.entries if KINDS[entry[1]].is_sparse == is_sparse)
-            slots = [np.arange(place.start, place.stop) for place in (self.places[name] for name, _ in entries)]
-            if entries:
-                found.append((Layout(entries), np.concatenate(slots)))
+        for _, entries in sorted(groups.items()):
+            slots = [np.arange(self.places[name].start, self.places[name].stop) for name, _ in entries]
+            found.append((Layout(tuple(entries)), np.concatenate(slots)))
         return tuple(found)
 
     @cached_property
     def is_sparse(self) -> bool:
         """Whether all states are sparse."""
         return bool(self.entries) and all(KINDS[kind].is_sparse for _, kind in self.entries)
+
+    def merge_encoded(self, bodies: Sequence[bytes]) -> Floats:
+        """Merge encoded vectors; raise ValueError if one is damaged or of another layout."""
+        if self.is_sparse:
+            return sparse.summed(bodies, self.width)
+        return self.merge(list(sparse.decoded(bodies, self.width)))
 
     @cached_property
     def _by_kind(self) -> list[tuple[StateKind, NDArray[np.int64]]]:

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 TYPES = {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
 """The first byte, and the type of the numbers: the smallest that has them exactly. Journals have it."""
-AT_ONCE = 32  # states whose bits are unpacked together
+AT_ONCE = 32  # states that are decoded together
 
 
 def encode(vector: Floats) -> bytes:
@@ -37,15 +37,17 @@ def _smallest_type(numbers: Floats) -> bytes:
     return b"f" if (numbers.astype(np.float32) == numbers).all() else b"d"
 
 
+@np.errstate(all="ignore")  # sums that overflow are infinite
 def summed(bodies: Sequence[bytes], width: int) -> Floats:
     """Return the sum of encoded vectors; raise ValueError if one is damaged or has another width."""
     total = np.zeros(width)
     for begin in range(0, len(bodies), AT_ONCE):
-        total += _summed(bodies[begin : begin + AT_ONCE], width)
+        total += decoded(bodies[begin : begin + AT_ONCE], width).sum(axis=0)
     return total
 
 
-def _summed(bodies: Sequence[bytes], width: int) -> Floats:
+def decoded(bodies: Sequence[bytes], width: int) -> Floats:
+    """Return encoded vectors, one in a row; raise ValueError if one is damaged or has another width."""
     size = (width + 7) // 8
     if any(len(body) <= size for body in bodies):
         raise ValueError("a sparse state is too short")
@@ -54,8 +56,7 @@ def _summed(bodies: Sequence[bytes], width: int) -> Floats:
     numbers = [_numbers(body, size, count) for body, count in zip(bodies, used.sum(axis=1).tolist(), strict=True)]
     vectors = np.zeros(used.shape)
     vectors[used] = np.concatenate(numbers)
-    total: Floats = vectors.sum(axis=0)
-    return total
+    return vectors
 
 
 def _numbers(body: bytes, size: int, count: int) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from windsock.catalogue.by_domain import BY, split_domain
 from windsock.catalogue.describe import band_text
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
@@ -130,11 +131,13 @@ def _without_statistic(chart: Chart) -> Chart:
 
 
 def _known_place(name: str, match: Match) -> tuple[Any, str, str]:
-    stem, _, last = match.metric.id.rpartition("/")
+    stem, _, last = split_domain(match.metric.id)[0].rpartition("/")
     if last not in STATISTICS or match.metric.statistic != last:
         return name, name, "line"
+    base, domain = split_domain(name) if BY in match.metric.id else (name, "")
+    key = f"{_strip_statistic(base, last)}{BY if domain else ''}{domain}"
     # Two writers may mean different numbers by one metric, so their lines have charts of their own.
-    return (stem, match.filled, match.prefix, match.suffix, match.source), _strip_statistic(name, last), last
+    return (stem, match.filled, match.prefix, match.suffix, match.source), key, last
 
 
 def _strip_statistic(name: str, statistic: str) -> str:
@@ -155,7 +158,8 @@ def _order(chart: Chart) -> tuple[Any, ...]:
     ordered = list(family_labels())
     if chart.match is None:
         return len(ordered), natural(chart.family), 0, natural(chart.main)
-    return ordered.index(chart.family), [], _places(REGISTRY.version)[chart.match.metric.id], natural(chart.main)
+    id, domain = split_domain(chart.match.metric.id)
+    return ordered.index(chart.family), [], _places(REGISTRY.version)[id], bool(domain), natural(chart.main)
 
 
 @cache
