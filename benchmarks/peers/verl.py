@@ -41,7 +41,6 @@ SAME_MEANING = {
     "response/aborted_ratio": "tokens/aborted",
     "critic/vf_explained_var": "value/explained_variance",
     "actor/pg_loss": "actor/pg_loss",
-    "kl_loss": "actor/kl_loss",
     "critic/vf_loss": "critic/loss",
 }
 """veRL's names to windsock's, where both have one value for a step, however it is cut into micro-batches."""

@@ -77,15 +77,19 @@ class Batch:
     keep: Any = _array("other")
     given: frozenset[str] = field(init=False, repr=False)
     """The names of the given arrays."""
+    shape: tuple[int, ...] = field(init=False, repr=False)
+    """The shape of the tokens."""
     sequences: int = field(init=False, default=0)
+    device: Any = field(init=False, default=None, repr=False)
+    """The device of the mask, where it has one."""
     whole: Batch | None = field(init=False, default=None, repr=False)
-    """The batch that this one takes its arrays from, and ``rows`` the part of it; None for all."""
+    """The batch from which this one takes the arrays that are not its ``own``, and ``rows`` the part; None for all."""
     rows: slice | Ints | None = field(init=False, default=None, repr=False)
+    own: frozenset[str] = field(init=False, repr=False)
     prepared: dict[Any, Any] = field(init=False, default_factory=dict, repr=False)
     """What a measurement found out about the arrays, for its next call with this batch or a part of it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "given", frozenset(name for name in FIELDS if getattr(self, name) is not None))
         if self.response_mask is None:
             raise BatchError("a batch needs response_mask: 1 at the tokens that the policy generated")
         shape = shape_of(self.response_mask)
@@ -93,10 +97,16 @@ class Batch:
         if len(shape) != wanted:
             layout = "packed (cu_seqlens is given): (tokens,)" if wanted == 1 else "padded: (sequences, width)"
             raise BatchError(f"response_mask: expected {layout}, got shape {shape}")
+        given = frozenset(name for name in FIELDS if getattr(self, name) is not None)
         count = shape[0] if wanted == 2 else _sequences_of(self.cu_seqlens, shape[0])
-        object.__setattr__(self, "sequences", count)
-        self._check(shape, count)
-        self._check_devices()
+        put = object.__setattr__
+        put(self, "given", given)
+        put(self, "own", given)
+        put(self, "shape", shape)
+        put(self, "sequences", count)
+        put(self, "device", getattr(self.response_mask, "device", None))
+        for name in given:
+            self._check(name, getattr(self, name))
 
     if not TYPE_CHECKING:  # a wrong name is an error for the type checker
 
@@ -110,42 +120,41 @@ class Batch:
             object.__setattr__(self, name, part)
             return part
 
-    def _check(self, shape: tuple[int, ...], count: int) -> None:
-        for name in self.given:
-            axes = AXES[name]
-            if axes == "other":
-                continue
-            expected = (count,) if axes == "sequences" else shape
-            got = shape_of(getattr(self, name))
-            if axes == "vocabulary":
-                if got[:-1] != shape:
-                    raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
-            elif got != expected:
-                raise BatchError(f"{name}: expected shape {expected} like response_mask, got {got}")
-        if self.keep is not None and shape_of(self.keep) not in (shape, (count,)):
-            raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {shape_of(self.keep)}")
-        if self.prompt_mask is not None and shape_of(self.prompt_mask)[:1] != (count,):
-            raise BatchError(f"prompt_mask: expected ({count}, width), got shape {shape_of(self.prompt_mask)}")
+    def _check(self, name: str, value: Any) -> None:
+        """Reject an array of a wrong shape, and one of tokens that is on another device than the mask or complex."""
+        axes, shape, count = AXES[name], self.shape, self.sequences
+        got = shape_of(value)
+        if axes == "sequences":
+            if got != (count,):
+                raise BatchError(f"{name}: expected shape {(count,)} like response_mask, got {got}")
+        elif axes == "other":
+            if name == "keep" and got not in (shape, (count,)):
+                raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {got}")
+            if name == "prompt_mask" and got[:1] != (count,):
+                raise BatchError(f"prompt_mask: expected ({count}, width), got shape {got}")
+        else:
+            if axes == "tokens" and got != shape:
+                raise BatchError(f"{name}: expected shape {shape} like response_mask, got {got}")
+            if axes == "vocabulary" and got[:-1] != shape:
+                raise BatchError(f"{name}: expected {(*shape, 'vocabulary')}, got shape {got}")
+            self._check_device(name, value)
 
-    def _check_devices(self) -> None:
-        """Reject token arrays that are on another device than the mask, and complex ones."""
-        home = getattr(self.response_mask, "device", None)
-        for name in self.given:
-            if AXES[name] not in ("tokens", "vocabulary"):
-                continue
-            value = getattr(self, name)
-            device = getattr(value, "device", None)
-            # Lists have no device, NumPy arrays only since NumPy 2, and torch's is not a string.
-            if device != home and str(device or "cpu") != str(home or "cpu"):
-                raise BatchError(
-                    f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one"
-                )
-            if _is_complex(value):
-                raise BatchError(f"{name}: expected real numbers, got {value.dtype}")
+    def _check_device(self, name: str, value: Any) -> None:
+        device, home = getattr(value, "device", None), self.device
+        # Lists have no device, NumPy arrays only since NumPy 2, and torch's is not a string.
+        if device != home and str(device or "cpu") != str(home or "cpu"):
+            raise BatchError(f"{name} is on {device or 'the host'}, response_mask on {home or 'the host'}: move one")
+        if _is_complex(value):
+            raise BatchError(f"{name}: expected real numbers, got {value.dtype}")
 
     def having(self, **arrays: Any) -> Batch:
         """Return this batch with further arrays, or with other ones in place of its own."""
-        return Batch(**{**{name: getattr(self, name) for name in self.given}, **arrays})
+        checked_alone = AXES.keys() - {"response_mask", "cu_seqlens"}
+        if not arrays.keys() <= checked_alone or any(array is None for array in arrays.values()):
+            return Batch(**{**{name: getattr(self, name) for name in self.given}, **arrays})
+        for name, array in arrays.items():
+            self._check(name, array)
+        return self.completed(**arrays)
 
     def split(self, parts: int) -> list[Batch]:
         """Cut a padded batch into micro-batches of complete sequences."""
@@ -154,25 +163,27 @@ class Batch:
 
     def take(self, rows: slice | Ints) -> Batch:
         """Return a padded batch of some of the sequences: a slice or places. Its arrays are cut when they are used."""
-        if self.cu_seqlens is not None:
+        if "cu_seqlens" in self.given:
             raise BatchError("split takes a padded batch, this one is packed (cu_seqlens is given): pack each part")
         chosen = range(*rows.indices(self.sequences)) if isinstance(rows, slice) else rows
-        return self._view(rows, len(chosen), self.given)
+        return self._view(rows, len(chosen), {})
 
     def completed(self, **arrays: Any) -> Batch:
         """Return this batch with further arrays that are known to fit: nothing is checked."""
-        batch = self._view(None, self.sequences, self.given.union(arrays))
-        for name, array in arrays.items():
-            object.__setattr__(batch, name, array)
-        return batch
+        return self._view(None, self.sequences, arrays)
 
-    def _view(self, rows: slice | Ints | None, sequences: int, given: frozenset[str]) -> Batch:
+    def _view(self, rows: slice | Ints | None, sequences: int, arrays: dict[str, Any]) -> Batch:
         view, put = object.__new__(Batch), object.__setattr__
-        put(view, "given", given)
+        put(view, "given", self.given.union(arrays) if arrays else self.given)
+        put(view, "shape", self.shape if rows is None else (sequences, *self.shape[1:]))
         put(view, "sequences", sequences)
+        put(view, "device", self.device)
         put(view, "whole", self)
         put(view, "rows", rows)
+        put(view, "own", frozenset(arrays))
         put(view, "prepared", {})
+        for name, array in arrays.items():
+            put(view, name, array)
         return view
 
     def gathered(

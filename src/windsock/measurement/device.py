@@ -28,16 +28,7 @@ from windsock.stats.rows import Table
 
 def on_device(batch: Batch) -> bool:
     """Return whether the batch is on an accelerator."""
-    torch = sys.modules.get("torch")
-    mask = _mask(batch)
-    return torch is not None and isinstance(mask, torch.Tensor) and mask.device.type not in ("cpu", "meta")
-
-
-def _mask(batch: Batch) -> Any:
-    """Return the mask of a batch, or of the one that it is a part of, because that of a part would have to be cut."""
-    while batch.whole is not None:
-        batch = batch.whole
-    return batch.response_mask
+    return getattr(batch.device, "type", "cpu") not in ("cpu", "meta")  # NumPy's is a string, a list has none
 
 
 class Launches:
@@ -52,7 +43,7 @@ class Launches:
 
     def add(self, batch: Batch, plan: Plan) -> None:
         """Queue the pass over a batch. This never waits for the device."""
-        device = _mask(batch).device
+        device = batch.device
         kernels = _kernels(device.type)
         if kernels is not None and not _broken:
             memory = self._memories.get(device)

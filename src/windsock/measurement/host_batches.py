@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import AXES, Batch, shape_of, to_numpy
+from windsock.measurement.batch import AXES, Batch, to_numpy
 from windsock.measurement.device_selection import LABELS
 from windsock.measurement.plan import Plan
 from windsock.measurement.selection import HostSelection
@@ -37,7 +37,7 @@ class HostBatches:
 
     def add(self, batch: Batch, plan: Plan) -> HostSelection | None:
         """Keep a small batch; return a large one, or one that finds no room, to be computed now."""
-        tokens = math.prod(shape_of(batch.response_mask))
+        tokens = math.prod(batch.shape)
         if tokens >= SMALL or self._tokens + tokens > MOST_TOKENS:
             return HostSelection(batch, plan.options)
         arrays = {name: np.array(to_numpy(getattr(batch, name))) for name in plan.used}

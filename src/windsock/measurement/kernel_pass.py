@@ -1,6 +1,6 @@
-"""The pass over a batch's tensors by the Triton kernels, with as little work on the host as possible.
+"""The pass over a batch's tensors by the Triton kernel, with as little work on the host as possible.
 
-What the kernels have to know about tensors of some dtypes is an ``Outline``, prepared once. A launch then needs the
+What the kernel has to know about tensors of some dtypes is an ``Outline``, prepared once. A launch then needs the
 tensors' addresses only: those of a part follow from the whole batch's, so that no view is made. The passes of a step
 with the same table write into one matrix, the columns of one batch after those of the other.
 """
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import AXES, Batch
+from windsock.measurement.batch import AXES, Batch, shape_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.rows import WEIGHT, Table, moved_to
@@ -130,12 +130,12 @@ _last_words: dict[Any, int] = {}
 
 
 class Outline(NamedTuple):
-    """What the kernels have to know about the tensors of a batch, but for their addresses."""
+    """What the kernel has to know about the tensors of a batch, but for their addresses."""
 
     plan: Plan
     table: Table
-    kernels: Any  # rows_triton.Pass
-    names: tuple[str, ...]  # of the arrays in the order in which the kernels take them
+    kernel: Any  # rows_triton.Pass
+    names: tuple[str, ...]  # of the arrays in the order in which the kernel takes them
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
@@ -145,17 +145,18 @@ class Outline(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The tensors of a batch, in the order of the kernels' arguments."""
+    """The tensors of a batch, in the order of the kernel's arguments."""
 
     outline: Outline
     tensors: Sequence[Any]
+    starts: Sequence[int]  # the sequence of each tensor with which the batch begins
     ids: int  # the number of tokens that end a sequence
 
 
 def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> None:
-    """Queue the kernels. This never waits for the device."""
+    """Queue the kernel. This never waits for the device."""
     whole, start = batch, 0
-    if isinstance(batch.rows, slice) and batch.whole is not None and batch.rows.step in (None, 1):
+    if not batch.own and batch.whole is not None and _is_stretch(batch.rows):
         whole, start = batch.whole, batch.rows.indices(batch.whole.sequences)[0]
     prepared: Prepared | None = whole.prepared.get(plan)
     if prepared is None:
@@ -171,17 +172,16 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
     if not sequences:
         return
     addresses = [matrix.address, matrix.histograms]
-    addresses += [
-        tensor.data_ptr() + start * stride for tensor, stride in zip(prepared.tensors, outline.strides, strict=True)
-    ]
-    together = 0
-    for address in addresses:
+    together = matrix.address | matrix.histograms
+    for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True):
+        address = tensor.data_ptr() + (start + first) * stride
+        addresses.append(address)
         together |= address
     # Triton compiles other code for addresses that are no multiples of 16.
     aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
     numbers = (outline.width, matrix.capacity, matrix.sequences, prepared.ids)
     with _current(outline.key[0]):
-        outline.kernels.launch(
+        outline.kernel.launch(
             (outline.key, prepared.ids, aligned),
             addresses,
             lambda: [*matrix.parts(memory.chunk(matrix)), *_cut(prepared, start, sequences)],
@@ -195,52 +195,67 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
 def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
     """Return the tensors of a part of a batch."""
     return [
-        (tensor[start : start + sequences] if stride else tensor).detach()
-        for tensor, stride in zip(prepared.tensors, prepared.outline.strides, strict=True)
+        (tensor[start + first : start + first + sequences] if stride else tensor).detach()
+        for tensor, first, stride in zip(prepared.tensors, prepared.starts, prepared.outline.strides, strict=True)
     ]
 
 
 def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, bool]:
-    """Return the tensors in the order of the kernels, and whether they are the batch's own and not copies.
+    """Return the tensors in the order of the kernel, and whether they are the batch's own and not copies.
 
     A copy does not see later changes of the batch's tensors, so it is for one launch only.
     """
-    mask = batch.response_mask
-    device = mask.device
-    on_device = tuple(name for name in plan.sequence_arrays if _is_on(getattr(batch, name), device))
+    device = batch.device
+    on_device = tuple(name for name in plan.sequence_arrays if _is_on(_located(batch, name)[0], device))
     names = _names(kernels, plan, on_device)
-    tensors = [getattr(batch, name) for name in names]
-    are_own = True
-    ids = 0
-    for place, (name, tensor) in enumerate(zip(names, tensors, strict=True)):
+    tensors: list[Any] = []
+    starts: list[int] = []
+    dtypes: list[Any] = []
+    are_own, ids, keep = True, 0, 0
+    for name in names:
+        tensor, start = _located(batch, name)
         if name == "eos_ids":
-            tensors[place] = _ids_on(device, tensor)
-            ids = len(tensors[place])
-            are_own = are_own and (isinstance(tensor, list | tuple) or _is_on(tensor, device))
-        elif name == "keep" and not _is_on(tensor, device):
-            tensors[place], are_own = moved_to(device, tensor), False
-        # The kernels compute addresses from the width alone.
-        if not tensors[place].is_contiguous():
-            tensors[place], are_own = tensors[place].contiguous(), False
-    keep = 0
-    if "keep" in batch.given:
-        keep = 1 if tensors[names.index("keep")].dim() == 1 and _is_per_sequence(batch) else 2
-    key = (device.index, mask.shape[-1], keep, *[tensor.dtype for tensor in tensors])
-    outline = _outline(kernels, plan, on_device, key, batch.cu_seqlens is not None)
-    return Prepared(outline, tensors, ids), are_own
+            given, tensor = tensor, _ids_on(device, tensor)
+            are_own = are_own and (isinstance(given, list | tuple) or tensor is given)
+            ids = len(tensor)
+        elif name == "keep":
+            keep = 1 if shape_of(batch.keep) == (batch.sequences,) else 2
+            if not _is_on(tensor, device):
+                tensor, start, are_own = moved_to(device, batch.keep), 0, False
+        # The kernel computes addresses from the width alone.
+        if not tensor.is_contiguous():
+            tensor, start, are_own = getattr(batch, name).contiguous(), 0, False
+        tensors.append(tensor)
+        starts.append(start)
+        dtypes.append(tensor.dtype)
+    key = (device.index, batch.shape[-1], keep, *dtypes)
+    outline = _outline(kernels, plan, on_device, key, "cu_seqlens" in batch.given)
+    return Prepared(outline, tensors, starts, ids), are_own
+
+
+def _located(batch: Batch, name: str) -> tuple[Any, int]:
+    """Return an array and the sequence of it with which the batch begins, without cutting it."""
+    start = 0
+    while batch.whole is not None and name not in batch.own:
+        if batch.rows is not None:
+            if not _is_stretch(batch.rows):
+                break
+            start += batch.rows.indices(batch.whole.sequences)[0]
+        batch = batch.whole
+    return getattr(batch, name), start
+
+
+def _is_stretch(rows: Any) -> TypeGuard[slice]:
+    return isinstance(rows, slice) and rows.step in (None, 1)
 
 
 def _is_on(value: Any, device: Any) -> bool:
     return bool(getattr(value, "device", None) == device)
 
 
-def _is_per_sequence(batch: Batch) -> bool:
-    return tuple(batch.keep.shape) == (batch.sequences,)
-
-
 @lru_cache(maxsize=256)
 def _names(kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the arrays in the order of the kernels' arguments.
+    """Return the names of the arrays in the order of the kernel's arguments.
 
     The mask stands in for those that are not used.
     """
@@ -265,7 +280,7 @@ def _outline(
     return Outline(
         plan=plan,
         table=table,
-        kernels=kernels.Pass(table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
+        kernel=kernels.Pass(table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
         names=names,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
