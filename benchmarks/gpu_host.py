@@ -19,8 +19,8 @@ from __future__ import annotations
 import argparse
 import gc
 import math
-import re
 import platform
+import re
 import statistics
 import sys
 import tempfile

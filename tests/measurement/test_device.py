@@ -99,6 +99,30 @@ def test_device_and_host_agree_for_every_metric(place: str, loss: str, rows: int
     assert measure(there, **options).missing == measure(here, **options).missing
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ties_at_the_bounds_of_clips_are_decided_as_on_the_host(place: str, dtype: torch.dtype):
+    """Ratios that are a few roundings away from a bound, of log-probs of all sizes."""
+    random = np.random.default_rng(3)
+    old = torch.tensor(-random.exponential(1.0, (3, 4000)), dtype=dtype)
+    exact = torch.log(torch.tensor([[0.8], [1.28], [3.0]], dtype=torch.float64))
+    current = (old.double() + exact).to(dtype)
+    steps = torch.tensor(random.integers(-2, 3, old.shape))
+    for _ in range(2):
+        moved = torch.nextafter(current, torch.where(steps > 0, torch.inf, -torch.inf).to(dtype))
+        current, steps = torch.where(steps != 0, moved, current), steps - steps.sign()
+    data = {
+        "response_mask": np.ones(old.shape, bool),
+        "old_log_probs": old.double().numpy(),
+        "log_probs": current.double().numpy(),
+        "advantages": np.sign(random.normal(size=old.shape)),
+    }
+    there, here = tensors(data, place, dtype)
+    got, expected = (measure(batch, clip=(0.2, 0.28), dual_clip=3.0) for batch in (there, here))
+    names = [name for name in expected if "clipfrac" in name or "outside" in name or "dual" in name]
+    assert len(names) >= 5
+    assert {name: got[name] for name in names} == {name: expected[name] for name in names}
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_quantiles_of_short_sequences_are_those_of_all_tokens(place: str, packed: bool):
     """Up to 64 tokens of a sequence are all looked at; a value at the end of a bin may count in the next one."""
@@ -235,6 +259,34 @@ def test_large_means_with_small_spread_keep_their_variance(place: str):
     there, here = tensors(data, place)
     got, expected = measure(there, vocabulary="trinity", **OPTIONS), measure(here, vocabulary="trinity", **OPTIONS)
     assert got["critic/vf_explained_var"] == pytest.approx(expected["critic/vf_explained_var"], rel=1e-4)
+
+
+def test_torch_keeps_a_spread_that_is_a_billionth_of_the_mean(monkeypatch: pytest.MonkeyPatch):
+    """The explained variance of returns of a million, give or take a thousandth, in double precision."""
+    monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
+    monkeypatch.setattr(device, "_kernels", lambda kind: None)
+    random = np.random.default_rng(5)
+    returns = 1e6 + 1e-3 * random.normal(size=(16, 200))
+    data = {"response_mask": np.ones((16, 200), bool), "returns": returns}
+    data["old_values"] = returns + 5e-4 * random.normal(size=returns.shape)
+    there, here = tensors(data, "cpu", torch.float64)
+    names = ("value/explained_variance", "critic/returns/mean")
+    got, expected = measure(there), measure(here)
+    assert [got[name] for name in names] == pytest.approx([expected[name] for name in names], rel=1e-6)
+
+
+def test_groups_of_different_micro_batches_are_different_groups(place: str):
+    """Labels may begin at 0 again in each micro-batch: they are of the call, on the device as on the host."""
+    scores = np.array([0.0, 1.0, 1.0, 1.0])
+    micro = {"response_mask": np.ones((4, 3), bool), "scores": scores, "groups": np.array([0, 0, 1, 1])}
+    for batch in tensors(micro, place):
+        measurement = Measurement()
+        for _ in range(3):
+            measurement.add(batch, ("data",))
+            batch = batch.having(scores=1.0 - batch.scores)
+        values = measurement.finish("trinity")
+        # Of the first pairs each has both scores; the second ones would too, if they were one group.
+        assert values["reward/groups/effective_samples"] == 6.0
 
 
 @pytest.mark.parametrize("value", [0.1, 1.0 / 3.0, "random"])

@@ -179,3 +179,22 @@ def test_options_of_one_part_hold_for_any_order_of_parts(tmp_path: Path):
         view = windsock.open(run.path)
         assert view.series("objective/kl_coef").last == 0.3
         assert view.series("policy/loss/total").last == pytest.approx(whole)
+
+
+def test_a_micro_batch_that_lacks_an_input_is_told(tmp_path, capsys):
+    """A metric of 3 of 4 micro-batches looks like one of all four; other parts of the step do not matter."""
+    whole = Batch(**make(12, 8, 0))
+    run = windsock.init(dir=tmp_path)
+    for step in range(2):
+        run.measure(whole.take(slice(0, 12)), part=None if step == 0 else "data")
+        micros = whole.split(4)
+        for n, micro in enumerate(micros):
+            arrays = {name: getattr(micro, name) for name in micro.given}
+            if n == 2 and step == 1:
+                del arrays["advantages"]
+            run.measure(arrays, part="policy")
+        run.commit()
+        told = capsys.readouterr().err
+        text = 'measure(part="policy"): 1 of 4 batches of a step had no advantages: the metrics that need it'
+        assert (text in told) == (step == 1)
+    run.finish()

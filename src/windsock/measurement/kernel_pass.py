@@ -179,13 +179,12 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
         together |= address
     # Triton compiles other code for addresses that are no multiples of 16.
     aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
-    numbers = (outline.width, matrix.capacity, matrix.sequences, prepared.ids)
+    numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
     with _current(outline.key[0]):
         outline.kernel.launch(
             (outline.key, prepared.ids, aligned),
             addresses,
             lambda: [*matrix.parts(memory.chunk(matrix)), *_cut(prepared, start, sequences)],
-            sequences,
             numbers,
             outline.limits,
         )

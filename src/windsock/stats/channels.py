@@ -133,8 +133,8 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
         "log_ratio", "policy", RATIO, lambda x, o: x.log_probs - x.old_log_probs, quantiles="log-quantiles"
     ),
     _spread("ratio", "policy", RATIO, lambda x, o: _exp(x.log_ratio), near=1.0),
-    _count("above", "policy", RATIO, lambda x, o: policy.ratio_above(x.ratio, o.clip), options="clip", nan_of="ratio"),
-    _count("below", "policy", RATIO, lambda x, o: policy.ratio_below(x.ratio, o.clip), options="clip", nan_of="ratio"),
+    _count("above", "policy", RATIO, lambda x, o: policy.above(x.log_ratio, o.clip), options="clip", nan_of="ratio"),
+    _count("below", "policy", RATIO, lambda x, o: policy.below(x.log_ratio, o.clip), options="clip", nan_of="ratio"),
     _combined("outside", "policy", RATIO, options="clip", nan_of="ratio", above=1, below=1),
     _combined("kl_k1", "policy", RATIO, log_ratio=-1.0),
     _channel("kl_k2", "policy", RATIO, lambda x, o: policy.kl_k2(x.log_ratio)),
@@ -159,13 +159,10 @@ CHANNELS: dict[str, Channel] = {channel.name: channel for channel in (
         "low", "policy", SURROGATE, lambda x, o: x.below & (x.advantages < 0), options="clip level/token",
         nan_of="surrogate",
     ),
-    _combined(
-        "binds", "policy", SURROGATE, lambda x, o: policy.clip_binds(x.ratio, x.advantages, o.clip),
-        options="clip level/token", nan_of="surrogate", high=1, low=1,
-    ),
+    _combined("binds", "policy", SURROGATE, options="clip level/token", nan_of="surrogate", high=1, low=1),
     _count(
         "dual", "policy", SURROGATE,
-        lambda x, o: policy.dual_clip_binds(x.ratio, x.advantages, o.clip, o.dual_clip),
+        lambda x, o: policy.dual_clip_binds(x.log_ratio, x.advantages, o.dual_clip),
         options="dual_clip level/token", nan_of="surrogate",
     ),
     # With one ratio for all tokens of a sequence, the loss of the sequence follows from these.

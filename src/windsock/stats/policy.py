@@ -6,7 +6,9 @@ band is from ``1 - low`` to ``1 + high``. Without a clip range nothing is clippe
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import struct
+from typing import Any, NamedTuple
 
 from windsock.stats.numpy_or_torch import numpy_or_torch
 
@@ -38,6 +40,47 @@ def rejected(weights: Any, low: float, high: float) -> Any:
     return (weights < low) | (weights > high)
 
 
+class Bound(NamedTuple):
+    """A number near the logarithm of a bound of ratios, as the sum of two in single precision.
+
+    Every device decides with it in the same way whether a ratio is beyond the bound: by the exact difference of two
+    log-probs, which the exponential and single precision would round.
+    """
+
+    high: float
+    low: float
+
+    @classmethod
+    def of(cls, ratio: float) -> Bound:
+        """Return that of a ratio; of 0 and less, which no ratio is below, minus infinity."""
+        if ratio <= 0:
+            return cls(-math.inf, 0.0)
+        exact = math.log(ratio)
+        high = _single(exact)
+        return cls(high, 0.0 if math.isinf(high) else _single(exact - high))
+
+
+def _single(number: float) -> float:
+    """Return the number in single precision."""
+    return float(struct.unpack("f", struct.pack("f", number))[0])
+
+
+def above(d: Any, clip: Clip) -> Any:
+    """Return where the ratio is above the band, from the log-ratio in double precision."""
+    return d > sum(Bound.of(1.0 + clip[1]))
+
+
+def below(d: Any, clip: Clip) -> Any:
+    """Return where the ratio is below the band, from the log-ratio in double precision."""
+    return d < sum(Bound.of(1.0 - clip[0]))
+
+
+def dual_clip_binds(d: Any, advantages: Any, dual_clip: float) -> Any:
+    """Return where dual clipping bounds the loss of a token with a negative advantage and a large ratio."""
+    # The clip does not matter: its bound is above 1 only for ratios that it lowers.
+    return (advantages < 0) & (d > sum(Bound.of(dual_clip)))
+
+
 def ratio_above(ratio: Any, clip: Clip) -> Any:
     """Return where the ratio is above the band."""
     return ratio > 1.0 + clip[1]
@@ -55,19 +98,9 @@ def clipped(ratio: Any, clip: Clip | None) -> Any:
     return numpy_or_torch(ratio).clip(ratio, 1.0 - clip[0], 1.0 + clip[1])
 
 
-def clip_binds(ratio: Any, advantages: Any, clip: Clip) -> Any:
-    """Return where clipping changes the objective: outside the band, in the direction of the advantage."""
-    return clipped(ratio, clip) * advantages < ratio * advantages
-
-
 def surrogate_gain(ratio: Any, advantages: Any, clip: Clip | None) -> Any:
     """Return min(r·A, clip(r)·A)."""
     return numpy_or_torch(ratio).minimum(ratio * advantages, clipped(ratio, clip) * advantages)
-
-
-def dual_clip_binds(ratio: Any, advantages: Any, clip: Clip | None, dual_clip: float) -> Any:
-    """Return where dual clipping bounds the loss of a token with a negative advantage and a large ratio."""
-    return (advantages < 0) & (surrogate_gain(ratio, advantages, clip) < dual_clip * advantages)
 
 
 def surrogate_factors(ratio: Any, clip: Clip | None, dual_clip: float | None = None) -> tuple[Any, Any]:

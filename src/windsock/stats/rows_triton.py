@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from windsock.stats.policy import Bound
 from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
 from windsock.stats.rows import SAMPLES, STORED, WEIGHT, Table
 
@@ -95,6 +96,12 @@ class Limits(NamedTuple):
     truncate: float
     reject_low: float
     reject_high: float
+    above_high: float  # of policy.Bound
+    above_low: float
+    below_high: float
+    below_low: float
+    dual_high: float
+    dual_low: float
 
     @classmethod
     def of(cls, options: Any) -> Limits:
@@ -103,7 +110,11 @@ class Limits(NamedTuple):
         low, high = options.clip or (math.inf, math.inf)
         cap = options.truncate.cap if options.truncate else math.inf
         kept = (options.reject.low, options.reject.high) if options.reject else (0.0, math.inf)
-        return cls(low, high, options.dual_clip or 0.0, options.value_clip or 0.0, cap, *kept)
+        bounds = (Bound.of(1.0 + high), Bound.of(1.0 - low), Bound.of(options.dual_clip or math.inf))
+        return cls(
+            low, high, options.dual_clip or 0.0, options.value_clip or 0.0, cap, *kept,
+            *(number for bound in bounds for number in bound),
+        )  # fmt: skip
 
 
 SPREADS = tl.constexpr(sum(channel.statistics == "spread" for channel in STORED))
@@ -135,6 +146,12 @@ def _k3(d, ratio):
 
 
 @triton.jit
+def _is_beyond(d, lost, high, low):
+    """Return where the sum of d and what it lost is larger than the sum of high and low."""
+    return (d > high) | ((d == high) & (lost > low))
+
+
+@triton.jit
 def _values(x, is_end, limits, WANTED: tl.constexpr):
     """Compute every channel from the arrays at some tokens; the compiler drops those that are not wanted.
 
@@ -143,15 +160,18 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
     """
     log_ratio = x.log_probs - x.old_log_probs
     ratio = tl.exp(log_ratio)
-    above = ratio > 1.0 + limits.clip_high
-    below = ratio < 1.0 - limits.clip_low
+    # What the difference of the log-probs lost by rounding: with it a tie at a bound is decided as on the host.
+    turned = log_ratio - x.log_probs
+    lost = (x.log_probs - (log_ratio - turned)) - (x.old_log_probs + turned)
+    above = _is_beyond(log_ratio, lost, limits.above_high, limits.above_low)
+    below = _is_beyond(-log_ratio, -lost, -limits.below_high, -limits.below_low)
     high = above & (x.advantages > 0)
     low = below & (x.advantages < 0)
     bound = tl.minimum(tl.maximum(ratio, 1.0 - limits.clip_low), 1.0 + limits.clip_high) * x.advantages
     # By default Triton's minimum drops a NaN, and the loss would look finite.
     gain = tl.minimum(ratio * x.advantages, bound, propagate_nan=tl.PropagateNan.ALL)
     floor = limits.dual_clip * x.advantages
-    dual = (x.advantages < 0) & (gain < floor)
+    dual = (x.advantages < 0) & _is_beyond(log_ratio, lost, limits.dual_high, limits.dual_low)
     if WANTED.dual:
         gain = tl.where(x.advantages < 0, tl.maximum(gain, floor, propagate_nan=tl.PropagateNan.ALL), gain)
     ref_difference = x.ref_log_probs - x.log_probs
@@ -543,19 +563,22 @@ def _count_not_finite(
     _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
 
 
-@triton.jit(do_not_specialize=["sequences", "column"])
+@triton.jit(do_not_specialize=["sequences", "column", "programs"])
 def _rows(
     out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
-    width, sequences, column, eos_count, limits,
+    width, sequences, column, programs, eos_count, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
-    SAMPLED: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,
-    STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr,
+    SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
+    LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
-    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token.
+    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token. What needs few tokens is done by a second
+    program for each sequence, while the others are waiting for memory.
     """
     row = tl.program_id(0).to(tl.int64)
+    is_second = row >= programs
+    row = tl.where(is_second, row - programs, row)
     out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
@@ -567,16 +590,18 @@ def _rows(
     start, end = _extent(mask, length, SCAN)
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
+    if SECOND:  # noqa: SIM102 - known when the kernel is compiled
+        if is_second:
+            first_token, last_token = _ends_of_response(mask, start, end, SCAN)
+            if SAMPLED:
+                _add_samples(
+                    histograms, arrays, mask, keep, kept, base, first_token, last_token, limits,
+                    WANTED, HISTOGRAM, BINS, KEEP,
+                )  # fmt: skip
+            if BLOCKS.repeats >= 0:
+                tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last_token).to(tl.float32))
+            return
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
-    if SAMPLED or BLOCKS.repeats >= 0:
-        first_token, last_token = _ends_of_response(mask, start, end, SCAN)
-        if SAMPLED:
-            _add_samples(
-                histograms, arrays, mask, keep, kept, base, first_token, last_token, limits,
-                WANTED, HISTOGRAM, BINS, KEEP,
-            )  # fmt: skip
-        if BLOCKS.repeats >= 0:
-            tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last_token).to(tl.float32))
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
@@ -643,6 +668,7 @@ class Pass:
                 tuple((table.bins or {}).get(name, (0.0, 0.0, 0, False))) for name in Places._fields
             )),
             "SAMPLED": bool(table.bins),
+            "SECOND": bool(table.bins) or table.repeats,
             "KEEP": keep,
             "PACKED": packed,
         }  # fmt: skip
@@ -654,6 +680,7 @@ class Pass:
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
         self._settings = {"num_warps": shape.warps, "maxnreg": registers}
         self._values = tuple(self._constants.values())
+        self._programs = 1 + self._constants["SECOND"]  # for each sequence
         self._compiled: dict[Any, Any] = {}
 
     def launch(
@@ -661,18 +688,17 @@ class Pass:
         key: Any,
         addresses: Sequence[int],
         tensors: Callable[[], Sequence[Any]],
-        programs: int,
-        numbers: tuple[int, int, int, int],
+        numbers: tuple[int, int, int, int, int],
         limits: Limits,
     ) -> None:
-        """Queue the kernel on the current stream, with a program for each sequence.
+        """Queue the kernel on the current stream.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
         the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
         tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
-        results, the first one of this batch, and the number of ids.
+        results, the first one of this batch, its sequences, and the number of ids.
         """
-        grid = (programs, 1, 1)
+        grid = (self._programs * numbers[3], 1, 1)
         compiled = self._compiled.get(key)
         if compiled is not None and not _indirect:
             try:
