@@ -563,6 +563,28 @@ def _count_not_finite(
     _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
 
 
+@triton.jit
+def _few_tokens(
+    out, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
+    WANTED: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr, SAMPLED: tl.constexpr,
+    KEEP: tl.constexpr, PACKED: tl.constexpr, SCAN: tl.constexpr,
+):  # fmt: skip
+    """Do what needs few tokens of one sequence: the histograms and the repetition."""
+    base, length = _stretch(bounds, row, width, PACKED)
+    mask, actions = mask + base, actions + base
+    kept = True
+    if KEEP == 1:
+        kept = tl.load(keep + row) != 0
+    if KEEP == 2:
+        keep += base
+    start, end = _extent(mask, length, SCAN)
+    first, last = _ends_of_response(mask, start, end, SCAN)
+    if SAMPLED:
+        _add_samples(histograms, arrays, mask, keep, kept, base, first, last, limits, WANTED, HISTOGRAM, BINS, KEEP)
+    if BLOCKS.repeats >= 0:
+        tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
+
+
 @triton.jit(do_not_specialize=["sequences", "column", "programs"])
 def _rows(
     out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
@@ -577,8 +599,14 @@ def _rows(
     program for each sequence, while the others are waiting for memory.
     """
     row = tl.program_id(0).to(tl.int64)
-    is_second = row >= programs
-    row = tl.where(is_second, row - programs, row)
+    if SECOND:  # noqa: SIM102 - known when the kernel is compiled
+        if row >= programs:
+            row -= programs
+            _few_tokens(
+                out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
+                WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
+            )  # fmt: skip
+            return
     out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
@@ -590,17 +618,6 @@ def _rows(
     start, end = _extent(mask, length, SCAN)
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
-    if SECOND:  # noqa: SIM102 - known when the kernel is compiled
-        if is_second:
-            first_token, last_token = _ends_of_response(mask, start, end, SCAN)
-            if SAMPLED:
-                _add_samples(
-                    histograms, arrays, mask, keep, kept, base, first_token, last_token, limits,
-                    WANTED, HISTOGRAM, BINS, KEEP,
-                )  # fmt: skip
-            if BLOCKS.repeats >= 0:
-                tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last_token).to(tl.float32))
-            return
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
     lane = tl.arange(0, BLOCK)
     places = start + lane
