@@ -1,6 +1,6 @@
 """Metrics of a trainer's batches.
 
-``batch`` has the arrays, ``quantities`` declares the states and the metrics of each, ``selection`` and ``device``
-compute the states on the host and on an accelerator, ``step`` merges the states of a step, and ``values`` turns merged
-states into named values.
+``batch`` has the arrays, ``quantities`` declares the states and the metrics of each, and a ``plan`` says which of them
+some arrays give. ``host_batches`` and ``device`` take batches in, ``selection`` and ``device_selection`` compute the
+states of them, ``step`` merges the states of a step, and ``values`` turns merged states into named values.
 """

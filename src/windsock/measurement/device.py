@@ -63,13 +63,14 @@ class Launches:
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()]))
             fetched += [result.fetched(arrays) for result in self._by_torch]
-        return [DeviceSelection(pieces) for pieces in _by_table(fetched)]
+        return [DeviceSelection(pieces) for pieces in _alike(fetched)]
 
 
-def _by_table(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:
-    found: dict[Table, list[Fetched]] = {}
+def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:
+    """Return the results with the same plan and table together."""
+    found: dict[tuple[Plan, Table], list[Fetched]] = {}
     for piece in fetched:
-        found.setdefault(piece.table, []).append(piece)
+        found.setdefault((piece.plan, piece.table), []).append(piece)
     return found.values()
 
 

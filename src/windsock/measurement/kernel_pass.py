@@ -12,12 +12,13 @@ from contextlib import nullcontext
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.batch import AXES, Batch, shape_of
-from windsock.measurement.device_selection import Fetched, copied
+from windsock.measurement.device_selection import LABELS, Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.rows import WEIGHT, Table, moved_to
 
@@ -32,6 +33,7 @@ class Matrix:
         self.outline = outline
         self.capacity = capacity  # columns
         self.sequences = 0  # so far
+        self.starts: list[int] = []  # the first sequence of each batch
         self.on_host: list[dict[str, Any]] = []  # arrays of the sequences
         self.chunk = chunk
         self.offset = offset
@@ -56,7 +58,9 @@ class Matrix:
         for place, name in enumerate(table.arrays):
             halves = np.stack([matrix[first + 2 * place], matrix[first + 2 * place + 1]], axis=-1)
             kind = np.float64 if self.outline.floating[place] else np.int64
-            arrays[name] = [np.ascontiguousarray(halves).view(kind)[:, 0]]
+            values = np.ascontiguousarray(halves).view(kind)[:, 0]
+            # Labels are of one batch: with the same label in another one they are a different group.
+            arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.
         histograms = words[cells:].view(np.uint32) / WEIGHT if table.bins else None
         return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms)
@@ -70,12 +74,13 @@ class Memory:
         self._chunks: list[Any] = []
         self._free = 0  # words of the last chunk
         self._full: list[Matrix] = []
-        self._open: dict[Table, Matrix] = {}
+        self._open: dict[Plan, Matrix] = {}
 
     def matrix(self, outline: Outline, sequences: int) -> Matrix:
         """Return a matrix of the outline's table with room for some sequences."""
-        found = self._open.get(outline.table)
-        if found is not None and found.sequences + sequences <= found.capacity:
+        found = self._open.get(outline.plan)
+        fits = found is not None and found.outline.table is outline.table
+        if found is not None and fits and found.sequences + sequences <= found.capacity:
             return found
         if found is not None:
             self._full.append(found)
@@ -83,7 +88,7 @@ class Memory:
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
         capacity = _aligned(max(sequences, expected))
         words = _aligned(outline.table.height * capacity + outline.table.histogram_size)
-        self._open[outline.table] = found = Matrix(outline, capacity, *self._take(words))
+        self._open[outline.plan] = found = Matrix(outline, capacity, *self._take(words))
         return found
 
     def chunk(self, matrix: Matrix) -> Any:
@@ -123,7 +128,7 @@ def _aligned(words: int) -> int:
     return -(-words // LEAST_ALIGNED) * LEAST_ALIGNED
 
 
-_last_sequences: dict[Table, int] = {}
+_last_sequences: WeakKeyDictionary[Table, int] = WeakKeyDictionary()
 """How many sequences the last step measured, by table."""
 _last_words: dict[Any, int] = {}
 """How many words of memory the last step used, by device."""
@@ -179,6 +184,7 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
         together |= address
     # Triton compiles other code for addresses that are no multiples of 16.
     aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
+    matrix.starts.append(matrix.sequences)
     numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
     with _current(outline.key[0]):
         outline.kernel.launch(
@@ -279,7 +285,7 @@ def _outline(
     return Outline(
         plan=plan,
         table=table,
-        kernel=kernels.Pass(table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
+        kernel=_pass_of(kernels, table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
         names=names,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
@@ -288,6 +294,11 @@ def _outline(
         floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
         host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
     )
+
+
+@lru_cache(maxsize=256)
+def _pass_of(kernels: ModuleType, table: Table, arrays: tuple[str, ...], is_long: bool, keep: int, packed: bool) -> Any:
+    return kernels.Pass(table, arrays, is_long, keep, packed)
 
 
 def _stride(name: str, kind: Any, width: int, keep: int, packed: bool) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from windsock.measurement.batch import COMPUTED_FROM, FIELDS, SEQUENCE_FIELDS
 from windsock.measurement.options import Options, given
 from windsock.measurement.quantities import QUANTITIES, Quantity
-from windsock.states import Quantiles
+from windsock.states import KINDS, Quantiles, StateKind
 from windsock.stats.channels import Need, arrays_of, wanted
 from windsock.stats.rows import STORED, Bins, Table
 
@@ -66,21 +66,19 @@ class Plan:
 
     def table(self, arrays: tuple[str, ...]) -> Table:
         """Return the table that a device fills; ``arrays`` are those of the sequences that are on it."""
-        return _table(self, arrays)
+        return _table(self.channels, arrays, self.repeats)
 
 
+# Options such as a coefficient may change with every step: they have no part in it.
 @lru_cache(maxsize=256)
-def _table(plan: Plan, arrays: tuple[str, ...]) -> Table:
-    channels = tuple(channel for channel in STORED if channel.name in plan.channels)
-    bins = {
-        quantity.channel: _bins(quantity.kind)
-        for quantity in plan.quantities
-        if isinstance(quantity.kind, Quantiles) and quantity.channel in plan.channels
-    }
-    return Table(channels, arrays, plan.repeats, bins)
+def _table(names: frozenset[str], arrays: tuple[str, ...], repeats: bool) -> Table:
+    channels = tuple(channel for channel in STORED if channel.name in names)
+    kinds = {channel.name: KINDS[channel.quantiles] for channel in channels if channel.quantiles}
+    return Table(channels, arrays, repeats, {name: _bins(kind) for name, kind in kinds.items()})
 
 
-def _bins(kind: Quantiles) -> Bins:
+def _bins(kind: StateKind) -> Bins:
+    assert isinstance(kind, Quantiles)
     return Bins(*kind.scale_and_offset, kind.SIDE, kind.signed)
 
 

@@ -52,7 +52,7 @@ class Bins(NamedTuple):
         return (2 if self.signed else 1) * self.side + 1
 
 
-# Compared by identity: there is one for each plan of a measurement.
+# Compared by identity: there is one for each set of channels and arrays.
 @dataclass(frozen=True, eq=False)
 class Table:
     """The rows that a pass over some channels writes, and the histograms that it adds to.
