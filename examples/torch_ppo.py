@@ -82,17 +82,23 @@ def play(actor: nn.Module, lakes: Lakes, maps: np.ndarray, starts: np.ndarray, t
     prompts = torch.as_tensor(lakes.all.prompts(maps, starts), device=device)
     tokens = torch.cat([prompts, prompts.new_zeros(len(maps), 2 * turns)], 1)
     chosen, mask = prompts.new_full((len(maps), turns), frozen_lake.END), torch.zeros(len(maps), turns, device=device)
+    log_probs = torch.zeros_like(mask)
     number, here = torch.as_tensor(maps, device=device), torch.as_tensor(starts, device=device)
     going = torch.ones(len(maps), dtype=torch.bool, device=device)
     for turn in range(turns):
         place = frozen_lake.PROMPT_LENGTH + 2 * turn
-        choice = torch.multinomial(actor(tokens[:, :place])[:, -1].softmax(-1), 1)[:, 0]
+        all_log_probs = actor(tokens[:, :place])[:, -1].log_softmax(-1)
+        choice = torch.multinomial(all_log_probs.exp(), 1)[:, 0]
+        log_probs[:, turn] = all_log_probs.gather(-1, choice[:, None])[:, 0]
         chosen[:, turn], mask[:, turn] = torch.where(going, choice, frozen_lake.END), going.float()
         tokens[:, place] = torch.where(going, frozen_lake.CHOICE + choice, frozen_lake.PAD)
         going = going & (choice != frozen_lake.END)
         here = torch.where(going, lakes.after[number, here, choice.clamp(max=frozen_lake.MOVES - 1)], here)
         tokens[:, place + 1] = torch.where(going, frozen_lake.POSITION + here, frozen_lake.PAD)
-    return {"tokens": tokens, "choices": chosen, "mask": mask, "ends": here, "maps": number, "going": going}
+    return {
+        "tokens": tokens, "choices": chosen, "mask": mask, "log_probs": log_probs, "ends": here, "maps": number,
+        "going": going,
+    }  # fmt: skip
 
 
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
@@ -173,7 +179,8 @@ class Training:
             )
             maps, starts = (np.repeat(drawn, options.runs) for drawn in (maps, places.argmax(1)))
             played = play(self.actor.model, self.lakes, maps, starts, options.turns)
-        data = self.judge(played)
+        domains = np.where(self.lakes.all.distance[maps, starts] <= 3, "near", "far")
+        data = self.judge(played).having(domains=domains)
         run.measure(data, kl_coef=self.KL, max_response_length=options.turns)
         norms = self.update_critic(played["tokens"], data) | self.update_actor(played["tokens"], data)
         if step % 10 == 0 or step == options.steps - 1:
@@ -188,7 +195,8 @@ class Training:
         run, tokens, choices, mask = self.run, played["tokens"][:, :-1], played["choices"], played["mask"]
         with run.timer("ref_log_probs_values_reward"):
             with self.phase("reference/compute_log_probs", self.reference):
-                ref = self.log_probs(self.reference.model(tokens), choices)
+                ref_logits = self.reference.model(tokens)
+                ref = self.log_probs(ref_logits, choices)
             with run.phase("reward/compute_rewards"):
                 scores = (self.lakes.tiles[played["maps"], played["ends"]] == frozen_lake.GOAL).float()
         with run.timer("old_log_probs_values"):
@@ -207,8 +215,9 @@ class Training:
         groups = torch.arange(self.options.tasks, device=self.device).repeat_interleave(self.options.runs)
         return windsock.Batch(
             response_mask=mask, actions=choices, eos_ids=[frozen_lake.END], finished=~played["going"],
-            old_logits=old_logits, old_log_probs=old, ref_log_probs=ref, old_values=values, rewards=rewards,
-            advantages=advantages, raw_advantages=raw, returns=raw + values, scores=scores, groups=groups,
+            old_logits=old_logits, old_log_probs=old, ref_logits=ref_logits, ref_log_probs=ref,
+            rollout_log_probs=played["log_probs"], old_values=values, rewards=rewards, advantages=advantages,
+            raw_advantages=raw, returns=raw + values, scores=scores, groups=groups,
             prompt_lengths=torch.full_like(groups, frozen_lake.PROMPT_LENGTH),
         )  # fmt: skip
 
@@ -220,7 +229,7 @@ class Training:
     def micro_batches(self, data: windsock.Batch) -> list[tuple[Tensor, dict[str, Tensor]]]:
         """Return the rows of each micro-batch of all epochs, with the batch's arrays at them."""
         found = []
-        kept = {name: getattr(data, name) for name in data.given - {"eos_ids"}}
+        kept = {name: getattr(data, name) for name in data.given - {"eos_ids", "domains"}}
         for _ in range(self.options.epochs):
             order = torch.as_tensor(self.rng.permutation(data.sequences), device=self.device)
             found += [

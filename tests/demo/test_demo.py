@@ -125,6 +125,17 @@ def test_rolls_losses_and_samples_are_consistent(tmp_path: Path):
     assert one(view, "system/samples") == pytest.approx(np.cumsum(one(view, "actor/valid_samples")))
 
 
+def test_corrections_domains_and_logits_are_consistent(tmp_path: Path):
+    """Weights are truncated as the trainer does, starts near the goal are solved more often, and the policy moves."""
+    view = trained(tmp_path, 3, sync_every=3, largest_weight=1.1, drop_at_most=0.0)
+    truncated = "policy/mismatch/truncated_weight"
+    assert one(view, f"{truncated}/mean") == pytest.approx(one(view, "actor/sample_weights_mean"))
+    assert one(view, f"{truncated}/clip_fraction")[-1] > 0, "the explorer's weights are old"
+    assert (one(view, "critic/score/mean/by/near") > one(view, "critic/score/mean/by/far")).all()
+    assert (one(view, "policy/ref_kl_exact") > 0).all()
+    assert (one(view, "policy/logits/max") > one(view, "policy/logits/min")).all()
+
+
 def test_the_explorer_and_the_trainer_are_two_roles_of_one_run(tmp_path: Path):
     """Rollouts and evaluations are the explorer's, updates the trainer's, and samples are readable."""
     view = trained(tmp_path, 3)

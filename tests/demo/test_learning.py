@@ -207,11 +207,14 @@ def test_checkpoints_are_written_and_can_be_loaded(healthy: windsock.View, tmp_p
 
 
 def test_unknown_and_wrong_hyperparameters_are_rejected():
-    """The error names the nearest hyperparameter, or the expected type."""
+    """The error names the nearest hyperparameter, or the expected type or range."""
     with pytest.raises(SettingsError, match="did you mean 'actor_lr'"):
         DemoConfig().changed({"actor_rl": 1.0})
     with pytest.raises(SettingsError, match="steps must be an integer; got 'many'"):
         DemoConfig().changed({"steps": "many"})
+    for weight in (0.5, float("inf")):
+        with pytest.raises(SettingsError, match=f"largest_weight must be finite and 1 or more; got {weight}"):
+            DemoConfig().changed({"largest_weight": weight})
     with pytest.raises(SettingsError, match="actor_lr must be a number; got None"):
         DemoConfig().changed({"actor_lr": None})
     without = DemoConfig().changed({"value_clip": None, "clip": 1})

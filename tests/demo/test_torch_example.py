@@ -39,8 +39,14 @@ def test_the_torch_example_records_a_complete_training(tmp_path: Path):
         "critic/entropy/mean",
         "val/score/mean",
         "system/tps",
+        "policy/ref_kl_exact",
+        "policy/logits/max",
+        "critic/score/mean/by/near",
+        "critic/score/mean/by/far",
     ]
     assert set(wanted) <= set(view.names())
-    for name in view.names("a*/*") + view.names("c*/*"):
+    for name in view.names("a*/*") + view.names("c*/*") + view.names("policy/*"):
         assert np.isfinite(view.series(name).values).all(), name
     assert view.series("actor/policykl").last > 0, "an update changes the policy"
+    differences = view.series("policy/mismatch/log_prob_difference/max").values
+    assert (differences < 1e-4).all(), "the policy that plays is the one that is trained"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -58,7 +59,10 @@ class DemoConfig:
                 )
             if not _fits(value, getattr(self, name), nullable="None" in str(known[name].type)):
                 raise SettingsError(f"demo: {name} must be {_kind(getattr(self, name))}; got {value!r}")
-        return replace(self, **changes)
+        config = replace(self, **changes)
+        if not 1 <= config.largest_weight < math.inf:  # 1 is the weight where explorer and trainer agree
+            raise SettingsError(f"demo: largest_weight must be finite and 1 or more; got {config.largest_weight}")
+        return config
 
 
 def _fits(value: Any, usual: Any, nullable: bool) -> bool:

@@ -67,9 +67,9 @@ def entropy_of(log_probs: Floats) -> Floats:
     return np.asarray(-(np.exp(log_probs) * log_probs).sum(axis=-1))
 
 
-def exact_kl(old: Floats, new: Floats) -> Floats:
-    """Return KL(old‖new) of each pair of distributions."""
-    return np.asarray((np.exp(old) * (old - new)).sum(axis=-1))
+def exact_kl(p: Floats, q: Floats) -> Floats:
+    """Return KL(p‖q) of each pair of distributions, given as log-probs."""
+    return np.asarray((np.exp(p) * (p - q)).sum(axis=-1))
 
 
 def value_gradient(values: Floats, old: Floats, returns: Floats, clip: float | None) -> Floats:

@@ -42,6 +42,7 @@ def record_pipeline(run: Run, scores: Floats, tasks: Ints, keep: Bools, seconds:
 def record_experience(run: Run, e: Experience, config: DemoConfig, version: int) -> None:
     """Measure the data part of a step, and record staleness, samples, counts and shard balance."""
     episodes = e.episodes
+    distances = episodes.lakes.distance[episodes.maps, episodes.starts]
     run.measure(
         {
             "response_mask": episodes.mask,
@@ -61,6 +62,7 @@ def record_experience(run: Run, e: Experience, config: DemoConfig, version: int)
             "scores": e.scores,
             "unclipped_rewards": e.outcomes,
             "groups": e.tasks,
+            "domains": np.where(distances <= 3, "near", "far"),  # of the goal
             "weights": e.weights,
             "keep": e.keep,
         },
@@ -68,6 +70,7 @@ def record_experience(run: Run, e: Experience, config: DemoConfig, version: int)
         reward_clip=config.reward_clip,
         max_response_length=config.turns,
         max_prompt_length=PROMPT_LENGTH + 1,  # above the length of every prompt: none is truncated
+        truncate=("sequence", config.largest_weight),  # as ``weights`` are
     )
     run.staleness(
         weight_versions=np.full(int(e.keep.sum()), episodes.version), tasks=e.tasks[e.keep], trainer_version=version
@@ -105,8 +108,8 @@ def _shards(tokens: Ints, shards: int) -> tuple[list[float], list[float]]:
     return before, np.bincount(shard_of, descending, shards).tolist()
 
 
-def record_policy(run: Run, e: Experience, rows: Ints, log_probs: Floats, config: DemoConfig) -> None:
-    """Measure the policy part of a mini-batch; ``log_probs`` has all choices of its valid tokens."""
+def record_policy(run: Run, e: Experience, rows: Ints, logits: Floats, log_probs: Floats, config: DemoConfig) -> None:
+    """Measure the policy part of a mini-batch; ``logits`` and ``log_probs`` have all choices of its valid tokens."""
     mask = e.episodes.mask[rows]
     chosen = log_probs[np.arange(len(log_probs)), e.episodes.choices[rows][mask]]
     run.measure(
@@ -115,6 +118,9 @@ def record_policy(run: Run, e: Experience, rows: Ints, log_probs: Floats, config
             "log_probs": e.episodes.to_grid(chosen, rows),
             "entropy": e.episodes.to_grid(entropy_of(log_probs), rows),
             "exact_kl": e.episodes.to_grid(exact_kl(e.old_all[rows][mask], log_probs), rows),
+            "exact_ref_kl": e.episodes.to_grid(exact_kl(log_probs, e.ref_all[rows][mask]), rows),
+            "highest_logits": e.episodes.to_grid(logits.max(axis=-1), rows),
+            "lowest_logits": e.episodes.to_grid(logits.min(axis=-1), rows),
             "old_log_probs": e.old[rows],
             "ref_log_probs": e.ref[rows],
             "advantages": e.advantages[rows],

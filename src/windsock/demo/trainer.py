@@ -41,6 +41,7 @@ class Experience:
     old: Floats  # log-probs of the choices by the policy before the update
     old_all: Floats  # log-probs of all choices: (episodes, turns, choices)
     ref: Floats
+    ref_all: Floats
     values: Floats
     weights: Floats
     outcomes: Floats = field(default_factory=lambda: np.zeros(0))  # score that enters the reward of each episode
@@ -129,7 +130,8 @@ class Trainer:
         choices, tokens = episodes.choices[episodes.mask], len(observations)
         with run.timer("ref_log_probs_values_reward"):
             with self._phase("reference/compute_log_probs", "reference", tokens):
-                ref = self._log_probs("reference", observations)[np.arange(tokens), choices]
+                ref_all = self._log_probs("reference", observations)
+                ref = ref_all[np.arange(tokens), choices]
             with self._phase("reward/compute_rewards", "reward"):
                 scores = reward.episode_scores(episodes, self.states["reward"]["distance"], config.fault)
         with run.timer("old_log_probs_values"):
@@ -143,11 +145,11 @@ class Trainer:
         began = time.perf_counter()
         keep = reward.kept_episodes(scores, config)
         recording.record_pipeline(run, scores, tasks, keep, time.perf_counter() - began)
-        old, old_all, ref, values = (episodes.to_grid(array) for array in (old, old_all, ref, values))
+        old, old_all, ref, ref_all, values = map(episodes.to_grid, (old, old_all, ref, ref_all, values))
         # Truncated importance weights correct for the difference of explorer and trainer.
         drift = np.where(episodes.mask, old - episodes.log_probs, 0.0).sum(axis=1)
         weights = np.minimum(np.exp(np.minimum(drift, 50.0)), config.largest_weight)  # 50: exp must not overflow first
-        return Experience(episodes, tasks, scores, keep, old, old_all, ref, values, weights)
+        return Experience(episodes, tasks, scores, keep, old, old_all, ref, ref_all, values, weights)
 
     def _log_probs(self, worker: str, observations: NDArray[Any]) -> Floats:
         """Return the log-probs of all choices at each token."""
@@ -225,7 +227,7 @@ class Trainer:
                 )
                 adam(weights, moments, gradient, config.actor_lr, self.updates)
                 norms.append(norm)
-                recording.record_policy(self.run, experience, rows, log_probs, config)
+                recording.record_policy(self.run, experience, rows, activations[-1], log_probs, config)
         self.version += 1
         return {"policy/grad_norm": float(np.mean(norms)), "policy/lr": config.actor_lr}
 
