@@ -525,7 +525,7 @@ def _bombs() -> dict[str, Callable[[], Files]]:
         "gathered that unpacks to zeros": lambda: two_ranks(packed(zeros)),
         "gathered that unpacks to a text": lambda: two_ranks(packed(twice)),
         "many sparse states": lambda: two_ranks(
-            layout([["reward/advantages:quantiles", "quantiles"]]), *(sparse_state(SPARSE_BODIES[0]),) * 5_000
+            layout([["reward/advantages:quantiles", "quantiles"]]), *(sparse_state(SPARSE_BODIES[0]),) * 2_000
         ),
         "many small events": lambda: usual(*(event("x") for _ in range(20_000))),
         "many unreadable events": lambda: usual(*(record(Kind.EVENT, str(n)) for n in range(20_000))),
