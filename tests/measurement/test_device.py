@@ -11,7 +11,7 @@ import re
 import warnings
 import weakref
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -334,19 +334,22 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
     assert len(fetches) == 1
 
 
-def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, capsys):
-    """A machine without a compiler for Triton measures with torch, with one message."""
+@pytest.mark.parametrize("where", ["compiler", "launch"])
+def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, capsys, where: str):
+    """A machine without a compiler for Triton measures with torch, with one message; nothing is counted twice."""
 
-    class Kernels:
-        ARRAYS = ()
-        LONG_WIDTH = 1
+    class Pass:
+        def __init__(self, *arguments):
+            if where == "compiler":
+                raise RuntimeError("no C compiler")
 
-        @staticmethod
-        def Pass(*arguments):  # noqa: N802 - as it is named there
+        def launch(self, *arguments):
             raise RuntimeError("no C compiler")
 
+    kernels = ModuleType("kernels")
+    vars(kernels).update(ARRAYS=(), LONG_WIDTH=1, Pass=Pass, Limits=SimpleNamespace(of=lambda options: None))
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
-    monkeypatch.setattr(device, "_kernels", lambda kind: Kernels)
+    monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
     monkeypatch.setattr(device, "_broken", [])
     there, here = tensors(make(5, 6, 14), "cpu")
     for _ in range(2):

@@ -222,6 +222,10 @@ SEQUENCE_FIELDS = _fields_over("sequences")
 VOCABULARY_FIELDS = _fields_over("vocabulary")
 
 
+LABELS = ("groups", "episodes")
+"""Arrays whose labels are of one batch: the same label in another batch is another group."""
+
+
 def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of an array, tensor or list."""
     shape = getattr(value, "shape", None)

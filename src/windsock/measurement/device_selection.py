@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import Batch, to_numpy
+from windsock.measurement.batch import LABELS, to_numpy
 from windsock.measurement.plan import Plan
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
@@ -22,9 +22,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-LABELS = ("groups", "episodes")
-"""Arrays whose labels are of one batch: the same label in another batch is another group."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
@@ -34,21 +31,7 @@ class Fetched:
     table: Table
     rows: NDArray[Any]  # without those of arrays
     arrays: dict[str, list[Any]]  # of the sequences, in parts
-    histograms: Floats | None  # None where another pass of the table has them
-
-
-def split_arrays(batch: Batch, plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays of the sequences that the plan needs: those on the batch's device, and the others."""
-    import torch
-
-    home = batch.response_mask.device
-    on_device: dict[str, Any] = {}
-    elsewhere: dict[str, Any] = {}
-    for name in plan.sequence_arrays:
-        value = getattr(batch, name)
-        is_there = isinstance(value, torch.Tensor) and value.device == home
-        (on_device if is_there else elsewhere)[name] = value
-    return on_device, elsewhere
+    histograms: Floats | None  # None where the table has none
 
 
 def copied(values: Any) -> Any:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import AXES, Batch, to_numpy
-from windsock.measurement.device_selection import LABELS
+from windsock.measurement.batch import AXES, LABELS, Batch, to_numpy
 from windsock.measurement.plan import Plan
 from windsock.measurement.selection import HostSelection
 from windsock.stats.groups import joined_labels

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.measurement.batch import AXES, Batch, shape_of
-from windsock.measurement.device_selection import LABELS, Fetched, copied
+from windsock.measurement.batch import AXES, LABELS, Batch, shape_of
+from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.rows import WEIGHT, Table, moved_to
 
@@ -40,6 +40,12 @@ class Matrix:
         self.cells = outline.table.height * capacity
         self.address = address
         self.histograms = address + 4 * self.cells  # aligned, because the capacity is
+
+    def add(self, sequences: int, on_host: dict[str, Any]) -> None:
+        """Count the sequences of a further batch; ``on_host`` are the arrays of them that are not on the device."""
+        self.starts.append(self.sequences)
+        self.sequences += sequences
+        self.on_host.append(on_host)
 
     def parts(self, chunk: Any) -> tuple[Any, Any]:
         """Return the cells and the histograms as tensors of their dtypes."""
@@ -79,10 +85,9 @@ class Memory:
     def matrix(self, outline: Outline, sequences: int) -> Matrix:
         """Return a matrix of the outline's table with room for some sequences."""
         found = self._open.get(outline.plan)
-        fits = found is not None and found.outline.table is outline.table
-        if found is not None and fits and found.sequences + sequences <= found.capacity:
-            return found
         if found is not None:
+            if found.outline.table is outline.table and found.sequences + sequences <= found.capacity:
+                return found
             self._full.append(found)
         # As many as in the last step, so that one matrix is enough for this one.
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
@@ -119,6 +124,8 @@ class Memory:
         """Yield the results from the copies of the tensors."""
         totals: dict[Table, int] = {}
         for matrix in (*self._full, *self._open.values()):
+            if not matrix.starts:  # its kernel failed
+                continue
             table = matrix.outline.table
             totals[table] = _last_sequences[table] = totals.get(table, 0) + matrix.sequences
             yield matrix.fetched(chunks[matrix.chunk])
@@ -140,7 +147,6 @@ class Outline(NamedTuple):
     plan: Plan
     table: Table
     kernel: Any  # rows_triton.Pass
-    names: tuple[str, ...]  # of the arrays in the order in which the kernel takes them
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
@@ -172,10 +178,14 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
             start, (prepared, _) = 0, _prepare(kernels, batch, plan)
     outline, sequences = prepared.outline, batch.sequences
     matrix = memory.matrix(outline, sequences)
-    if outline.host_names:
-        matrix.on_host.append({name: copied(getattr(batch, name)) for name in outline.host_names})
-    if not sequences:
-        return
+    if sequences:
+        _queue(prepared, start, sequences, matrix, memory)
+    # Only now, so that a batch whose kernel failed is not counted.
+    matrix.add(sequences, {name: copied(getattr(batch, name)) for name in outline.host_names})
+
+
+def _queue(prepared: Prepared, start: int, sequences: int, matrix: Matrix, memory: Memory) -> None:
+    outline = prepared.outline
     addresses = [matrix.address, matrix.histograms]
     together = matrix.address | matrix.histograms
     for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True):
@@ -184,7 +194,6 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
         together |= address
     # Triton compiles other code for addresses that are no multiples of 16.
     aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
-    matrix.starts.append(matrix.sequences)
     numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
     with _current(outline.key[0]):
         outline.kernel.launch(
@@ -194,7 +203,6 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
             numbers,
             outline.limits,
         )
-    matrix.sequences += sequences
 
 
 def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
@@ -286,7 +294,6 @@ def _outline(
         plan=plan,
         table=table,
         kernel=_pass_of(kernels, table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
-        names=names,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
         width=width,

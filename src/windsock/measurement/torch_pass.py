@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from windsock.measurement.batch import Batch
-from windsock.measurement.device_selection import Fetched, copied, split_arrays
+from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.channels import CHANNELS, Tokens
 from windsock.stats.rows import WEIGHT, Table, moved_to, owners, torch_rows
@@ -63,7 +63,7 @@ def launch(batch: Batch, plan: Plan) -> TorchResults:
     def compute(name: str) -> Any:
         return getattr(tokens[CHANNELS[name].of_response], name)
 
-    on_device, on_host = split_arrays(batch, plan)
+    on_device, on_host = _split_arrays(batch, plan)
     on_host = {name: copied(value) for name, value in on_host.items()}
     table = plan.table(())
     rows, histograms = torch_rows(table, compute, batch.actions if plan.repeats else None, valid, response, bounds)
@@ -73,3 +73,17 @@ def launch(batch: Batch, plan: Plan) -> TorchResults:
         for name, value in on_device.items()
     }
     return TorchResults(plan, table, rows, histograms, converted, on_host)
+
+
+def _split_arrays(batch: Batch, plan: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays of the sequences that the plan needs: those on the batch's device, and the others."""
+    import torch
+
+    home = batch.response_mask.device
+    on_device: dict[str, Any] = {}
+    elsewhere: dict[str, Any] = {}
+    for name in plan.sequence_arrays:
+        value = getattr(batch, name)
+        is_there = isinstance(value, torch.Tensor) and value.device == home
+        (on_device if is_there else elsewhere)[name] = value
+    return on_device, elsewhere

@@ -448,6 +448,17 @@ def _stretch(bounds, row, width, PACKED: tl.constexpr):
 
 
 @triton.jit
+def _keep_of(keep, base, row, KEEP: tl.constexpr):
+    """Return where a sequence's ``keep`` of tokens begins, and whether the sequence itself is kept."""
+    kept = row >= 0  # always
+    if KEEP == 1:
+        kept = tl.load(keep + row) != 0
+    if KEEP == 2:
+        keep += base
+    return keep, kept
+
+
+@triton.jit
 def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
     """Return which of some tokens belong to the response, and which of those ``keep`` includes."""
     response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
@@ -572,11 +583,7 @@ def _few_tokens(
     """Do what needs few tokens of one sequence: the histograms and the repetition."""
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
-    kept = True
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
-    if KEEP == 2:
-        keep += base
+    keep, kept = _keep_of(keep, base, row, KEEP)
     start, end = _extent(mask, length, SCAN)
     first, last = _ends_of_response(mask, start, end, SCAN)
     if SAMPLED:
@@ -610,11 +617,7 @@ def _rows(
     out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
-    kept = True
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
-    if KEEP == 2:
-        keep += base
+    keep, kept = _keep_of(keep, base, row, KEEP)
     start, end = _extent(mask, length, SCAN)
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
