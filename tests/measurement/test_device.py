@@ -351,7 +351,7 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
     monkeypatch.setattr(device, "_broken", [])
-    there, here = tensors(make(5, 6, 14), "cpu")
+    there, here = tensors(make(5, 6, 14) | {"groups": ["a", "a", "b", "b", "b"]}, "cpu")
     for _ in range(2):
         assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
     assert capsys.readouterr().err.count("measuring with torch instead: no C compiler") == 1
