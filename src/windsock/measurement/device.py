@@ -20,7 +20,7 @@ from windsock.device_copy import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
 from windsock.measurement.device_selection import DeviceSelection, Fetched
-from windsock.measurement.kernel_pass import Memory
+from windsock.measurement.kernel_pass import ResultMemory
 from windsock.measurement.plan import Plan
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
@@ -35,7 +35,7 @@ class Launches:
     """The queued passes of one step, and the memory of their results."""
 
     def __init__(self) -> None:
-        self._memories: dict[Any, Memory] = {}  # of the kernels' results, by device
+        self._memories: dict[Any, ResultMemory] = {}  # of the kernels' results, by device
         self._by_torch: list[TorchResults] = []
 
     def __bool__(self) -> bool:
@@ -48,7 +48,7 @@ class Launches:
         if kernels is not None and not _broken:
             memory = self._memories.get(device)
             if memory is None:
-                memory = self._memories[device] = Memory(device)
+                memory = self._memories[device] = ResultMemory(device)
             try:
                 kernel_pass.launch(kernels, batch, plan, memory)
                 return

@@ -26,7 +26,7 @@ LEAST_SEQUENCES = 64
 LEAST_ALIGNED = 16  # words of 32 bits
 
 
-class Matrix:
+class ResultMatrix:
     """The results of the passes with one table, and their histograms: words of 32 bits that begin as 0."""
 
     def __init__(self, outline: Outline, capacity: int, chunk: int, offset: int, address: int) -> None:
@@ -72,17 +72,17 @@ class Matrix:
         return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms)
 
 
-class Memory:
+class ResultMemory:
     """Memory of one device for the results of a step's passes."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
         self._chunks: list[Any] = []
         self._free = 0  # words of the last chunk
-        self._full: list[Matrix] = []
-        self._open: dict[Plan, Matrix] = {}
+        self._full: list[ResultMatrix] = []
+        self._open: dict[Plan, ResultMatrix] = {}
 
-    def matrix(self, outline: Outline, sequences: int) -> Matrix:
+    def matrix(self, outline: Outline, sequences: int) -> ResultMatrix:
         """Return a matrix of the outline's table with room for some sequences."""
         found = self._open.get(outline.plan)
         if found is not None:
@@ -93,10 +93,10 @@ class Memory:
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
         capacity = _aligned(max(sequences, expected))
         words = _aligned(outline.table.height * capacity + outline.table.histogram_size)
-        self._open[outline.plan] = found = Matrix(outline, capacity, *self._take(words))
+        self._open[outline.plan] = found = ResultMatrix(outline, capacity, *self._take(words))
         return found
 
-    def chunk(self, matrix: Matrix) -> Any:
+    def chunk(self, matrix: ResultMatrix) -> Any:
         """Return the tensor that a matrix is in."""
         return self._chunks[matrix.chunk]
 
@@ -164,7 +164,7 @@ class Prepared(NamedTuple):
     ids: int  # the number of tokens that end a sequence
 
 
-def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> None:
+def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) -> None:
     """Queue the kernel. This never waits for the device."""
     whole, start = batch, 0
     if not batch.own and batch.whole is not None and _is_stretch(batch.rows):
@@ -184,7 +184,7 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: Memory) -> Non
     matrix.add(sequences, {name: copied(getattr(batch, name)) for name in outline.host_names})
 
 
-def _queue(prepared: Prepared, start: int, sequences: int, matrix: Matrix, memory: Memory) -> None:
+def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
     outline = prepared.outline
     addresses = [matrix.address, matrix.histograms]
     together = matrix.address | matrix.histograms
