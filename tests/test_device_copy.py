@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from windsock import device_copy  # noqa: E402 - after the check for torch
-from windsock.device_copy import MAX_FREE, SMALL_BYTES, DeviceCopy  # noqa: E402
+from windsock.device_copy import SIZES, DeviceCopy  # noqa: E402
 from windsock.scalars import Deferred  # noqa: E402
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -107,14 +107,27 @@ def test_a_tensor_that_is_handed_out_keeps_its_memory(known_buffers: list):
     assert [buffer() is None for buffer in known_buffers] == [False, True]
 
 
-def test_large_copies_are_not_shared(known_buffers: list):
-    """Their memory is freed with them; kept buffers are small and few."""
-    reused(torch.zeros(SMALL_BYTES).as_subclass(Far)).values()
+def test_huge_copies_are_not_shared(known_buffers: list):
+    """Their memory is freed with them; of each size a few buffers are kept."""
+    huge = reused(torch.zeros(max(SIZES) // 4 + 1).as_subclass(Far))
+    huge.wait()
+    huge.release()
     gc.collect()
     assert [buffer() for buffer in known_buffers] == [None]
-    many = [reused(far(n)) for n in range(MAX_FREE + 5)]
-    assert [copy.values() for copy in many] == [[float(n)] for n in range(MAX_FREE + 5)]
-    assert [len(free) for free in device_copy._free.values()] == [MAX_FREE]
+    small, most = next(iter(SIZES.items()))
+    many = [reused(far(n)) for n in range(most + 5)]
+    assert [copy.values() for copy in many] == [[float(n)] for n in range(most + 5)]
+    assert {size: len(free) for (_, size), free in device_copy._free.items()} == {small: most}
+
+
+def test_a_large_copy_has_its_memory_until_it_is_released(known_buffers: list):
+    """The results of steps take turns in one buffer, also where their sizes differ somewhat."""
+    for length in (1000, 4000, 2000):
+        copy = reused(torch.full((length,), float(length)).as_subclass(Far))
+        assert reused(far(0.0)).values() == [0.0]
+        assert copy.wait().tolist() == [float(length)] * length
+        copy.release()
+    assert len(known_buffers) == 2
 
 
 @pytest.mark.parametrize("shared", [True, False])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-SMALL_BYTES = 1024
-"""Size of the buffers that copies share: to pin memory and to create an event take longer than a small copy."""
-MAX_FREE = 64  # shared buffers of a device that wait for their next use
+SIZES = {1 << 10: 64, 1 << 18: 2, 1 << 20: 2, 1 << 22: 2, 1 << 24: 2}
+"""Sizes of the buffers that copies share, and how many of each wait for their next use, by device.
 
-_free: dict[int, list[PinnedBuffer]] = {}
-"""Shared buffers by the index of their device, whose events they have. They are never freed."""
+To pin memory and to create an event take longer than to copy.
+"""
+MAX_VIEWS = 16  # of a buffer: the shapes of logged scalars are always the same
+
+_free: dict[tuple[int, int], list[PinnedBuffer]] = {}
+"""Shared buffers by the index of their device, whose events they have, and by size. They are never freed."""
 
 
 class PinnedBuffer:
@@ -32,6 +35,8 @@ class PinnedBuffer:
         key = tensor.dtype, tensor.shape
         host = self._views.get(key)
         if host is None:
+            if len(self._views) >= MAX_VIEWS:
+                self._views.clear()
             host = self._views[key] = self._memory[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
         host.copy_(tensor, non_blocking=True)
         # An event of this stream: to synchronise the device would wait for the training's other streams too.
@@ -50,7 +55,8 @@ class PinnedBuffer:
 class DeviceCopy:
     """A copy of a tensor to the host, queued on the current stream; later kernels may overwrite the tensor.
 
-    ``reused`` is for many small copies whose ``values`` are read: they take turns in the same memory.
+    ``reused`` is for many copies that are read soon: they take turns in the same memory. The next one gets it after
+    ``values``, or after ``release``.
     """
 
     def __init__(self, tensor: Any, *, reused: bool = False) -> None:
@@ -58,14 +64,15 @@ class DeviceCopy:
 
         self._buffer: PinnedBuffer | None = None
         self._values: list[Any] | None = None
-        self._reused = reused and tensor.nbytes <= SMALL_BYTES
+        self._free: list[PinnedBuffer] | None = None  # where the buffer comes from
         device = tensor.device
         if device.type != "cuda":
             self._host = torch.empty(tensor.shape, dtype=tensor.dtype)
             self._host.copy_(tensor, non_blocking=True)
             return
-        self._free = _free.setdefault(device.index, [])
-        self._buffer = self._taken() if self._reused else PinnedBuffer(tensor.nbytes)
+        size = next((size for size in SIZES if tensor.nbytes <= size), None) if reused else None
+        self._free = None if size is None else _free.setdefault((device.index, size), [])
+        self._buffer = PinnedBuffer(tensor.nbytes) if size is None else self._taken(size)
         try:
             self._host = self._buffer.receive(tensor)
         except Exception:
@@ -96,24 +103,27 @@ class DeviceCopy:
         """Return the elements as numbers, waiting if necessary; then other copies may use the memory."""
         if self._values is None:
             self._values = self.wait().flatten().tolist()
-            buffer, self._buffer, self._host = self._buffer, None, None
-            if buffer is not None and self._reused:
-                self._give_back(buffer)
+            self.release()
         return self._values
 
-    def _give_back(self, buffer: PinnedBuffer) -> None:
+    def release(self) -> None:
+        """Let other copies use the memory: the tensor that ``wait`` returned must not be used any more."""
+        buffer, self._buffer, self._host = self._buffer, None, None
+        if buffer is None or self._free is None:
+            return
         if not buffer.shared:
-            if len(self._free) >= MAX_FREE:
+            if len(self._free) >= SIZES[buffer.size]:
                 return
             _keep(buffer)  # also at the end of the process, which would free it after an error of the device
             buffer.shared = True
         self._free.append(buffer)
 
-    def _taken(self) -> PinnedBuffer:
+    def _taken(self, size: int) -> PinnedBuffer:
         try:
+            assert self._free is not None
             return self._free.pop()  # atomic: no other thread gets the same
         except IndexError:
-            return PinnedBuffer(SMALL_BYTES)
+            return PinnedBuffer(size)
 
 
 def _keep(buffer: PinnedBuffer) -> None:

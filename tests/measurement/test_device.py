@@ -322,7 +322,7 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
     there, here = tensors(make(64, 12, 11), place)
     fetches = []
     fetch = device.fetch
-    monkeypatch.setattr(device, "fetch", lambda pieces: fetches.append(len(pieces)) or fetch(pieces))
+    monkeypatch.setattr(device, "fetch", lambda pieces, kept: fetches.append(len(pieces)) or fetch(pieces, kept))
     measurement = Measurement()
     with monkeypatch.context() as forbidden:
         for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"):
@@ -347,7 +347,8 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
             raise RuntimeError("no C compiler")
 
     kernels = ModuleType("kernels")
-    vars(kernels).update(ARRAYS=(), LONG_WIDTH=1, Pass=Pass, Limits=SimpleNamespace(of=lambda options: None))
+    limits = SimpleNamespace(of=lambda options: None)
+    vars(kernels).update(ARRAYS=(), LONG_WIDTH=1, Pass=Pass, Reduction=lambda table: None, Limits=limits)
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
     monkeypatch.setattr(device, "_broken", [])
@@ -355,6 +356,23 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
     for _ in range(2):
         assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
     assert capsys.readouterr().err.count("measuring with torch instead: no C compiler") == 1
+
+
+@NO_KERNELS
+def test_the_host_reduces_where_the_kernel_for_that_fails(monkeypatch: pytest.MonkeyPatch, capsys):
+    """The results of the sequences are there, so nothing is lost."""
+    from windsock.stats import rows_triton
+
+    if INTERPRETED:
+        interpreted_kernels(monkeypatch)
+        monkeypatch.setattr(device, "_kernels", lambda kind: rows_triton)
+        monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
+    monkeypatch.setattr(device, "_broken", [])
+    monkeypatch.setattr(rows_triton.Reduction, "launch", _refuse("the reduction"))
+    there, here = tensors(make(5, 6, 15), "cuda" if CUDA else "cpu")
+    for _ in range(2):
+        assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+    assert capsys.readouterr().err.count("the reduction") == 1
 
 
 def test_tensors_are_freed_before_the_step_ends(place: str):

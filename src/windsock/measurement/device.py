@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -53,17 +54,29 @@ class Launches:
                 kernel_pass.launch(kernels, batch, plan, memory)
                 return
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
-                _broken.append(problem)
-                print(f"windsock: Triton kernels failed, measuring with torch instead: {problem}", file=sys.stderr)
+                _tell_broken(problem)
         self._by_torch.append(torch_pass.launch(batch, plan))
 
-    def collect(self) -> list[DeviceSelection]:
-        """Copy the results to the host, and wait for them; the batches of one plan become one selection."""
-        fetched = [piece for memory in self._memories.values() for piece in memory.fetched(fetch(memory.tensors()))]
+    @contextmanager
+    def collected(self) -> Iterator[list[DeviceSelection]]:
+        """Copy the results to the host, and wait for them; the batches of one plan become one selection.
+
+        The selections can be used inside of the ``with`` block: their memory is that of the next step then.
+        """
+        fetched: list[Fetched] = []
+        copies: list[DeviceCopy] = []
+        for memory in self._memories.values():
+            try:
+                memory.reduce()
+            except Exception as problem:  # noqa: BLE001 - the host can do it too
+                _tell_broken(problem)
+            fetched += memory.fetched(fetch(memory.tensors(), copies))
         if self._by_torch:
-            arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()]))
+            arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]
-        return [DeviceSelection(pieces) for pieces in _alike(fetched)]
+        yield [DeviceSelection(pieces) for pieces in _alike(fetched)]
+        for copy in copies:
+            copy.release()
 
 
 def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:
@@ -74,24 +87,33 @@ def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:
     return found.values()
 
 
-def fetch(tensors: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copy tensors of one device to the host as one run of bytes, and wait for it."""
+def fetch(tensors: Sequence[Any], copies: list[DeviceCopy]) -> list[NDArray[Any]]:
+    """Copy tensors of one device to the host as one run of bytes, and wait for it.
+
+    The arrays have the memory of a copy that is added to ``copies``.
+    """
     import torch
 
-    if len(tensors) == 1:
-        return [DeviceCopy(tensors[0]).wait().numpy()]
     if not tensors:
         return []
+    if len(tensors) == 1:
+        return [_arrived(tensors[0], copies)]
     flat = [
         tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
         for tensor in tensors
     ]
-    data, place, arrays = DeviceCopy(torch.cat(flat)).wait().numpy(), 0, []
+    data, place, arrays = _arrived(torch.cat(flat), copies), 0, []
     for tensor, piece in zip(tensors, flat, strict=True):
         kind = np.dtype(str(tensor.dtype).removeprefix("torch."))
         arrays.append(data[place : place + len(piece)].view(kind).reshape(tuple(tensor.shape)))
         place += len(piece)
     return arrays
+
+
+def _arrived(tensor: Any, copies: list[DeviceCopy]) -> NDArray[Any]:
+    copies.append(DeviceCopy(tensor, reused=True))
+    array: NDArray[Any] = copies[-1].wait().numpy()
+    return array
 
 
 @cache
@@ -103,6 +125,12 @@ def _kernels(device: str) -> ModuleType | None:
         return importlib.import_module("windsock.stats.rows_triton")
     except ImportError:
         return None
+
+
+def _tell_broken(problem: Exception) -> None:
+    if not _broken:
+        print(f"windsock: Triton kernels failed, measuring with torch instead: {problem}", file=sys.stderr)
+    _broken.append(problem)
 
 
 _broken: list[Exception] = []

@@ -32,6 +32,8 @@ class Fetched:
     rows: NDArray[Any]  # without those of arrays
     arrays: dict[str, list[Any]]  # of the sequences, in parts
     histograms: Floats | None  # None where the table has none
+    reduced: Floats | None = None
+    """The statistics of ``REDUCED_SLOTS`` of each channel, where the device has computed them."""
 
 
 def copied(values: Any) -> Any:
@@ -45,7 +47,7 @@ class DeviceSelection(Selection):
     def __init__(
         self,
         pieces: Sequence[Fetched],
-        rows: Floats | None = None,
+        rows: NDArray[Any] | None = None,
         part_of: tuple[DeviceSelection, Bools] | None = None,
     ) -> None:
         self.plan, self.table = pieces[0].plan, pieces[0].table
@@ -53,14 +55,14 @@ class DeviceSelection(Selection):
         self._pieces = pieces
         self._part_of = part_of
         if rows is None:
-            rows = (
-                pieces[0].rows.astype(np.float64)
-                if len(pieces) == 1
-                else np.concatenate([piece.rows for piece in pieces], axis=1, dtype=np.float64)
-            )
+            rows = pieces[0].rows if len(pieces) == 1 else np.concatenate([piece.rows for piece in pieces], axis=1)
         self._rows = rows
         self.counts = rows[self.table.blocks["valid"].start].astype(np.int64)
         self.response_lengths = rows[self.table.blocks["response"].start].astype(np.int64)
+        self._reduced = _all_finite(pieces[0].reduced) if len(pieces) == 1 and part_of is None else None
+        """What the device has reduced over all sequences, where all of it is finite."""
+        self._finite_totals: dict[str, Floats] = {}
+        self._extreme_states: Floats | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def subset(self, chosen: Bools) -> DeviceSelection:
@@ -89,8 +91,13 @@ class DeviceSelection(Selection):
         combined = CHANNELS[channel].combines
         if combined:
             return self._combined({other: factor * self.totals(other) for other, factor in combined.items()})
-        total: Floats = self._totals[self.table.places[channel]]
-        return total
+        place = self.table.places[channel]
+        if self._reduced is None:
+            total: Floats = self._totals[place]
+            return total
+        if channel not in self._finite_totals:
+            self._finite_totals[channel] = self._sums(place, place + 1)[0]
+        return self._finite_totals[channel]
 
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
@@ -109,16 +116,19 @@ class DeviceSelection(Selection):
         if kind is MEAN:
             return self._mean(channel)
         assert kind is EXTREMA or kind is MOMENTS
-        state: Floats = (self._extremes if kind is EXTREMA else self._moments)[self.table.places[channel]]
-        if kind is EXTREMA and self.counts.any():
-            state[[1, 3]] = rank
+        state: Floats = (self._extremes(rank) if kind is EXTREMA else self._moments)[self.table.places[channel]]
         return state
 
     def _mean(self, channel: str) -> Floats:
-        if not CHANNELS[channel].combines:
+        combined = CHANNELS[channel].combines
+        if not combined:
             state: Floats = self._means[self.table.places[channel]]
             return state
-        return np.array([self.totals(channel).sum(), self.counts.sum(), self.nonfinite(channel).sum()])
+        if self._reduced is None:
+            return np.array([self.totals(channel).sum(), self._tokens, self.nonfinite(channel).sum()])
+        places = self.table.places
+        total = sum(factor * self._reduced[places[other], 0] for other, factor in combined.items())
+        return np.array([total, self._tokens, 0.0])
 
     @staticmethod
     def _combined(terms: dict[str, Floats]) -> Floats:
@@ -131,21 +141,34 @@ class DeviceSelection(Selection):
         return np.append(np.sum(counts, axis=0), self.nonfinite(channel).sum())
 
     def _row(self, place: int) -> Floats:
-        row: Floats = self._rows[place]
+        row: Floats = self._rows[place].astype(np.float64)
         return row
 
     def _block(self, slot: str, size: int | None = None) -> Floats:
         """Return a slot of all its channels, or of the first ones."""
         rows = self.table.blocks[slot]
-        block: Floats = self._rows[rows.start : rows.stop if size is None else rows.start + size]
+        block: Floats = self._rows[rows.start : rows.stop if size is None else rows.start + size].astype(np.float64)
         return block
+
+    def _sums(self, first: int, stop: int) -> Floats:
+        """Return the sums per sequence of the channels at some places."""
+        start, shift = self.table.blocks["sum"].start, self.table.blocks["shift"].start
+        sums: Floats = self._rows[start + first : start + stop].astype(np.float64)
+        spreads = min(stop, self.table.spreads) - first
+        if spreads > 0:
+            # The device sums distances to the shift: add it again for every token.
+            sums[:spreads] += self._rows[shift + first : shift + first + spreads] * self.counts
+        return sums
+
+    @cached_property
+    def _tokens(self) -> float:
+        """The number of all valid tokens."""
+        return float(self.counts.sum())
 
     @cached_property
     def _totals(self) -> Floats:
         """The sums of all channels per sequence."""
-        totals = self._block("sum").copy()
-        # The device sums distances to the shift: add it again for every token.
-        totals[: self.table.spreads] += self._block("shift") * self.counts
+        totals = self._sums(0, len(self.table.channels))
         if self._nan.any():
             for channel in self.table.channels:
                 if channel.nan_of is not None:
@@ -162,8 +185,11 @@ class DeviceSelection(Selection):
         """The states of the means of all channels."""
         table = self.table
         means = np.zeros((len(table.channels), 3))
+        means[:, 1] = self._tokens
+        if self._reduced is not None:
+            means[:, 0] = self._reduced[:, 0]
+            return means
         means[:, 0] = self._totals.sum(axis=1)
-        means[:, 1] = self.counts.sum()
         means[: table.summed, 2] = self._block("bad").sum(axis=1)
         if self._nan.any():
             for channel in table.channels[table.summed :]:
@@ -175,7 +201,10 @@ class DeviceSelection(Selection):
         """The states of the moments of all spreads: the squares within sequences and between their means."""
         spreads = self.table.spreads
         moments = np.zeros((spreads, 4))
-        if self.counts.any():
+        if self._reduced is not None:
+            moments[:, 0] = self._tokens
+            moments[:, 1:3] = self._reduced[:spreads, :2]
+        elif self.counts.any():
             counts = self.counts[self.some].astype(np.float64)
             around, totals = self._block("sum", spreads)[:, self.some], self._totals[:spreads, self.some]
             # The merge of MOMENTS, for all sequences at once.
@@ -187,15 +216,31 @@ class DeviceSelection(Selection):
             moments[:] = np.stack([np.full(spreads, count), total, np.where(bad > 0, np.nan, squares), bad], axis=1)
         return moments
 
-    @cached_property
-    def _extremes(self) -> Floats:
-        """The states of the extremes of all spreads."""
+    def _extremes(self, rank: int) -> Floats:
+        """Return the states of the extremes of all spreads."""
+        if self._extreme_states is None:
+            self._extreme_states = self._compute_extremes(rank)
+        return self._extreme_states
+
+    def _compute_extremes(self, rank: int) -> Floats:
         spreads = self.table.spreads
         states = np.tile(EXTREMA.empty(), (spreads, 1))
-        if self.counts.any():
-            # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
-            unknown = self._nan[:spreads]
-            states[:, 0] = np.where(unknown, np.nan, self._block("min")[:, self.some].min(axis=1))
-            states[:, 2] = np.where(unknown, np.nan, self._block("max")[:, self.some].max(axis=1))
-            states[:, 4] = self._block("bad", spreads).sum(axis=1)
+        if not self._tokens:
+            return states
+        states[:, 1] = states[:, 3] = rank
+        if self._reduced is not None:
+            states[:, 0], states[:, 2] = self._reduced[:spreads, 2:4].T
+            return states
+        # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
+        unknown = self._nan[:spreads]
+        states[:, 0] = np.where(unknown, np.nan, self._block("min")[:, self.some].min(axis=1))
+        states[:, 2] = np.where(unknown, np.nan, self._block("max")[:, self.some].max(axis=1))
+        states[:, 4] = self._block("bad", spreads).sum(axis=1)
         return states
+
+
+def _all_finite(reduced: Floats | None) -> Floats | None:
+    """Return a reduction if nothing in it is NaN or infinite; the sequences have to be looked at otherwise."""
+    if reduced is None or not np.isfinite(reduced[:, :2]).all() or reduced[:, 4:].any():
+        return None
+    return reduced

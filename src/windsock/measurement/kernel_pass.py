@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
-from windsock.stats.rows import WEIGHT, Table, moved_to
+from windsock.stats.rows import REDUCED_SLOTS, WEIGHT, Table, moved_to
 
 LEAST_SEQUENCES = 64
 LEAST_ALIGNED = 16  # words of 32 bits
@@ -38,8 +38,10 @@ class ResultMatrix:
         self.chunk = chunk
         self.offset = offset
         self.cells = outline.table.height * capacity
+        self.reduced = _aligned(self.cells + outline.table.histogram_size)  # where the reduction begins
         self.address = address
         self.histograms = address + 4 * self.cells  # aligned, because the capacity is
+        self.is_reduced = False
 
     def add(self, sequences: int, on_host: dict[str, Any]) -> None:
         """Count the sequences of a further batch; ``on_host`` are the arrays of them that are not on the device."""
@@ -54,10 +56,27 @@ class ResultMatrix:
         words = chunk[self.offset : self.offset + self.cells + self.outline.table.histogram_size]
         return words[: self.cells].view(torch.float32), words[self.cells :] if self.outline.table.bins else words
 
+    def reduce(self, chunk: Any) -> None:
+        """Queue the reduction over all sequences."""
+        device = self.outline.key[0]
+        addresses = self.address, self.address + 4 * self.reduced
+        with _current(device):
+            self.outline.reduction.launch(
+                device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences
+            )
+        self.is_reduced = True
+
+    def _reduction(self, chunk: Any) -> tuple[Any, Any]:
+        """Return the cells and the memory of their reduction as tensors of their dtypes."""
+        import torch
+
+        words = chunk[self.offset + self.reduced : self.offset + self.reduced + reduced_words(self.outline.table)]
+        return self.parts(chunk)[0], words.view(torch.float64)
+
     def fetched(self, chunk: NDArray[np.int32]) -> Fetched:
         """Return the results from the copy of the chunk that has them."""
         table, cells = self.outline.table, self.cells
-        words = chunk[self.offset : self.offset + cells + table.histogram_size]
+        words = chunk[self.offset : self.offset + self.reduced + reduced_words(table)]
         matrix = words[:cells].reshape(table.height, self.capacity)[:, : self.sequences]
         first = table.blocks["arrays"].start
         arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
@@ -68,8 +87,9 @@ class ResultMatrix:
             # Labels are of one batch: with the same label in another one they are a different group.
             arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.
-        histograms = words[cells:].view(np.uint32) / WEIGHT if table.bins else None
-        return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms)
+        histograms = words[cells : cells + table.histogram_size].view(np.uint32) / WEIGHT if table.bins else None
+        reduced = words[self.reduced :].view(np.float64).reshape(-1, len(REDUCED_SLOTS)) if self.is_reduced else None
+        return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms, reduced)
 
 
 class ResultMemory:
@@ -92,7 +112,8 @@ class ResultMemory:
         # As many as in the last step, so that one matrix is enough for this one.
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
         capacity = _aligned(max(sequences, expected))
-        words = _aligned(outline.table.height * capacity + outline.table.histogram_size)
+        cells = _aligned(outline.table.height * capacity + outline.table.histogram_size)
+        words = cells + _aligned(reduced_words(outline.table))
         self._open[outline.plan] = found = ResultMatrix(outline, capacity, *self._take(words))
         return found
 
@@ -114,6 +135,12 @@ class ResultMemory:
         self._free -= words
         return len(self._chunks) - 1, offset, chunk.data_ptr() + 4 * offset
 
+    def reduce(self) -> None:
+        """Queue the reductions of all results over their sequences."""
+        for matrix in self._matrices():
+            if matrix.sequences:
+                matrix.reduce(self.chunk(matrix))
+
     def tensors(self) -> Sequence[Any]:
         """Return the tensors that have to be copied to the host."""
         used = [*self._chunks[:-1], self._chunks[-1][: len(self._chunks[-1]) - self._free]] if self._chunks else []
@@ -123,12 +150,19 @@ class ResultMemory:
     def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
         """Yield the results from the copies of the tensors."""
         totals: dict[Table, int] = {}
-        for matrix in (*self._full, *self._open.values()):
-            if not matrix.starts:  # its kernel failed
-                continue
+        for matrix in self._matrices():
             table = matrix.outline.table
             totals[table] = _last_sequences[table] = totals.get(table, 0) + matrix.sequences
             yield matrix.fetched(chunks[matrix.chunk])
+
+    def _matrices(self) -> list[ResultMatrix]:
+        """Return those that have results: the kernel of another one has failed."""
+        return [matrix for matrix in (*self._full, *self._open.values()) if matrix.starts]
+
+
+def reduced_words(table: Table) -> int:
+    """Return the words of memory that the reduction of a table needs."""
+    return 2 * len(REDUCED_SLOTS) * len(table.channels)
 
 
 def _aligned(words: int) -> int:
@@ -147,6 +181,7 @@ class Outline(NamedTuple):
     plan: Plan
     table: Table
     kernel: Any  # rows_triton.Pass
+    reduction: Any  # rows_triton.Reduction
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
@@ -294,6 +329,7 @@ def _outline(
         plan=plan,
         table=table,
         kernel=_pass_of(kernels, table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
+        reduction=_reduction_of(kernels, table),
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
         width=width,
@@ -306,6 +342,11 @@ def _outline(
 @lru_cache(maxsize=256)
 def _pass_of(kernels: ModuleType, table: Table, arrays: tuple[str, ...], is_long: bool, keep: int, packed: bool) -> Any:
     return kernels.Pass(table, arrays, is_long, keep, packed)
+
+
+@lru_cache(maxsize=256)
+def _reduction_of(kernels: ModuleType, table: Table) -> Any:
+    return kernels.Reduction(table)
 
 
 def _stride(name: str, kind: Any, width: int, keep: int, packed: bool) -> int:

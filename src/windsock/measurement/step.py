@@ -116,8 +116,9 @@ class Measurement:
         with self._lock:
             launched, self._on_devices = self._on_devices, [Launches()]
             for launches in launched:
-                for selection in launches.collect() if launches else ():
-                    self._measure(selection, selection.plan)
+                with launches.collected() as selections:
+                    for selection in selections:
+                        self._measure(selection, selection.plan)
             for plan, of_host in self._on_host.take():
                 self._measure(of_host, plan)
 
@@ -190,7 +191,7 @@ class _SequenceData:
         self._rank = rank
         self._computed: dict[Data, Any] = {}  # quantities that are two states of the same data share it
         self._states: dict[str, Floats] = {}
-        self._alike: dict[tuple[StateKind, int], dict[str, Any]] = {}
+        self._alike: dict[tuple[StateKind, int], dict[str, Any]] = {}  # by kind and length
 
     def add(self, quantity: Quantity) -> None:
         """Compute the data of a quantity."""
@@ -207,9 +208,11 @@ class _SequenceData:
 
     def states(self) -> dict[str, Floats]:
         """Return the states of all data."""
-        for (kind, _), alike in self._alike.items():
-            states = kind.from_rows(np.array(list(alike.values()), np.float64), self._rank)
-            self._states |= zip(alike, states, strict=True)
+        for (kind, size), alike in self._alike.items():
+            rows = np.empty((len(alike), size))
+            for place, data in enumerate(alike.values()):
+                rows[place] = data
+            self._states |= zip(alike, kind.from_rows(rows, self._rank), strict=True)
         return self._states
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from windsock.catalogue.by_domain import BY, has_domains, split_domain
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import describe_error
-from windsock.measurement.quantities import BY_STATE, NO_TOKEN, Quantity
+from windsock.measurement.quantities import BY_STATE, NO_TOKEN
 from windsock.model import Missing
 from windsock.states import RATIO, StateKind
 
@@ -60,28 +61,80 @@ def finished(
     values: Values = {id: _missing(reason) for id, reason in (missing or {}).items()}
     nonfinite: dict[str, float] = {}
     usable = {name: state for name, state in states.items() if not has_failed(state)}
-    for name, state in states.items():
-        quantity = BY_STATE[name]
-        if not quantity.metrics:
-            continue
-        if name not in usable:
-            for id in quantity.metrics:
-                values.setdefault(id, Missing(FAILED_ELSEWHERE))
-            continue
+    for alike in _alike(tuple(usable)):
         try:
-            values |= _statistics(quantity, state)
-        except Exception as error:  # noqa: BLE001 - a metric costs only itself
-            report(name, error)
-            values |= dict.fromkeys(quantity.metrics, Missing(describe_error(error)))
-            continue
-        if bad := state.item(-1):  # the last slot of every kind counts the inputs that are not finite
-            nonfinite |= dict.fromkeys(quantity.metrics, bad)
+            alike.add_values(usable, values, nonfinite)
+        except Exception:  # noqa: BLE001 - a metric costs only itself: find the one
+            for name in alike.names:
+                _add_one(name, usable, values, nonfinite, report)
+    for name in states.keys() - usable.keys():
+        for id in BY_STATE[name].metrics:
+            values.setdefault(id, Missing(FAILED_ELSEWHERE))
     _derive(values, usable, report)
     for domain, of_domain in _by_domain(usable).items():
         derived: Values = {}
         _derive(derived, of_domain, report)
         values |= {f"{id}{BY}{domain}": derived[id] for id in derived if has_domains(REGISTRY.metric(id))}
     return _named(values, nonfinite, vocabulary)
+
+
+class _Alike(NamedTuple):
+    """States of one kind, whose values are computed together."""
+
+    kind: StateKind
+    names: tuple[str, ...]
+    ids: tuple[str, ...]  # of the metrics of all of them
+    reasons: tuple[str, ...]  # for no value, by metric
+    rows: list[int]  # the state of each metric
+    columns: list[int]  # and the statistic
+
+    @classmethod
+    def of(cls, kind: StateKind, names: Sequence[str]) -> _Alike:
+        """Return the states of some names, which have the same kind."""
+        places = [
+            (id, BY_STATE[name].empty, row, kind.statistics.index(statistic))
+            for row, name in enumerate(names)
+            for id, statistic in BY_STATE[name].metrics.items()
+        ]
+        ids, reasons, rows, columns = zip(*places, strict=True)
+        return cls(kind, tuple(names), ids, reasons, list(rows), list(columns))
+
+    def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> None:
+        """Add the values of the metrics, and the numbers of inputs that are not finite."""
+        stack = np.array([states[name] for name in self.names])
+        found, empty = self.kind.values_of(stack)
+        values.update(zip(self.ids, found[self.rows, self.columns].tolist(), strict=True))
+        if empty.any():
+            values |= {self.ids[n]: _missing(self.reasons[n]) for n in np.flatnonzero(empty[self.rows])}
+        bad = stack[:, -1]  # the last slot of every kind counts the inputs that are not finite
+        if bad.any():
+            counts = zip(self.ids, bad[self.rows].tolist(), strict=True)
+            nonfinite |= {id: count for id, count in counts if count}
+
+
+@lru_cache(maxsize=64)  # a training has a few: its steps have the same states
+def _alike(names: tuple[str, ...]) -> tuple[_Alike, ...]:
+    """Return the states that have metrics, by kind."""
+    by_kind: dict[StateKind, list[str]] = {}
+    for name in names:
+        if BY_STATE[name].metrics:
+            by_kind.setdefault(BY_STATE[name].kind, []).append(name)
+    return tuple(_Alike.of(kind, alike) for kind, alike in by_kind.items())
+
+
+def _add_one(
+    name: str,
+    states: Mapping[str, Floats],
+    values: Values,
+    nonfinite: dict[str, float],
+    report: Callable[[str, Exception], None],
+) -> None:
+    """Add the values of one state, or the error that it has."""
+    try:
+        _Alike.of(BY_STATE[name].kind, (name,)).add_values(states, values, nonfinite)
+    except Exception as error:  # noqa: BLE001 - it is reported
+        report(name, error)
+        values |= dict.fromkeys(BY_STATE[name].metrics, Missing(describe_error(error)))
 
 
 def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str, Exception], None]) -> None:
@@ -109,29 +162,25 @@ _missing = lru_cache(maxsize=256)(Missing)
 """Reasons are few, and each is that of many metrics."""
 
 
-def _statistics(quantity: Quantity, state: Floats) -> Values:
-    """Return the values of a quantity's metrics."""
-    results = quantity.kind.values(state)
-    return {
-        id: Missing(quantity.empty) if isinstance(value := results[statistic], Missing) else value
-        for id, statistic in quantity.metrics.items()
-    }
-
-
 def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
     found: dict[str, float] = {}
     reasons: dict[str, str] = {}
-    for id, value in values.items():
-        name, factor = _name(id, vocabulary)
+    for (id, value), (name, factor) in zip(values.items(), _names(tuple(values), vocabulary), strict=True):
         if isinstance(value, Missing):
             # A domain that a step has too little of is no news; the reasons of all sequences are.
             if BY not in id:
                 reasons[name] = value.reason
         else:
             found[name] = value if factor is None else value / factor
-            if id in nonfinite:
-                found[f"windsock/nonfinite/{name}"] = nonfinite[id]
+    for id, count in nonfinite.items():
+        if not isinstance(values[id], Missing):
+            found[f"windsock/nonfinite/{_name(id, vocabulary)[0]}"] = count
     return Measured(found, reasons)
+
+
+@lru_cache(maxsize=64)
+def _names(ids: tuple[str, ...], vocabulary: str) -> list[tuple[str, float | None]]:
+    return [_name(id, vocabulary) for id in ids]
 
 
 @lru_cache(maxsize=1 << 14)  # 64 domains of every metric of the data part

@@ -19,7 +19,7 @@ from windsock.model import Missing
 
 Floats = NDArray[np.float64]
 
-NO_VALUES = "there were no values"
+Bools = NDArray[np.bool_]
 
 
 class StateKind(ABC):
@@ -27,6 +27,10 @@ class StateKind(ABC):
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]]
+    statistics: ClassVar[tuple[str, ...]]
+    """The names of the values of a state."""
+    empty_reason: ClassVar[str] = "there were no values"
+    """The reason for a state without values."""
     is_sparse: ClassVar[bool] = False
     """Whether most slots are 0, all are in an empty state, and states merge by adding them up."""
 
@@ -55,8 +59,15 @@ class StateKind(ABC):
         """Return the state of both data sets together; works on stacks of states."""
 
     @abstractmethod
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the values of many states, a row of ``statistics`` for each, and which states have none."""
+
     def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the finished values by the name of the statistic."""
+        """Return the values of a state by the name of the statistic."""
+        found, is_empty = self.values_of(state[None])
+        if is_empty[0]:
+            return dict.fromkeys(self.statistics, Missing(self.empty_reason))
+        return dict(zip(self.statistics, found[0].tolist(), strict=True))
 
     def __repr__(self) -> str:
         return self.name
@@ -71,9 +82,21 @@ def _data(values: ArrayLike) -> Floats:
     return np.asarray(values, np.float64).ravel()
 
 
-def _nonfinite(values: Floats) -> Any:
-    """Return how many values of each row are not finite."""
+def _nonfinite(values: Floats, totals: Floats | None = None) -> Any:
+    """Return how many values of each row are not finite; ``totals`` are the sums of the rows, where they are known."""
+    # The sum of a row is finite only if all its values are, and there are few sums.
+    if totals is not None and np.isfinite(totals).all():
+        return np.zeros(len(totals))
     return values.shape[-1] - np.isfinite(values).sum(axis=-1)
+
+
+def _columns(*columns: Floats | float) -> Floats:
+    """Return columns side by side; a number is that of all rows."""
+    size = next(len(column) for column in columns if isinstance(column, np.ndarray))
+    joined = np.empty((size, len(columns)))
+    for place, column in enumerate(columns):
+        joined[:, place] = column
+    return joined
 
 
 class _Stacked(StateKind):
@@ -105,49 +128,55 @@ class Sum(_Stacked, _Additive):
 
     name = "sum"
     slots = ("sum", "nonfinite")
+    statistics = ("sum",)
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
         """Return the state of each row of values."""
-        return np.stack([rows.sum(axis=-1), _nonfinite(rows)], axis=-1)
+        total = rows.sum(axis=-1)
+        return _columns(total, _nonfinite(rows, total))
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the total, which is 0 for no values."""
-        return {"sum": state.item(0)}
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the totals, which are 0 for no values."""
+        return states[:, :1], np.zeros(len(states), np.bool_)
 
 
-class Mean(_Stacked, _Additive):
+class _Quotient(_Additive):
+    """A kind whose value is the quotient of its first two slots."""
+
+    @_quiet
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the quotients; there is none where the denominator is 0."""
+        return states[:, :1] / states[:, 1:2], states[:, 1] == 0
+
+
+class Mean(_Stacked, _Quotient):
     """A mean: sum and count, divided when the step is finished."""
 
     name = "mean"
     slots = ("sum", "count", "nonfinite")
+    statistics = ("mean",)
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
         """Return the state of each row of values."""
-        count = np.full(len(rows), rows.shape[-1])
-        return np.stack([rows.sum(axis=-1), count, _nonfinite(rows)], axis=-1)
-
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the mean."""
-        return {"mean": quotient(state.item(0), state.item(1), NO_VALUES)}
+        total = rows.sum(axis=-1)
+        return _columns(total, rows.shape[-1], _nonfinite(rows, total))
 
 
-class Ratio(_Additive):
+class Ratio(_Quotient):
     """A quotient of two totals, such as a loss and its denominator."""
 
     name = "ratio"
     slots = ("numerator", "denominator", "nonfinite")
+    statistics = ("ratio",)
+    empty_reason = "the denominator is zero"
 
     @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of pairs of numerator and denominator."""
         data = np.asarray(values, np.float64).reshape(-1, 2)
         return np.array([*data.sum(axis=0), _nonfinite(data.ravel())])
-
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the quotient."""
-        return {"ratio": quotient(state.item(0), state.item(1), "the denominator is zero")}
 
 
 class Moments(_Stacked):
@@ -160,6 +189,7 @@ class Moments(_Stacked):
 
     name = "moments"
     slots = ("count", "sum", "squares", "nonfinite")
+    statistics = ("mean", "var", "std")
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
@@ -168,8 +198,9 @@ class Moments(_Stacked):
         if not size:
             return np.tile(self.empty(), (len(rows), 1))
         total = rows.sum(axis=-1)
-        squares = np.square(rows - (total / size)[:, None]).sum(axis=-1)
-        return np.stack([np.full(len(rows), size), total, squares, _nonfinite(rows)], axis=-1)
+        apart = rows - (total / size)[:, None]
+        squares = np.square(apart, out=apart).sum(axis=-1)
+        return _columns(size, total, squares, _nonfinite(rows, total))
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -184,15 +215,13 @@ class Moments(_Stacked):
         merged[..., 2] = np.where(merged[..., 3] > 0, np.nan, merged[..., 2])
         return merged
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the mean, and the variance and standard deviation with ddof 0."""
-        count, total, squares, _ = state.tolist()
-        if count == 0:
-            nothing = Missing(NO_VALUES)
-            return {"mean": nothing, "var": nothing, "std": nothing}
-        variance = squares / count
-        # A state that no values can have: a root of it does not exist.
-        return {"mean": total / count, "var": variance, "std": math.nan if variance < 0 else math.sqrt(variance)}
+    @_quiet
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the means, and the variances and standard deviations with ddof 0."""
+        count = states[:, 0]
+        variance = states[:, 2] / count
+        # Of a negative variance, which no values can have, the root is NaN.
+        return _columns(states[:, 1] / count, variance, np.sqrt(variance)), count == 0
 
 
 class Comoments(StateKind):
@@ -200,6 +229,8 @@ class Comoments(StateKind):
 
     name = "comoments"
     slots = ("count", "sum_x", "sum_y", "squares_x", "squares_y", "products", "nonfinite")
+    statistics = ("correlation",)
+    empty_reason = "there were no values, or they do not vary"
 
     @_quiet
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
@@ -227,17 +258,14 @@ class Comoments(StateKind):
         merged[..., 3:6] = np.where(merged[..., 6:] > 0, np.nan, inner)
         return merged
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the Pearson correlation; Missing where one side does not vary."""
-        count, *sums, x_squares, y_squares, products = (float(slot) for slot in state[:6])
-        if count == 0:
-            return {"correlation": Missing(NO_VALUES)}
-        for total, squares in zip(sums, (x_squares, y_squares), strict=True):
-            # Equal values differ from their mean by its rounding.
-            if squares <= count * (1e-12 * total / count) ** 2:
-                return {"correlation": Missing("the values do not vary")}
-        correlation = products / math.sqrt(x_squares) / math.sqrt(y_squares)
-        return {"correlation": correlation if math.isnan(correlation) else min(1.0, max(-1.0, correlation))}
+    @_quiet
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the Pearson correlations; there is none where one side does not vary."""
+        count, sums, squares = states[:, :1], states[:, 1:3], states[:, 3:5]
+        # Equal values differ from their mean by its rounding.
+        constant = (squares <= count * np.square(1e-12 * sums / count)).any(axis=1)
+        correlation = states[:, 5:6] / np.sqrt(squares[:, :1]) / np.sqrt(squares[:, 1:])
+        return np.clip(correlation, -1.0, 1.0), constant | (count[:, 0] == 0)
 
 
 class Extrema(_Stacked):
@@ -245,6 +273,7 @@ class Extrema(_Stacked):
 
     name = "extrema"
     slots = ("min", "min_rank", "max", "max_rank", "nonfinite")
+    statistics = ("min", "min_rank", "max", "max_rank")
 
     def empty(self) -> Floats:
         """Return the state of no data: every value is inside of its bounds."""
@@ -255,8 +284,9 @@ class Extrema(_Stacked):
         """Return the state of each row of values of one rank."""
         if not rows.shape[-1]:
             return np.tile(self.empty(), (len(rows), 1))
-        ranks = np.full(len(rows), rank)
-        return np.stack([rows.min(axis=-1), ranks, rows.max(axis=-1), ranks, _nonfinite(rows)], axis=-1)
+        low, high = rows.min(axis=-1), rows.max(axis=-1)
+        # Both are finite only if all values are.
+        return _columns(low, rank, high, rank, _nonfinite(rows, np.maximum(np.abs(low), np.abs(high))))
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -269,13 +299,9 @@ class Extrema(_Stacked):
         high, high_rank = _outer(-a[..., 2], a[..., 3], -b[..., 2], b[..., 3])
         return np.stack([low, low_rank, -high, high_rank, a[..., 4] + b[..., 4]], axis=-1)
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return minimum, maximum and their ranks."""
-        low, low_rank, high, high_rank, _ = state.tolist()
-        if math.isinf(low_rank):
-            nothing = Missing(NO_VALUES)
-            return dict.fromkeys(("min", "max", "min_rank", "max_rank"), nothing)
-        return {"min": low, "max": high, "min_rank": low_rank, "max_rank": high_rank}
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return minima, maxima and their ranks."""
+        return states[:, :4], np.isinf(states[:, 1])
 
 
 def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
@@ -293,6 +319,7 @@ class Last(StateKind):
 
     name = "last"
     slots = ("value", "order", "nonfinite")
+    statistics = ("last",)
 
     def empty(self) -> Floats:
         """Return the state of no data: older than anything."""
@@ -312,9 +339,9 @@ class Last(StateKind):
         a_wins = (a[..., 1] > b[..., 1]) | ((a[..., 1] == b[..., 1]) & (a_value >= b_value))
         return np.where(a_wins[..., None], a, b)
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
-        """Return the newest value."""
-        return {"last": Missing(NO_VALUES) if state[1] == -math.inf else float(state[0])}
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
+        """Return the newest values."""
+        return states[:, :1], states[:, 1] == -math.inf
 
 
 class Quantiles(_Additive):
@@ -338,7 +365,7 @@ class Quantiles(_Additive):
     ZERO: ClassVar[int] = SIDE
     """The slot of zero."""
     signed: ClassVar[bool] = True
-    _names = ("p1", "p10", "p50", "p90", "p99")
+    statistics = ("p1", "p10", "p50", "p90", "p99")
     _percents = np.array([1, 10, 50, 90, 99])
     slots = (*(f"bin{n}" for n in range(-SIDE, SIDE + 1)), "nonfinite")
 
@@ -378,29 +405,24 @@ class Quantiles(_Additive):
 
     def quantile(self, state: Floats, percent: float) -> float | Missing:
         """Return the smallest value with ``percent`` of the data at or below it; NaN if a value is not finite."""
-        found = self._quantiles(state, np.array([percent]))
-        return found if isinstance(found, Missing) else found[0]
+        found, is_empty = self._quantiles(state[None], np.array([percent]))
+        return Missing(self.empty_reason) if is_empty[0] else found.item()
 
-    def values(self, state: Floats) -> dict[str, float | Missing]:
+    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
         """Return the usual quantiles."""
-        found = self._quantiles(state, self._percents)
-        if isinstance(found, Missing):
-            return dict.fromkeys(self._names, found)
-        return dict(zip(self._names, found, strict=True))
+        return self._quantiles(states, self._percents)
 
-    def _quantiles(self, state: Floats, percents: Floats) -> list[float] | Missing:
-        if state[-1]:
-            return [math.nan] * len(percents)
-        below = state[:-1].cumsum()
-        total = below[-1]
-        if total == 0:
-            return Missing(NO_VALUES)
+    def _quantiles(self, states: Floats, percents: Floats) -> tuple[Floats, Bools]:
+        below = states[:, :-1].cumsum(axis=1)
+        totals = below[:, -1]
         # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more. Above 0, to find the first bin with data.
-        wanted = np.maximum(percents * total / 100, 1e-12)
-        places = below.searchsorted(wanted, side="left")
+        wanted = np.maximum(np.outer(totals, percents) / 100, 1e-12)
+        places = np.array([row.searchsorted(some, side="left") for row, some in zip(below, wanted, strict=True)])
         # Beyond the last place only for counts that no data has.
-        found: list[float] = self._middles[np.minimum(places, len(below) - 1)].tolist()
-        return found
+        found = self._middles[np.minimum(places, below.shape[1] - 1)]
+        unknown = states[:, -1] != 0
+        found[unknown] = math.nan
+        return found, (totals == 0) & ~unknown
 
     @cached_property
     def _middles(self) -> Floats:
@@ -429,11 +451,6 @@ class LogQuantiles(Quantiles):
     def _middles(self) -> Floats:
         with _quiet:
             return np.exp(super()._middles)
-
-
-def quotient(numerator: float, denominator: float, reason: str) -> float | Missing:
-    """Return the quotient, or Missing with the reason where the denominator is 0."""
-    return Missing(reason) if denominator == 0 else numerator / denominator
 
 
 SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last()

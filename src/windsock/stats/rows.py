@@ -20,6 +20,9 @@ SPREAD_SLOTS = ("squares", "shift", "min", "max")
 COUNT_SLOTS = ("bad", "nan")
 """The numbers of values that are not finite, and that are NaN, of spreads and sums; conditions have none."""
 
+REDUCED_SLOTS = ("total", "squares", "min", "max", "bad", "nan")
+"""The statistics of a channel over all sequences; the squares are of the distances to the mean."""
+
 STORED: tuple[Channel, ...] = tuple(
     channel
     for statistics in ("spread", "sum", "count")

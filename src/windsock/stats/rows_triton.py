@@ -24,11 +24,12 @@ import triton.language as tl
 
 from windsock.stats.policy import Bound
 from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
-from windsock.stats.rows import SAMPLES, STORED, WEIGHT, Table
+from windsock.stats.rows import REDUCED_SLOTS, SAMPLES, STORED, WEIGHT, Table
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
 BAD_BLOCK = 64  # few, for the sake of registers: it is rarely needed
 PERIODS_AT_ONCE = 16
+SEQUENCES_AT_ONCE = 512
 
 
 class Shape(NamedTuple):
@@ -661,26 +662,106 @@ def _rows(
         )
 
 
+@triton.jit
+def _cells_of(cells, row, columns, places, end):
+    """Read some cells of a row that are before its end, in double precision; the others are 0."""
+    return tl.load(cells + row * columns + places, mask=places < end, other=0.0).to(tl.float64)
+
+
+@triton.jit(do_not_specialize=["columns", "sequences"])
+def _reduce(
+    cells, reduced, columns, sequences,
+    BLOCKS: tl.constexpr, WITH_SPREAD: tl.constexpr, WITH_COUNT: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write the statistics of one channel over all sequences, in double precision."""
+    channel = tl.program_id(0).to(tl.int64)
+    # Other channels have no such rows.
+    of_spreads = tl.where(channel < WITH_SPREAD, sequences, 0)
+    of_counted = tl.where(channel < WITH_COUNT, sequences, 0)
+    lane = tl.arange(0, BLOCK)
+    zero = tl.zeros([BLOCK], tl.float64)
+    total, tokens, bad, nan, low, high = zero, zero, zero, zero, zero + float("inf"), zero - float("inf")
+    for at in range(0, sequences, BLOCK):
+        places = at + lane
+        count = _cells_of(cells, BLOCKS.valid, columns, places, sequences)
+        # The kernel sums distances to the shift: add it again for every token.
+        shift = _cells_of(cells, BLOCKS.shift + channel, columns, places, of_spreads)
+        total += _cells_of(cells, BLOCKS.sum + channel, columns, places, sequences) + shift * count
+        tokens += count
+        bad += _cells_of(cells, BLOCKS.bad + channel, columns, places, of_counted)
+        nan += _cells_of(cells, BLOCKS.nan + channel, columns, places, of_counted)
+        lowest = _cells_of(cells, BLOCKS.min + channel, columns, places, of_spreads)
+        highest = _cells_of(cells, BLOCKS.max + channel, columns, places, of_spreads)
+        low = tl.where(count > 0, tl.minimum(low, lowest), low)
+        high = tl.where(count > 0, tl.maximum(high, highest), high)
+    sums, counts = tl.sum(total, 0), tl.sum(tokens, 0)
+    mean = sums / tl.maximum(counts, 1.0)
+    squares = zero
+    for at in range(0, sequences, BLOCK):
+        places = at + lane
+        count = _cells_of(cells, BLOCKS.valid, columns, places, sequences)
+        around = _cells_of(cells, BLOCKS.sum + channel, columns, places, of_spreads)
+        shift = _cells_of(cells, BLOCKS.shift + channel, columns, places, of_spreads)
+        inner = _cells_of(cells, BLOCKS.squares + channel, columns, places, of_spreads)
+        # The squares within a sequence, which may round to below 0, and between the means of sequences.
+        near = around / tl.maximum(count, 1.0)
+        inner = tl.maximum(inner - around * near, 0.0)
+        between = near + shift - mean
+        squares += tl.where(count > 0, inner + between * between * count, 0.0)
+    out = reduced + channel * SLOTS
+    tl.store(out, sums)
+    tl.store(out + 1, tl.sum(squares, 0))
+    tl.store(out + 2, tl.min(low, 0))
+    tl.store(out + 3, tl.max(high, 0))
+    tl.store(out + 4, tl.sum(bad, 0))
+    tl.store(out + 5, tl.sum(nan, 0))
+
+
 _indirect: list[Exception] = []
 """Why a compiled kernel cannot be launched directly; after it none is in this process."""
 
 
-class Pass:
-    """The kernel for batches of one kind: one table, and one way to exclude tokens.
+class _Launcher:
+    """A kernel with its constants.
 
     Triton's dispatch looks at every argument and every constant, which takes ten times as long as the launch. So the
     first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled.
     """
 
+    def __init__(self, kernel: Any, constants: dict[str, Any], settings: dict[str, Any]) -> None:
+        self._kernel = kernel
+        self._constants = constants
+        self._settings = settings
+        self._values = tuple(constants.values())
+        self._compiled: dict[Any, Any] = {}
+
+    def __call__(
+        self, key: Any, grid: tuple[int, int, int], addresses: tuple[Any, ...], tensors: Callable[[], tuple[Any, ...]]
+    ) -> None:
+        """Queue the kernel on the current stream: by addresses where one with the same key was compiled."""
+        compiled = self._compiled.get(key)
+        if compiled is not None and not _indirect:
+            try:
+                compiled[grid](*addresses, *self._values)
+                return
+            except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
+                _indirect.append(problem)
+        kernel = self._kernel[grid](*tensors(), **self._constants, **self._settings)
+        if hasattr(kernel, "__getitem__"):  # the interpreter compiles nothing
+            self._compiled[key] = kernel
+
+
+class Pass:
+    """The kernel for batches of one kind: one table, and one way to exclude tokens."""
+
     def __init__(self, table: Table, arrays: Sequence[str], is_long: bool, keep: int, packed: bool) -> None:
         self._given = [name in arrays for name in ARRAYS]
         self._copied = len(table.arrays)
-        blocks = {slot: rows.start for slot, rows in table.blocks.items()}
         wanted = {channel.name for channel in table.channels}
         constants = {
             "WANTED": Wanted(*(name in wanted for name in Wanted._fields)),
             "PLACE": Places(*(table.places.get(name, -1) for name in Places._fields)),
-            "BLOCKS": Blocks(**{**blocks, "repeats": blocks["repeats"] if table.repeats else -1}),
+            "BLOCKS": _blocks(table),
             "HISTOGRAM": Places(*(
                 table.histograms[name].start if name in table.histograms else -1 for name in Places._fields
             )),
@@ -693,15 +774,13 @@ class Pass:
             "PACKED": packed,
         }  # fmt: skip
         shape = LONG if is_long and not packed else SHORT
-        self._constants: dict[str, Any] = {
-            **constants, "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
+        constants |= {
+            "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
             "SCAN": SCAN, "BAD": BAD_BLOCK,
         }  # fmt: skip
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
-        self._settings = {"num_warps": shape.warps, "maxnreg": registers}
-        self._values = tuple(self._constants.values())
-        self._programs = 1 + self._constants["SECOND"]  # for each sequence
-        self._compiled: dict[Any, Any] = {}
+        self._launch = _Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
+        self._programs = 1 + constants["SECOND"]  # for each sequence
 
     def launch(
         self,
@@ -718,17 +797,12 @@ class Pass:
         tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
         results, the first one of this batch, its sequences, and the number of ids.
         """
-        grid = (self._programs * numbers[3], 1, 1)
-        compiled = self._compiled.get(key)
-        if compiled is not None and not _indirect:
-            try:
-                compiled[grid](*self._arguments(addresses, numbers, limits), *self._values)
-                return
-            except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
-                _indirect.append(problem)
-        kernel = _rows[grid](*self._arguments(tensors(), numbers, limits), **self._constants, **self._settings)
-        if hasattr(kernel, "__getitem__"):  # the interpreter compiles nothing
-            self._compiled[key] = kernel
+        self._launch(
+            key,
+            (self._programs * numbers[3], 1, 1),
+            self._arguments(addresses, numbers, limits),
+            lambda: self._arguments(tensors(), numbers, limits),
+        )
 
     def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
         place = 2 + self._copied
@@ -738,3 +812,29 @@ class Pass:
             arrays.append(given[place] if is_given else None)
             place += is_given
         return (given[0], given[1], copied, Arrays(*arrays), *given[place:], *numbers, limits)
+
+
+class Reduction:
+    """The kernel that reduces the results of a table's passes over all sequences."""
+
+    def __init__(self, table: Table) -> None:
+        self._grid = (len(table.channels), 1, 1)
+        constants = {
+            "BLOCKS": _blocks(table),
+            "WITH_SPREAD": table.spreads,
+            "WITH_COUNT": table.summed,
+            "SLOTS": len(REDUCED_SLOTS),
+            "BLOCK": SEQUENCES_AT_ONCE,
+        }
+        self._launch = _Launcher(_reduce, constants, {"num_warps": 4})
+
+    def launch(
+        self, device: int | None, addresses: tuple[int, int], tensors: Callable[[], tuple[Any, Any]], *numbers: int
+    ) -> None:
+        """Queue the kernel: cells and result, as addresses and as tensors; columns of a row, and those in use."""
+        self._launch(device, self._grid, (*addresses, *numbers), lambda: (*tensors(), *numbers))
+
+
+def _blocks(table: Table) -> Blocks:
+    starts = {slot: rows.start for slot, rows in table.blocks.items()}
+    return Blocks(**{**starts, "repeats": starts["repeats"] if table.repeats else -1})
