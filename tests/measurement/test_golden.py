@@ -5,7 +5,7 @@ import pytest
 
 from windsock.measurement.batch import Batch
 from windsock.measurement.step import measure
-from windsock.stats.sequences import reduced, sums
+from windsock.stats.sequences import loss_sums, sums
 
 PPO = {
     "response_mask": [[1, 1, 1, 0], [1, 1, 0, 0]],
@@ -57,7 +57,7 @@ COUNTS = np.array([2, 3, 0])
 )
 def test_reductions_respect_the_mask_and_count_valid_sequences(how: str, expected: float):
     """The numerator is masked (ROLL's token-mean gives 14 here) and sequences without a token do not count."""
-    numerator, denominator = reduced(sums(X, COUNTS), COUNTS, how, norm=4.0)  # type: ignore[arg-type]
+    numerator, denominator = loss_sums(sums(X, COUNTS), COUNTS, how).reduced(how, norm=4.0)  # type: ignore[arg-type]
     assert numerator / denominator == pytest.approx(expected)
 
 

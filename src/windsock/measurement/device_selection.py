@@ -16,11 +16,15 @@ from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
 from windsock.stats.channels import CHANNELS
 from windsock.stats.groups import joined_labels
-from windsock.stats.rows import Table
+from windsock.stats.rows import REDUCED_SLOTS, Table
+from windsock.stats.sequences import LossSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+TOTAL, SQUARES, LOW, HIGH, MEANS, BAD, _ = range(len(REDUCED_SLOTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +130,29 @@ class DeviceSelection(Selection):
             return state
         if self._reduced is None:
             return np.array([self.totals(channel).sum(), self._tokens, self.nonfinite(channel).sum()])
-        places = self.table.places
-        total = sum(factor * self._reduced[places[other], 0] for other, factor in combined.items())
-        return np.array([total, self._tokens, 0.0])
+        return np.array([self._whole(channel, TOTAL), self._tokens, 0.0])
+
+    def _whole(self, channel: str, slot: int) -> float:
+        """Return a sum over all sequences, where all of it is finite."""
+        assert self._reduced is not None
+        places, combined = self.table.places, CHANNELS[channel].combines
+        if not combined:
+            return self._reduced.item(places[channel], slot)
+        return sum(factor * self._reduced.item(places[other], slot) for other, factor in combined.items())
+
+    def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
+        """Return the state of the mean of a channel's sums per sequence, times a factor."""
+        if self._reduced is None:
+            return super().mean_total(channel, factor)
+        return np.array([0.0 + factor * self._whole(channel, TOTAL), len(self.counts), 0.0])
+
+    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
+        """Return the state of a loss, over all sequences or the chosen ones."""
+        if self._reduced is None or weights is not None or chosen is not None:
+            return super().reduced(channel, weights, chosen)
+        total, means = self._whole(channel, TOTAL), self._whole(channel, MEANS)
+        sums = LossSums(total, means, self._tokens, self.with_tokens, len(self.counts))
+        return np.array([*self._loss_of(sums), 0.0])
 
     @staticmethod
     def _combined(terms: dict[str, Floats]) -> Floats:
@@ -137,8 +161,13 @@ class DeviceSelection(Selection):
 
     def _histogram(self, channel: str) -> Floats:
         bins = self.table.histograms[channel]
-        counts = [piece.histograms[bins] for piece in self._pieces if piece.histograms is not None]
-        return np.append(np.sum(counts, axis=0), self.nonfinite(channel).sum())
+        state = np.zeros(bins.stop - bins.start + 1)
+        for piece in self._pieces:
+            if piece.histograms is not None:
+                state[:-1] += piece.histograms[bins]
+        if self._reduced is None:
+            state[-1] = self.nonfinite(channel).sum()
+        return state
 
     def _row(self, place: int) -> Floats:
         row: Floats = self._rows[place].astype(np.float64)
@@ -187,7 +216,7 @@ class DeviceSelection(Selection):
         means = np.zeros((len(table.channels), 3))
         means[:, 1] = self._tokens
         if self._reduced is not None:
-            means[:, 0] = self._reduced[:, 0]
+            means[:, 0] = self._reduced[:, TOTAL]
             return means
         means[:, 0] = self._totals.sum(axis=1)
         means[: table.summed, 2] = self._block("bad").sum(axis=1)
@@ -203,7 +232,7 @@ class DeviceSelection(Selection):
         moments = np.zeros((spreads, 4))
         if self._reduced is not None:
             moments[:, 0] = self._tokens
-            moments[:, 1:3] = self._reduced[:spreads, :2]
+            moments[:, 1:3] = self._reduced[:spreads, [TOTAL, SQUARES]]
         elif self.counts.any():
             counts = self.counts[self.some].astype(np.float64)
             around, totals = self._block("sum", spreads)[:, self.some], self._totals[:spreads, self.some]
@@ -229,7 +258,7 @@ class DeviceSelection(Selection):
             return states
         states[:, 1] = states[:, 3] = rank
         if self._reduced is not None:
-            states[:, 0], states[:, 2] = self._reduced[:spreads, 2:4].T
+            states[:, [0, 2]] = self._reduced[:spreads, [LOW, HIGH]]
             return states
         # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
         unknown = self._nan[:spreads]
@@ -241,6 +270,6 @@ class DeviceSelection(Selection):
 
 def _all_finite(reduced: Floats | None) -> Floats | None:
     """Return a reduction if nothing in it is NaN or infinite; the sequences have to be looked at otherwise."""
-    if reduced is None or not np.isfinite(reduced[:, :2]).all() or reduced[:, 4:].any():
+    if reduced is None or not np.isfinite(reduced[:, [TOTAL, SQUARES, MEANS]]).all() or reduced[:, BAD:].any():
         return None
     return reduced

@@ -41,6 +41,7 @@ class Quantity:
     needs: tuple[Need, ...]  # arrays of the batch and options
     channel: str | None = None
     data: Data | None = None
+    gives_state: bool = False  # the data is the state itself
     metrics: Mapping[str, str] = field(default_factory=dict)  # id to the statistic of the state
     empty: str = NO_TOKEN  # the reason for no value where there was nothing to measure
 
@@ -84,7 +85,8 @@ def token_quantiles(id: str, channel: str) -> Quantity:
 def loss(id: str, channel: str, more_needs: str = "", data: Data | None = None) -> Quantity:
     """Measure a loss: a channel reduced by the ``loss`` option to a numerator and a denominator."""
     part, needs = CHANNELS[channel].parts[0], needs_of(f"{channel} {more_needs}")
-    return Quantity(id, RATIO, part, needs, data=data or (lambda s, o: s.reduced(channel)), metrics={id: "ratio"})
+    data = data or (lambda s, o: s.reduced(channel))
+    return Quantity(id, RATIO, part, needs, data=data, gives_state=True, metrics={id: "ratio"})
 
 
 def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
@@ -92,21 +94,43 @@ def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
     return Quantity(id, MEAN, "data", needs_of(needs), data=data, metrics={id: "mean"}, empty=empty)
 
 
+def share(id: str, needs: str, condition: Data) -> Quantity:
+    """Measure the share of sequences that meet a condition; ``condition`` returns booleans."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        holds = condition(s, o)
+        return np.array([np.count_nonzero(holds), len(holds), 0.0])
+
+    return replace(mean(id, needs, data), gives_state=True)
+
+
+def mean_total(id: str, needs: str, channel: str, factor: Callable[[Any], float]) -> Quantity:
+    """Measure the mean over sequences of a channel's sum, times a factor that options give."""
+    return replace(mean(id, needs, lambda s, o: s.mean_total(channel, factor(o))), gives_state=True)
+
+
 def total(id: str, needs: str, data: Data) -> Quantity:
     """Measure a sum over sequences of the data part."""
     return Quantity(id, SUM, "data", needs_of(needs), data=data, metrics={id: "sum"})
 
 
+def count(id: str, needs: str, number: Callable[[Selection], int]) -> Quantity:
+    """Measure a number of sequences of the data part."""
+    return replace(total(id, needs, lambda s, o: np.array([number(s), 0.0])), gives_state=True)
+
+
 def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN) -> Quantity:
     """Measure a quotient of totals of the data part; ``data`` returns its state."""
-    return Quantity(id, RATIO, "data", needs_of(needs), data=data, metrics={id: "ratio"}, empty=empty)
+    return Quantity(id, RATIO, "data", needs_of(needs), data=data, gives_state=True, metrics={id: "ratio"}, empty=empty)
 
 
 def of_sequences(
     id: str, kind: StateKind, needs: str, data: Data, metrics: Mapping[str, str], part: str = "data"
 ) -> Quantity:
     """Measure over sequences what an option can also ask of tokens: the same metrics from a state of its own."""
-    return Quantity(f"{id}:sequences", kind, part, needs_of(needs), data=data, metrics=metrics)
+    return Quantity(
+        f"{id}:sequences", kind, part, needs_of(needs), data=data, gives_state=kind is RATIO, metrics=metrics
+    )
 
 
 def sequence_spread(
@@ -119,7 +143,10 @@ def sequence_spread(
 def sequence_quantiles(id: str, needs: str, data: Data) -> Quantity:
     """Measure quantiles of a number per sequence that is not negative."""
     metrics = _quantile_metrics(id)
-    return Quantity(f"{id}:quantiles", POSITIVE_QUANTILES, "data", needs_of(needs), None, data, metrics, NO_SEQUENCE)
+    needed = needs_of(needs)
+    return Quantity(
+        f"{id}:quantiles", POSITIVE_QUANTILES, "data", needed, data=data, metrics=metrics, empty=NO_SEQUENCE
+    )
 
 
 def _quantile_metrics(id: str) -> dict[str, str]:
@@ -144,8 +171,8 @@ def _spread(
     extremes = {f"{id}/{stat}": stat for stat in stats if stat in ("max", "min")}
     return [
         # Two states, because moments add up and extremes are compared: a state has one way to merge.
-        Quantity(f"{id}:moments", MOMENTS, part, needs, channel, data, moments, empty),
-        Quantity(f"{id}:extrema", EXTREMA, part, needs, channel, data, extremes, empty),
+        Quantity(f"{id}:moments", MOMENTS, part, needs, channel, data, metrics=moments, empty=empty),
+        Quantity(f"{id}:extrema", EXTREMA, part, needs, channel, data, metrics=extremes, empty=empty),
     ]
 
 
@@ -159,7 +186,7 @@ def _scores_not_aborted(s: Selection, o: Any) -> Floats:
 
 
 def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
-    scores = s.sequence("scores").astype(np.float64)[chosen]
+    scores = s.scores[chosen]
     if "episodes" not in s.given:
         return scores
     # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
@@ -175,7 +202,7 @@ def _non_score(s: Selection, o: Any) -> Floats:
 
 
 def _rlhf(s: Selection, o: Any) -> Floats:
-    return s.sequence("scores").astype(np.float64) + _non_score(s, o)
+    return s.scores + _non_score(s, o)
 
 
 def _effective_samples(s: Selection, o: Any) -> Floats:
@@ -186,12 +213,13 @@ def _zero_spread(s: Selection, o: Any) -> Floats:
     return groups.zero_spread(s.groups.low, s.groups.high)
 
 
-def _solved(which: int) -> Data:
-    return lambda s, o: groups.solved(s.groups.low, s.groups.high, o.right_score)[which]
-
-
 def _solve_rate(which: int) -> Data:
-    return lambda s, o: groups.in_bin(s.groups.solve_bins, which)
+    return lambda s, o: s.groups.in_bins[which]
+
+
+def _solved_some(s: Selection, o: Any) -> Floats:
+    some: Floats = 1.0 - s.groups.in_bins[0] - s.groups.in_bins[-1]
+    return some
 
 
 def _zero_advantages(s: Selection, o: Any) -> Floats:
@@ -200,17 +228,11 @@ def _zero_advantages(s: Selection, o: Any) -> Floats:
     return _quotient(s.counts - other, s.counts, s.nonfinite("nonzero_advantages"))
 
 
-def _right(s: Selection, o: Any) -> Floats:
-    """Return which sequences have a right answer; NaN where the score is."""
-    scores = s.sequence("scores").astype(np.float64)
-    return np.where(np.isnan(scores), np.nan, scores >= o.right_score)
-
-
 def _lengths_of(right: bool) -> Data:
     """Measure the response lengths of right answers, or of wrong ones; NaN where a score is."""
 
     def data(s: Selection, o: Any) -> Floats:
-        answers = _right(s, o)
+        answers = s.right_answers
         lengths = np.where(np.isnan(answers), np.nan, s.response_lengths)
         return np.extract(np.isnan(answers) | (answers == right), lengths)
 
@@ -218,7 +240,7 @@ def _lengths_of(right: bool) -> Data:
 
 
 def _length_and_score(s: Selection, o: Any) -> Floats:
-    return np.stack([s.response_lengths, s.sequence("scores").astype(np.float64)], axis=1)
+    return np.stack([s.response_lengths, s.scores], axis=1)
 
 
 def _reward_clipped(s: Selection, o: Any) -> Floats:
@@ -359,7 +381,7 @@ def _sft(positive: bool) -> Data:
     """Measure the loss of the sequences with a score above 0, or of the others; NaN where a score is."""
 
     def data(s: Selection, o: Any) -> Any:
-        scores = s.sequence("scores").astype(np.float64)
+        scores = s.scores
         unknown = np.isnan(scores)
         return s.reduced("nll", np.where(unknown, np.nan, 1.0), unknown | ((scores > 0) == positive))
 
@@ -378,17 +400,17 @@ LENGTHS = [
         "tokens/response_length_not_aborted", "response_mask",
         lambda s, o: s.response_lengths[s.response_lengths > 0], empty=ALL_ABORTED,
     ),
-    mean("tokens/aborted", "response_mask", lambda s, o: s.response_lengths == 0),
-    mean("tokens/response_truncated", "max_response_length", lambda s, o: s.response_lengths >= o.max_response_length),
-    mean(
+    share("tokens/aborted", "response_mask", lambda s, o: s.response_lengths == 0),
+    share("tokens/response_truncated", "max_response_length", lambda s, o: s.response_lengths >= o.max_response_length),
+    share(
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
         lambda s, o: s.prompt_lengths >= o.max_prompt_length,
     ),
     mean("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
     mean("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
     total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
-    mean("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
-    mean("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
+    share("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
+    share("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
 ]  # fmt: skip
 
 REWARDS = [
@@ -402,7 +424,7 @@ REWARDS = [
     *token_spread("reward/advantages", "advantages", ("mean", "max", "min", "std")),
     quotient("reward/advantages/zero", "nonzero_advantages", _zero_advantages),
     *token_spread("reward/returns", "returns"),
-    mean("reward/non_score/mean", "old_minus_ref kl_coef", _non_score),
+    mean_total("reward/non_score/mean", "old_minus_ref kl_coef", "old_minus_ref", lambda o: -float(o.kl_coef)),
     mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf),
     mean("evaluation/reward_clip_fraction", "unclipped_rewards reward_clip", _reward_clipped),
     Quantity(
@@ -411,13 +433,13 @@ REWARDS = [
     ),
     mean(
         "reward/truncated_right", "scores max_response_length",
-        lambda s, o: _right(s, o)[s.response_lengths >= o.max_response_length], "no response was truncated",
+        lambda s, o: s.right_answers[s.response_lengths >= o.max_response_length], "no response was truncated",
     ),
     mean("reward/zero_std_groups", "scores groups", _zero_spread, NO_GROUP),
     total("reward/groups/effective_samples", "scores groups", _effective_samples),
-    mean("reward/groups/solved_none", "scores groups", _solved(0), NO_GROUP),
-    mean("reward/groups/solved_all", "scores groups", _solved(1), NO_GROUP),
-    mean("reward/groups/solved_some", "scores groups", _solved(2), NO_GROUP),
+    mean("reward/groups/solved_none", "scores groups", _solve_rate(0), NO_GROUP),
+    mean("reward/groups/solved_all", "scores groups", _solve_rate(-1), NO_GROUP),
+    mean("reward/groups/solved_some", "scores groups", _solved_some, NO_GROUP),
     mean("reward/groups/std", "scores groups", lambda s, o: s.groups.deviations, NO_GROUP),
     *(
         mean(f"reward/groups/solve_rate/{rates}", "scores groups", _solve_rate(which), NO_GROUP)
@@ -426,9 +448,9 @@ REWARDS = [
 ]  # fmt: skip
 
 SAMPLES = [
-    total("ppo/valid_samples", "response_mask", lambda s, o: s.counts > 0),
-    total("ppo/total_samples", "response_mask", lambda s, o: np.ones(len(s.counts))),
-    mean("ppo/valid_sample_ratio", "response_mask", lambda s, o: s.counts > 0),
+    count("ppo/valid_samples", "response_mask", lambda s: s.with_tokens),
+    count("ppo/total_samples", "response_mask", lambda s: len(s.counts)),
+    share("ppo/valid_sample_ratio", "response_mask", lambda s, o: s.counts > 0),
     *sequence_spread("ppo/sample_weights", "weights", lambda s, o: s.sequence("weights")),
 ]
 
@@ -437,8 +459,8 @@ OLD_POLICY = [
     token_mean("evaluation/old_log_prob/mean", "old_log_probs"),
     token_mean("evaluation/entropy/mean", "old_entropy"),
     token_mean("policy/ref_kl_k1", "old_minus_ref"),
-    mean("policy/ref_kl_sum", "old_minus_ref", lambda s, o: s.totals("old_minus_ref")),
-    mean("policy/entropy_sum", "old_log_probs", lambda s, o: 0.0 - s.totals("old_log_probs")),
+    mean_total("policy/ref_kl_sum", "old_minus_ref", "old_minus_ref", lambda o: 1.0),
+    mean_total("policy/entropy_sum", "old_log_probs", "old_log_probs", lambda o: -1.0),
     token_mean("policy/ref_kl_k3", "old_ref_k3"),
     *token_spread("value/values", "old_values"),
     # Without a metric of its own: the explained variance is derived from it.
@@ -523,7 +545,10 @@ POLICY = [
         lambda s, o: s.reduced("surrogate", s.sequence("weights").astype(np.float64)),
     ),
     # Without a metric of its own: the term of the total loss, which has the reduction of the loss.
-    Quantity("policy/entropy:loss", RATIO, "policy", needs_of("entropy"), data=lambda s, o: s.reduced("entropy")),
+    Quantity(
+        "policy/entropy:loss", RATIO, "policy", needs_of("entropy"), data=lambda s, o: s.reduced("entropy"),
+        gives_state=True,
+    ),
     loss("sft/loss", "nll"),
     loss("sft/positive_loss", "nll", "scores", _sft(positive=True)),
     loss("sft/negative_loss", "nll", "scores", _sft(positive=False)),

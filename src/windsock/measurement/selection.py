@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from windsock.measurement.batch import Batch, to_numpy
 from windsock.measurement.options import Options
-from windsock.states import StateKind
+from windsock.states import MEAN, StateKind
 from windsock.stats import groups, sequences
 from windsock.stats.channels import CHANNELS, Tokens
 from windsock.stats.repetition import ends_in_repetition
@@ -69,8 +69,26 @@ class Selection(ABC):
     @cached_property
     def groups(self) -> groups.GroupScores:
         """The scores of each group, for the several metrics of groups."""
-        scores = self.sequence("scores").astype(np.float64)
-        return groups.summarised(scores, self.sequence("groups"), self.options.right_score)
+        return groups.summarised(self.scores, self.sequence("groups"), self.options.right_score)
+
+    @cached_property
+    def scores(self) -> Floats:
+        """The score of each sequence, in double precision."""
+        return np.asarray(self.sequence("scores"), np.float64)
+
+    @cached_property
+    def right_answers(self) -> Floats:
+        """Which sequences have a right answer; NaN where the score is."""
+        return np.where(np.isnan(self.scores), np.nan, self.scores >= self.options.right_score)
+
+    def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
+        """Return the state of the mean of a channel's sums per sequence, times a factor."""
+        return MEAN.from_values(0.0 + factor * self.totals(channel))  # 0 and not -0 for a factor of 0
+
+    @cached_property
+    def with_tokens(self) -> int:
+        """The number of sequences that have a valid token."""
+        return int(np.count_nonzero(self.counts))
 
     def sums(self, channel: str) -> Floats:
         """Return the sum of a channel for each sequence with a valid token."""
@@ -83,8 +101,7 @@ class Selection(ABC):
     @cached_property
     def some(self) -> Ints | slice:
         """The sequences that have a valid token."""
-        places = np.flatnonzero(self.counts)
-        return slice(None) if len(places) == len(self.counts) else places
+        return slice(None) if self.with_tokens == len(self.counts) else np.flatnonzero(self.counts)
 
     def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
         """Return the state of a loss, over all sequences or the chosen ones."""
@@ -95,9 +112,8 @@ class Selection(ABC):
         self, totals: Floats, counts: Ints, nonfinite: Callable[[], Floats], weights: Floats | None = None
     ) -> Floats:
         """Return the state of a loss from its totals per sequence; ``nonfinite`` returns what made them so."""
-        numerator, denominator = sequences.reduced(
-            totals, counts, self.options.loss, weights, self.options.loss_norm, self.options.loss_batch
-        )
+        sums = sequences.loss_sums(totals, counts, self.options.loss, weights)
+        numerator, denominator = self._loss_of(sums)
         if math.isfinite(numerator):
             return np.array([numerator, denominator, 0.0])
         bad = nonfinite()
@@ -105,6 +121,9 @@ class Selection(ABC):
             bad = np.where(np.isfinite(weights), bad, counts)
         # At least one: finite losses may add up to an infinity.
         return np.array([numerator, denominator, max(1.0, float(bad[counts > 0].sum()))])
+
+    def _loss_of(self, sums: sequences.LossSums) -> tuple[float, float]:
+        return sums.reduced(self.options.loss, self.options.loss_norm, self.options.loss_batch)
 
 
 class HostSelection(Selection):

@@ -24,7 +24,7 @@ from windsock.measurement.plan import Part, Plan, plan_of
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
 from windsock.measurement.selection import Selection
 from windsock.measurement.values import Measured, failed_state, finished
-from windsock.states import RATIO, Layout, StateKind
+from windsock.states import Layout, StateKind
 
 Floats = NDArray[np.float64]
 Report = Callable[[str, Exception], None]
@@ -199,7 +199,7 @@ class _SequenceData:
         found = self._computed.get(quantity.data)
         if found is None:
             found = self._computed[quantity.data] = quantity.data(self._selection, self._selection.options)
-        if quantity.kind is RATIO:  # a loss has a state already: only its tokens can be counted, not the quotient
+        if quantity.gives_state:
             self._states[quantity.state] = found
         elif quantity.kind.stacks:
             self._alike.setdefault((quantity.kind, len(found)), {})[quantity.state] = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from windsock.model import Missing
 from windsock.states import RATIO, StateKind
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Values = dict[str, "float | Missing"]
 Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
 """Takes the values and the states by id; returns None where the metric does not apply."""
@@ -57,25 +58,34 @@ def finished(
 
     A metric that cannot be computed is missing, with the error as the reason; ``report`` is called with it.
     """
-    # Reasons first: a metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
-    values: Values = {id: _missing(reason) for id, reason in (missing or {}).items()}
+    missing = missing or {}
+    # Of the metrics that others are derived from the reasons count too.
+    values: Values = {id: Missing(missing[id]) for id in DERIVED_FROM if id in missing}
     nonfinite: dict[str, float] = {}
-    usable = {name: state for name, state in states.items() if not has_failed(state)}
-    for alike in _alike(tuple(usable)):
+    usable = states
+    for alike in _alike(tuple(states)):
         try:
-            alike.add_values(usable, values, nonfinite)
+            if not alike.add_values(states, values, nonfinite):
+                continue
         except Exception:  # noqa: BLE001 - a metric costs only itself: find the one
-            for name in alike.names:
+            pass
+        usable = _without_failed(states)
+        for name in alike.names:
+            if name in usable:
                 _add_one(name, usable, values, nonfinite, report)
-    for name in states.keys() - usable.keys():
-        for id in BY_STATE[name].metrics:
-            values.setdefault(id, Missing(FAILED_ELSEWHERE))
+            else:
+                for id in BY_STATE[name].metrics:
+                    values.setdefault(id, Missing(missing.get(id, FAILED_ELSEWHERE)))
     _derive(values, usable, report)
     for domain, of_domain in _by_domain(usable).items():
         derived: Values = {}
         _derive(derived, of_domain, report)
         values |= {f"{id}{BY}{domain}": derived[id] for id in derived if has_domains(REGISTRY.metric(id))}
-    return _named(values, nonfinite, vocabulary)
+    return _named(values, missing, nonfinite, vocabulary)
+
+
+def _without_failed(states: Mapping[str, Floats]) -> Mapping[str, Floats]:
+    return {name: state for name, state in states.items() if not has_failed(state)}
 
 
 class _Alike(NamedTuple):
@@ -85,8 +95,8 @@ class _Alike(NamedTuple):
     names: tuple[str, ...]
     ids: tuple[str, ...]  # of the metrics of all of them
     reasons: tuple[str, ...]  # for no value, by metric
-    rows: list[int]  # the state of each metric
-    columns: list[int]  # and the statistic
+    rows: Ints  # the state of each metric
+    columns: Ints  # and the statistic
 
     @classmethod
     def of(cls, kind: StateKind, names: Sequence[str]) -> _Alike:
@@ -97,19 +107,25 @@ class _Alike(NamedTuple):
             for id, statistic in BY_STATE[name].metrics.items()
         ]
         ids, reasons, rows, columns = zip(*places, strict=True)
-        return cls(kind, tuple(names), ids, reasons, list(rows), list(columns))
+        return cls(kind, tuple(names), ids, reasons, np.array(rows), np.array(columns))
 
-    def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> None:
-        """Add the values of the metrics, and the numbers of inputs that are not finite."""
-        stack = np.array([states[name] for name in self.names])
+    def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> bool:
+        """Add the values of the metrics, and the numbers of inputs that are not finite.
+
+        Adds nothing and returns True where a state has failed.
+        """
+        stack = np.concatenate([states[name] for name in self.names]).reshape(len(self.names), -1)
+        bad = stack[:, -1]  # the last slot of every kind counts the inputs that are not finite
+        if bad.any():
+            if np.isnan(bad).any():
+                return True
+            counts = zip(self.ids, bad[self.rows].tolist(), strict=True)
+            nonfinite |= {id: count for id, count in counts if count}
         found, empty = self.kind.values_of(stack)
         values.update(zip(self.ids, found[self.rows, self.columns].tolist(), strict=True))
         if empty.any():
-            values |= {self.ids[n]: _missing(self.reasons[n]) for n in np.flatnonzero(empty[self.rows])}
-        bad = stack[:, -1]  # the last slot of every kind counts the inputs that are not finite
-        if bad.any():
-            counts = zip(self.ids, bad[self.rows].tolist(), strict=True)
-            nonfinite |= {id: count for id, count in counts if count}
+            values |= {self.ids[n]: Missing(self.reasons[n]) for n in np.flatnonzero(empty[self.rows])}
+        return False
 
 
 @lru_cache(maxsize=64)  # a training has a few: its steps have the same states
@@ -124,17 +140,18 @@ def _alike(names: tuple[str, ...]) -> tuple[_Alike, ...]:
 
 def _add_one(
     name: str,
-    states: Mapping[str, Floats],
+    usable: Mapping[str, Floats],
     values: Values,
     nonfinite: dict[str, float],
     report: Callable[[str, Exception], None],
 ) -> None:
-    """Add the values of one state, or the error that it has."""
+    """Add the values of one state, or why it has none."""
+    quantity = BY_STATE[name]
     try:
-        _Alike.of(BY_STATE[name].kind, (name,)).add_values(states, values, nonfinite)
+        _Alike.of(quantity.kind, (name,)).add_values(usable, values, nonfinite)
     except Exception as error:  # noqa: BLE001 - it is reported
         report(name, error)
-        values |= dict.fromkeys(BY_STATE[name].metrics, Missing(describe_error(error)))
+        values |= dict.fromkeys(quantity.metrics, Missing(describe_error(error)))
 
 
 def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str, Exception], None]) -> None:
@@ -151,36 +168,47 @@ def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str,
 
 def _by_domain(states: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
     found: dict[str, dict[str, Floats]] = {}
-    for name, state in states.items():
-        if BY in name:
-            base, domain = split_domain(name)
-            found.setdefault(domain, {})[base] = state
+    for name in _names_of_domains(tuple(states)):
+        base, domain = split_domain(name)
+        found.setdefault(domain, {})[base] = states[name]
     return found
 
 
-_missing = lru_cache(maxsize=256)(Missing)
-"""Reasons are few, and each is that of many metrics."""
+@lru_cache(maxsize=64)
+def _names_of_domains(states: tuple[str, ...]) -> list[str]:
+    return [name for name in states if BY in name]
 
 
-def _named(values: Values, nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
-    found: dict[str, float] = {}
-    reasons: dict[str, str] = {}
-    for (id, value), (name, factor) in zip(values.items(), _names(tuple(values), vocabulary), strict=True):
-        if isinstance(value, Missing):
-            # A domain that a step has too little of is no news; the reasons of all sequences are.
-            if BY not in id:
-                reasons[name] = value.reason
-        else:
-            found[name] = value if factor is None else value / factor
+def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
+    names = _names(tuple(values), vocabulary)
+    absent = {id: value.reason for id, value in values.items() if isinstance(value, Missing)}
+    found: dict[str, Any] = dict(zip(names.values(), values.values(), strict=True))
+    for id in absent:
+        del found[names[id]]
+    reasons = dict(zip(_names(tuple(missing), vocabulary).values(), missing.values(), strict=True))
+    # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
+    for id in values.keys() & missing.keys():
+        reasons.pop(names[id], None)
+    # A domain that a step has too little of is no news; the reasons of all sequences are.
+    reasons |= {names[id]: reason for id, reason in absent.items() if BY not in id}
+    for id, factor in _factors(tuple(values), vocabulary).items():
+        if names[id] in found:
+            found[names[id]] /= factor
     for id, count in nonfinite.items():
-        if not isinstance(values[id], Missing):
-            found[f"windsock/nonfinite/{_name(id, vocabulary)[0]}"] = count
+        if names[id] in found:
+            found[f"windsock/nonfinite/{names[id]}"] = count
     return Measured(found, reasons)
 
 
 @lru_cache(maxsize=64)
-def _names(ids: tuple[str, ...], vocabulary: str) -> list[tuple[str, float | None]]:
-    return [_name(id, vocabulary) for id in ids]
+def _names(ids: tuple[str, ...], vocabulary: str) -> dict[str, str]:
+    return {id: _name(id, vocabulary)[0] for id in ids}
+
+
+@lru_cache(maxsize=64)
+def _factors(ids: tuple[str, ...], vocabulary: str) -> dict[str, float]:
+    found = {id: _name(id, vocabulary)[1] for id in ids}
+    return {id: factor for id, factor in found.items() if factor is not None}
 
 
 @lru_cache(maxsize=1 << 14)  # 64 domains of every metric of the data part
@@ -269,3 +297,6 @@ DERIVED: dict[str, Derivation] = {
     ),
     "policy/mismatch/chi2_token": _chi2_token,
 }
+
+DERIVED_FROM = ("policy/loss/weighted_pg", "policy/loss/pg", "policy/kl_loss")
+"""The metrics whose reasons become those of derived ones."""

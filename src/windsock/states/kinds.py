@@ -405,7 +405,8 @@ class Quantiles(_Additive):
 
     def quantile(self, state: Floats, percent: float) -> float | Missing:
         """Return the smallest value with ``percent`` of the data at or below it; NaN if a value is not finite."""
-        found, is_empty = self._quantiles(state[None], np.array([percent]))
+        # Above 0, to find the first bin with data.
+        found, is_empty = self._quantiles(state[None], np.array([max(percent, 1e-9)]))
         return Missing(self.empty_reason) if is_empty[0] else found.item()
 
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
@@ -414,15 +415,15 @@ class Quantiles(_Additive):
 
     def _quantiles(self, states: Floats, percents: Floats) -> tuple[Floats, Bools]:
         below = states[:, :-1].cumsum(axis=1)
-        totals = below[:, -1]
-        # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more. Above 0, to find the first bin with data.
-        wanted = np.maximum(np.outer(totals, percents) / 100, 1e-12)
-        places = np.array([row.searchsorted(some, side="left") for row, some in zip(below, wanted, strict=True)])
-        # Beyond the last place only for counts that no data has.
-        found = self._middles[np.minimum(places, below.shape[1] - 1)]
-        unknown = states[:, -1] != 0
-        found[unknown] = math.nan
-        return found, (totals == 0) & ~unknown
+        found, is_empty = np.full((len(states), len(percents)), math.nan), np.zeros(len(states), np.bool_)
+        for row, (counts, total, bad) in enumerate(zip(below, below[:, -1], states[:, -1], strict=True)):
+            if not bad:
+                # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more.
+                places = counts.searchsorted(percents * total / 100, side="left")
+                # Beyond the last place only for counts that no data has.
+                self._middles.take(places, out=found[row], mode="clip")
+                is_empty[row] = total == 0
+        return found, is_empty
 
     @cached_property
     def _middles(self) -> Floats:

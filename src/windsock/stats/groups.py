@@ -24,8 +24,8 @@ class GroupScores(NamedTuple):
     low: Floats
     high: Floats
     deviations: Floats
-    solve_bins: Floats
-    """The place of each group's solve rate in ``SOLVE_RATES``."""
+    in_bins: Floats
+    """Which groups have each of ``SOLVE_RATES``: a row of 1 and 0 for each."""
 
 
 def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) -> GroupScores:
@@ -49,12 +49,7 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     deviations = np.where(low == high, 0.0, deviations)
     rates = means(scores >= right)
     bins = np.where(rates == 1, 5, np.ceil(4 * rates))
-    return GroupScores(sizes, low, high, deviations, _known(bins, low))
-
-
-def in_bin(bins: Floats, place: int) -> Floats:
-    """Return which groups are in one of ``SOLVE_RATES``; NaN gives NaN."""
-    return _known(bins == place, bins)
+    return GroupScores(sizes, low, high, deviations, _known(bins == np.arange(len(SOLVE_RATES))[:, None], low))
 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
@@ -63,9 +58,12 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
         names, place = np.unique(labels, return_inverse=True)
         return names, place.astype(np.int64)
     # Python's equality, not an order: None and text, or text and numbers, have none.
-    places: dict[object, int] = {}
-    found = [-1 if label is None else places.setdefault(label, len(places)) for label in labels]
-    return np.array([*places, None], np.object_)[:-1], np.array(found, np.int64)
+    listed = labels.tolist()
+    names = dict.fromkeys(listed)
+    names.pop(None, None)
+    places: dict[object, int] = {None: -1, **{name: place for place, name in enumerate(names)}}
+    found = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
+    return np.array([*names, None], np.object_)[:-1], found
 
 
 def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
@@ -81,12 +79,6 @@ def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
     if (joined >= 0).all():
         return joined
     return np.where(joined < 0, np.array(None, np.object_), joined.astype(np.object_))
-
-
-def solved(low: Floats, high: Floats, right: float = 1.0) -> tuple[Floats, Floats, Floats]:
-    """Return which groups have no score, only scores, or some scores of at least ``right``; NaN gives NaN."""
-    none, every = high < right, low >= right
-    return _known(none, low), _known(every, low), _known(~none & ~every, low)
 
 
 def zero_spread(low: Floats, high: Floats) -> Floats:

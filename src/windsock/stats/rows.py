@@ -20,8 +20,9 @@ SPREAD_SLOTS = ("squares", "shift", "min", "max")
 COUNT_SLOTS = ("bad", "nan")
 """The numbers of values that are not finite, and that are NaN, of spreads and sums; conditions have none."""
 
-REDUCED_SLOTS = ("total", "squares", "min", "max", "bad", "nan")
-"""The statistics of a channel over all sequences; the squares are of the distances to the mean."""
+REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "bad", "nan")
+"""The statistics of a channel over all sequences. The squares are of the distances to the mean; ``means`` is the sum
+of the sequences' means."""
 
 STORED: tuple[Channel, ...] = tuple(
     channel

@@ -696,25 +696,27 @@ def _reduce(
         high = tl.where(count > 0, tl.maximum(high, highest), high)
     sums, counts = tl.sum(total, 0), tl.sum(tokens, 0)
     mean = sums / tl.maximum(counts, 1.0)
-    squares = zero
+    squares, means = zero, zero
     for at in range(0, sequences, BLOCK):
         places = at + lane
         count = _cells_of(cells, BLOCKS.valid, columns, places, sequences)
-        around = _cells_of(cells, BLOCKS.sum + channel, columns, places, of_spreads)
+        around = _cells_of(cells, BLOCKS.sum + channel, columns, places, sequences)
         shift = _cells_of(cells, BLOCKS.shift + channel, columns, places, of_spreads)
         inner = _cells_of(cells, BLOCKS.squares + channel, columns, places, of_spreads)
         # The squares within a sequence, which may round to below 0, and between the means of sequences.
         near = around / tl.maximum(count, 1.0)
         inner = tl.maximum(inner - around * near, 0.0)
         between = near + shift - mean
+        means += tl.where(count > 0, near + shift, 0.0)
         squares += tl.where(count > 0, inner + between * between * count, 0.0)
     out = reduced + channel * SLOTS
     tl.store(out, sums)
     tl.store(out + 1, tl.sum(squares, 0))
     tl.store(out + 2, tl.min(low, 0))
     tl.store(out + 3, tl.max(high, 0))
-    tl.store(out + 4, tl.sum(bad, 0))
-    tl.store(out + 5, tl.sum(nan, 0))
+    tl.store(out + 4, tl.sum(means, 0))
+    tl.store(out + 5, tl.sum(bad, 0))
+    tl.store(out + 6, tl.sum(nan, 0))
 
 
 _indirect: list[Exception] = []

@@ -5,7 +5,8 @@ Tokens are one sequence after the other; ``counts`` are the numbers of tokens of
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import math
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,30 +31,38 @@ def sums(tokens: Floats, counts: Ints) -> Floats:
     return totals
 
 
-def reduced(
-    totals: Floats,
-    counts: Ints,
-    how: Reduction,
-    weights: Floats | None = None,
-    norm: float | None = None,
-    batch: float | None = None,
-) -> tuple[float, float]:
-    """Return the numerator and the denominator of a loss; both add up over micro-batches and ranks.
+class LossSums(NamedTuple):
+    """The sums of a loss over all sequences, from which every reduction of it follows."""
 
-    ``totals`` are the sums per sequence. ``token-mean`` is over all tokens. The ``seq-mean`` ones are means over the
-    sequences that have a token: of the sequence's mean, of its sum, or of its sum divided by ``norm``.
-    ``token-sum-norm`` is the sum over an update of ``batch`` sequences, divided by ``norm`` alone, and the mean of that
-    over updates. ``weights`` multiply the terms of the sequences and do not change the denominator.
-    """
+    total: float
+    means: float  # of the sequences' means
+    tokens: float
+    with_tokens: float  # sequences that have a token
+    sequences: float
+
+    def reduced(self, how: Reduction, norm: float | None = None, batch: float | None = None) -> tuple[float, float]:
+        """Return the numerator and the denominator of a loss; both add up over micro-batches and ranks.
+
+        ``token-mean`` is over all tokens. The ``seq-mean`` ones are means over the sequences that have a token: of the
+        sequence's mean, of its sum, or of its sum divided by ``norm``. ``token-sum-norm`` is the sum over an update of
+        ``batch`` sequences, divided by ``norm`` alone, and the mean of that over updates.
+        """
+        if how == "token-mean":
+            return self.total, self.tokens
+        if how == "seq-mean-token-mean":
+            return self.means, self.with_tokens
+        if how == "seq-mean-token-sum":
+            return self.total, self.with_tokens
+        numerator = self.total / (norm if norm else math.nan)
+        if how == "token-sum-norm":
+            # The number of updates: a micro-batch is a part of one. Sequences without a token are in one as well.
+            return numerator, self.sequences / (batch if batch else math.nan)
+        return numerator, self.with_tokens
+
+
+def loss_sums(totals: Floats, counts: Ints, how: Reduction, weights: Floats | None = None) -> LossSums:
+    """Return the sums of a loss that a reduction needs. ``weights`` multiply the terms of the sequences."""
     some = counts > 0
     terms = (totals if weights is None else totals * weights)[some]
-    if how == "token-mean":
-        return float(terms.sum()), float(counts.sum())
-    if how == "seq-mean-token-mean":
-        terms = terms / counts[some]
-    elif how in ("seq-mean-token-sum-norm", "token-sum-norm"):
-        terms = terms / (norm if norm else np.nan)
-    if how == "token-sum-norm":
-        # The number of updates: a micro-batch is a part of one. Sequences without a token are in an update as well.
-        return float(terms.sum()), len(counts) / (batch if batch else np.nan)
-    return float(terms.sum()), float(some.sum())
+    means = float((terms / counts[some]).sum()) if how == "seq-mean-token-mean" else math.nan
+    return LossSums(float(terms.sum()), means, float(counts.sum()), float(some.sum()), len(counts))
