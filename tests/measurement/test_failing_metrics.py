@@ -26,7 +26,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             raise ValueError("no luck")
         return selection.response_lengths == 0
 
-    quantities = [dataclasses.replace(q, data=data, gives_state=False) if q.state == FAILING else q for q in plan.QUANTITIES]
+    quantities = [
+        dataclasses.replace(q, data=data, gives_state=False) if q.state == FAILING else q for q in plan.QUANTITIES
+    ]
     monkeypatch.setattr(plan, "QUANTITIES", tuple(quantities))
     plan.plan_of.cache_clear()
     yield

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from windsock.model import Missing
 from windsock.states import RATIO, StateKind
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Values = dict[str, "float | Missing"]
 Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
 """Takes the values and the states by id; returns None where the metric does not apply."""
@@ -63,14 +64,14 @@ def finished(
     values: Values = {id: Missing(missing[id]) for id in DERIVED_FROM if id in missing}
     nonfinite: dict[str, float] = {}
     usable = states
-    for alike in _alike(tuple(states)):
+    for finishing in _finishings(tuple(states)):
         try:
-            if not alike.add_values(states, values, nonfinite):
+            if finishing.add_values(states, values, nonfinite):
                 continue
         except Exception:  # noqa: BLE001 - a metric costs only itself: find the one
             pass
-        usable = _without_failed(states)
-        for name in alike.names:
+        usable = {name: state for name, state in states.items() if not has_failed(state)}
+        for name in finishing.names:
             if name in usable:
                 _add_one(name, usable, values, nonfinite, report)
             else:
@@ -84,58 +85,96 @@ def finished(
     return _named(values, missing, nonfinite, vocabulary)
 
 
-def _without_failed(states: Mapping[str, Floats]) -> Mapping[str, Floats]:
-    return {name: state for name, state in states.items() if not has_failed(state)}
+class _Finishing(ABC):
+    """How the values of some states are computed together."""
 
-
-class _Alike(NamedTuple):
-    """States of one kind, whose values are computed together."""
-
-    kind: StateKind
-    names: tuple[str, ...]
-    ids: tuple[str, ...]  # of the metrics of all of them
-    reasons: tuple[str, ...]  # for no value, by metric
-    rows: Ints  # the state of each metric
-    columns: Ints  # and the statistic
-
-    @classmethod
-    def of(cls, kind: StateKind, names: Sequence[str]) -> _Alike:
-        """Return the states of some names, which have the same kind."""
-        places = [
-            (id, BY_STATE[name].empty, row, kind.statistics.index(statistic))
-            for row, name in enumerate(names)
-            for id, statistic in BY_STATE[name].metrics.items()
-        ]
-        ids, reasons, rows, columns = zip(*places, strict=True)
-        return cls(kind, tuple(names), ids, reasons, np.array(rows), np.array(columns))
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        metrics = [(name, id, statistic) for name in names for id, statistic in BY_STATE[name].metrics.items()]
+        self._metrics = metrics
+        self._ids = [id for _, id, _ in metrics]
+        self._rows = np.array([self.names.index(name) for name, _, _ in metrics])
 
     def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> bool:
         """Add the values of the metrics, and the numbers of inputs that are not finite.
 
-        Adds nothing and returns True where a state has failed.
+        Adds nothing and returns False where a state has failed.
         """
-        stack = np.concatenate([states[name] for name in self.names]).reshape(len(self.names), -1)
-        bad = stack[:, -1]  # the last slot of every kind counts the inputs that are not finite
+        found, empty, bad = self._computed([states[name] for name in self.names])
         if bad.any():
             if np.isnan(bad).any():
-                return True
-            counts = zip(self.ids, bad[self.rows].tolist(), strict=True)
+                return False
+            counts = zip(self._ids, bad[self._rows].tolist(), strict=True)
             nonfinite |= {id: count for id, count in counts if count}
-        found, empty = self.kind.values_of(stack)
-        values.update(zip(self.ids, found[self.rows, self.columns].tolist(), strict=True))
+        values.update(zip(self._ids, found.tolist(), strict=True))
         if empty.any():
-            values |= {self.ids[n]: Missing(self.reasons[n]) for n in np.flatnonzero(empty[self.rows])}
-        return False
+            for place in np.flatnonzero(empty[self._rows]):
+                name, id, _ = self._metrics[place]
+                values[id] = Missing(BY_STATE[name].empty)
+        return True
+
+    @abstractmethod
+    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
+        """Return the values by metric, and by state whether it is empty and how many inputs are not finite."""
+
+
+class _ByFormulas(_Finishing):
+    """The values of all kinds that have formulas: the slots of their states are one vector."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        kinds = [BY_STATE[name].kind for name in self.names]
+        starts = dict(zip(self.names, np.cumsum([0, *(kind.width for kind in kinds)]).tolist(), strict=False))
+        one = sum(kind.width for kind in kinds)  # behind all slots: the denominator of a statistic without one
+
+        def place(name: str, slot: str | None) -> int:
+            return one if slot is None else int(starts[name]) + BY_STATE[name].kind.slots.index(slot)
+
+        formulas = [(name, BY_STATE[name].kind.formulas[statistic]) for name, _, statistic in self._metrics]
+        self._numerators = np.array([place(name, formula.numerator) for name, formula in formulas])
+        self._denominators = np.array([place(name, formula.denominator) for name, formula in formulas])
+        self._roots = np.flatnonzero([formula.is_root for _, formula in formulas])
+        self._bad = np.array([place(name, "nonfinite") for name in self.names])
+        # Of a kind whose states are never empty the slot behind all, which is never NaN.
+        marks = [kind.empty_mark or (None, np.nan) for kind in kinds]
+        self._marks = np.array([place(name, slot) for name, (slot, _) in zip(self.names, marks, strict=True)])
+        self._empty = np.array([content for _, content in marks])
+
+    @np.errstate(all="ignore")
+    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
+        vector = np.concatenate([*states, _ONE])
+        found = vector[self._numerators] / vector[self._denominators]
+        found[self._roots] = np.sqrt(found[self._roots])
+        return found, vector[self._marks] == self._empty, vector[self._bad]
+
+
+_ONE = np.ones(1)
+
+
+class _OfKind(_Finishing):
+    """The values of states of one kind, which has no formulas."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self._kind = BY_STATE[self.names[0]].kind
+        self._columns = np.array([self._kind.statistics.index(statistic) for _, _, statistic in self._metrics])
+
+    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
+        stack = np.stack(states)
+        found, empty = self._kind.values_of(stack)
+        return found[self._rows, self._columns], empty, stack[:, -1]
 
 
 @lru_cache(maxsize=64)  # a training has a few: its steps have the same states
-def _alike(names: tuple[str, ...]) -> tuple[_Alike, ...]:
-    """Return the states that have metrics, by kind."""
-    by_kind: dict[StateKind, list[str]] = {}
+def _finishings(names: tuple[str, ...]) -> tuple[_Finishing, ...]:
+    """Return the ways to finish the states that have metrics."""
+    simple: list[str] = []
+    others: dict[StateKind, list[str]] = {}
     for name in names:
-        if BY_STATE[name].metrics:
-            by_kind.setdefault(BY_STATE[name].kind, []).append(name)
-    return tuple(_Alike.of(kind, alike) for kind, alike in by_kind.items())
+        quantity = BY_STATE[name]
+        if quantity.metrics:
+            (simple if quantity.kind.formulas else others.setdefault(quantity.kind, [])).append(name)
+    return (*([_ByFormulas(simple)] if simple else []), *map(_OfKind, others.values()))
 
 
 def _add_one(
@@ -146,12 +185,12 @@ def _add_one(
     report: Callable[[str, Exception], None],
 ) -> None:
     """Add the values of one state, or why it has none."""
-    quantity = BY_STATE[name]
     try:
-        _Alike.of(quantity.kind, (name,)).add_values(usable, values, nonfinite)
+        for finishing in _finishings((name,)):
+            finishing.add_values(usable, values, nonfinite)
     except Exception as error:  # noqa: BLE001 - it is reported
         report(name, error)
-        values |= dict.fromkeys(quantity.metrics, Missing(describe_error(error)))
+        values |= dict.fromkeys(BY_STATE[name].metrics, Missing(describe_error(error)))
 
 
 def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str, Exception], None]) -> None:

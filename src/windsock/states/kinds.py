@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,13 +23,27 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
+# NaN and infinities are results here, and NumPy's warnings about them would reach the training's terminal.
+_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")
+
+
+class Formula(NamedTuple):
+    """How a statistic follows from the slots of a state: a slot, a quotient of two slots, or the root of one."""
+
+    numerator: str
+    denominator: str | None = None
+    is_root: bool = False
+
+
 class StateKind(ABC):
     """A kind of mergeable state. Leading axes of a state are a stack of states."""
 
     name: ClassVar[str]
     slots: ClassVar[tuple[str, ...]]
-    statistics: ClassVar[tuple[str, ...]]
-    """The names of the values of a state."""
+    formulas: ClassVar[Mapping[str, Formula]] = {}
+    """The values of a state by the name of the statistic; a kind without formulas has ``statistics``."""
+    empty_mark: ClassVar[tuple[str, float] | None] = None
+    """A slot, and its content in a state without values."""
     empty_reason: ClassVar[str] = "there were no values"
     """The reason for a state without values."""
     is_sparse: ClassVar[bool] = False
@@ -58,9 +73,31 @@ class StateKind(ABC):
     def merge(self, a: Floats, b: Floats) -> Floats:
         """Return the state of both data sets together; works on stacks of states."""
 
-    @abstractmethod
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The names of the values of a state."""
+        return tuple(self.formulas)
+
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
         """Return the values of many states, a row of ``statistics`` for each, and which states have none."""
+        return self._formula_values(states), self.are_empty(states)
+
+    @_quiet
+    def _formula_values(self, states: Floats) -> Floats:
+        found = np.empty((len(states), len(self.formulas)))
+        for column, formula in enumerate(self.formulas.values()):
+            values = states[:, self.slots.index(formula.numerator)]
+            if formula.denominator is not None:
+                values = values / states[:, self.slots.index(formula.denominator)]
+            found[:, column] = np.sqrt(values) if formula.is_root else values
+        return found
+
+    def are_empty(self, states: Floats) -> Bools:
+        """Return which of many states have no values."""
+        if self.empty_mark is None:
+            return np.zeros(len(states), np.bool_)
+        slot, content = self.empty_mark
+        return np.asarray(states[:, self.slots.index(slot)] == content)
 
     def values(self, state: Floats) -> dict[str, float | Missing]:
         """Return the values of a state by the name of the statistic."""
@@ -71,10 +108,6 @@ class StateKind(ABC):
 
     def __repr__(self) -> str:
         return self.name
-
-
-# NaN and infinities are results here, and NumPy's warnings about them would reach the training's terminal.
-_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")
 
 
 def _data(values: ArrayLike) -> Floats:
@@ -128,7 +161,7 @@ class Sum(_Stacked, _Additive):
 
     name = "sum"
     slots = ("sum", "nonfinite")
-    statistics = ("sum",)
+    formulas: ClassVar[Mapping[str, Formula]] = {"sum": Formula("sum")}  # 0 for no values
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
@@ -136,26 +169,14 @@ class Sum(_Stacked, _Additive):
         total = rows.sum(axis=-1)
         return _columns(total, _nonfinite(rows, total))
 
-    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return the totals, which are 0 for no values."""
-        return states[:, :1], np.zeros(len(states), np.bool_)
 
-
-class _Quotient(_Additive):
-    """A kind whose value is the quotient of its first two slots."""
-
-    @_quiet
-    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return the quotients; there is none where the denominator is 0."""
-        return states[:, :1] / states[:, 1:2], states[:, 1] == 0
-
-
-class Mean(_Stacked, _Quotient):
+class Mean(_Stacked, _Additive):
     """A mean: sum and count, divided when the step is finished."""
 
     name = "mean"
     slots = ("sum", "count", "nonfinite")
-    statistics = ("mean",)
+    formulas: ClassVar[Mapping[str, Formula]] = {"mean": Formula("sum", "count")}
+    empty_mark = ("count", 0.0)
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
@@ -164,12 +185,13 @@ class Mean(_Stacked, _Quotient):
         return _columns(total, rows.shape[-1], _nonfinite(rows, total))
 
 
-class Ratio(_Quotient):
+class Ratio(_Additive):
     """A quotient of two totals, such as a loss and its denominator."""
 
     name = "ratio"
     slots = ("numerator", "denominator", "nonfinite")
-    statistics = ("ratio",)
+    formulas: ClassVar[Mapping[str, Formula]] = {"ratio": Formula("numerator", "denominator")}
+    empty_mark = ("denominator", 0.0)
     empty_reason = "the denominator is zero"
 
     @_quiet
@@ -189,7 +211,12 @@ class Moments(_Stacked):
 
     name = "moments"
     slots = ("count", "sum", "squares", "nonfinite")
-    statistics = ("mean", "var", "std")
+    formulas: ClassVar[Mapping[str, Formula]] = {
+        "mean": Formula("sum", "count"),
+        "var": Formula("squares", "count"),  # with ddof 0
+        "std": Formula("squares", "count", is_root=True),  # NaN for negative squares, which no values have
+    }
+    empty_mark = ("count", 0.0)
 
     @_quiet
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
@@ -214,14 +241,6 @@ class Moments(_Stacked):
         # NaN in the whole wherever a part has an infinity, so that the split of the data does not matter.
         merged[..., 2] = np.where(merged[..., 3] > 0, np.nan, merged[..., 2])
         return merged
-
-    @_quiet
-    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return the means, and the variances and standard deviations with ddof 0."""
-        count = states[:, 0]
-        variance = states[:, 2] / count
-        # Of a negative variance, which no values can have, the root is NaN.
-        return _columns(states[:, 1] / count, variance, np.sqrt(variance)), count == 0
 
 
 class Comoments(StateKind):
@@ -273,7 +292,8 @@ class Extrema(_Stacked):
 
     name = "extrema"
     slots = ("min", "min_rank", "max", "max_rank", "nonfinite")
-    statistics = ("min", "min_rank", "max", "max_rank")
+    formulas: ClassVar[Mapping[str, Formula]] = {name: Formula(name) for name in ("min", "min_rank", "max", "max_rank")}
+    empty_mark = ("min_rank", math.inf)
 
     def empty(self) -> Floats:
         """Return the state of no data: every value is inside of its bounds."""
@@ -299,10 +319,6 @@ class Extrema(_Stacked):
         high, high_rank = _outer(-a[..., 2], a[..., 3], -b[..., 2], b[..., 3])
         return np.stack([low, low_rank, -high, high_rank, a[..., 4] + b[..., 4]], axis=-1)
 
-    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return minima, maxima and their ranks."""
-        return states[:, :4], np.isinf(states[:, 1])
-
 
 def _outer(a: Floats, a_rank: Floats, b: Floats, b_rank: Floats) -> tuple[Floats, Floats]:
     """Return the smaller value and its rank. NaN is smaller than every number, so that it is never dropped."""
@@ -319,7 +335,8 @@ class Last(StateKind):
 
     name = "last"
     slots = ("value", "order", "nonfinite")
-    statistics = ("last",)
+    formulas: ClassVar[Mapping[str, Formula]] = {"last": Formula("value")}
+    empty_mark = ("order", -math.inf)
 
     def empty(self) -> Floats:
         """Return the state of no data: older than anything."""
@@ -338,10 +355,6 @@ class Last(StateKind):
         a_value, b_value = (np.where(np.isnan(s[..., 0]), np.inf, s[..., 0]) for s in (a, b))
         a_wins = (a[..., 1] > b[..., 1]) | ((a[..., 1] == b[..., 1]) & (a_value >= b_value))
         return np.where(a_wins[..., None], a, b)
-
-    def values_of(self, states: Floats) -> tuple[Floats, Bools]:
-        """Return the newest values."""
-        return states[:, :1], states[:, 1] == -math.inf
 
 
 class Quantiles(_Additive):
