@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from windsock.device_copy import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
-from windsock.measurement.device_selection import DeviceSelection, Fetched
+from windsock.measurement.device_selection import DeviceSelection, Fetched, selection_of
 from windsock.measurement.kernel_pass import ResultMemory
 from windsock.measurement.plan import Plan
 from windsock.measurement.torch_pass import TorchResults
@@ -74,7 +74,7 @@ class Launches:
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]
-        yield [DeviceSelection(pieces) for pieces in _alike(fetched)]
+        yield [selection_of(pieces) for pieces in _alike(fetched)]
         for copy in copies:
             copy.release()
 

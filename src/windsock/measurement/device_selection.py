@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-TOTAL, SQUARES, LOW, HIGH, MEANS, BAD, _ = range(len(REDUCED_SLOTS))
+TOTAL, SQUARES, LOW, HIGH, MEANS, ODD = range(len(REDUCED_SLOTS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,6 @@ class DeviceSelection(Selection):
         self._rows = rows
         self.counts = rows[self.table.blocks["valid"].start].astype(np.int64)
         self.response_lengths = rows[self.table.blocks["response"].start].astype(np.int64)
-        self._reduced = _all_finite(pieces[0].reduced) if len(pieces) == 1 and part_of is None else None
-        """What the device has reduced over all sequences, where all of it is finite."""
-        self._finite_totals: dict[str, Floats] = {}
-        self._extreme_states: Floats | None = None
         self._arrays: dict[str, NDArray[Any]] = {}
 
     def subset(self, chosen: Bools) -> DeviceSelection:
@@ -95,13 +91,8 @@ class DeviceSelection(Selection):
         combined = CHANNELS[channel].combines
         if combined:
             return self._combined({other: factor * self.totals(other) for other, factor in combined.items()})
-        place = self.table.places[channel]
-        if self._reduced is None:
-            total: Floats = self._totals[place]
-            return total
-        if channel not in self._finite_totals:
-            self._finite_totals[channel] = self._sums(place, place + 1)[0]
-        return self._finite_totals[channel]
+        total: Floats = self._totals[self.table.places[channel]]
+        return total
 
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
@@ -120,39 +111,16 @@ class DeviceSelection(Selection):
         if kind is MEAN:
             return self._mean(channel)
         assert kind is EXTREMA or kind is MOMENTS
-        state: Floats = (self._extremes(rank) if kind is EXTREMA else self._moments)[self.table.places[channel]]
+        state: Floats = (self._extremes if kind is EXTREMA else self._moments)[self.table.places[channel]]
+        if kind is EXTREMA and self.counts.any():
+            state[[1, 3]] = rank
         return state
 
     def _mean(self, channel: str) -> Floats:
-        combined = CHANNELS[channel].combines
-        if not combined:
+        if not CHANNELS[channel].combines:
             state: Floats = self._means[self.table.places[channel]]
             return state
-        if self._reduced is None:
-            return np.array([self.totals(channel).sum(), self._tokens, self.nonfinite(channel).sum()])
-        return np.array([self._whole(channel, TOTAL), self._tokens, 0.0])
-
-    def _whole(self, channel: str, slot: int) -> float:
-        """Return a sum over all sequences, where all of it is finite."""
-        assert self._reduced is not None
-        places, combined = self.table.places, CHANNELS[channel].combines
-        if not combined:
-            return self._reduced.item(places[channel], slot)
-        return sum(factor * self._reduced.item(places[other], slot) for other, factor in combined.items())
-
-    def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
-        """Return the state of the mean of a channel's sums per sequence, times a factor."""
-        if self._reduced is None:
-            return super().mean_total(channel, factor)
-        return np.array([0.0 + factor * self._whole(channel, TOTAL), len(self.counts), 0.0])
-
-    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
-        """Return the state of a loss, over all sequences or the chosen ones."""
-        if self._reduced is None or weights is not None or chosen is not None:
-            return super().reduced(channel, weights, chosen)
-        total, means = self._whole(channel, TOTAL), self._whole(channel, MEANS)
-        sums = LossSums(total, means, self._tokens, self.with_tokens, len(self.counts))
-        return np.array([*self._loss_of(sums), 0.0])
+        return np.array([self.totals(channel).sum(), self._tokens, self.nonfinite(channel).sum()])
 
     @staticmethod
     def _combined(terms: dict[str, Floats]) -> Floats:
@@ -165,8 +133,7 @@ class DeviceSelection(Selection):
         for piece in self._pieces:
             if piece.histograms is not None:
                 state[:-1] += piece.histograms[bins]
-        if self._reduced is None:
-            state[-1] = self.nonfinite(channel).sum()
+        state[-1] = self.nonfinite(channel).sum()
         return state
 
     def _row(self, place: int) -> Floats:
@@ -214,11 +181,8 @@ class DeviceSelection(Selection):
         """The states of the means of all channels."""
         table = self.table
         means = np.zeros((len(table.channels), 3))
-        means[:, 1] = self._tokens
-        if self._reduced is not None:
-            means[:, 0] = self._reduced[:, TOTAL]
-            return means
         means[:, 0] = self._totals.sum(axis=1)
+        means[:, 1] = self._tokens
         means[: table.summed, 2] = self._block("bad").sum(axis=1)
         if self._nan.any():
             for channel in table.channels[table.summed :]:
@@ -230,10 +194,7 @@ class DeviceSelection(Selection):
         """The states of the moments of all spreads: the squares within sequences and between their means."""
         spreads = self.table.spreads
         moments = np.zeros((spreads, 4))
-        if self._reduced is not None:
-            moments[:, 0] = self._tokens
-            moments[:, 1:3] = self._reduced[:spreads, [TOTAL, SQUARES]]
-        elif self.counts.any():
+        if self.counts.any():
             counts = self.counts[self.some].astype(np.float64)
             around, totals = self._block("sum", spreads)[:, self.some], self._totals[:spreads, self.some]
             # The merge of MOMENTS, for all sequences at once.
@@ -245,31 +206,96 @@ class DeviceSelection(Selection):
             moments[:] = np.stack([np.full(spreads, count), total, np.where(bad > 0, np.nan, squares), bad], axis=1)
         return moments
 
-    def _extremes(self, rank: int) -> Floats:
-        """Return the states of the extremes of all spreads."""
-        if self._extreme_states is None:
-            self._extreme_states = self._compute_extremes(rank)
-        return self._extreme_states
-
-    def _compute_extremes(self, rank: int) -> Floats:
+    @cached_property
+    def _extremes(self) -> Floats:
+        """The states of the extremes of all spreads."""
         spreads = self.table.spreads
         states = np.tile(EXTREMA.empty(), (spreads, 1))
-        if not self._tokens:
-            return states
-        states[:, 1] = states[:, 3] = rank
-        if self._reduced is not None:
-            states[:, [0, 2]] = self._reduced[:spreads, [LOW, HIGH]]
-            return states
-        # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
-        unknown = self._nan[:spreads]
-        states[:, 0] = np.where(unknown, np.nan, self._block("min")[:, self.some].min(axis=1))
-        states[:, 2] = np.where(unknown, np.nan, self._block("max")[:, self.some].max(axis=1))
-        states[:, 4] = self._block("bad", spreads).sum(axis=1)
+        if self.counts.any():
+            # The kernel's extremes pass over NaN; a slot of its own says whether there was one.
+            unknown = self._nan[:spreads]
+            states[:, 0] = np.where(unknown, np.nan, self._block("min")[:, self.some].min(axis=1))
+            states[:, 2] = np.where(unknown, np.nan, self._block("max")[:, self.some].max(axis=1))
+            states[:, 4] = self._block("bad", spreads).sum(axis=1)
         return states
 
 
-def _all_finite(reduced: Floats | None) -> Floats | None:
-    """Return a reduction if nothing in it is NaN or infinite; the sequences have to be looked at otherwise."""
-    if reduced is None or not np.isfinite(reduced[:, [TOTAL, SQUARES, MEANS]]).all() or reduced[:, BAD:].any():
-        return None
-    return reduced
+class ReducedSelection(DeviceSelection):
+    """Batches that the device has reduced over all sequences: with tokens, and without a number that is not finite."""
+
+    def __init__(self, piece: Fetched) -> None:
+        super().__init__([piece])
+        assert piece.reduced is not None
+        self._reduced = piece.reduced
+        self._totals_so_far: dict[str, Floats] = {}
+
+    def totals(self, channel: str) -> Floats:
+        """Return the sum of a channel per sequence."""
+        found = self._totals_so_far.get(channel)
+        if found is None:
+            if CHANNELS[channel].combines:
+                found = super().totals(channel)
+            else:
+                place = self.table.places[channel]
+                found = self._sums(place, place + 1)[0]
+            self._totals_so_far[channel] = found
+        return found
+
+    def nonfinite(self, channel: str) -> Floats:
+        """Return the number of values of each sequence that are not finite: none."""
+        return np.zeros(len(self.counts))
+
+    def states(self, kind: StateKind, channels: tuple[str, ...], rank: int) -> Floats:
+        """Return the states of some channels over all their tokens."""
+        if isinstance(kind, Quantiles):
+            return super().states(kind, channels, rank)
+        states = np.zeros((len(channels), kind.width))
+        if kind is MEAN:
+            states[:, 0] = _factors(self.table, channels) @ self._reduced[:, TOTAL]
+            states[:, 1] = self._tokens
+            return states
+        assert kind is EXTREMA or kind is MOMENTS
+        reduced = self._reduced[[self.table.places[channel] for channel in channels]]
+        if kind is MOMENTS:
+            states[:, 0] = self._tokens
+            states[:, 1:3] = reduced[:, TOTAL : SQUARES + 1]
+        else:
+            states[:, 0], states[:, 2] = reduced[:, LOW], reduced[:, HIGH]
+            states[:, 1] = states[:, 3] = rank
+        return states
+
+    def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
+        """Return the state of the mean of a channel's sums per sequence, times a factor."""
+        return np.array([0.0 + factor * self._whole(channel, TOTAL), len(self.counts), 0.0])
+
+    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
+        """Return the state of a loss, over all sequences or the chosen ones."""
+        if weights is not None or chosen is not None:
+            return super().reduced(channel, weights, chosen)
+        total, means = self._whole(channel, TOTAL), self._whole(channel, MEANS)
+        sums = LossSums(total, means, self._tokens, self.with_tokens, len(self.counts))
+        return np.array([*self._loss_of(sums), 0.0])
+
+    def _whole(self, channel: str, slot: int) -> float:
+        """Return a sum over all sequences."""
+        places, combined = self.table.places, CHANNELS[channel].combines or {channel: 1.0}
+        return sum(factor * self._reduced.item(places[other], slot) for other, factor in combined.items())
+
+
+@lru_cache(maxsize=256)
+def _factors(table: Table, channels: tuple[str, ...]) -> Floats:
+    """Return the matrix that leads from the sums of a table's channels to those of some channels."""
+    factors = np.zeros((len(channels), len(table.channels)))
+    for row, channel in enumerate(channels):
+        for other, factor in (CHANNELS[channel].combines or {channel: 1.0}).items():
+            factors[row, table.places[other]] = factor
+    return factors
+
+
+def selection_of(pieces: Sequence[Fetched]) -> DeviceSelection:
+    """Return the selection of batches with the same plan."""
+    reduced = pieces[0].reduced
+    if len(pieces) > 1 or reduced is None or reduced[:, ODD].any():
+        return DeviceSelection(pieces)
+    found = ReducedSelection(pieces[0])
+    return found if found.with_tokens else DeviceSelection(pieces)

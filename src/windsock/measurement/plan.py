@@ -60,6 +60,23 @@ class Plan:
         return replace(self, parts=("data",), quantities=quantities, missing={}, lacking={})
 
     @cached_property
+    def channel_states(self) -> dict[StateKind, tuple[tuple[Quantity, ...], tuple[str, ...]]]:
+        """The quantities that are states of channels, by kind, and their channels."""
+        alike: dict[StateKind, list[tuple[Quantity, str]]] = {}
+        for quantity in self.quantities:
+            if quantity.channel is not None:
+                alike.setdefault(quantity.kind, []).append((quantity, quantity.channel))
+        return {
+            kind: (tuple(quantity for quantity, _ in found), tuple(channel for _, channel in found))
+            for kind, found in alike.items()
+        }
+
+    @cached_property
+    def sequence_data(self) -> tuple[Quantity, ...]:
+        """The quantities that are computed from data about the sequences."""
+        return tuple(quantity for quantity in self.quantities if quantity.channel is None)
+
+    @cached_property
     def repeats(self) -> bool:
         """Whether the repetition at the end of sequences is measured."""
         return any(quantity.state == "tokens/repetition" for quantity in self.quantities)

@@ -41,6 +41,10 @@ class Selection(ABC):
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""
 
+    def states(self, kind: StateKind, channels: tuple[str, ...], rank: int) -> Floats:
+        """Return the states of some channels over all their tokens."""
+        return np.array([self.state(kind, channel, rank) for channel in channels])
+
     @abstractmethod
     def totals(self, channel: str) -> Floats:
         """Return the sum of a channel per sequence, 0 for a sequence without tokens."""

@@ -88,6 +88,10 @@ class Measurement:
             self._on_devices += [launches for launches in other._on_devices if launches]
 
     def _merge_states(self, states: dict[str, Floats], missing: dict[str, str]) -> None:
+        if not self._states:
+            self._states = dict(states)
+            self._missing.update(missing)
+            return
         for name, state in states.items():
             known = self._states.get(name)
             self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
@@ -168,18 +172,29 @@ def measured_states(
     """Return the states of a plan's quantities, and the reasons for the missing metrics."""
     states: dict[str, Floats] = {}
     missing = dict(plan.missing)
-    data = _SequenceData(selection, rank)
-    for quantity in plan.quantities:
+
+    def add_failed(quantity: Quantity, error: Exception) -> None:
+        report(quantity.state, error)
+        # A state, and not its absence: the value of the other batches or ranks alone would be a wrong number.
+        states[quantity.state] = failed_state(quantity.kind)
+        missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
+
+    for kind, (quantities, channels) in plan.channel_states.items():
         try:
-            if quantity.channel is not None:
-                states[quantity.state] = selection.state(quantity.kind, quantity.channel, rank)
-            else:
-                data.add(quantity)
-        except Exception as error:  # noqa: BLE001 - a metric costs only itself
-            report(quantity.state, error)
-            # A state, and not its absence: the value of the other batches or ranks alone would be a wrong number.
-            states[quantity.state] = failed_state(quantity.kind)
-            missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
+            found = selection.states(kind, channels, rank)
+            states |= zip((quantity.state for quantity in quantities), found, strict=True)
+        except Exception:  # noqa: BLE001 - a metric costs only itself: find the one
+            for quantity, channel in zip(quantities, channels, strict=True):
+                try:
+                    states[quantity.state] = selection.state(kind, channel, rank)
+                except Exception as error:  # noqa: BLE001 - it is reported
+                    add_failed(quantity, error)
+    data = _SequenceData(selection, rank)
+    for quantity in plan.sequence_data:
+        try:
+            data.add(quantity)
+        except Exception as error:  # noqa: BLE001 - it is reported
+            add_failed(quantity, error)
     return states | data.states(), missing
 
 

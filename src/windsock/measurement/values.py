@@ -160,7 +160,7 @@ class _OfKind(_Finishing):
         self._columns = np.array([self._kind.statistics.index(statistic) for _, _, statistic in self._metrics])
 
     def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
-        stack = np.stack(states)
+        stack = np.array(states)
         found, empty = self._kind.values_of(stack)
         return found[self._rows, self._columns], empty, stack[:, -1]
 

@@ -418,25 +418,28 @@ class Quantiles(_Additive):
 
     def quantile(self, state: Floats, percent: float) -> float | Missing:
         """Return the smallest value with ``percent`` of the data at or below it; NaN if a value is not finite."""
+        if state[-1]:
+            return math.nan
+        below = state[:-1].cumsum()
         # Above 0, to find the first bin with data.
-        found, is_empty = self._quantiles(state[None], np.array([max(percent, 1e-9)]))
-        return Missing(self.empty_reason) if is_empty[0] else found.item()
+        return self._at(below, np.array([max(percent, 1e-9)])).item() if below[-1] else Missing(self.empty_reason)
 
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
         """Return the usual quantiles."""
-        return self._quantiles(states, self._percents)
-
-    def _quantiles(self, states: Floats, percents: Floats) -> tuple[Floats, Bools]:
         below = states[:, :-1].cumsum(axis=1)
-        found, is_empty = np.full((len(states), len(percents)), math.nan), np.zeros(len(states), np.bool_)
-        for row, (counts, total, bad) in enumerate(zip(below, below[:, -1], states[:, -1], strict=True)):
-            if not bad:
-                # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more.
-                places = counts.searchsorted(percents * total / 100, side="left")
-                # Beyond the last place only for counts that no data has.
-                self._middles.take(places, out=found[row], mode="clip")
-                is_empty[row] = total == 0
-        return found, is_empty
+        found = np.array([self._at(counts, self._percents) for counts in below])
+        bad = states[:, -1] != 0
+        if bad.any():
+            found[bad] = math.nan
+        return found, (below[:, -1] == 0) & ~bad
+
+    def _at(self, below: Floats, percents: Floats) -> Floats:
+        """Return the smallest values that have some percents of the data at or below them."""
+        # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more.
+        places = below.searchsorted(percents * below[-1] / 100, side="left")
+        # Beyond the last place only for counts that no data has.
+        found: Floats = self._middles.take(places, mode="clip")
+        return found
 
     @cached_property
     def _middles(self) -> Floats:

@@ -20,9 +20,9 @@ SPREAD_SLOTS = ("squares", "shift", "min", "max")
 COUNT_SLOTS = ("bad", "nan")
 """The numbers of values that are not finite, and that are NaN, of spreads and sums; conditions have none."""
 
-REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "bad", "nan")
-"""The statistics of a channel over all sequences. The squares are of the distances to the mean; ``means`` is the sum
-of the sequences' means."""
+REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "odd")
+"""The statistics of a channel over all sequences. The squares are of the distances to the mean, ``means`` is the sum
+of the sequences' means, and ``odd`` is not 0 where any number is not finite."""
 
 STORED: tuple[Channel, ...] = tuple(
     channel

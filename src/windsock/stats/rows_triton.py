@@ -680,7 +680,7 @@ def _reduce(
     of_counted = tl.where(channel < WITH_COUNT, sequences, 0)
     lane = tl.arange(0, BLOCK)
     zero = tl.zeros([BLOCK], tl.float64)
-    total, tokens, bad, nan, low, high = zero, zero, zero, zero, zero + float("inf"), zero - float("inf")
+    total, tokens, bad, low, high = zero, zero, zero, zero + float("inf"), zero - float("inf")
     for at in range(0, sequences, BLOCK):
         places = at + lane
         count = _cells_of(cells, BLOCKS.valid, columns, places, sequences)
@@ -689,7 +689,6 @@ def _reduce(
         total += _cells_of(cells, BLOCKS.sum + channel, columns, places, sequences) + shift * count
         tokens += count
         bad += _cells_of(cells, BLOCKS.bad + channel, columns, places, of_counted)
-        nan += _cells_of(cells, BLOCKS.nan + channel, columns, places, of_counted)
         lowest = _cells_of(cells, BLOCKS.min + channel, columns, places, of_spreads)
         highest = _cells_of(cells, BLOCKS.max + channel, columns, places, of_spreads)
         low = tl.where(count > 0, tl.minimum(low, lowest), low)
@@ -709,14 +708,15 @@ def _reduce(
         between = near + shift - mean
         means += tl.where(count > 0, near + shift, 0.0)
         squares += tl.where(count > 0, inner + between * between * count, 0.0)
+    squared, mean_sum = tl.sum(squares, 0), tl.sum(means, 0)
+    finite = (tl.abs(sums) < float("inf")) & (squared < float("inf")) & (tl.abs(mean_sum) < float("inf"))
     out = reduced + channel * SLOTS
     tl.store(out, sums)
-    tl.store(out + 1, tl.sum(squares, 0))
+    tl.store(out + 1, squared)
     tl.store(out + 2, tl.min(low, 0))
     tl.store(out + 3, tl.max(high, 0))
-    tl.store(out + 4, tl.sum(means, 0))
-    tl.store(out + 5, tl.sum(bad, 0))
-    tl.store(out + 6, tl.sum(nan, 0))
+    tl.store(out + 4, mean_sum)
+    tl.store(out + 5, tl.sum(bad, 0) + tl.where(finite, 0.0, 1.0))
 
 
 _indirect: list[Exception] = []
