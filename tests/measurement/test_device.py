@@ -306,6 +306,27 @@ def test_sums_of_long_sequences_stay_right_in_single_precision(place: str, value
         assert measure(there, part="data")[name] == pytest.approx(expected[name], rel=1e-6), name
 
 
+@pytest.mark.parametrize("width", [2600, 2601])
+@pytest.mark.parametrize(("kind", "one"), [(torch.bool, 1), (torch.uint8, 1), (torch.uint8, 255), (torch.int64, 1)])
+def test_masks_of_every_form(place: str, width: int, kind: torch.dtype, one: int):
+    """Responses that are whole blocks, begin or end within one, have gaps or are padded with NaN: the same numbers."""
+    if INTERPRETED and (width == 2601) != (kind == torch.bool):
+        pytest.skip("the interpreter takes long")
+    data = make(8, width, 16)
+    mask = np.zeros((8, width), bool)
+    spans = [(0, width), (0, 1024), (0, 2311), (7, width), (1500, 2599), (0, 1300), (2559, 2560)]  # the last is empty
+    for row, (first, stop) in enumerate(spans):
+        mask[row, first:stop] = True
+    mask[5, 1301:] = True  # after a hole
+    data["response_mask"] = mask
+    for name in ("log_probs", "advantages", "returns"):
+        data[name] = np.where(mask, data[name], np.nan)
+    there, here = tensors({name: data[name] for name in data if name not in ("keep", "eos_ids")}, place)
+    given = {name: getattr(there, name) for name in there.given}
+    given["response_mask"] = torch.where(there.response_mask, one, 0).to(kind)
+    assert_same(measure(Batch(**given), **OPTIONS), measure(here, **OPTIONS))
+
+
 def test_empty_batches_and_masks(place: str):
     """No sequence, no width, no valid token: missing on the device as on the host."""
     for rows, width in ((0, 5), (4, 5)):
@@ -348,7 +369,7 @@ def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, 
 
     kernels = ModuleType("kernels")
     limits = SimpleNamespace(of=lambda options: None)
-    vars(kernels).update(ARRAYS=(), LONG_WIDTH=1, Pass=Pass, Reduction=lambda table: None, Limits=limits)
+    vars(kernels).update(ARRAYS=(), Pass=Pass, Reduction=lambda table: None, Limits=limits)
     monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
     monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
     monkeypatch.setattr(device, "_broken", [])

@@ -328,7 +328,7 @@ def _outline(
     return Outline(
         plan=plan,
         table=table,
-        kernel=_pass_of(kernels, table, arrays, width >= kernels.LONG_WIDTH, keep, packed),
+        kernel=_pass_of(kernels, table, arrays, keep, packed, dtypes[names.index("response_mask")].itemsize == 1),
         reduction=_reduction_of(kernels, table),
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
@@ -340,8 +340,10 @@ def _outline(
 
 
 @lru_cache(maxsize=256)
-def _pass_of(kernels: ModuleType, table: Table, arrays: tuple[str, ...], is_long: bool, keep: int, packed: bool) -> Any:
-    return kernels.Pass(table, arrays, is_long, keep, packed)
+def _pass_of(
+    kernels: ModuleType, table: Table, arrays: tuple[str, ...], keep: int, packed: bool, byte_mask: bool
+) -> Any:
+    return kernels.Pass(table, arrays, keep, packed, byte_mask)
 
 
 @lru_cache(maxsize=256)

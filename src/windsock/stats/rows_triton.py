@@ -42,9 +42,8 @@ class Shape(NamedTuple):
     registers: int | None
 
 
-SHORT = Shape(256, 2, 4, 3, None)
-LONG = Shape(512, 4, 4, 3, 128)
-LONG_WIDTH = 16384  # from this width on LONG is faster, measured on an H200
+SHAPE = Shape(256, 2, 4, 4, 128)  # the fastest of thirty on an H200, for 8k and for 32k tokens
+MASK_WORDS = 4096  # words of the mask that are read together, to find where every token belongs to the response
 HALF = tl.constexpr(65536)  # two counts share an integer: of all values, and from here on of NaN
 
 
@@ -134,8 +133,13 @@ PERIOD_COUNT, LEAST_REPEATED, PERIOD_BLOCK = (
 
 
 @triton.jit
-def _load(pointer, places, inside, mask):
-    """Read a tensor in its dtype, as float32; values outside the mask, also NaN, become 0."""
+def _load(pointer, places, inside, mask, DENSE: tl.constexpr):
+    """Read a tensor in its dtype, as float32; values outside the mask, also NaN, become 0.
+
+    DENSE, here and below: all tokens are inside the mask.
+    """
+    if DENSE:
+        return tl.load(pointer + places).to(tl.float32)
     return tl.where(mask, tl.load(pointer + places, mask=inside, other=0.0).to(tl.float32), 0.0)
 
 
@@ -244,14 +248,14 @@ def _values(x, is_end, limits, WANTED: tl.constexpr):
 
 
 @triton.jit
-def _read(arrays, base, places, inside, valid, response):
+def _read(arrays, base, places, inside, valid, response, DENSE: tl.constexpr = False):
     """Read the arrays at some tokens of the sequence that begins at ``base``; those that are not given are 0."""
     read = ()
     for n in tl.static_range(ARRAY_COUNT):
         if arrays[n] is None:
             read = read + (0.0,)
         else:
-            read = read + (_load(arrays[n] + base, places, inside, response if OF_RESPONSE[n] else valid),)
+            read = read + (_load(arrays[n] + base, places, inside, response if OF_RESPONSE[n] else valid, DENSE),)
     return Arrays(*read)
 
 
@@ -309,14 +313,14 @@ def _fold_extremes(x, low, high, LANES: tl.constexpr):
 
 
 @triton.jit
-def _add_sums(sums, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+def _add_sums(sums, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr, DENSE: tl.constexpr):
     """Add values to the sums, and of spreads their distances to the shift."""
     added = ()
     for n in tl.static_range(SUMMED):
         total = sums[n]
         if WANTED[n]:
             if n < SPREADS:
-                total = total + _fold(_distance(values, shifts, mask, n), LANES)
+                total = total + _fold(_distance(values, shifts, mask, n, DENSE), LANES)
             else:
                 total = total + _fold(values[n], LANES)
         added = added + (total,)
@@ -324,36 +328,37 @@ def _add_sums(sums, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.conste
 
 
 @triton.jit
-def _distance(values, shifts, mask, n: tl.constexpr):
+def _distance(values, shifts, mask, n: tl.constexpr, DENSE: tl.constexpr):
     """Return the distances of a spread's values to its shift, 0 outside the mask."""
     distance = values[n] - shifts[n]
-    if NEAR[n] is None:
+    if NEAR[n] is None and not DENSE:
         distance = tl.where(mask, distance, 0.0)
     return distance
 
 
 @triton.jit
-def _add_squares(squares, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+def _add_squares(squares, values, shifts, mask, WANTED: tl.constexpr, LANES: tl.constexpr, DENSE: tl.constexpr):
     """Add the squares of the spreads' distances."""
     added = ()
     for n in tl.static_range(SPREADS):
         total = squares[n]
         if WANTED[n]:
-            distance = _distance(values, shifts, mask, n)
+            distance = _distance(values, shifts, mask, n, DENSE)
             total = total + _fold(distance * distance, LANES)
         added = added + (total,)
     return added
 
 
 @triton.jit
-def _widen_extremes(lows, highs, values, mask, WANTED: tl.constexpr, LANES: tl.constexpr):
+def _widen_extremes(lows, highs, values, mask, WANTED: tl.constexpr, LANES: tl.constexpr, DENSE: tl.constexpr):
     """Take values into the extremes of the spreads."""
     lower, higher = (), ()
     for n in tl.static_range(SPREADS):
         low, high = lows[n], highs[n]
         if WANTED[n]:
             # NaN stands for no value: minimum and maximum pass over it.
-            low, high = _fold_extremes(tl.where(mask, values[n], float("nan")), low, high, LANES)
+            some = values[n] if DENSE else tl.where(mask, values[n], float("nan"))
+            low, high = _fold_extremes(some, low, high, LANES)
         lower, higher = lower + (low,), higher + (high,)
     return lower, higher
 
@@ -436,6 +441,25 @@ def _extent(mask, length, SCAN: tl.constexpr):
         seen = tl.max((tl.load(mask + before + lane, mask=before + lane < end, other=0) != 0).to(tl.int32), 0)
         end = tl.where(seen == 0, before, end)
     return start, end
+
+
+@triton.jit
+def _dense_part(mask, start, end, WORDS: tl.constexpr, SCAN: tl.constexpr, BLOCK: tl.constexpr):
+    """Return a range of complete blocks all of whose tokens belong to the response: the first such range, or none."""
+    lane = tl.arange(0, WORDS)
+    # Where the response begins within the first tokens, from the next ones on.
+    first = tl.where(tl.load(mask + start, mask=start < end, other=0) != 0, start, start + SCAN)
+    words = (mask + first).to(tl.pointer_type(tl.int32), bitcast=True)
+    count = tl.maximum(end - first, 0) // 4
+    # Words at odd addresses cannot be read.
+    count = tl.where((mask + first).to(tl.int64) % 4 == 0, count, 0)
+    seen, found = 0, 0
+    while seen < count:
+        word = tl.load(words + seen + lane, mask=seen + lane < count, other=0)
+        length = tl.min(tl.where(word == 0x01010101, WORDS, lane), 0)
+        found = seen + length
+        seen = tl.where(length == WORDS, seen + WORDS, count)
+    return first, first + found * 4 // BLOCK * BLOCK
 
 
 @triton.jit
@@ -599,11 +623,13 @@ def _rows(
     width, sequences, column, programs, eos_count, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
-    LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr,
+    LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
+    WORDS: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
-    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token. What needs few tokens is done by a second
+    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
+    response, which most do, need no masks: they are found first (DENSE). What needs few tokens is done by a second
     program for each sequence, while the others are waiting for memory.
     """
     row = tl.program_id(0).to(tl.int64)
@@ -636,8 +662,25 @@ def _rows(
     highs = lows
     counts = _repeated(none, CHANNEL_COUNT - SUMMED)
     valid_count, response_count = none, none
-    for at in tl.range(start, end, BLOCK, num_stages=STAGES):
-        places = at + lane
+    dense_start, dense_end = end, end
+    if DENSE:
+        dense_start, dense_end = _dense_part(mask, start, end, WORDS, SCAN, BLOCK)
+        dense_start, dense_end = tl.minimum(dense_start, end), tl.minimum(dense_end, end)
+        for at in tl.range(dense_start, dense_end, BLOCK, num_stages=STAGES):
+            places = tl.multiple_of(at, BLOCK) + lane
+            every = places < end
+            is_end = every
+            if WANTED.ends:
+                is_end = _ends(actions, eos, eos_count, places, every, every)
+            values = _values(_read(arrays, base, places, every, every, every, True), is_end, limits, WANTED)
+            sums = _add_sums(sums, values, shifts, every, WANTED, LANES, True)
+            squares = _add_squares(squares, values, shifts, every, WANTED, LANES, True)
+            lows, highs = _widen_extremes(lows, highs, values, every, WANTED, LANES, True)
+            counts = _add_counts(counts, values, WANTED, LANES)
+    # The blocks before and after the dense ones.
+    for n in tl.range(start, end - (dense_end - dense_start), BLOCK, num_stages=STAGES):
+        at = tl.where(n < dense_start, n, n + (dense_end - dense_start))
+        places = tl.multiple_of(at, BLOCK) + lane
         inside = places < end
         response, valid = _masks(mask, keep, kept, places, inside, KEEP)
         valid_count += _fold(valid.to(tl.int32), LANES)
@@ -647,11 +690,11 @@ def _rows(
         if WANTED.ends:
             is_end = _ends(actions, eos, eos_count, places, inside, response)
         values = _values(_read(arrays, base, places, inside, valid, response), is_end, limits, WANTED)
-        sums = _add_sums(sums, values, shifts, valid, WANTED, LANES)
-        squares = _add_squares(squares, values, shifts, valid, WANTED, LANES)
-        lows, highs = _widen_extremes(lows, highs, values, valid, WANTED, LANES)
+        sums = _add_sums(sums, values, shifts, valid, WANTED, LANES, False)
+        squares = _add_squares(squares, values, shifts, valid, WANTED, LANES, False)
+        lows, highs = _widen_extremes(lows, highs, values, valid, WANTED, LANES, False)
         counts = _add_counts(counts, values, WANTED, LANES)
-    valid_tokens = tl.sum(valid_count, 0).to(tl.float32)
+    valid_tokens = (tl.sum(valid_count, 0) + dense_end - dense_start).to(tl.float32)
     response_tokens = tl.sum(response_count, 0).to(tl.float32) if KEEP > 0 else valid_tokens
     tl.store(out + BLOCKS.valid * sequences, valid_tokens)
     tl.store(out + BLOCKS.response * sequences, response_tokens)
@@ -756,7 +799,7 @@ class _Launcher:
 class Pass:
     """The kernel for batches of one kind: one table, and one way to exclude tokens."""
 
-    def __init__(self, table: Table, arrays: Sequence[str], is_long: bool, keep: int, packed: bool) -> None:
+    def __init__(self, table: Table, arrays: Sequence[str], keep: int, packed: bool, byte_mask: bool) -> None:
         self._given = [name in arrays for name in ARRAYS]
         self._copied = len(table.arrays)
         wanted = {channel.name for channel in table.channels}
@@ -775,10 +818,10 @@ class Pass:
             "KEEP": keep,
             "PACKED": packed,
         }  # fmt: skip
-        shape = LONG if is_long and not packed else SHORT
+        shape = SHAPE
         constants |= {
             "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
-            "SCAN": SCAN, "BAD": BAD_BLOCK,
+            "SCAN": SCAN, "BAD": BAD_BLOCK, "DENSE": byte_mask and not packed and not keep, "WORDS": MASK_WORDS,
         }  # fmt: skip
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
         self._launch = _Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
