@@ -240,7 +240,7 @@ def _lengths_of(right: bool) -> Data:
 
 
 def _length_and_score(s: Selection, o: Any) -> Floats:
-    return np.stack([s.response_lengths, s.scores], axis=1)
+    return np.stack([s.response_lengths, s.scores]).T
 
 
 def _reward_clipped(s: Selection, o: Any) -> Floats:
@@ -383,7 +383,8 @@ def _sft(positive: bool) -> Data:
     def data(s: Selection, o: Any) -> Any:
         scores = s.scores
         unknown = np.isnan(scores)
-        return s.reduced("nll", np.where(unknown, np.nan, 1.0), unknown | ((scores > 0) == positive))
+        weights = np.where(unknown, np.nan, 1.0) if unknown.any() else None
+        return s.reduced("nll", weights, unknown | ((scores > 0) == positive))
 
     return data
 

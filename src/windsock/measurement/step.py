@@ -106,7 +106,7 @@ class Measurement:
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
         self._collect()
-        layout = _layout(frozenset(self._states))
+        layout = _layout(tuple(self._states))
         return layout, layout.pack(self._states)
 
     def finish(self, vocabulary: str) -> Measured:
@@ -161,7 +161,7 @@ class Measurement:
 
 
 @lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
-def _layout(names: frozenset[str]) -> Layout:
+def _layout(names: tuple[str, ...]) -> Layout:
     return Layout.from_kinds({name: BY_STATE[name].kind for name in names})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -258,10 +258,10 @@ class Comoments(StateKind):
         if not len(data):
             return self.empty()
         totals = data.sum(axis=0)
-        x, y = (data - totals / len(data)).T
-        bad = _nonfinite(data.sum(axis=1))
-        inner = [np.nan] * 3 if bad else [(x * x).sum(), (y * y).sum(), (x * y).sum()]
-        return np.array([len(data), *totals, *inner, bad])
+        if not np.isfinite(totals).all() and (bad := _nonfinite(data.sum(axis=1))):
+            return np.array([len(data), *totals, *[np.nan] * 3, bad])
+        x, y = np.ascontiguousarray((data - totals / len(data)).T)
+        return np.array([len(data), *totals, x @ x, y @ y, x @ y, 0.0])
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -344,10 +344,9 @@ class Last(StateKind):
 
     def from_values(self, values: ArrayLike, rank: int = 0) -> Floats:
         """Return the state of pairs of value and order."""
-        state = self.empty()
-        for value, order in np.asarray(values, np.float64).reshape(-1, 2):
-            state = self.merge(state, np.array([value, order, float(not math.isfinite(value))]))
-        return state
+        pairs = np.asarray(values, np.float64).reshape(-1, 2).tolist()
+        states = [np.array([value, order, float(not math.isfinite(value))]) for value, order in pairs]
+        return reduce(self.merge, states) if states else self.empty()
 
     def merge(self, a: Floats, b: Floats) -> Floats:
         """Return the newer state; of equally new ones the larger, so that the order of merging does not matter."""
