@@ -11,14 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from windsock.journal.folder import segments
+from windsock.journal.folder import PAGE_FOLDER, segments
 from windsock.journal.frames import Kind, frame, record_payload
 from windsock.journal.reader import SegmentReader, events
 from windsock.journal.segment import SegmentWriter
 from windsock.model import Writer
 from windsock.server.responses import RequestError
 
-FOLDER = ".page"
 EVENT = "mark"  # the event's name on disk, written since 0.1
 WRITER = Writer("page", 0, 1)
 DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": ""}
@@ -28,7 +27,7 @@ class Annotations:
     """The annotations of all runs of a directory, by run and field."""
 
     def __init__(self, dir: Path) -> None:
-        self._folder = dir / FOLDER
+        self._folder = dir / PAGE_FOLDER
         self._lock = threading.Lock()
         self._writer: SegmentWriter | None = None
         self._readers: dict[Path, SegmentReader] = {}

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from windsock.catalogue.headline import headline_values
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun, project_and_name, status_from_time
-from windsock.journal.glance import listed
+from windsock.journal.folder import PAGE_FOLDER
+from windsock.journal.run_list import glances
 from windsock.readable import Readable
 from windsock.server.responses import RequestError, bilingual, encode
-from windsock.server.runs.annotations import FOLDER, Annotations
+from windsock.server.runs.annotations import Annotations
 from windsock.server.runs.list_index import ListIndex
 from windsock.server.runs.open_runs import OpenRuns, RunLocation, Signature, file_signature
 from windsock.summary import known_names, source_of
@@ -69,7 +70,7 @@ class Listing:
         self._changes = 0
         self._reward_thread: threading.Thread | None = None
         self._closed = False
-        self._index = ListIndex(open_runs.dir / FOLDER)
+        self._index = ListIndex(open_runs.dir / PAGE_FOLDER)
         self._indexed = self._index.load()
 
     def view(self, since: str | None = None) -> dict[str, Any]:
@@ -136,7 +137,7 @@ class Listing:
         if files != run.files or (not run.ended and now - run.checked_at > STATUS_SECONDS):
             try:
                 facts = _facts(run.location, self._open_runs.dir)
-            except (JournalError, OSError):  # removed meanwhile
+            except (JournalError, OSError, ValueError):  # removed meanwhile
                 return
             run.files, run.checked_at, run.ended = files, now, facts["status"] not in ("running", "stalled")
             self._count_change(run, run.facts != facts)
@@ -248,7 +249,7 @@ def _rounded(values: NDArray[np.float64]) -> list[float | None]:
 def _facts(location: RunLocation, root: Path) -> dict[str, Any]:
     if location.kind == "tensorboard":
         return _event_file_facts(location, root)
-    seen = listed(location.folder)
+    [seen] = glances(location.folder)
     info = seen.info
     return {
         "key": location.key,
