@@ -43,19 +43,29 @@ class FactsIndex:
 
     def facts(self, folder: Path, files: RunFiles) -> RunFacts:
         """Return the facts about a run with these files; raise what reading it raises."""
-        run, digest = self._path_of(folder), files_digest(files.states)
-        known = self._known.get(run)
-        if known is not None and known[0] == digest:
-            return known[1]
-        found = _decoded(self._loaded.pop(run, None), digest)
+        found = self.known(folder, files)
         if found is None:
             from windsock.journal.glance import read_facts  # imports NumPy, which an index can do without
 
             found = read_facts(folder)
             self._ended_since += found.status.ended
-        if files.has_segments:  # else the time of the directory counts, which is not in the digest
-            self._known[run] = digest, found
+            self._keep(folder, files, found)
         return found
+
+    def known(self, folder: Path, files: RunFiles) -> RunFacts | None:
+        """Return the facts about a run with these files, if it was read before."""
+        run, digest = self._path_of(folder), files_digest(files.states)
+        known = self._known.get(run)
+        if known is not None and known[0] == digest:
+            return known[1]
+        found = _decoded(self._loaded.pop(run, None), digest)
+        if found is not None:
+            self._keep(folder, files, found)
+        return found
+
+    def _keep(self, folder: Path, files: RunFiles, facts: RunFacts) -> None:
+        if files.has_segments:  # else the time of the directory counts, which is not in the digest
+            self._known[self._path_of(folder)] = files_digest(files.states), facts
 
     def forget(self, folder: Path) -> None:
         """Drop the facts about a run that was removed."""
@@ -67,7 +77,7 @@ class FactsIndex:
     def save(self) -> None:
         """Write the index, if it would spare the next reader something."""
         if self._ended_since and len(self._known) >= MIN_INDEXED:
-            self._index.save({run: (digest, _encoded(facts)) for run, (digest, facts) in self._known.items()})
+            self._index.save({run: (digest, _encoded(facts)) for run, (digest, facts) in [*self._known.items()]})
             self._ended_since = 0
 
 

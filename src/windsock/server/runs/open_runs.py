@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from windsock.errors import JournalError
-from windsock.importers.tensorboard import FILE_PATTERN, TensorBoardRun, event_folders
-from windsock.journal.folder import identity, run_folders
+from windsock.importers.tensorboard import TensorBoardRun
+from windsock.journal.folder import FileStates, RunFiles, identity, run_files
+from windsock.journal.run_list import FactsIndex
 from windsock.readable import Readable
 from windsock.server.responses import RequestError
+from windsock.server.runs.run_folders import RunFolders
 from windsock.view import View
 
 T = TypeVar("T")
-Signature = dict[str, tuple[int, int]]
 MAX_OPEN_BYTES = 1 << 30
 MAX_CACHED = 256  # cached results per run
-SCAN_SECONDS = 0.5
-EVENT_SCAN_SECONDS = 5.0  # event files may be anywhere, so the complete tree is walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +40,31 @@ class RunLocation:
     kind: Literal["journal", "tensorboard"]
 
 
-def file_signature(folder: Path) -> Signature:
-    """Return size and modification time of each file that a run is read from."""
-    try:
-        with os.scandir(folder) as listed:
-            files = [file for file in listed if file.name.endswith(".seg") or FILE_PATTERN in file.name]
-            return {file.name: ((stat := file.stat()).st_size, stat.st_mtime_ns) for file in files}
-    except OSError:
-        return {}
-
-
 class OpenRun:
-    """An open run. Readers hold ``lock``: a view is not thread-safe."""
+    """An open run. Readers hold ``lock``: a view is not thread-safe. ``files`` returns its files as of now."""
 
-    def __init__(self, location: RunLocation, root: Path) -> None:
+    def __init__(self, location: RunLocation, root: Path, files: Callable[[Path], RunFiles] = run_files) -> None:
         self.location = location
         self.lock = threading.RLock()
         self.version = 0
         self._root = root
-        self._seen: Signature = {}
+        self._files = files
+        self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
         self.view = self._open()
 
     @property
     def bytes(self) -> int:
         """The size of the run's files."""
-        return sum(size for size, _ in self._seen.values())
+        return sum(size for size, _, _ in self._seen.values())
 
     def refresh(self) -> None:
         """Read what was appended to the files; open the run again where they were replaced."""
-        now = file_signature(self.location.folder)
+        now = self._files(self.location.folder).states
         if now == self._seen:
             return
         # Segments and event files only grow: a shorter one is another file under the same name.
-        if any(name not in now or now[name][0] < size for name, (size, _) in self._seen.items()):
+        if any(name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()):
             self._cache.clear()
             self.view = self._open()
             return
@@ -97,7 +87,7 @@ class OpenRun:
 
     def _open(self) -> Readable:
         # Before the files are read: bytes that are appended meanwhile make the next refresh see a change.
-        self._seen = file_signature(self.location.folder)
+        self._seen = self._files(self.location.folder).states
         self.version += 1
         try:
             if self.location.kind == "tensorboard":
@@ -112,27 +102,28 @@ class OpenRuns:
 
     def __init__(self, dir: Path, max_bytes: int = MAX_OPEN_BYTES) -> None:
         self.dir = dir
+        self.folders = RunFolders(dir)
+        self.facts = FactsIndex(dir)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenRun] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._locations: dict[str, RunLocation] = {}
-        self._keys: dict[Path, str] = {}
-        self._scanned_at = self._walked_at = -1e9
-        self._event_folders: list[Path] = []
+        self._ids: dict[Path, str] = {}
+        self._structure = -1
 
-    def locations(self, max_age: float = SCAN_SECONDS) -> dict[str, RunLocation]:
-        """Return the runs that existed at most ``max_age`` seconds ago, by key."""
+    def locations(self, now: bool = False) -> dict[str, RunLocation]:
+        """Return the runs that exist, by key; with ``now`` also those that began a moment ago."""
         with self._lock:
-            if time.monotonic() - self._scanned_at >= max_age:
-                self._locations = {location.key: location for location in self._scan()}
-                self._scanned_at = time.monotonic()
+            self.folders.update(now)
+            if self._structure != self.folders.structure:
+                self._structure = self.folders.structure
+                self._locations = {location.key: location for location in self._locate()}
             return self._locations
 
     def location(self, key: str) -> RunLocation:
         """Return the run with this key; a RequestError reports an unknown one."""
-        # The run may have begun since the last scan.
-        found = self.locations().get(key) or self.locations(max_age=0.0).get(key)
+        found = self.locations().get(key) or self.locations(now=True).get(key)
         if found is None:
             raise RequestError(404, f"no run {key!r}; /api/runs lists them")
         return found
@@ -147,7 +138,7 @@ class OpenRuns:
         with opening:  # two requests for one run open it once
             opened = self.get_open(key)
             if opened is None or opened.location != location:
-                opened = self._add(OpenRun(location, self.dir))
+                opened = self._add(OpenRun(location, self.dir, self.folders.latest_files))
         with opened.lock:
             opened.refresh()
             yield opened
@@ -169,25 +160,23 @@ class OpenRuns:
                     total -= self._opened.pop(oldest).bytes
         return opened
 
-    def _scan(self) -> Iterator[RunLocation]:
-        folders = list(run_folders(self.dir))
+    def _locate(self) -> Iterator[RunLocation]:
         taken: set[str] = set()
-        for folder in folders:
-            key = self._key(folder)
+        ids = self._ids
+        self._ids = {}
+        for folder in self.folders.journals():
+            self._ids[folder] = ids.get(folder) or self._id(folder)  # kept: run.json is written once
+            key = self._ids[folder].replace("/", "_")
             if key in taken:
                 key = f"{key}~{_hash(folder, self.dir)}"  # a copy of a run's directory has the same id
             taken.add(key)
             yield RunLocation(key, folder, "journal")
-        if time.monotonic() - self._walked_at >= EVENT_SCAN_SECONDS:
-            self._event_folders = list(event_folders(self.dir, skip=folders)) if self.dir not in folders else []
-            self._walked_at = time.monotonic()
-        for folder in self._event_folders:
+        for folder in self.folders.event_folders():
             yield RunLocation(f"tb-{_hash(folder, self.dir)}", folder, "tensorboard")
 
-    def _key(self, folder: Path) -> str:
-        if folder not in self._keys:
-            self._keys[folder] = identity(folder).id.replace("/", "_")  # kept: run.json is written once
-        return self._keys[folder]
+    def _id(self, folder: Path) -> str:
+        known = self.facts.known(folder, self.folders.files(folder))
+        return (known.info if known is not None else identity(folder)).id
 
 
 def _hash(folder: Path, root: Path) -> str:
