@@ -248,9 +248,10 @@ class Listing:
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
                 return reward_summary(opened.view), event_file_details(opened.view)
-        foreign = location.kind == "tensorboard"
-        view = TensorBoardRun(location.folder, self._open_runs.dir) if foreign else View(location.folder)
-        return reward_summary(view), event_file_details(view)
+        with self._open_runs.room_for(location):
+            foreign = location.kind == "tensorboard"
+            view = TensorBoardRun(location.folder, self._open_runs.dir) if foreign else View(location.folder)
+            return reward_summary(view), event_file_details(view)
 
     def _save(self) -> None:
         with self._lock:

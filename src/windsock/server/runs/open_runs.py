@@ -1,7 +1,7 @@
 """The runs of a directory, and views of those that were requested lately.
 
-An open run is refreshed when the sizes of its files change, and reads only the new bytes. The total size of open runs
-is limited; the least recently used one is closed first.
+An open run is refreshed when the sizes of its files change, and reads only the new bytes. The memory of open runs is
+limited; the least recently used one is closed first.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ from windsock.journal.folder import FileStates, RunFiles, identity, run_files
 from windsock.journal.run_list import FactsIndex
 from windsock.readable import Readable
 from windsock.server.responses import RequestError
+from windsock.server.runs.memory_estimate import give_back_memory, held_bytes
 from windsock.server.runs.run_folders import RunFolders
 from windsock.view import View
 
 T = TypeVar("T")
-MAX_OPEN_BYTES = 1 << 30
+MAX_OPEN_BYTES = 512 << 20  # of memory
+ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
+MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
 
 
@@ -51,12 +54,18 @@ class OpenRun:
         self._files = files
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self._estimated = 0
+        self.estimated_at = -1e9
+        self.used_at = time.monotonic()
         self.view = self._open()
 
     @property
     def bytes(self) -> int:
-        """The size of the run's files."""
-        return sum(size for size, _, _ in self._seen.values())
+        """About the memory that the run takes, with the cached results. A view takes more as it is used."""
+        if self.used_at > self.estimated_at:
+            self.estimated_at = time.monotonic()
+            self._estimated = held_bytes((self.view, self._cache))
+        return self._estimated
 
     def refresh(self) -> None:
         """Read what was appended to the files; open the run again where they were replaced."""
@@ -108,6 +117,7 @@ class OpenRuns:
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenRun] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
+        self._reading = 0  # bytes of files that are being read
         self._locations: dict[str, RunLocation] = {}
         self._ids: dict[Path, str] = {}
         self._structure = -1
@@ -138,10 +148,15 @@ class OpenRuns:
         with opening:  # two requests for one run open it once
             opened = self.get_open(key)
             if opened is None or opened.location != location:
-                opened = self._add(OpenRun(location, self.dir, self.folders.latest_files))
+                with self.room_for(location):
+                    opened = OpenRun(location, self.dir, self.folders.latest_files)
+                self._add(opened)
         with opened.lock:
             opened.refresh()
             yield opened
+        opened.used_at = time.monotonic()
+        if opened.used_at - opened.estimated_at > ESTIMATE_SECONDS:
+            self._close_oldest()
 
     def get_open(self, key: str) -> OpenRun | None:
         """Return a run if it is already open."""
@@ -150,15 +165,37 @@ class OpenRuns:
                 self._opened.move_to_end(key)
             return self._opened.get(key)
 
-    def _add(self, opened: OpenRun) -> OpenRun:
-        """Keep a run open, and close the least recently used ones beyond the limit."""
+    @contextmanager
+    def room_for(self, location: RunLocation) -> Iterator[None]:
+        """Close runs until one that is about to be read has room: it takes about as much memory as its files."""
+        size = self.folders.files(location.folder).bytes
+        with self._lock:
+            self._reading += size
+        try:
+            # The run in view stays, unless the other one is large too.
+            self._close_oldest(keep=0 if size > self._max_bytes // 8 else 1)
+            yield
+        finally:
+            with self._lock:
+                self._reading -= size
+
+    def _add(self, opened: OpenRun) -> None:
         with self._lock:
             self._opened[opened.location.key] = opened
-            total = sum(one.bytes for one in self._opened.values())
-            for oldest in list(self._opened)[:-1]:  # never the one that was just opened, however large
-                if total > self._max_bytes:
-                    total -= self._opened.pop(oldest).bytes
-        return opened
+        self._close_oldest()
+
+    def _close_oldest(self, keep: int = 1) -> None:
+        """Close the least recently used runs beyond the limit, but never the last ``keep``, however large they are."""
+        with self._lock:
+            held = {key: one.bytes for key, one in self._opened.items()}
+            total = sum(held.values()) + self._reading
+            closed = 0
+            for key in list(self._opened)[: len(self._opened) - keep]:
+                if total - closed > self._max_bytes:
+                    closed += held[key]
+                    del self._opened[key]
+        if closed > MIN_TRIM_BYTES:
+            give_back_memory()
 
     def _locate(self) -> Iterator[RunLocation]:
         taken: set[str] = set()
