@@ -157,6 +157,23 @@ def test_without_inotify_nothing_is_told_and_nothing_fails(tmp_path: Path, monke
     watch.close()
 
 
+def test_where_a_limit_is_reached_the_others_are_still_told(
+    watch: DirectoryWatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The kernel refuses further watches of a user; one that became free can be had again."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    make(one, other)
+    assert watch.add(one)
+    with monkeypatch.context() as full:
+        full.setattr(directory_watch._libc(), "inotify_add_watch", lambda *_: -1)
+        assert not watch.add(other)
+        (one / "a").touch()
+        assert watch.changed() == {one}
+        assert not watch.tells(one)
+    assert watch.add(one)
+    assert watch.add(other)
+
+
 def test_a_closed_watch_tells_nothing(watch: DirectoryWatch, tmp_path: Path):
     """And a file or a missing directory cannot be watched."""
     (tmp_path / "file").touch()

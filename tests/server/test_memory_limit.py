@@ -136,3 +136,20 @@ def test_a_closed_run_is_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             pass
     assert len(given_back) == 1
     directory.close()
+
+
+def test_looking_at_the_list_does_not_count_as_a_use(tmp_path: Path):
+    """The run that was requested least recently is closed, whatever the list asks about the others."""
+    dir = tmp_path / "runs"
+    for id in ("a", "b", "c"):
+        record(dir, id)
+    found = OpenRuns(dir)
+    for id in ("a", "b", "a"):
+        with found.use(id):
+            pass
+    assert found.get_open("b") is not None
+    found._max_bytes = sum(found._opened[id].bytes for id in ("a", "b"))
+    with found.use("c"):
+        pass
+    assert found.get_open("b") is None
+    assert found.get_open("a") is not None

@@ -151,6 +151,9 @@ class OpenRuns:
                 with self.room_for(location):
                     opened = OpenRun(location, self.dir, self.folders.latest_files)
                 self._add(opened)
+        with self._lock:
+            if key in self._opened:
+                self._opened.move_to_end(key)
         with opened.lock:
             opened.refresh()
             yield opened
@@ -161,8 +164,6 @@ class OpenRuns:
     def get_open(self, key: str) -> OpenRun | None:
         """Return a run if it is already open."""
         with self._lock:
-            if key in self._opened:
-                self._opened.move_to_end(key)
             return self._opened.get(key)
 
     @contextmanager
