@@ -61,6 +61,7 @@ class Attempt:
         self._segments: dict[int, _Segment] = {}
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
         self._indexed: set[tuple[int, int]] = set()
+        self._indexed_at = (0, 0)  # numbers of tables and schemas
         self._events: list[dict[str, Any]] = []
 
     def add(self, segment: SegmentFile) -> None:
@@ -174,6 +175,11 @@ class Attempt:
         return (min(first for first, _ in times), max(last for _, last in times)) if times else None
 
     def _index_names(self) -> None:
+        # Tables and schemas are only added: while their numbers are the same, there are no new names.
+        known = sum(len(segment.reader.tables) for segment in self._segments.values()), len(self._schemas)
+        if known == self._indexed_at:
+            return
+        self._indexed_at = known
         for index, segment in self._segments.items():
             for schema, table in segment.reader.tables.items():
                 # The schema of a row may come later, or from another segment, so a table without one is tried again.
