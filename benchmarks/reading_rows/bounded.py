@@ -6,7 +6,7 @@ import contextlib
 import io
 from pathlib import Path
 
-from reading_rows.table import Linear, Numbers, Row, Subject, Under, wall_seconds
+from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, resident_mebibytes, wall_seconds
 
 PROJECT = "reading"
 
@@ -31,6 +31,25 @@ def measure_families(size: int, folder: Path) -> Numbers:
     return {"show s": seconds, "printed kB": len(printed.getvalue()) / 1000}
 
 
+def measure_phase_names(size: int, folder: Path) -> Numbers:
+    """Measure the memory of a training process that gives each phase another name."""
+    import windsock
+
+    run = windsock.init(dir=folder, project=PROJECT, id="names")
+    with run.phase("first"):
+        pass
+    run.commit(0)
+    before = resident_mebibytes()
+    for n in range(size):
+        with run.phase(f"phase {n}"):
+            pass
+        if n % 100 == 99:
+            run.commit()
+    grown = resident_mebibytes() - before
+    run.finish()
+    return {"grown MiB": grown}
+
+
 ROWS = [
     Row(
         name="families",
@@ -39,5 +58,14 @@ ROWS = [
         sizes=(1000, 4000, 16_000),
         windsock=Subject(make_families, measure_families),
         should_be=(Under("show s", 2.0), Linear("show s", floor=0.5)),
+    ),
+    Row(
+        name="phase_names",
+        what="a training process with so many names of phases",
+        unit="names",
+        sizes=(5000, 20_000),
+        full=(5000, 100_000),
+        windsock=Subject(lambda size, folder: None, measure_phase_names),
+        should_be=(Under("grown MiB", 32.0), Flat("grown MiB", floor=8.0)),
     ),
 ]
