@@ -191,6 +191,15 @@ class SegmentReader:
             os.close(fd)
         return self.offset > start
 
+    def unread_bytes(self) -> int:
+        """Return the number of bytes that the file has and that were not read yet, without an end that is torn."""
+        try:
+            size = os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+        at_end = self._at_end is not None and (self._at_end[0], self._at_end[1][0]) == (self.offset, size)
+        return 0 if at_end else max(0, size - self.offset)
+
     def read_ends(self, size: int) -> None:
         """Read only the first and the last ``size`` bytes."""
         try:

@@ -88,7 +88,7 @@ def _heading(console: Console, view: View) -> None:
 def _delivery(delivery: DeliveryState) -> str:
     """Describe the state of a tracker's delivery."""
     facts = [delivery.state, f"{delivery.delivered:,} rows delivered"]
-    facts += [f"{delivery.lag:,} pending"] if delivery.lag else []
+    facts += [f"{delivery.pending} pending"] if delivery.pending else []
     facts += [f"{delivery.dropped:,} rejected"] if delivery.dropped else []
     facts += [f"{delivery.skipped:,} values skipped"] if delivery.skipped else []
     error = f": {delivery.error}" if delivery.error and delivery.state != "done" else ""
