@@ -6,9 +6,11 @@ import contextlib
 import io
 from pathlib import Path
 
+from reading_rows.server import serving
 from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, resident_mebibytes, wall_seconds
 
 PROJECT = "reading"
+PHASES_PER_STEP = 100
 
 
 def make_families(size: int, folder: Path) -> None:
@@ -29,6 +31,35 @@ def measure_families(size: int, folder: Path) -> Numbers:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         seconds, _ = wall_seconds(lambda: main(["show", str(folder / PROJECT / "families")]))
     return {"show s": seconds, "printed kB": len(printed.getvalue()) / 1000}
+
+
+def make_phases(size: int, folder: Path) -> None:
+    """Write steps of a hundred nested phases each."""
+    import windsock
+
+    run = windsock.init(dir=folder, project=PROJECT, id="phases", memory="none")
+    for _ in range(size // PHASES_PER_STEP):
+        with run.phase("rollout"):
+            for _ in range(PHASES_PER_STEP - 2):
+                with run.timer("turn"):
+                    pass
+        with run.phase("train", tokens={"trained": 10}):
+            pass
+        run.log({"loss": 1.0})
+        run.commit()
+    run.finish()
+
+
+def measure_phases(size: int, folder: Path) -> Numbers:
+    """Measure the overview and the timeline of one step, and how the server's memory grows with them."""
+    disk = sum(file.stat().st_size for file in (folder / PROJECT / "phases").glob("*.seg")) / (1 << 20)
+    with serving(folder) as server:
+        before = server.mebibytes()
+        overview, _ = wall_seconds(lambda: server.get("/api/runs/phases/overview"))
+        again, _ = wall_seconds(lambda: server.get("/api/runs/phases/overview"))
+        step, _ = wall_seconds(lambda: server.get("/api/runs/phases/timeline?step=3"))
+        grown = server.mebibytes("VmHWM") - before
+    return {"overview s": overview, "again s": again, "a step s": step, "disk MiB": disk, "grown / disk": grown / disk}
 
 
 def measure_phase_names(size: int, folder: Path) -> Numbers:
@@ -58,6 +89,15 @@ ROWS = [
         sizes=(1000, 4000, 16_000),
         windsock=Subject(make_families, measure_families),
         should_be=(Under("show s", 2.0), Linear("show s", floor=0.5)),
+    ),
+    Row(
+        name="phases",
+        what="the page of a run with so many phases",
+        unit="phases",
+        sizes=(50_000, 200_000),
+        full=(100_000, 500_000),
+        windsock=Subject(make_phases, measure_phases),
+        should_be=(Linear("overview s", floor=0.5), Under("a step s", 0.5), Under("grown / disk", 2.0)),
     ),
     Row(
         name="phase_names",

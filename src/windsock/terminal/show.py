@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
 from windsock.model import Status, Writer
@@ -102,7 +104,8 @@ def _first_phases(phases: Sequence[str]) -> str:
 
 def open_phases(view: View) -> list[str]:
     """Describe each writer's innermost open phases: how long they are open, or that they were when it ended."""
-    found = [span for span in view.phases() if span.end is None]
+    table = view.span_table()
+    found = table.spans(np.flatnonzero(~table.closed))
     outer = {(span.writer, span.parent) for span in found}  # spans with an open child are not innermost
     statuses = view.writer_statuses()
     lines = []
