@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import io
+import random
 from pathlib import Path
 
 from reading_rows.server import serving
-from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, resident_mebibytes, wall_seconds
+from reading_rows.table import (
+    Flat,
+    Linear,
+    Numbers,
+    Row,
+    Subject,
+    Under,
+    peak_mebibytes,
+    resident_mebibytes,
+    wall_seconds,
+)
 
 PROJECT = "reading"
 PHASES_PER_STEP = 100
+SAMPLES_PER_STEP = 1000
 
 
 def make_families(size: int, folder: Path) -> None:
@@ -62,6 +74,48 @@ def measure_phases(size: int, folder: Path) -> Numbers:
     return {"overview s": overview, "again s": again, "a step s": step, "disk MiB": disk, "grown / disk": grown / disk}
 
 
+def make_samples(size: int, folder: Path) -> None:
+    """Write samples of about a kilobyte, a thousand a step."""
+    import windsock
+
+    run = windsock.init(dir=folder, project=PROJECT, id="samples", samples_per_step=SAMPLES_PER_STEP)
+    draw = random.Random(7)
+    words = ["".join(draw.choices("etaoinshrdlucm", k=draw.randrange(2, 10))) for _ in range(5000)]
+    for step in range(size // SAMPLES_PER_STEP):
+        for n in range(SAMPLES_PER_STEP):
+            text = " ".join(draw.choices(words, k=150))
+            run.sample(f"question {n}", f"{text} answer {draw.randrange(1000)}", reward=draw.random(), step=step)
+        run.commit(step)
+    run.finish()
+
+
+def measure_samples(size: int, folder: Path) -> Numbers:
+    """Measure the first search, which makes the index, one that finds it, and one after a step that is new."""
+    import windsock
+    from windsock.samples.query import Query
+
+    path = folder / PROJECT / "samples"
+    before = resident_mebibytes()
+    first, _ = wall_seconds(lambda: windsock.open(path).find_samples(Query(grep="answer 777"), 20))
+    grown = peak_mebibytes() - before
+    view = windsock.open(path)
+    again, _ = wall_seconds(lambda: view.find_samples(Query(min_reward=0.999), 20))
+    regex, _ = wall_seconds(lambda: view.find_samples(Query(regex=r"\b77[78]$"), 20))
+    run = windsock.init(dir=folder, project=PROJECT, id="samples")
+    run.sample("question", "answer", step=size)
+    run.commit(size)
+    view.refresh()
+    new, _ = wall_seconds(lambda: view.find_samples(Query(step=size), 20))
+    run.finish()
+    return {
+        "first search s": first,
+        "grown MiB": grown,
+        "by reward s": again,
+        "regex s": regex,
+        "after a new step s": new,
+    }
+
+
 def measure_phase_names(size: int, folder: Path) -> Numbers:
     """Measure the memory of a training process that gives each phase another name."""
     import windsock
@@ -98,6 +152,20 @@ ROWS = [
         full=(100_000, 500_000),
         windsock=Subject(make_phases, measure_phases),
         should_be=(Linear("overview s", floor=0.5), Under("a step s", 0.5), Under("grown / disk", 2.0)),
+    ),
+    Row(
+        name="samples",
+        what="search a run with so many samples of a kilobyte",
+        unit="samples",
+        sizes=(20_000, 80_000),
+        full=(100_000, 1_000_000),
+        windsock=Subject(make_samples, measure_samples),
+        should_be=(
+            Linear("first search s", floor=0.5),
+            Flat("grown MiB", floor=32.0),
+            Under("by reward s", 1.0),
+            Under("after a new step s", 1.0),
+        ),
     ),
     Row(
         name="phase_names",
