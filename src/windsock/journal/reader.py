@@ -7,7 +7,7 @@ one size; a run is found and checked at once instead of frame by frame.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import repeat
@@ -30,7 +30,7 @@ from windsock.journal.frames import (
     SEGMENT_HEAD,
     Kind,
 )
-from windsock.journal.span_rows import PHASE_KINDS, undecodable
+from windsock.journal.span_rows import doubtful
 from windsock.journal.steps import SegmentSteps
 from windsock.model import Damage
 
@@ -231,7 +231,8 @@ class SegmentReader:
     def check_records(self) -> None:
         """Decode the records that were not decoded for this yet, and add those that cannot be to the damage."""
         unchecked, self._checked = self.records[self._checked :], len(self.records)
-        for record in _doubtful(unchecked):
+        for number in doubtful([record.kind for record in unchecked], [record.payload for record in unchecked]):
+            record = unchecked[number]
             try:
                 decoding.decode(record.kind, record.payload)
             except DecodingError as problem:
@@ -454,20 +455,6 @@ def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, A
 def events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """Decode the events among records, in order; skip those that cannot be decoded."""
     return (event for _, event in decoded(records, Kind.EVENT))
-
-
-def _doubtful(records: Sequence[Record]) -> Iterator[Record]:
-    """Yield the records that must be decoded to know whether they can be: all but the sound frames of phases."""
-    phases = [record.kind in PHASE_KINDS for record in records]
-    bad = iter(undecodable([record.payload for record, is_phase in zip(records, phases, strict=True) if is_phase]))
-    next_bad, number = next(bad, -1), -1
-    for record, is_phase in zip(records, phases, strict=True):
-        number += is_phase
-        if not is_phase:
-            yield record
-        elif number == next_bad:
-            next_bad = next(bad, -1)
-            yield record
 
 
 def _possible_heads(data: bytes, place: int) -> Iterator[tuple[int, int, int]]:

@@ -96,6 +96,15 @@ def undecodable(payloads: Sequence[bytes]) -> list[int]:
     return np.flatnonzero(bad).tolist()
 
 
+def doubtful(kinds: Sequence[int], payloads: Sequence[bytes]) -> list[int]:
+    """Return the numbers of the records that may not be decodable: all but the sound frames of phases."""
+    is_phase = np.isin(np.fromiter(kinds, np.int64, len(kinds)), PHASE_KINDS)
+    phases = np.flatnonzero(is_phase)
+    bad = undecodable([payloads[number] for number in phases.tolist()])
+    is_phase[phases[bad]] = False
+    return np.flatnonzero(~is_phase).tolist()
+
+
 def decode_spans(offsets: Sequence[int], payloads: Sequence[bytes], texts: Texts) -> Rows:
     """Return a row for each span, in the order of their first frames; frames that cannot be decoded are left out."""
     numbers, heads, ends, tails = _parse(payloads)
