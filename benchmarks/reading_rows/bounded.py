@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
+import time
 from pathlib import Path
 
-from reading_rows.server import serving
+from reading_rows.server import serving, tensorboard
 from reading_rows.table import (
     Flat,
     Linear,
@@ -38,11 +40,75 @@ def make_families(size: int, folder: Path) -> None:
 
 def measure_families(size: int, folder: Path) -> Numbers:
     """Measure ``windsock show``."""
+    return _show(folder / PROJECT / "families")
+
+
+def _show(path: Path) -> Numbers:
     from windsock.cli import main
 
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        seconds, _ = wall_seconds(lambda: main(["show", str(folder / PROJECT / "families")]))
+        seconds, _ = wall_seconds(lambda: main(["show", str(path)]))
     return {"show s": seconds, "printed kB": len(printed.getvalue()) / 1000}
+
+
+def make_event_families(size: int, folder: Path) -> None:
+    """Write the same metrics as an event file."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder / "events"), max_queue_size=1000, flush_secs=60)
+    for step in range(2):
+        for n in range(size):
+            value = Summary.Value(tag=f"family{n}/value", simple_value=float(n))
+            writer.add_event(Event(wall_time=1.7e9 + step, step=step, summary=Summary(value=[value])))
+    writer.close()
+
+
+def measure_event_families(size: int, folder: Path) -> Numbers:
+    """Measure TensorBoard until it lists all tags."""
+    began = time.perf_counter()
+    with tensorboard(folder / "events") as server:
+        while sum(map(len, server.get("/data/plugin/scalars/tags").values())) < size:
+            time.sleep(0.1)
+        return {"names s": time.perf_counter() - began}
+
+
+def make_trackio_families(size: int, folder: Path) -> None:
+    """Log the same metrics with trackio."""
+    os.environ["TRACKIO_DIR"] = str(folder)  # trackio reads it at import
+    import trackio
+
+    run = trackio.init(project=PROJECT, name="families", auto_log_cpu=False, auto_log_gpu=False, embed=False)
+    for step in range(2):
+        for n in range(size):
+            run.log({f"family{n}/value": float(n)}, step=step)
+    trackio.finish()
+
+
+def measure_trackio_families(size: int, folder: Path) -> Numbers:
+    """Measure how long trackio reads the rows of the run."""
+    os.environ["TRACKIO_DIR"] = str(folder)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    seconds, logs = wall_seconds(lambda: SQLiteStorage.get_logs(PROJECT, "families", max_points=None))
+    assert len({name for row in logs for name in row if name.startswith("family")}) == size
+    return {"rows s": seconds}
+
+
+def make_ranks(size: int, folder: Path) -> None:
+    """Write a run of many ranks with one row each."""
+    import windsock
+
+    for rank in range(size):
+        run = windsock.init(dir=folder, project=PROJECT, id="ranks", rank=rank)
+        run.log({"loss": 1.0}, step=0)
+        run.finish()
+
+
+def measure_ranks(size: int, folder: Path) -> Numbers:
+    """Measure ``windsock show``."""
+    return _show(folder / PROJECT / "ranks")
 
 
 def make_phases(size: int, folder: Path) -> None:
@@ -143,6 +209,19 @@ ROWS = [
         sizes=(1000, 4000, 16_000),
         windsock=Subject(make_families, measure_families),
         should_be=(Under("show s", 2.0), Linear("show s", floor=0.5)),
+        peers={
+            "TensorBoard": Subject(make_event_families, measure_event_families),
+            "trackio": Subject(make_trackio_families, measure_trackio_families),
+        },
+    ),
+    Row(
+        name="show_ranks",
+        what="show a run of so many ranks",
+        unit="ranks",
+        sizes=(32, 128),
+        full=(256, 4096),
+        windsock=Subject(make_ranks, measure_ranks),
+        should_be=(Flat("printed kB", factor=1.2),),
     ),
     Row(
         name="phases",
