@@ -17,6 +17,8 @@ from windsock.journal.folder import SegmentFile, find_run, read_run_info, segmen
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame
 from windsock.journal.series import Series, joined
+from windsock.journal.span_rows import Texts
+from windsock.journal.spans import SpanTable
 from windsock.journal.status import main_first, run_status, writer_status
 from windsock.journal.steps import superseded_from
 from windsock.merging import MergedRole, names_over_ranks, reduced_series
@@ -50,6 +52,7 @@ class View:
         self.path = folder
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
+        self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}
         self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # of each role and rank, in order
         self._merged_roles: dict[str, MergedRole] = {}
@@ -64,7 +67,7 @@ class View:
         """Read what is new; return whether there was anything."""
         for segment in segments(self.path):
             if segment.writer not in self._attempts:
-                self._add_attempt(Attempt(segment.writer, self._schemas))
+                self._add_attempt(Attempt(segment.writer, self._schemas, self._phase_texts))
             self._attempts[segment.writer].add(segment)
         self._names = None
         for merged in self._merged_roles.values():
@@ -262,18 +265,22 @@ class View:
 
         A span whose ``end`` is None is still open, or was when its process died.
         """
-        found = []
+        table = self.span_table()
+        return table.spans() if step is None else table.of_step(step)
+
+    def span_table(self) -> SpanTable:
+        """Return the spans of phases and timers as columns, in the order in which they began."""
+        parts = []
         for role, rank in self._writers():
             of_writer = self._attempts_of(role, rank)
             for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
-                found += [span for span in attempt.spans() if limit is None or span.step < limit]
-        return sorted((s for s in found if step in (None, s.step)), key=lambda span: span.start)
+                found = attempt.spans()
+                parts += found if limit is None else [part.where(part.steps < limit) for part in found]
+        return SpanTable(parts, self._phase_texts)
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
         """Return start and end of each step of each writer; the first step starts with the first phase."""
-        first: dict[Writer, float] = {}
-        for span in self.phases():
-            first.setdefault(span.writer, span.start)
+        first = self.span_table().first_starts()
         found: dict[Writer, dict[int, tuple[float, float]]] = {}
         for writer, attempt in sorted(self._attempts.items()):
             began = first.get(writer)
