@@ -151,7 +151,7 @@ def _look_at(paths: list[Path], size: int) -> _End:
     times += [float(table.times.max()) for reader in readers for table in reader.tables.values()]
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
-    found = [event for reader in readers for event in events(reader.records)]
+    found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]
     event_times = [event.get("time", 0.0) for event in found]
     last_row = max(times, default=None)
     heard = max([*times, *event_times], default=0.0)

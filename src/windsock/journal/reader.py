@@ -7,6 +7,7 @@ one size; a run is found and checked at once instead of frame by frame.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -46,6 +47,13 @@ FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for furthe
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
 MAX_DAMAGE = 1000  # places of a segment that are reported one by one
+HEARTBEAT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"heartbeat"'
+_COUNT = rb"(?:0|[1-9][0-9]{0,17})"
+HEARTBEAT = re.compile(
+    HEARTBEAT_BEGIN.replace(b"{", rb"\{") + rb',"time":(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,30})?,"dropped":' + _COUNT
+    + rb',"waiting":(' + _COUNT + rb'),"failed_writes":' + _COUNT + rb',"failed_syncs":' + _COUNT + rb"\}"
+)  # fmt: skip
+"""A heartbeat as windsock writes it, which needs no decoding."""
 KIND_NAMES: dict[int, str] = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 
 
@@ -117,9 +125,22 @@ class RowTable:
         """The times over all chunks."""
         return np.concatenate([chunk.times for chunk in self.chunks])
 
-    def column(self, number: int) -> Floats:
-        """Return one column over all chunks."""
-        return np.concatenate([chunk.values[:, number] for chunk in self.chunks])
+    def column(self, number: int, start: int = 0) -> Floats:
+        """Return one column over all chunks, from a row on."""
+        pieces = [chunk.values[:, number] for chunk in self.since(start)]
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows, in ascending order, in some columns."""
+        if not len(rows):
+            return np.empty((0, len(columns)))
+        start, found = int(rows[0]), []
+        for chunk in self.since(start):
+            stop = start + len(chunk)
+            within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
+            found.append(chunk.values[within] if len(columns) == self.width else chunk.values[within[:, None], columns])
+            start = stop
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 @dataclass(slots=True)
@@ -157,9 +178,11 @@ class SegmentReader:
         self.states: dict[int, RowTable] = {}
         self.steps = SegmentSteps()
         self.records: list[Record] = []
+        self.heartbeats: list[Record] = []  # the last one, after the one with the most waiting frames if it has fewer
         self.samples: list[SampleFrame] = []
         self.damage: list[Damage] = []
         self._unreadable: dict[tuple[str, str], int] = {}  # kind and reason, to the place among the damage
+        self._most_waiting = 0  # frames, at a heartbeat
         self._checked = 0  # records that were decoded to know the damage
         self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
         self._wasted = 0  # bytes that were read for a checksum that was wrong
@@ -213,6 +236,8 @@ class SegmentReader:
         self.tables.clear()
         self.states.clear()
         self.records.clear()
+        self.heartbeats.clear()
+        self._most_waiting = 0
         self.samples.clear()
         self.damage.clear()
         self._unreadable.clear()
@@ -333,8 +358,26 @@ class SegmentReader:
             raise DecodingError("it is too short")
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
+        elif kind == Kind.EVENT and payload.startswith(HEARTBEAT_BEGIN):
+            self._add_heartbeat(payload, offset)
         else:
             self.records.append(Record(kind, offset, payload))
+
+    def _add_heartbeat(self, payload: bytes, offset: int) -> None:
+        """Keep the last heartbeat: a process writes one every ten seconds, for weeks."""
+        last, found = Record(Kind.EVENT, offset, payload), HEARTBEAT.fullmatch(payload)
+        if found is not None:
+            waiting = int(found[1])
+        else:
+            event = decoding.decode(Kind.EVENT, payload)
+            if event["event"] != "heartbeat":  # a key that occurs twice
+                self.records.append(last)
+                return
+            waiting = event.get("waiting", 0)
+        if waiting >= self._most_waiting:
+            self.heartbeats, self._most_waiting = [last], waiting
+        else:
+            self.heartbeats = [self.heartbeats[0], last]
 
     def _add_run(self, data: bytes, place: int, total: int, length: int) -> None:
         """Add ``length`` frames of one size: rows as columns, other kinds one by one."""
