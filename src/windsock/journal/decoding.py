@@ -307,14 +307,14 @@ def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return GATHERED(parse_json(payload[PACKET_HEAD.size : end])), payload[end:]
 
 
-def _sparse_state(payload: bytes) -> tuple[int, int, float, bytes]:
-    """Return layout, step, time and body; the body is decoded where its layout is known."""
+def sparse_state_head(payload: bytes) -> tuple[int, int, float]:
+    """Return layout, step and time of a sparse state; its body, behind them, is decoded where its layout is known."""
     if len(payload) <= ROW_HEAD.size:
         raise DecodingError("it is too short")
     _, layout, step, time = ROW_HEAD.unpack_from(payload)
     if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
         raise DecodingError("its step or time is out of range")
-    return layout, step, time, payload[ROW_HEAD.size :]
+    return layout, step, time
 
 
 def _phase(payload: bytes) -> frames.PhaseFrame:
@@ -347,7 +347,7 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     Kind.HISTOGRAM: _histogram,
     Kind.LAYOUT: _layout,
     Kind.GATHERED: _gathered,
-    Kind.SPARSE_STATE: _sparse_state,
+    Kind.SPARSE_STATE: sparse_state_head,
     Kind.PHASE_OPEN: _phase,
     Kind.PHASE_CLOSE: _phase,
 }
