@@ -254,11 +254,21 @@ class View:
         """Return the names that may have no point: all may be superseded, or lack a rank."""
         found: set[str] = set()
         for role in self._roles():
-            found |= self._merged_of(role).doubtful_names()
+            merged = self._merged_of(role)
+            found |= merged.doubtful_names()
+            found |= {name for name in merged.reductions.counted() if not self._is_counted_once(name, role)}
         for *older, newest in self._by_rank.values():
             for attempt in older:
                 found |= attempt.names() - newest.names()
         return found.union(names_over_ranks(found))
+
+    def _is_counted_once(self, name: str, role: str) -> bool:
+        """Return whether a count certainly has a value: that of the first step of the first rank that has it."""
+        for rank in self._ranks(role):
+            series = self._series_of(name, role, rank, None)
+            if len(series):
+                return self._merged_of(role).has_all_counts(int(series.steps[0]))
+        return False
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.

@@ -71,6 +71,11 @@ class Coverage:
         """Set how far a writer got."""
         self._progress[writer] = progress
 
+    def complete_until(self) -> int | None:
+        """Return a step up to which all writers are done with all steps; None if one may not be done with any."""
+        passed = [progress.passed for progress in self._progress.values()]
+        return None if None in passed else min((step for step in passed if step is not None), default=None)
+
     def add_contributor(self, rank: int, share: Share) -> None:
         """Note that a rank contributes to a share."""
         self._shares.setdefault(rank, set()).add(share)

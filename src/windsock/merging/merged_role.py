@@ -86,9 +86,14 @@ class MergedRole:
         return dict.fromkeys([*of_reports, *self._measured.names()])
 
     def doubtful_names(self) -> set[str]:
-        """Return the names that have no value in some step, or may not, because the share of a rank is missing."""
+        """Return the names that have no value in some step, because the share of a rank is missing."""
         of_reports = {name for found in self._reports.values() for name in found.withheld}
-        return {*of_reports, *self._measured.withheld_names(), *self.reductions.counted()}
+        return of_reports | self._measured.withheld_names()
+
+    def has_all_counts(self, step: int) -> bool:
+        """Return whether no rank's part of the counts of a step can be missing."""
+        complete = self._merger.coverage.complete_until()
+        return complete is not None and step <= complete
 
     def replaced(self, series: Series) -> Series:
         """Return a series with the merged values where a step has them, and without the steps that lack a rank."""

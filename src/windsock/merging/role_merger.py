@@ -144,7 +144,7 @@ class RoleMerger:
         if rank in self._ranks:
             return
         self._ranks.add(rank)
-        first = min(self._ranks)
+        first = rank if self._first_rank is None else min(self._first_rank, rank)
         # Rows are reduced where a role has several ranks, and those of the first have the values that it alone
         # contributed to: a second rank, or another first one, changes earlier steps too.
         if len(self._ranks) == 2 or first != self._first_rank:
@@ -372,7 +372,7 @@ class RoleMerger:
         for share, reports in sorted(found.reports.items()):
             counted = sorted((one for one in reports if self.counts(one.writer, step)), key=_order)
             sources = {(one.writer.rank, one.segment) for one in counted}
-            if not counted or (share not in missing and _is_alone(sources, min(self._ranks))):
+            if not counted or (share not in missing and _is_alone(sources, self._first_rank)):
                 continue
             states = [one.state for one in counted]
             values, complete = self._merged_parts(
@@ -490,7 +490,7 @@ class _Parts(NamedTuple):
     complete: bool
 
 
-def _is_alone(sources: Set[tuple[int, int]], first: int) -> bool:
+def _is_alone(sources: Set[tuple[int, int]], first: int | None) -> bool:
     """Return whether the rows of a role's first rank have the values already: it alone contributed, in one process."""
     return len(sources) == 1 and next(iter(sources))[0] == first
 
