@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,13 @@ def measure(runs: list[windsock.Run], steps: range) -> None:
             run.measure(windsock.Batch(response_mask=np.ones((2, 3), bool), log_probs=tokens, old_log_probs=tokens / 2))
             run.count(tokens=step)
             run.commit(step)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_new_step_of_all_ranks_merges_that_step(ranks: list[windsock.Run], monkeypatch: pytest.MonkeyPatch):
@@ -120,6 +128,8 @@ def test_a_refresh_opens_the_files_that_have_grown(ranks: list[windsock.Run], mo
     """The others are not opened."""
     measure(ranks, range(2))
     view = windsock.open(ranks[0].path)
+    until(lambda: bool(view.environment) or (view.refresh() and False))  # a thread writes it
+    view.refresh()
     opened: list[str] = []
     original = os.open
 

@@ -15,6 +15,7 @@ from windsock.errors import MetricNotFoundError
 from windsock.formatting import encodable
 from windsock.journal.columns import Attempt, poll_readers
 from windsock.journal.folder import FileState, SegmentFile, find_run, read_run_info, segment_files
+from windsock.journal.folder_changes import FolderChanges
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
 from windsock.journal.series import Series, joined
@@ -57,6 +58,8 @@ class View:
         self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # the trainer first; of each rank in order
         self._readers: dict[str, tuple[SegmentReader, Attempt]] = {}  # by the name of the file
         self._files: dict[str, FileState] = {}  # when they were read
+        self._changes: FolderChanges | None = FolderChanges(folder)
+        self._is_read = False  # whether all files were read as they were listed last
         self._merged_roles: dict[str, MergedRole] = {}
         self._changed: dict[str, dict[Writer, Attempt]] = {}  # by role, since it was merged
         self._kept: dict[Any, Any] = {}  # results, until something new is read
@@ -68,7 +71,7 @@ class View:
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
-        files = segment_files(self.path)
+        files = self._list_files()
         self._add_segments(name for name in files if name not in self._readers)
         grown = [name for name, state in files.items() if state != self._files.get(name)]
         size = sum(files[name][0] - self._files.get(name, (0, 0))[0] for name in grown)
@@ -78,10 +81,19 @@ class View:
         found = poll_readers([self._readers[name][0] for name in grown], size)
         # Only now: a segment that could not be read is tried again.
         self._files.update((name, files[name]) for name in grown)
+        self._is_read = True
         for reader in found:
             attempt = self._readers[reader.path.name][1]
             self._changed.setdefault(attempt.writer.role, {})[attempt.writer] = attempt
         return bool(found)
+
+    def _list_files(self) -> dict[str, FileState]:
+        """Return the segment files with their states, as they were if nothing has happened in the directory."""
+        has_changed = self._changes is None or self._changes.take()
+        if self._is_read and not has_changed:
+            return self._files
+        self._is_read = False
+        return segment_files(self.path)
 
     def _add_segments(self, names: Iterable[str]) -> None:
         added = sorted(segment for name in names if (segment := SegmentFile.parse(self.path / name)))
@@ -93,6 +105,8 @@ class View:
                 insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda a: a.writer)
             self._readers[segment.path.name] = attempt.add(segment), attempt
             self._changed.setdefault(writer.role, {})[writer] = attempt
+            if segment.path.is_symlink():  # there is no notice of changes in another directory
+                self._changes = None
         if added:
             self._attempts = dict(sorted(self._attempts.items()))
             self._by_rank = dict(sorted(self._by_rank.items(), key=lambda pair: main_first(*pair[0])))
@@ -139,7 +153,10 @@ class View:
         return {}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events of all writers by time, without those of forked processes."""
+        """Return the events of all writers by time, without those of forked processes.
+
+        Of heartbeats there is the last one of each segment, and the one at which the most frames waited.
+        """
         return list(self._keep("events", self._all_events))
 
     def _all_events(self) -> list[dict[str, Any]]:
