@@ -27,7 +27,7 @@ LEVELS = [
         "step_values",
         "to_plain",
     },
-    {"catalogue", "journal", "settings", "states", "stats", "environment"},
+    {"catalogue", "directory_watch", "journal", "settings", "states", "stats", "environment"},
     {"recording", "ticket"},
     {"counters", "device_values", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "merging"},

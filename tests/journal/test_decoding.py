@@ -14,8 +14,8 @@ from windsock.journal import frames
 from windsock.journal.decoding import MAX_DEPTH, DecodingError, parse_json
 from windsock.journal.folder import write_run_info
 from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, Kind, frame, segment_head
-from windsock.journal.glance import listed
 from windsock.journal.reader import SegmentReader
+from windsock.journal.run_list import glances
 from windsock.model import RunInfo
 from windsock.server.http.app import make_app
 from windsock.view import View
@@ -133,7 +133,7 @@ def test_a_run_that_cannot_be_read_is_one_line_of_the_list(tmp_path: Path, capsy
     (newer / SEGMENT).write_bytes(head + struct.pack("<I", crc32(head)))
     empty.mkdir()
     (empty / "run.json").write_text("[]")
-    found = {folder.name: listed(folder).status for folder in (good, newer, empty)}
+    found = {run.path.name: run.status for run in glances(tmp_path)}
     assert {name: status.word for name, status in found.items()} == {
         "good": "killed",
         "newer": "unreadable",

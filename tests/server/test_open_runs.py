@@ -87,7 +87,7 @@ def test_a_second_server_uses_the_rewards_in_the_index(tmp_path: Path):
     first = RunDirectory(tmp_path / "runs")
     first.listing.view()
     eventually(lambda: first.listing.view()["pending"] == 0)
-    eventually(lambda: (tmp_path / "runs" / ".page" / "list.sqlite").exists())
+    eventually(lambda: (tmp_path / "runs" / ".page" / "rewards.index").exists())
     second = eventually(lambda: (v := _new_listing(tmp_path).view())["pending"] == 0 and v)
     assert second["runs"][0]["reward"]["last"] == 0.25
     shutil.rmtree(folder)

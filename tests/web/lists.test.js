@@ -1,46 +1,8 @@
-// The order and the search of runs, samples and families.
+// The search of samples and the order of families.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sortByFamily } from "../../src/windsock/server/web/charts/families.js";
-import { orderRuns } from "../../src/windsock/server/web/data/run_order.js";
 import { searchSamples } from "../../src/windsock/server/web/data/sample_search.js";
-
-const run = (name, fields = {}) => ({
-  name,
-  project: "p",
-  status: "finished",
-  vocabulary: "roll",
-  tags: [],
-  note: "",
-  began: 0,
-  ...fields,
-});
-const names = (runs) => runs.map((one) => one.name).join();
-
-test("runs are sorted, pinned ones first", () => {
-  const runs = [run("r10", { began: 1 }), run("r9", { began: 3 }), run("pinned", { began: 0, pinned: true })];
-  assert.equal(names(orderRuns(runs, {})), "pinned,r9,r10");
-  assert.equal(names(orderRuns(runs, { sort: "name" })), "pinned,r9,r10"); // numbers in names count as numbers
-  assert.equal(names(orderRuns(runs, { sort: "nonsense" })), "pinned,r9,r10");
-});
-
-test("a reward that is missing or not a number sorts last", () => {
-  const rewards = { low: { last: 0.1 }, none: null, nan: { last: "NaN" }, high: { last: 0.9 } };
-  const runs = Object.entries(rewards).map(([name, reward]) => run(name, { reward }));
-  assert.equal(names(orderRuns(runs, { sort: "reward" })), "high,low,none,nan");
-});
-
-test("a query matches words in name, project, status, vocabulary, tags and note", () => {
-  const runs = [
-    run("alpha", { tags: ["night"] }),
-    run("beta", { note: "look at the KL" }),
-    run("gone", { hidden: true }),
-  ];
-  assert.equal(names(orderRuns(runs, { query: "kl" })), "beta");
-  assert.equal(names(orderRuns(runs, { query: "NIGHT alp" })), "alpha");
-  assert.equal(names(orderRuns(runs, { query: "night beta" })), "");
-  assert.equal(names(orderRuns(runs, { showHidden: true })), "alpha,beta,gone");
-});
 
 test("samples of a report are searched as the server does", () => {
   const sample = (step, fields) => ({ step, prompt: "Add 1", completion: "2", reward: step / 10, ...fields });

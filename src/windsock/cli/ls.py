@@ -6,8 +6,8 @@ import argparse
 from dataclasses import asdict
 
 from windsock.cli.arguments import add_json, directory, print_json
-from windsock.journal.folder import run_folders
-from windsock.journal.glance import Glance, listed
+from windsock.journal.run_facts import Glance
+from windsock.journal.run_list import glances
 from windsock.terminal.output import say
 from windsock.terminal.runs import SYMBOLS
 
@@ -24,15 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the list."""
-    runs = sorted((listed(folder) for folder in run_folders(directory(options))), key=lambda run: run.began)
+    runs = sorted(glances(directory(options)), key=lambda run: run.began)
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     if options.json:
         print_json([_record(run) for run in runs])
     elif runs:
         from windsock.terminal.output import make_console
-        from windsock.terminal.runs import runs_table
+        from windsock.terminal.runs import RunsTable
 
-        make_console().print(runs_table(runs))
+        make_console().print(RunsTable(runs))
     else:
         say(f"no runs in {directory(options)}")
     return 0

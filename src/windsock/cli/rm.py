@@ -10,7 +10,8 @@ from windsock.cli.arguments import add_run, directory
 from windsock.errors import WindsockError
 from windsock.formatting import printable, size
 from windsock.journal.folder import find_run
-from windsock.journal.glance import Glance, glance
+from windsock.journal.glance import glance
+from windsock.journal.run_facts import Glance
 from windsock.terminal.output import say
 
 HELP = "delete runs"

@@ -36,14 +36,18 @@ def event_files(folder: Path) -> list[Path]:
 
 def event_folders(dir: Path, depth: int = 6, skip: Iterable[Path] = ()) -> Iterator[Path]:
     """Yield the directories with event files at or below a directory, except those in ``skip``."""
+    return (folder for folder, has_events in walk_folders(dir, depth, skip) if has_events)
+
+
+def walk_folders(dir: Path, depth: int = 6, skip: Iterable[Path] = ()) -> Iterator[tuple[Path, bool]]:
+    """Yield the directories at or below a directory, except those in ``skip``, and whether they have event files."""
     left_out = set(skip)
     for folder, inner, files in os.walk(dir):
         here = Path(folder)
         # The directory is one that a user gave, and may be a home directory: the walk has to end in a reasonable time.
         deep = len(here.relative_to(dir).parts) >= depth
         inner[:] = [] if deep else sorted(n for n in inner if n[0] != "." and here / n not in left_out)
-        if any(FILE_PATTERN in name for name in files):
-            yield here
+        yield here, any(FILE_PATTERN in name for name in files)
 
 
 @dataclass(slots=True)

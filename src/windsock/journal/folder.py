@@ -28,6 +28,7 @@ from windsock.model import RunInfo, Writer
 
 RUN_FILE = "run.json"
 INDEX_FOLDER = "index"  # in a run's directory: files that can be created from the journal again
+PAGE_FOLDER = ".page"  # in a directory of runs: annotations, and indexes of the runs
 SEGMENT_NAME = re.compile(
     r"(?P<role>[^/.]+)\.(?P<rank>[0-9]{1,9})\.(?P<attempt>[0-9]{1,9})\.(?P<index>[0-9]{1,9})\.seg"
 )
@@ -35,6 +36,9 @@ MAX_TEXT = 20_000  # characters of a text in ``run.json``; a longer one is cut
 MAX_TAGS = 1000
 ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # no separator and no leading dot: it is a directory's name
 ID_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without characters that look alike
+
+FileStates = dict[str, tuple[int, int, int]]
+"""Size, modification time in nanoseconds and inode, by the name of a file."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -53,6 +57,24 @@ class SegmentFile:
             return None
         writer = Writer(unquote(match["role"]), int(match["rank"]), int(match["attempt"]))
         return cls(writer, int(match["index"]), path)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """The files in a run's directory: the states of ``run.json`` and of the segments, and the bytes of all."""
+
+    states: FileStates
+    bytes: int
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether there is a segment."""
+        return any(SEGMENT_NAME.fullmatch(name) for name in self.states)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether they are those of a run."""
+        return RUN_FILE in self.states or self.has_segments
 
 
 def default_dir() -> Path:
@@ -117,6 +139,30 @@ def segments(folder: Path) -> list[SegmentFile]:
     return sorted(segment for segment in found if segment)
 
 
+def run_files(folder: Path) -> RunFiles:
+    """Return the state of the files of a run, without opening any; of a directory that cannot be read, nothing."""
+    states: FileStates = {}
+    size = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                found = _regular_state(entry)
+                if found is not None:
+                    size += found.st_size
+                    if entry.name.endswith(".seg") or entry.name == RUN_FILE:
+                        states[entry.name] = found.st_size, found.st_mtime_ns, found.st_ino
+    except OSError:
+        return RunFiles({}, 0)
+    return RunFiles(states, size)
+
+
+def _regular_state(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat() if entry.is_file() else None
+    except OSError:  # it was removed meanwhile, or is a link to itself
+        return None
+
+
 def _is_regular(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
@@ -153,6 +199,11 @@ def read_run_info(folder: Path) -> RunInfo:
         if not segments(folder):
             raise JournalError(f"{folder} contains no run: {problem}") from problem
         record = {}
+    return run_info(record, folder)
+
+
+def run_info(record: dict[str, Any], folder: Path) -> RunInfo:
+    """Return the info of a run from the contents of ``run.json``, and from its directory what they lack."""
     known = {name: value for name, read in INFO_FIELDS.items() if (value := _field(record, name, read)) is not None}
     for name, derive in DERIVED_INFO.items():
         if name not in known:
@@ -215,23 +266,35 @@ def is_run(folder: Path) -> bool:
 
 def run_folders(dir: Path) -> Iterator[Path]:
     """Yield the directories of the runs below a directory, project by project."""
+    return (folder for folder, _ in runs_with_files(dir))
+
+
+def runs_with_files(dir: Path, levels: int = 2) -> Iterator[tuple[Path, RunFiles]]:
+    """Yield the directories of the runs below a directory with their files, project by project."""
     # A directory that is given may be a run, a project, or the directory of all projects.
-    if is_run(dir):
-        yield dir
-        return
-    for project in _subfolders(dir):
-        if is_run(project):
-            yield project
-            continue
-        yield from (run for run in _subfolders(project) if is_run(run))
+    files = run_files(dir)
+    if files.is_run:
+        yield dir, files
+    elif levels:
+        for folder in subfolders(dir):
+            yield from runs_with_files(folder, levels - 1)
 
 
-def _subfolders(dir: Path) -> list[Path]:
+def subfolders(dir: Path) -> list[Path]:
+    """List the directories in a directory; hidden ones are left out: ``.page`` contains segments and is not a run."""
     try:
-        # Hidden directories are left out: ``.page`` contains segments and is not a run.
-        return sorted(Path(entry.path) for entry in os.scandir(dir) if entry.is_dir() and entry.name[0] != ".")
+        with os.scandir(dir) as entries:
+            names = sorted(entry.name for entry in entries if entry.name[0] != "." and _is_directory(entry))
     except OSError:
         return []
+    return [dir / name for name in names]
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def last_active(folder: Path) -> float:

@@ -9,83 +9,65 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windsock.errors import JournalError
-from windsock.formatting import describe_error
-from windsock.journal.folder import SegmentFile, identity, read_run_info, segments
+from windsock.journal.folder import SegmentFile, read_run_info, run_files, segments
 from windsock.journal.frames import OPEN_STEP, SEGMENT_HEAD
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.status import (
-    SILENT_SECONDS,
-    End,
-    main_first,
-    process_of,
-    run_status,
-    writer_end,
-    writer_status,
-)
-from windsock.model import RunInfo, Status, Writer
+from windsock.journal.run_facts import Glance, RunFacts, WriterEnd, seen_at
+from windsock.journal.status import SILENT_SECONDS, End, main_first, process_of
+from windsock.model import Status, Writer
 
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
+START_FIELDS = ("event", "time", "machine", "pid", "born", "idle_seconds")  # those that the status depends on
+FINISH_FIELDS = ("event", "status", "reason")
 END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
-    """The facts about a run in a list."""
+class _Look:
+    """What the ends of the segments of one process tell."""
 
-    info: RunInfo
-    path: Path
-    status: Status
-    last_step: int | None
-    began: float
-    last_heard: float
-    bytes: int
-    writers: int
-    attempts: int
-
-
-@dataclass(slots=True)
-class _End:
-    status: Status
-    end: End
-    last_step: int | None
+    end: WriterEnd
     heard: float
+    last_step: int | None
 
 
 def glance(folder: Path) -> Glance:
     """Return the facts about a run without reading all of it."""
+    return seen_at(folder, read_facts(folder), run_files(folder).bytes)
+
+
+def read_facts(folder: Path) -> RunFacts:
+    """Return what the ends of a run's segments tell."""
     info = read_run_info(folder)
     found = segments(folder)
     newest: dict[tuple[str, int], Writer] = {(s.writer.role, s.writer.rank): s.writer for s in found}
-    ends = {s.writer: _look(s.path) for s in found if s.index == 0 and s.writer in newest.values()}
-    by_writer = sorted(ends.items(), key=lambda pair: main_first(pair[0].role, pair[0].rank))
-    return Glance(
+    of_writer: dict[Writer, list[SegmentFile]] = {}
+    for segment in found:
+        of_writer.setdefault(segment.writer, []).append(segment)
+    writers = sorted(newest.values(), key=lambda writer: main_first(writer.role, writer.rank))
+    begun = [of_writer[writer] for writer in writers if of_writer[writer][0].index == 0]
+    looks = [_look(first.path, later) for first, *later in begun]
+    return RunFacts(
         info=info,
-        path=folder,
-        status=run_status({writer: end.status for writer, end in ends.items()}),
-        last_step=next((end.last_step for _, end in by_writer if end.last_step is not None), None),
-        began=info.created,
-        last_heard=max([info.created, *(end.heard for end in ends.values())]),
-        bytes=_size(folder),
+        ends=_deciding([look.end for look in looks]),
+        last_step=next((look.last_step for look in looks if look.last_step is not None), None),
+        last_heard=max([info.created, *(look.heard for look in looks)]),
         writers=len(newest),
         attempts=max((s.writer.attempt for s in found), default=0),
     )
 
 
-def listed(folder: Path) -> Glance:
-    """Return the facts about a run in a list; one that cannot be read has the status ``unreadable`` and the reason."""
-    try:
-        return glance(folder)
-    except Exception as problem:
-        if not folder.is_dir():  # it was removed meanwhile
-            raise
-        info = identity(folder)
-        status = Status("unreadable", str(problem) if isinstance(problem, JournalError) else describe_error(problem))
-        return Glance(info, folder, status, None, info.created, info.created, _size(folder), 0, 0)
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+def _deciding(ends: list[WriterEnd]) -> list[WriterEnd]:
+    """Leave out writers that have written their end, except for the first of each status: it decides for the others."""
+    words = set()
+    kept = []
+    for end in ends:
+        written = end.written
+        if written is None or written.word not in words:
+            kept.append(end)
+        if written is not None:
+            words.add(written.word)
+    return kept
 
 
 def segment_status(path: Path) -> Status:
@@ -95,36 +77,35 @@ def segment_status(path: Path) -> Status:
         # It was just created, perhaps to claim its rank, and its process has not written yet.
         if found.st_size <= SEGMENT_HEAD.size and time.time() - found.st_mtime < SILENT_SECONDS:
             return Status("running")
-    return _look(path).status
+    return _look(path, _later(path)).end.status
 
 
 def segment_end(path: Path) -> End:
     """Return whether the process that writes a segment still records, has written its end, or was killed."""
-    return _look(path).end
+    return _look(path, _later(path)).end.end
 
 
 def segment_heard(path: Path) -> float:
     """Return the time of the last frame of the process that writes a segment."""
-    return _look(path).heard
+    return _look(path, _later(path)).heard
 
 
-def _look(path: Path) -> _End:
-    last = _last_of_process(path)
-    for size in END_BYTES:
-        end = _look_at([path] if last is None else [path, last], size)
-        if end.last_step is not None:
-            break
-    return end
-
-
-def _last_of_process(path: Path) -> Path | None:
-    """Return the segment in which the process of a segment continued last, if its file could not grow."""
+def _later(path: Path) -> list[SegmentFile]:
+    """Return the segments of the same writer that were begun later."""
     segment = SegmentFile.parse(path)
-    if segment is None:
-        return None
-    later = [s for s in segments(path.parent) if s.writer == segment.writer and s.index > segment.index]
+    found = segments(path.parent) if segment is not None else []
+    return [s for s in found if segment is not None and s.writer == segment.writer and s.index > segment.index]
+
+
+def _look(path: Path, later: list[SegmentFile]) -> _Look:
+    """Return what a segment tells, and the last one in which its process continued because it could not grow."""
     process = _process(path) if later else None
-    return next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
+    last = next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
+    for size in END_BYTES:
+        look = _look_at([path] if last is None else [path, last], size)
+        if look.last_step is not None:
+            break
+    return look
 
 
 def start_event(path: Path) -> dict[str, Any] | None:
@@ -142,7 +123,7 @@ def _head_events(path: Path) -> Iterable[dict[str, Any]]:
     return events(reader.records)
 
 
-def _look_at(paths: list[Path], size: int) -> _End:
+def _look_at(paths: list[Path], size: int) -> _Look:
     """Return what the ends of the segments of one process tell."""
     readers = [SegmentReader(path) for path in paths]
     for reader in readers:
@@ -152,7 +133,15 @@ def _look_at(paths: list[Path], size: int) -> _End:
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
     found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]
-    event_times = [event.get("time", 0.0) for event in found]
-    last_row = max(times, default=None)
-    heard = max([*times, *event_times], default=0.0)
-    return _End(writer_status(found, last_row), writer_end(found, last_row), last_step, heard)
+    heard = max([*times, *(event.get("time", 0.0) for event in found)], default=0.0)
+    return _Look(WriterEnd(_telling(found, heard), max(times, default=None)), heard, last_step)
+
+
+def _telling(found: list[dict[str, Any]], heard: float) -> list[dict[str, Any]]:
+    """Return as few events as give the same status: the first finish, else the last start and the last time."""
+    for event in found:
+        if event.get("event") == "finish":
+            return [{name: event[name] for name in FINISH_FIELDS if name in event}]
+    starts = [event for event in found if event.get("event") == "start"]
+    last = ({name: event[name] for name in START_FIELDS if name in event} for event in starts[-1:])
+    return [*last, {"event": "heartbeat", "time": heard}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,7 +120,11 @@ def run_status(writers: Mapping[Writer, Status]) -> Status:
     While any writer runs, the run does. Then the main writer decides: if it has finished, others that were ended with
     it are a part of that end. If it was killed, the error of another writer tells more.
     """
-    statuses = [writers[writer] for writer in sorted(writers, key=lambda w: main_first(w.role, w.rank))]
+    return joint_status([writers[writer] for writer in sorted(writers, key=lambda w: main_first(w.role, w.rank))])
+
+
+def joint_status(statuses: Sequence[Status]) -> Status:
+    """Return the status of a run from those of its writers, the main one first."""
     if not statuses:
         return Status("killed", "nothing was ever written")
     main = statuses[0]

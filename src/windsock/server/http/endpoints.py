@@ -15,6 +15,8 @@ from windsock.samples.query import SORTS, Query
 from windsock.server.http.parameters import Field, Parameter, parse_body
 from windsock.server.responses import RequestError
 from windsock.server.runs.directory import RunDirectory
+from windsock.server.runs.list_query import SORTS as SORT_RUNS
+from windsock.server.runs.list_query import ListQuery
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views import curves, details
 from windsock.server.views.charts import names_view
@@ -70,8 +72,9 @@ def about(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def runs(directory: RunDirectory, arguments: Arguments) -> Any:
-    """Return the list of runs, or the changes since a cursor."""
-    return directory.listing.view(arguments["since"])
+    """Return a page of the list of runs, or the changes of it since a cursor."""
+    of_page = {name: arguments[name] for name in ("q", "sort", "hidden", "offset", "limit")}
+    return directory.listing.view(arguments["since"], ListQuery(keys=tuple(arguments["key"]), **of_page))
 
 
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -298,7 +301,15 @@ ENDPOINTS = (
         "/api/runs",
         "The list of runs",
         runs,
-        (Parameter("since", "cursor of an earlier response"),),
+        (
+            Parameter("since", "cursor of an earlier response to the same request"),
+            Parameter("q", "only runs that contain each of these words", default=""),
+            Parameter("sort", "sort order", default="began", choices=tuple(SORT_RUNS)),
+            Parameter("hidden", "with hidden runs", "boolean", True),
+            Parameter("offset", "number of runs to skip", "integer", 0, minimum=0, maximum=10_000_000),
+            _limit(100, 1000),
+            Parameter("key", "a run that is returned in any case; repeat it", repeated=True),
+        ),
     ),
     Endpoint(
         "PATCH",

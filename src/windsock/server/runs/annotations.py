@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from windsock.journal.folder import segments
+from windsock.directory_watch import DirectoryWatch
+from windsock.journal.folder import PAGE_FOLDER, segments
 from windsock.journal.frames import Kind, frame, record_payload
 from windsock.journal.reader import SegmentReader, events
 from windsock.journal.segment import SegmentWriter
 from windsock.model import Writer
 from windsock.server.responses import RequestError
 
-FOLDER = ".page"
 EVENT = "mark"  # the event's name on disk, written since 0.1
 WRITER = Writer("page", 0, 1)
 DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": ""}
@@ -28,18 +28,33 @@ class Annotations:
     """The annotations of all runs of a directory, by run and field."""
 
     def __init__(self, dir: Path) -> None:
-        self._folder = dir / FOLDER
+        self._folder = dir / PAGE_FOLDER
         self._lock = threading.Lock()
         self._writer: SegmentWriter | None = None
         self._readers: dict[Path, SegmentReader] = {}
         self._newest: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._watch = DirectoryWatch()
+        self._changed: set[str] = set()
 
-    def refresh(self) -> bool:
-        """Read new changes of this and other servers; return whether there were any."""
+    def refresh(self) -> None:
+        """Read new changes of this and other servers."""
         with self._lock:
+            if self._watch.tells(self._folder):
+                if not self._watch.changed():
+                    return
+            else:
+                self._watch.add(self._folder)
             for segment in segments(self._folder):
                 self._readers.setdefault(segment.path, SegmentReader(segment.path))
-            return any(list(map(self._read, self._readers.values())))  # a list, so that every segment is read
+            for reader in self._readers.values():
+                self._read(reader)
+
+    def take_changed(self) -> set[str]:
+        """Return the runs whose annotations changed since the last call."""
+        self.refresh()
+        with self._lock:
+            changed, self._changed = self._changed, set()
+            return changed
 
     def get(self, key: str) -> dict[str, Any]:
         """Return the annotations of a run, with defaults for the others."""
@@ -64,15 +79,15 @@ class Annotations:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            self._watch.close()
 
-    def _read(self, reader: SegmentReader) -> bool:
+    def _read(self, reader: SegmentReader) -> None:
         if not reader.poll():
-            return False
+            return
         for event in events(reader.records):
-            at = float(event.get("time") or 0.0)
+            at, run = float(event.get("time") or 0.0), str(event.get("run"))
             for name in DEFAULTS:
-                field = str(event.get("run")), name
-                if event.get("event") == EVENT and name in event and at >= self._newest.get(field, (0.0,))[0]:
-                    self._newest[field] = at, event[name]
+                if event.get("event") == EVENT and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
+                    self._newest[run, name] = at, event[name]
+                    self._changed.add(run)
         reader.forget()
-        return True

@@ -22,3 +22,4 @@ class RunDirectory:
         """Stop the background thread and close the annotations' segment."""
         self.listing.close()
         self.annotations.close()
+        self.open_runs.folders.close()

@@ -1,7 +1,7 @@
 """The runs of a directory, and views of those that were requested lately.
 
-An open run is refreshed when the sizes of its files change, and reads only the new bytes. The total size of open runs
-is limited; the least recently used one is closed first.
+An open run is refreshed when the sizes of its files change, and reads only the new bytes. The memory of open runs is
+limited; the least recently used one is closed first.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from windsock.errors import JournalError
-from windsock.importers.tensorboard import FILE_PATTERN, TensorBoardRun, event_folders
-from windsock.journal.folder import identity, run_folders
+from windsock.importers.tensorboard import TensorBoardRun
+from windsock.journal.folder import FileStates, RunFiles, identity, run_files
+from windsock.journal.run_list import FactsIndex
 from windsock.readable import Readable
 from windsock.server.responses import RequestError
+from windsock.server.runs.memory_estimate import give_back_memory, held_bytes
+from windsock.server.runs.run_folders import RunFolders
 from windsock.view import View
 
 T = TypeVar("T")
-Signature = dict[str, tuple[int, int]]
-MAX_OPEN_BYTES = 1 << 30
+MAX_OPEN_BYTES = 512 << 20  # of memory
+ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
+MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
-SCAN_SECONDS = 0.5
-EVENT_SCAN_SECONDS = 5.0  # event files may be anywhere, so the complete tree is walked
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,40 +43,37 @@ class RunLocation:
     kind: Literal["journal", "tensorboard"]
 
 
-def file_signature(folder: Path) -> Signature:
-    """Return size and modification time of each file that a run is read from."""
-    try:
-        with os.scandir(folder) as listed:
-            files = [file for file in listed if file.name.endswith(".seg") or FILE_PATTERN in file.name]
-            return {file.name: ((stat := file.stat()).st_size, stat.st_mtime_ns) for file in files}
-    except OSError:
-        return {}
-
-
 class OpenRun:
-    """An open run. Readers hold ``lock``: a view is not thread-safe."""
+    """An open run. Readers hold ``lock``: a view is not thread-safe. ``files`` returns its files as of now."""
 
-    def __init__(self, location: RunLocation, root: Path) -> None:
+    def __init__(self, location: RunLocation, root: Path, files: Callable[[Path], RunFiles] = run_files) -> None:
         self.location = location
         self.lock = threading.RLock()
         self.version = 0
         self._root = root
-        self._seen: Signature = {}
+        self._files = files
+        self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self._estimated = 0
+        self.estimated_at = -1e9
+        self.used_at = time.monotonic()
         self.view = self._open()
 
     @property
     def bytes(self) -> int:
-        """The size of the run's files."""
-        return sum(size for size, _ in self._seen.values())
+        """About the memory that the run takes, with the cached results. A view takes more as it is used."""
+        if self.used_at > self.estimated_at:
+            self.estimated_at = time.monotonic()
+            self._estimated = held_bytes((self.view, self._cache))
+        return self._estimated
 
     def refresh(self) -> None:
         """Read what was appended to the files; open the run again where they were replaced."""
-        now = file_signature(self.location.folder)
+        now = self._files(self.location.folder).states
         if now == self._seen:
             return
         # Segments and event files only grow: a shorter one is another file under the same name.
-        if any(name not in now or now[name][0] < size for name, (size, _) in self._seen.items()):
+        if any(name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()):
             self._cache.clear()
             self.view = self._open()
             return
@@ -97,7 +96,7 @@ class OpenRun:
 
     def _open(self) -> Readable:
         # Before the files are read: bytes that are appended meanwhile make the next refresh see a change.
-        self._seen = file_signature(self.location.folder)
+        self._seen = self._files(self.location.folder).states
         self.version += 1
         try:
             if self.location.kind == "tensorboard":
@@ -112,27 +111,29 @@ class OpenRuns:
 
     def __init__(self, dir: Path, max_bytes: int = MAX_OPEN_BYTES) -> None:
         self.dir = dir
+        self.folders = RunFolders(dir)
+        self.facts = FactsIndex(dir)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenRun] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
+        self._reading = 0  # bytes of files that are being read
         self._locations: dict[str, RunLocation] = {}
-        self._keys: dict[Path, str] = {}
-        self._scanned_at = self._walked_at = -1e9
-        self._event_folders: list[Path] = []
+        self._ids: dict[Path, str] = {}
+        self._structure = -1
 
-    def locations(self, max_age: float = SCAN_SECONDS) -> dict[str, RunLocation]:
-        """Return the runs that existed at most ``max_age`` seconds ago, by key."""
+    def locations(self, now: bool = False) -> dict[str, RunLocation]:
+        """Return the runs that exist, by key; with ``now`` also those that began a moment ago."""
         with self._lock:
-            if time.monotonic() - self._scanned_at >= max_age:
-                self._locations = {location.key: location for location in self._scan()}
-                self._scanned_at = time.monotonic()
+            self.folders.update(now)
+            if self._structure != self.folders.structure:
+                self._structure = self.folders.structure
+                self._locations = {location.key: location for location in self._locate()}
             return self._locations
 
     def location(self, key: str) -> RunLocation:
         """Return the run with this key; a RequestError reports an unknown one."""
-        # The run may have begun since the last scan.
-        found = self.locations().get(key) or self.locations(max_age=0.0).get(key)
+        found = self.locations().get(key) or self.locations(now=True).get(key)
         if found is None:
             raise RequestError(404, f"no run {key!r}; /api/runs lists them")
         return found
@@ -147,47 +148,73 @@ class OpenRuns:
         with opening:  # two requests for one run open it once
             opened = self.get_open(key)
             if opened is None or opened.location != location:
-                opened = self._add(OpenRun(location, self.dir))
+                with self.room_for(location):
+                    opened = OpenRun(location, self.dir, self.folders.latest_files)
+                self._add(opened)
+        with self._lock:
+            if key in self._opened:
+                self._opened.move_to_end(key)
         with opened.lock:
             opened.refresh()
             yield opened
+        opened.used_at = time.monotonic()
+        if opened.used_at - opened.estimated_at > ESTIMATE_SECONDS:
+            self._close_oldest()
 
     def get_open(self, key: str) -> OpenRun | None:
         """Return a run if it is already open."""
         with self._lock:
-            if key in self._opened:
-                self._opened.move_to_end(key)
             return self._opened.get(key)
 
-    def _add(self, opened: OpenRun) -> OpenRun:
-        """Keep a run open, and close the least recently used ones beyond the limit."""
+    @contextmanager
+    def room_for(self, location: RunLocation) -> Iterator[None]:
+        """Close runs until one that is about to be read has room: it takes about as much memory as its files."""
+        size = self.folders.files(location.folder).bytes
+        with self._lock:
+            self._reading += size
+        try:
+            # The run in view stays, unless the other one is large too.
+            self._close_oldest(keep=0 if size > self._max_bytes // 8 else 1)
+            yield
+        finally:
+            with self._lock:
+                self._reading -= size
+
+    def _add(self, opened: OpenRun) -> None:
         with self._lock:
             self._opened[opened.location.key] = opened
-            total = sum(one.bytes for one in self._opened.values())
-            for oldest in list(self._opened)[:-1]:  # never the one that was just opened, however large
-                if total > self._max_bytes:
-                    total -= self._opened.pop(oldest).bytes
-        return opened
+        self._close_oldest()
 
-    def _scan(self) -> Iterator[RunLocation]:
-        folders = list(run_folders(self.dir))
+    def _close_oldest(self, keep: int = 1) -> None:
+        """Close the least recently used runs beyond the limit, but never the last ``keep``, however large they are."""
+        with self._lock:
+            held = {key: one.bytes for key, one in self._opened.items()}
+            total = sum(held.values()) + self._reading
+            closed = 0
+            for key in list(self._opened)[: len(self._opened) - keep]:
+                if total - closed > self._max_bytes:
+                    closed += held[key]
+                    del self._opened[key]
+        if closed > MIN_TRIM_BYTES:
+            give_back_memory()
+
+    def _locate(self) -> Iterator[RunLocation]:
         taken: set[str] = set()
-        for folder in folders:
-            key = self._key(folder)
+        ids = self._ids
+        self._ids = {}
+        for folder in self.folders.journals():
+            self._ids[folder] = ids.get(folder) or self._id(folder)  # kept: run.json is written once
+            key = self._ids[folder].replace("/", "_")
             if key in taken:
                 key = f"{key}~{_hash(folder, self.dir)}"  # a copy of a run's directory has the same id
             taken.add(key)
             yield RunLocation(key, folder, "journal")
-        if time.monotonic() - self._walked_at >= EVENT_SCAN_SECONDS:
-            self._event_folders = list(event_folders(self.dir, skip=folders)) if self.dir not in folders else []
-            self._walked_at = time.monotonic()
-        for folder in self._event_folders:
+        for folder in self.folders.event_folders():
             yield RunLocation(f"tb-{_hash(folder, self.dir)}", folder, "tensorboard")
 
-    def _key(self, folder: Path) -> str:
-        if folder not in self._keys:
-            self._keys[folder] = identity(folder).id.replace("/", "_")  # kept: run.json is written once
-        return self._keys[folder]
+    def _id(self, folder: Path) -> str:
+        known = self.facts.known(folder, self.folders.files(folder))
+        return (known.info if known is not None else identity(folder)).id
 
 
 def _hash(folder: Path, root: Path) -> str:

@@ -3,8 +3,8 @@ import { restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
-import { colourOf, refreshRuns, runs, selectedRuns } from "./data/runs.js";
-import { getState, setState, watchState } from "./data/url_state.js";
+import { changeList, colourOf, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
+import { getList, getState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
 import { language, t } from "./text/language.js";
@@ -120,7 +120,7 @@ function render() {
   stage.replaceChildren();
   const key = getState("run");
   followRun(key);
-  if (!runs.size) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
+  if (!shownList().newest) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: selectedRuns(), fail: showError };
   const make = VIEWS[getState("tab")] ?? overviewView;
@@ -185,23 +185,33 @@ function updateOverlaid() {
 
 // Without a run in the URL, select the newest one.
 function selectDefaultRun() {
-  if (runs.has(getState("run"))) return;
-  const newest =
-    [...runs.values()].filter((run) => !run.hidden).sort((a, b) => b.began - a.began)[0] ?? [...runs.values()][0];
-  if (newest) setState({ run: newest.key }, true);
+  const { newest } = shownList();
+  if (!runs.has(getState("run")) && newest) setState({ run: newest }, true);
 }
+
+// Fetch selected runs that are not on the list's page, as after Back, and show them.
+async function fetchSelected() {
+  try {
+    await refreshRuns();
+  } catch (problem) {
+    return showError(problem);
+  }
+  if (runs.has(getState("run"))) render();
+  else selectDefaultRun();
+}
+
+const search = debounce(120, () => changeList({ offset: 0 }).catch(showError));
 
 watchState((changed) => {
   if (changed.includes("theme")) {
     applyTheme();
     renderFrame();
   } else if (changed.includes("lang")) renderFrame();
-  if (changed.includes("run")) selectDefaultRun();
-  if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
-  else {
-    if (changed.includes("q") || changed.includes("sort")) sidebar.draw();
-    view?.changed?.(changed);
-  }
+  if (changed.includes("q") || changed.includes("sort")) search();
+  const isSelection = changed.includes("run") || changed.includes("with");
+  if (isSelection && [getState("run"), ...getList("with")].some((key) => !runs.has(key))) fetchSelected();
+  else if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
+  else view?.changed?.(changed);
 });
 
 async function start() {

@@ -1,8 +1,7 @@
 // The list of runs at the side: search, sort, select and overlay.
 import { sparkline } from "./charts/sparkline.js";
 import { report } from "./data/report.js";
-import { orderRuns, SORTS } from "./data/run_order.js";
-import { colourOf, runs, selectRun, toggleOverlay } from "./data/runs.js";
+import { changeList, colourOf, PAGE_SIZE, runs, SORTS, selectRun, shownList, toggleOverlay } from "./data/runs.js";
 import { getList, getState, setState } from "./data/url_state.js";
 import { openMenu } from "./run_menu.js";
 import { formatNumber, formatSeconds } from "./text/format.js";
@@ -11,18 +10,17 @@ import { seriesColour } from "./ui/colours.js";
 import { el, ICONS, icon } from "./ui/dom.js";
 import { selectField, statusDot } from "./ui/widgets.js";
 
-let showHidden = false;
-
-function visibleRuns() {
-  return orderRuns([...runs.values()], { query: getState("q"), sort: getState("sort"), showHidden });
-}
-
-// Select the run `by` places further down the list.
-export function selectNeighbour(by) {
-  const all = visibleRuns();
-  const current = all.findIndex((run) => run.key === getState("run"));
-  const next = all[Math.max(0, Math.min(all.length - 1, current + by))];
-  if (next) selectRun(next.key);
+// Select the run `by` places further down the list, on the next page where this one ends.
+export async function selectNeighbour(by) {
+  const { keys, offset, total } = shownList();
+  const current = keys.indexOf(getState("run"));
+  const next = current < 0 ? 0 : current + by;
+  if (next < 0 && offset > 0) await changeList({ offset: Math.max(0, offset - PAGE_SIZE) });
+  else if (next >= keys.length && offset + keys.length < total) await changeList({ offset: offset + PAGE_SIZE });
+  const now = shownList();
+  const place = now.offset === offset ? next : by > 0 ? 0 : now.keys.length - 1;
+  const key = now.keys[Math.max(0, Math.min(now.keys.length - 1, place))];
+  if (key) selectRun(key);
 }
 
 export function makeSidebar() {
@@ -34,7 +32,7 @@ export function makeSidebar() {
     value: getState("q"),
   });
   search.addEventListener("input", () => setState({ q: search.value }, true));
-  const sorts = Object.keys(SORTS).map((key) => [key, t(`by_${key}`)]);
+  const sorts = SORTS.map((key) => [key, t(`by_${key}`)]);
   const rows = el("ul", { class: "runs" });
   const foot = el("div", { class: "runs-foot" });
   const side = el(
@@ -53,31 +51,46 @@ export function makeSidebar() {
 }
 
 function renderList(rows, foot) {
-  const shown = visibleRuns();
+  const list = shownList();
+  const shown = list.keys.map((key) => runs.get(key)).filter(Boolean);
   const focused = document.activeElement?.closest(".run")?.getAttribute("data-key");
-  if (!runs.size) rows.replaceChildren(el("li", { class: "quiet pad", text: t("no_runs") }));
+  if (!list.newest) rows.replaceChildren(el("li", { class: "quiet pad", text: t("no_runs") }));
   else if (!shown.length) rows.replaceChildren(el("li", { class: "quiet pad", text: t("no_match") }));
   else rows.replaceChildren(...shown.map(runRow));
+  if (rows.dataset.offset !== String(list.offset)) rows.closest(".side")?.scrollTo(0, 0);
+  rows.dataset.offset = String(list.offset);
   if (focused)
     [...rows.children]
       .find((one) => one.dataset.key === focused)
       ?.querySelector(".run-name")
       ?.focus();
-  const hidden = [...runs.values()].filter((run) => run.hidden).length;
-  foot.replaceChildren(el("span", { class: "quiet", text: `${shown.length} ${t("runs")}` }));
-  if (hidden) {
-    const toggle = () => {
-      showHidden = !showHidden;
-      renderList(rows, foot);
-    };
+  foot.replaceChildren(...pager(list));
+  if (list.hidden)
     foot.append(
       el("button", {
         class: "link",
-        text: showHidden ? t("hide_again") : t("hidden_runs", { n: hidden }),
-        onclick: toggle,
+        text: list.showHidden ? t("hide_again") : t("hidden_runs", { n: list.hidden }),
+        onclick: () => changeList({ showHidden: !list.showHidden, offset: 0 }),
       }),
     );
-  }
+}
+
+// Which runs of how many are shown, and the buttons to the pages before and after.
+function pager({ keys, offset, total }) {
+  if (total <= PAGE_SIZE) return [el("span", { class: "quiet", text: `${total} ${t("runs")}` })];
+  const turnTo = (label, text, to, possible) =>
+    el("button", {
+      class: "ghost",
+      text,
+      "aria-label": label,
+      disabled: !possible,
+      onclick: () => changeList({ offset: to }),
+    });
+  return [
+    turnTo(t("previous_page"), "‹", offset - PAGE_SIZE, offset > 0),
+    el("span", { class: "quiet", text: `${offset + 1}–${offset + keys.length} / ${total} ${t("runs")}` }),
+    turnTo(t("next_page"), "›", offset + PAGE_SIZE, offset + keys.length < total),
+  ];
 }
 
 function runRow(run) {

@@ -1,6 +1,6 @@
 // The menu of a run in the list: pin, rename, hide, and write a note.
 import { patchRun } from "./data/api.js";
-import { runs } from "./data/runs.js";
+import { refreshRuns, runs } from "./data/runs.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
 import { showMessage } from "./ui/toast.js";
@@ -38,6 +38,7 @@ export function openMenu(button, run) {
 async function annotateRun(run, fields) {
   try {
     runs.set(run.key, { ...run, ...(await patchRun(run.key, fields)) });
+    await refreshRuns(); // its place in the list may be another
   } catch (problem) {
     showMessage(problem.message);
   }

@@ -9,7 +9,7 @@ export function sparkline(reward, colour) {
   const height = 22;
   const picture = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const low = (reward?.spark.min ?? []).map(toNumber);
-  const high = (reward?.spark.max ?? []).map(toNumber);
+  const high = reward?.spark.max?.map(toNumber) ?? low; // left out where they are the same
   const finite = [...low, ...high].filter(Number.isFinite);
   if (!finite.length) return picture;
   const bottom = Math.min(...finite);

@@ -7,7 +7,7 @@ export const report = embedded ? JSON.parse(embedded.textContent) : null;
 
 export function reportResponse(path, parameters) {
   const view = path.split("/")[4] ?? path.split("/")[2];
-  if (view === "runs") return { cursor: "", reset: true, gone: [], pending: 0, runs: [reportRun()] };
+  if (view === "runs") return { cursor: "", gone: [], total: 1, hidden: 0, ...reportList() };
   if (view === "samples") return searchSamples(report.samples, parameters);
   if (view === "events") return { events: [], cursor: 0, total: 0 };
   if (view === "histograms") return report.histograms.find((one) => one.name === parameters.name);
@@ -16,6 +16,11 @@ export function reportResponse(path, parameters) {
   if (view === "names") return { ...found, axes: ["step"] };
   if (view === "timeline" || view === "memory") return found && { ...found, steps: [found.step, found.step] };
   return found;
+}
+
+function reportList() {
+  const run = reportRun();
+  return { newest: run.key, keys: [run.key], runs: [run] };
 }
 
 function reportRun() {
@@ -30,5 +35,6 @@ function reportRun() {
     last_step: report.overview.steps?.[1] ?? null,
     began: report.overview.span?.[0] ?? 0,
     reward: null,
+    number: 0,
   };
 }

@@ -19,6 +19,8 @@ export const WORDS = {
   killed: ["killed", "被终止"],
   step: ["step", "步"],
   runs: ["runs", "个实验"],
+  previous_page: ["previous page", "上一页"],
+  next_page: ["next page", "下一页"],
   filter_runs: ["Filter runs  ( / )", "筛选实验  ( / )"],
   sort: ["Sort", "排序"],
   by_began: ["newest", "最新"],

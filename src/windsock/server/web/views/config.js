@@ -71,8 +71,8 @@ function runFacts(key, data) {
     [t("since"), run.began ? new Date(run.began * 1000).toLocaleString() : "–"],
     [t("took"), formatSeconds(run.seconds)],
     [t("size"), formatBytes(run.bytes)],
-    [t("tags"), (run.tags ?? []).join(", ")],
-    [t("note"), run.note || run.notes || ""],
+    [t("tags"), (data.info.tags ?? []).join(", ")],
+    [t("note"), run.note || data.info.notes || ""],
   ];
   return table(
     ["", ""],

@@ -1,0 +1,115 @@
+"""The rewards of runs with their sparklines: reading them, and an index of those that were read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.catalogue.headline import headline_values
+from windsock.importers.tensorboard import TensorBoardRun
+from windsock.journal import decoding
+from windsock.journal.decoding import DecodingError, list_of, nullable, object_of
+from windsock.journal.directory_index import DirectoryIndex, files_digest
+from windsock.readable import Readable
+from windsock.server.runs.listed_run import ListedRun
+from windsock.summary import known_names, source_of
+
+SPARK_POINTS = 48
+KIND = "rewards"
+SPARK = object_of(
+    {
+        "min": list_of(nullable(decoding.read_number)),
+        "max": list_of(nullable(decoding.read_number)),
+        "nonfinite": list_of(decoding.read_count),
+    },
+    ("min",),
+)
+REWARD = nullable(
+    object_of({"name": decoding.read_text, "last": decoding.read_number, "spark": SPARK}, ("name", "last", "spark"))
+)
+DETAILS = object_of(
+    {
+        "vocabulary": decoding.read_text,
+        "producer": decoding.read_text,
+        "last_step": nullable(decoding.read_step),
+        **dict.fromkeys(("began", "last_heard"), decoding.read_time),
+        "seconds": decoding.read_number,
+    }
+)
+
+
+class RewardIndex:
+    """The rewards that were read, by the folder of the run, for the next server."""
+
+    def __init__(self, dir: Path) -> None:
+        self._dir = dir
+        self._index = DirectoryIndex(dir, KIND)
+        self._loaded = self._index.load()
+
+    def take(self, run: ListedRun) -> bool:
+        """Use an earlier server's result if the files are the same; return whether there was one."""
+        digest, record = self._loaded.pop(self._path_of(run), ("", None))
+        if digest != files_digest(run.files.states):
+            return False
+        try:
+            reward, details = record
+            run.reward, run.details = REWARD(reward), DETAILS(details)
+        except (DecodingError, TypeError, ValueError):
+            return False
+        run.reward_files = run.files.states
+        return True
+
+    def save(self, runs: Iterable[ListedRun]) -> None:
+        """Store the results of runs that have ended: one that goes on has other files when the next server starts."""
+        self._index.save(
+            {
+                self._path_of(run): (files_digest(run.reward_files), [run.reward, run.details])
+                for run in runs
+                if run.ended and run.reward_files
+            }
+        )
+
+    def _path_of(self, run: ListedRun) -> str:
+        return run.location.folder.relative_to(self._dir).as_posix()
+
+
+def reward_summary(view: Readable) -> dict[str, Any] | None:
+    """Return the reward of a run with its sparkline, or None where it logs none."""
+    names = view.names()
+    value = headline_values(known_names(names), source_of(view, names)).get("reward")
+    if value is None:
+        return None
+    series = view.series(value.name)
+    buckets = series.zoom(max_points=SPARK_POINTS)
+    low, high = _rounded(buckets.min), _rounded(buckets.max)
+    spark: dict[str, Any] = {"min": low}
+    if high != low:
+        spark["max"] = high
+    if buckets.nonfinite.any():
+        spark["nonfinite"] = buckets.nonfinite.tolist()
+    return {"name": value.name, "last": float(series.last), "spark": spark}
+
+
+def _rounded(values: NDArray[np.float64]) -> list[float | None]:
+    """Round values to five digits: a sparkline shows no more, and the list is half as large."""
+    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
+
+
+def event_file_details(view: Readable) -> dict[str, Any]:
+    """Return the facts of event files that need reading them; none of a journal."""
+    if not isinstance(view, TensorBoardRun):
+        return {}
+    info, steps, (began, heard) = view.info, view.steps, view.span
+    return {
+        "vocabulary": info.vocabulary,
+        "producer": info.producer,
+        "last_step": steps[1] if steps else None,
+        "began": began,
+        "last_heard": heard,
+        "seconds": heard - began,
+    }
