@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from reading_rows.table import PEAK, Bar, Numbers, Row, Subject
+from reading_rows.table import PEAK, Bar, Numbers, Row, Subject, peak_mebibytes
 
 MODULES = ("views", "index", "list", "bounded")  # of reading_rows; one that is missing has no rows
 PACKAGES = {"TensorBoard": "tensorboard", "trackio": "trackio"}
@@ -68,9 +67,7 @@ def work(what: str, name: str, who: str, size: str, folder: str) -> None:
         subject.make(int(size), Path(folder))
         return
     numbers = subject.measure(int(size), Path(folder))
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / (1 << 20)
-    print(json.dumps({**numbers, PEAK: peak}))
+    print(json.dumps({**numbers, PEAK: peak_mebibytes()}))
 
 
 def report(row: Row, options: argparse.Namespace) -> bool:

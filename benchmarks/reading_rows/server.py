@@ -53,7 +53,7 @@ def serving(dir: Path) -> Iterator[Server]:
 @contextmanager
 def tensorboard(dir: Path) -> Iterator[Server]:
     """Start TensorBoard on a directory; stop it at the end."""
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(dir), "--load_fast", "false"]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(dir)]
     with process_serving(command, "/data/environment") as server:
         yield server
 

@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -143,6 +143,20 @@ def family(name: str) -> str:
 def natural(name: str) -> list[tuple[int, int | str]]:
     """Return a sort key that puts layer2 before layer10."""
     return [(0, int(digits)) if digits.isdecimal() else (1, digits) for digits in re.split(r"(\d+)", name) if digits]
+
+
+def ranges(numbers: Sequence[int], most: int | None = None) -> str:
+    """Return ascending numbers as text, such as ``1 to 3, 5``; beyond ``most`` ranges, the number of the others."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    shown = found[:most]
+    rest = len(numbers) - sum(high - low + 1 for low, high in shown)
+    text = ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in shown)
+    return f"{text} and {rest:,} more" if rest else text
 
 
 def describe_error(error: BaseException) -> str:

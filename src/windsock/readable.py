@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from windsock.journal.series import Series
+from windsock.journal.spans import SpanTable
 from windsock.model import Histogram, LoggedText, MissingRank, PhaseSpan, Problem, RunInfo, Status, Writer
 
 
@@ -99,6 +100,10 @@ class Readable(Protocol):
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the spans of phases, in the order in which they began."""
+        ...
+
+    def span_table(self) -> SpanTable:
+        """Return the spans of phases as columns."""
         ...
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:

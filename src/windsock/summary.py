@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from windsock.catalogue.names import detect, recognise
 from windsock.catalogue.spec import PRODUCERS
 from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
+from windsock.formatting import ranges
 from windsock.readable import Readable
 
 MAX_REASONS = 3  # ranks that a warning names
@@ -73,21 +74,10 @@ def _missing_ranks(view: Readable) -> Iterator[str]:
             reasons += [missing.reason] if missing.reason not in reasons else []
     for role, ranks in absent.items():
         noun, verb = ("ranks", "record") if len(ranks) > 1 else ("rank", "records")
-        yield f"{noun} {_ranges(ranks)} of role {role} {verb} nothing: merged metrics are those of the other ranks"
+        yield f"{noun} {ranges(ranks)} of role {role} {verb} nothing: merged metrics are those of the other ranks"
     for (_, step), reasons in steps.items():
         more = f" and {len(reasons) - MAX_REASONS} more ranks" if len(reasons) > MAX_REASONS else ""
         yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons[:MAX_REASONS])}{more}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text, such as ``1 to 3, 5``."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low} to {high}" for low, high in found)
 
 
 def _failed_writes(view: Readable) -> Iterator[str]:

@@ -19,6 +19,8 @@ from windsock.journal.folder_changes import FolderChanges
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
 from windsock.journal.series import Series, joined
+from windsock.journal.span_rows import Texts
+from windsock.journal.spans import SpanTable
 from windsock.journal.status import main_first, run_status
 from windsock.journal.steps import superseded_from
 from windsock.merging import MergedRole, names_over_ranks, reduced_series
@@ -54,6 +56,7 @@ class View:
         self.path = folder
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
+        self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
         self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # the trainer first; of each rank in order
         self._readers: dict[str, tuple[SegmentReader, Attempt]] = {}  # by the name of the file
@@ -101,7 +104,7 @@ class View:
             writer = segment.writer
             attempt = self._attempts.get(writer)
             if attempt is None:
-                attempt = self._attempts[writer] = Attempt(writer, self._schemas)
+                attempt = self._attempts[writer] = Attempt(writer, self._schemas, self._phase_texts)
                 insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda a: a.writer)
             self._readers[segment.path.name] = attempt.add(segment), attempt
             self._changed.setdefault(writer.role, {})[writer] = attempt
@@ -328,17 +331,21 @@ class View:
 
         A span whose ``end`` is None is still open, or was when its process died.
         """
-        found = []
+        table = self.span_table()
+        return table.spans() if step is None else table.of_step(step)
+
+    def span_table(self) -> SpanTable:
+        """Return the spans of phases and timers as columns, in the order in which they began."""
+        parts = []
         for of_writer in self._by_rank.values():
             for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
-                found += [span for span in attempt.spans() if limit is None or span.step < limit]
-        return sorted((s for s in found if step in (None, s.step)), key=lambda span: span.start)
+                found = attempt.spans()
+                parts += found if limit is None else [part.where(part.steps < limit) for part in found]
+        return SpanTable(parts, self._phase_texts)
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
         """Return start and end of each step of each writer; the first step starts with the first phase."""
-        first: dict[Writer, float] = {}
-        for span in self.phases():
-            first.setdefault(span.writer, span.start)
+        first = self.span_table().first_starts()
         found: dict[Writer, dict[int, tuple[float, float]]] = {}
         for writer, attempt in sorted(self._attempts.items()):
             began = first.get(writer)

@@ -1,15 +1,21 @@
 """Recorded spans: summaries, timelines, traces, and the commands that show them."""
 
 import json
+import math
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from probing import KnownDevice, Time, known_run
 from rich.console import Console
 
 import windsock
 from windsock.cli import main
+from windsock.journal import frames
+from windsock.journal.frames import FAILED, TIMER
+from windsock.journal.span_rows import Texts, decode_spans
+from windsock.journal.spans import SpanPart, SpanTable
 from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import summaries, timeline
 from windsock.probe.trace import trace
@@ -23,6 +29,27 @@ def span(name: str, start: float, end: float | None, **more: object) -> PhaseSpa
     execute = None if end is None else end - start
     fields = {"id": int(start * 100) + 1, "execute": execute, **more}
     return PhaseSpan(name, WRITER, 0, start, end, **fields)  # type: ignore[arg-type]
+
+
+def table_of(spans: list[PhaseSpan]) -> SpanTable:
+    """Return spans as a reader has them."""
+    texts, parts = Texts(), []
+    for writer in dict.fromkeys(span.writer for span in spans):
+        payloads = [payload_of(span) for span in spans if span.writer == writer]
+        rows = decode_spans(range(len(payloads)), payloads, texts)
+        parts.append(SpanPart(writer, 0, rows, rows["step"], (np.zeros(len(rows), np.int64), rows["first"])))
+    return SpanTable(parts, texts)
+
+
+def payload_of(span: PhaseSpan) -> bytes:
+    """Return the last frame of a span."""
+    flags = (TIMER if span.timer else 0) | (FAILED if span.failed else 0)
+    head = span.id, span.parent or 0, span.step, span.start, flags, span.name.encode(), span.lane.encode()
+    if span.end is None:
+        return frames.phase_open_payload(*head)
+    known = (span.end - span.start, span.onload, span.execute, span.offload, span.tokens, span.peak, span.rss)
+    tail = tuple(math.nan if value is None else value for value in known)
+    return frames.phase_close_payload(*head, tail, span.token_kind.encode())
 
 
 def recorded() -> windsock.Run:
@@ -46,7 +73,7 @@ def recorded() -> windsock.Run:
 def test_a_summary_of_each_phase():
     """It has count, mean, p95, maximum, share, tokens per second and peak."""
     spans = [span("train", n, n + 1 + n / 100, tokens=10.0, peak=float(n)) for n in range(0, 100, 2)]
-    [train] = summaries(spans, {WRITER: {0: (0.0, 200.0)}})
+    [train] = summaries(table_of(spans), {WRITER: {0: (0.0, 200.0)}})
     assert (train.count, train.failed, train.max, train.slowest) == (50, 0, pytest.approx(1.98), WRITER)
     assert train.mean == pytest.approx(1.49)
     assert train.p95 == pytest.approx(1.94)
@@ -58,13 +85,13 @@ def test_a_summary_of_each_phase():
 def test_no_share_exceeds_one():
     """Four parallel spans fill the step once."""
     spans = [span("train", 0.0, 10.0, lane=f"t{n}", id=n + 1) for n in range(4)]
-    [train] = summaries(spans, {WRITER: {0: (0.0, 10.0)}})
+    [train] = summaries(table_of(spans), {WRITER: {0: (0.0, 10.0)}})
     assert train.share == 1.0
 
 
 def test_open_spans_are_not_in_a_summary():
     """Their duration is not known."""
-    assert summaries([span("train", 0.0, None)], {}) == []
+    assert summaries(table_of([span("train", 0.0, None)]), {}) == []
 
 
 def test_a_timeline_nests_and_groups():
@@ -167,7 +194,7 @@ def test_the_table_names_the_slowest_of_several_writers():
     laid_out = timeline(spans, windows, 0, 4.0)
     assert laid_out is not None
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    show_phases(console, "ranks", summaries(spans, windows), laid_out)
+    show_phases(console, "ranks", summaries(table_of(spans), windows), laid_out)
     console.file.close()
     text = console.export_text()
     assert "3.0s trainer/5" in text

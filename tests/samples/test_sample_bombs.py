@@ -15,6 +15,7 @@ from windsock.journal import frames
 from windsock.journal.folder import INDEX_FOLDER
 from windsock.journal.frames import Kind
 from windsock.journal.samples import MAX_SAMPLE_BYTES
+from windsock.samples.blocks import sealed
 from windsock.samples.index import FILE
 from windsock.view import View
 
@@ -159,32 +160,45 @@ def test_an_index_that_unpacks_to_too_much_is_made_again(tmp_path: Path):
     path = poison(folder)
     rest = compressed([b'{"messages":[', *[b"{}," * (1 << 20)] * 64, b"{}]}"])
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE words SET rest = ?", (rest,))
+        db.execute("UPDATE blocks SET rest = ?", (sealed(rest, "rest of block 0 of trainer.0.1.0.seg"),))
     db.close()
     assert bounded(folder, READ)[0] == 1
 
 
+def state(*values: object) -> str:
+    """Return a statement that replaces the state of the segment by a sealed one."""
+    blob = sealed(json.dumps(values).encode(), "segment trainer.0.1.0.seg")
+    return f"UPDATE segments SET state = x'{blob.hex()}'"
+
+
+def columns(data: bytes) -> str:
+    """Return a statement that replaces the columns of the block by sealed ones."""
+    return f"UPDATE blocks SET columns = x'{sealed(data, 'columns of block 0 of trainer.0.1.0.seg').hex()}'"
+
+
 POISONS = {
     "a view without end": (
-        "DROP TABLE samples",
-        "CREATE VIEW samples AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id, "
-        "1 AS segment, 1 AS step, 1 AS time, 1 AS reward, 1 AS advantage, 1 AS length, 1 AS weight_version, "
-        'NULL AS finish_reason, NULL AS task, NULL AS "group", NULL AS run FROM n',
+        "DROP TABLE segments",
+        "CREATE VIEW segments AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) SELECT id AS name, "
+        "x'00' AS state FROM n",
     ),
-    "a huge value": ("UPDATE words SET texts = zeroblob(900000000)",),
-    "texts are a number": ("UPDATE words SET texts = 3",),
-    "lengths are texts": ("UPDATE words SET prompt = 'x', completion = NULL",),
-    "other fields are a number": ("UPDATE words SET rest = 7",),
-    "other fields are a text": ("UPDATE words SET rest = 'null'",),
-    "steps are texts": ("UPDATE samples SET step = 'x', reward = x'00', id = id",),
-    "the end is a text": ("UPDATE segments SET done = 'x'",),
+    "a huge value": ("UPDATE blocks SET texts = zeroblob(900000000)",),
+    "texts are a number": ("UPDATE blocks SET texts = 3",),
+    "numbers are texts": ("UPDATE blocks SET number = 'x'",),
+    "other fields are a number": ("UPDATE blocks SET rest = 7",),
+    "other fields are a text": ("UPDATE blocks SET rest = 'null'",),
+    "columns are short": (columns(b"\xff" * 7),),
+    "columns are nonsense": (columns(b"\xff" * 700),),
+    "columns are empty": (columns(b""),),
+    "the end is a text": (state("", "", 0, "x", 1, 0, 0, []),),
+    "the damage is a number": (state("", "", 0, 17, 1, 0, 0, 3),),
+    "very many blocks": (state("", "", 0, 17, 1 << 60, 0, 0, []),),
+    "a state of another length": (state(1, 2),),
+    "no state": ("UPDATE segments SET state = NULL",),
     "the name is a blob": ("UPDATE segments SET name = x'ff'",),
-    "counts are texts": ("UPDATE frames SET kept = 'x', seen = x'ff'",),
-    "counts are huge": ("UPDATE frames SET kept = 9223372036854775807", "INSERT INTO frames SELECT * FROM frames"),
-    "no words": ("DELETE FROM words",),
-    "no table": ("DROP TABLE words",),
-    "damage is a number": ("INSERT INTO damage VALUES (x'ff')",),
-    "another column": ("ALTER TABLE samples ADD COLUMN x",),
+    "no blocks": ("DELETE FROM blocks",),
+    "no table": ("DROP TABLE blocks",),
+    "another column": ("ALTER TABLE blocks ADD COLUMN x",),
 }
 
 

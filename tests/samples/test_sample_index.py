@@ -18,7 +18,7 @@ from windsock.journal import frames
 from windsock.journal.writer import JournalWriter
 from windsock.model import Sample, Writer
 from windsock.samples import index
-from windsock.samples.query import Query, leading_literal
+from windsock.samples.query import Query, compiled, leading_literal, required_literal
 
 WORDS = [
     "alpha",
@@ -183,6 +183,41 @@ def test_every_match_begins_with_the_leading_literal(regex: str, begin: str):
     assert leading_literal(regex) == begin
 
 
+@pytest.mark.parametrize(
+    ("regex", "literal"),
+    [
+        (r"\b77[78]$", "77"),
+        ("[0-9]+ apples", " apples"),
+        ("(ab)+c", "ab"),
+        ("(?:long word|x)y", "y"),
+        ("a(?i:bcd)e", "a"),
+        ("(?i)abc", ""),
+        ("(?x) a b c", "abc"),
+        ("(long)?x", "x"),
+        (r"ab\Z", "ab"),
+        ("a|b", ""),
+        ("(?=abc)a", "a"),
+        ("(?!abc)d", "d"),
+        ("字[ab]符文", "符文"),
+    ],
+)
+def test_every_match_contains_the_required_literal(regex: str, literal: str):
+    """It is the longest that is obvious."""
+    assert required_literal(compiled(regex)) == literal
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "[ab]", "a?", "(ab)+", "(a|b)", "b*", "^", "$", ".", "(?:ba){2}"]), max_size=5)
+)
+def test_no_match_is_lost_to_the_required_literal(parts: list[str]):
+    """A text without it does not match."""
+    pattern = compiled("".join(parts))
+    for size in range(6):
+        for number in range(2**size):
+            text = f"{number:0{size}b}".replace("0", "a").replace("1", "b") if size else ""
+            assert not pattern.search(text) or required_literal(pattern) in text
+
+
 def test_the_census_counts_all_samples(samples: tuple[windsock.View, list[Sample]]):
     """Stored and submitted samples, with the ranges of steps and rewards."""
     view, everything = samples
@@ -246,7 +281,7 @@ def test_a_newer_attempt_supersedes_the_samples_of_the_older():
         lambda path: path.write_bytes(path.read_bytes()[: 3 * 16384]),
         lambda path: path.write_bytes(b""),
         lambda path: sqlite3.connect(path).execute("PRAGMA user_version = 99").connection.close(),
-        lambda path: sqlite3.connect(path).execute("DROP TABLE words").connection.close(),
+        lambda path: sqlite3.connect(path).execute("DROP TABLE blocks").connection.close(),
     ],
     ids=["deleted", "foreign", "torn", "empty", "another version", "a table gone"],
 )

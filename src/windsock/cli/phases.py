@@ -11,10 +11,13 @@ import time
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from windsock.cli.arguments import add_json, add_run, print_json, run_folder
 from windsock.errors import WindsockError
+from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan
-from windsock.probe.report import Timeline, Windows, summaries, timeline
+from windsock.probe.report import PhaseSummary, Timeline, Windows, summaries, timeline
 from windsock.view import View
 
 HELP = "show the time and memory of phases"
@@ -33,48 +36,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the table and the timeline."""
     view = View(run_folder(options))
-    spans, windows = view.phases(), view.step_windows()
-    if not spans:
+    table, windows = view.span_table(), view.step_windows()
+    if not len(table):
         raise WindsockError(f"run {view.id} has no phases: record them with `with run.phase(name):`")
-    step = options.step if options.step is not None else _last_step(spans, windows)
-    shown = spans if options.step is None else [span for span in spans if span.step == step]
-    if not shown:
-        raise WindsockError(f"run {view.id} has no phases in step {step}; it has steps {_range(spans)}")
+    step = options.step if options.step is not None else _last_step(table, windows)
+    spans = table.of_step(step)
+    if not spans:
+        raise WindsockError(
+            f"run {view.id} has no phases in step {step}; it has steps {table.steps.min()} to {table.steps.max()}"
+        )
     if options.step is not None:
         windows = {writer: {step: steps[step]} for writer, steps in windows.items() if step in steps}
     laid_out = timeline(spans, windows, step, _now(view))
     assert laid_out is not None
+    found = summaries(table, windows, None if options.step is None else table.steps == step)
     if options.json:
-        print_json(_record(view, shown, windows, laid_out))
+        print_json(_record(view, found, spans, laid_out))
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.phases import show_phases
 
-    show_phases(make_console(), view.name, summaries(shown, windows), laid_out)
+    show_phases(make_console(), view.name, found, laid_out)
     return 0
 
 
-def _last_step(spans: list[PhaseSpan], windows: Windows) -> int:
+def _last_step(table: SpanTable, windows: Windows) -> int:
     """Return the last committed step with phases, or the last step with phases where none is committed."""
     committed = {step for of_writer in windows.values() for step in of_writer}
-    steps = {span.step for span in spans}
+    steps: set[int] = set(np.unique(table.steps).tolist())
     return max(steps & committed or steps)
-
-
-def _range(spans: list[PhaseSpan]) -> str:
-    steps = [span.step for span in spans]
-    return f"{min(steps)} to {max(steps)}"
 
 
 def _now(view: View) -> float:
     return view.span[1] if view.status.ended else time.time()
 
 
-def _record(view: View, spans: list[PhaseSpan], windows: Windows, laid_out: Timeline) -> dict[str, Any]:
+def _record(view: View, found: list[PhaseSummary], spans: list[PhaseSpan], laid_out: Timeline) -> dict[str, Any]:
     return {
         "id": view.id,
         "name": view.name,
-        "phases": [{**_fields(s), "slowest": str(s.slowest)} for s in summaries(spans, windows)],
+        "phases": [{**_fields(s), "slowest": str(s.slowest)} for s in found],
         "timeline": {
             "step": laid_out.step,
             "start": laid_out.start,
@@ -84,7 +85,6 @@ def _record(view: View, spans: list[PhaseSpan], windows: Windows, laid_out: Time
             "spans": [
                 {**_fields(span), "writer": str(span.writer), "attempt": span.writer.attempt, "seconds": span.seconds}
                 for span in spans
-                if span.step == laid_out.step
             ],
         },
     }

@@ -17,6 +17,8 @@ from windsock.catalogue.names import detect
 from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
+from windsock.journal.span_rows import Texts
+from windsock.journal.spans import SpanTable
 from windsock.model import Histogram, LoggedText, MissingRank, PhaseSpan, Problem, RunInfo, Status, Writer
 
 FILE_PATTERN = "tfevents"  # in the name of every event file
@@ -299,6 +301,10 @@ class TensorBoardRun:
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return an empty list: event files contain no phases."""
         return []
+
+    def span_table(self) -> SpanTable:
+        """Return an empty table."""
+        return SpanTable([], Texts())
 
     def step_windows(self) -> dict[Writer, dict[int, tuple[float, float]]]:
         """Return an empty mapping: event files contain no commits."""

@@ -15,10 +15,11 @@ from windsock.journal.frames import Kind
 from windsock.journal.reader import Record, RowTable, SampleFrame, SegmentReader, decoded, events
 from windsock.journal.resolved_rows import ResolvedRows
 from windsock.journal.series import Series
-from windsock.journal.spans import read_spans
+from windsock.journal.span_rows import Texts
+from windsock.journal.spans import AttemptSpans, SpanPart
 from windsock.journal.status import End, Signs, end_of, process_of, status_of
 from windsock.journal.steps import AttemptSteps
-from windsock.model import Damage, PhaseSpan, Status, Writer
+from windsock.model import Damage, Status, Writer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -86,13 +87,17 @@ class Shared:
 class Attempt:
     """One process start of one writer, read from all its segments."""
 
-    def __init__(self, writer: Writer, schemas: dict[int, tuple[str, ...]] | None = None) -> None:
+    def __init__(
+        self, writer: Writer, schemas: dict[int, tuple[str, ...]] | None = None, texts: Texts | None = None
+    ) -> None:
         self.writer = writer
         self.steps = AttemptSteps()
         self._schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
         self._segments: dict[int, _Segment] = {}
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
         self._tables = 0  # whose names are known
+        self._indexed_at = (0, 0)  # numbers of tables and schemas
+        self._spans = AttemptSpans(writer, self.steps, texts or Texts())
 
     def add(self, segment: SegmentFile) -> SegmentReader:
         """Read this segment too, from the next poll on; return its reader."""
@@ -151,10 +156,11 @@ class Attempt:
                     fields["step"] = self.steps.step_of(index, record.offset, fields.get("time", 0.0))
                 yield fields
 
-    def spans(self) -> list[PhaseSpan]:
+    def spans(self) -> list[SpanPart]:
         """Return the spans of phases, segment by segment."""
-        readers = {index: segment.reader for index, segment in self._segments.items()}
-        return list(read_spans(readers, self.writer, self.steps))
+        for index, segment in self._segments.items():
+            self._spans.update(index, segment.reader.records)
+        return self._spans.parts()
 
     def sample_frames(self) -> Iterator[tuple[SegmentFile, list[SampleFrame]]]:
         """Yield the segments of the attempt, each with its sample frames."""
@@ -247,6 +253,11 @@ class Attempt:
 
     def _index_names(self) -> None:
         """Find the columns of each name again if there are new tables, or names of tables that had none."""
+        # Tables and schemas are only added: while their numbers are the same, there are no new names.
+        known = sum(len(segment.reader.tables) for segment in self._segments.values()), len(self._schemas)
+        if known == self._indexed_at:
+            return
+        self._indexed_at = known
         count = 0
         for segment in self._segments.values():
             for schema, table in segment.reader.tables.items():

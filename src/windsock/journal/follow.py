@@ -145,6 +145,12 @@ class RunFollower:
         """Return how far each segment was emitted."""
         return {segment.name: segment.cursor for segment in self._segment_followers()}
 
+    def unread_bytes(self) -> int:
+        """Return the number of bytes of the followed segments that were not read yet."""
+        # Copies: another thread than the one that follows may ask.
+        attempts = list(self._attempts.values())
+        return sum(segment.unread_bytes for attempt in attempts for segment in list(attempt.segments.values()))
+
     def _attempt(self, writer: Writer) -> AttemptFollower:
         if writer not in self._attempts:
             self._attempts[writer] = AttemptFollower(writer, self._schemas, self.merges_ranks)

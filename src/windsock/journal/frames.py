@@ -185,18 +185,19 @@ def parse_phase(payload: bytes) -> PhaseFrame:
     kind, span, parent, step, start, flags, name_length, lane_length = PHASE_HEAD.unpack_from(payload)
     lane_start = PHASE_HEAD.size + name_length
     place = lane_start + lane_length
-    name, lane = _phase_text(payload[PHASE_HEAD.size : lane_start]), _phase_text(payload[lane_start:place])
+    name, lane = phase_string(payload[PHASE_HEAD.size : lane_start]), phase_string(payload[lane_start:place])
     if kind == Kind.PHASE_OPEN:
         return PhaseFrame(span, parent, step, start, flags, name, lane)
     if len(payload) < place + PHASE_TAIL.size:
         raise ValueError("the phase frame is too short")
     tail: tuple[float, ...] = PHASE_TAIL.unpack_from(payload, place)
     return PhaseFrame._make(
-        (span, parent, step, start, flags, name, lane, *tail, _phase_text(payload[place + PHASE_TAIL.size :]))
+        (span, parent, step, start, flags, name, lane, *tail, phase_string(payload[place + PHASE_TAIL.size :]))
     )
 
 
-def _phase_text(text: bytes) -> str:
+def phase_string(text: bytes) -> str:
+    """Decode a name, a lane or a kind of tokens."""
     # A cut name may end inside a character, and a lone surrogate is not valid UTF-8: neither may cost the span.
     return text.decode("utf-8", "replace")
 

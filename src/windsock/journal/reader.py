@@ -31,6 +31,7 @@ from windsock.journal.frames import (
     SEGMENT_HEAD,
     Kind,
 )
+from windsock.journal.span_rows import doubtful
 from windsock.journal.steps import SegmentSteps
 from windsock.model import Damage
 
@@ -214,6 +215,15 @@ class SegmentReader:
             os.close(fd)
         return self.offset > start
 
+    def unread_bytes(self) -> int:
+        """Return the number of bytes that the file has and that were not read yet, without an end that is torn."""
+        try:
+            size = os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+        at_end = self._at_end is not None and (self._at_end[0], self._at_end[1][0]) == (self.offset, size)
+        return 0 if at_end else max(0, size - self.offset)
+
     def read_ends(self, size: int) -> None:
         """Read only the first and the last ``size`` bytes."""
         try:
@@ -246,7 +256,8 @@ class SegmentReader:
     def check_records(self) -> None:
         """Decode the records that were not decoded for this yet, and add those that cannot be to the damage."""
         unchecked, self._checked = self.records[self._checked :], len(self.records)
-        for record in unchecked:
+        for number in doubtful([record.kind for record in unchecked], [record.payload for record in unchecked]):
+            record = unchecked[number]
             try:
                 decoding.decode(record.kind, record.payload)
             except DecodingError as problem:

@@ -249,6 +249,12 @@ class SegmentFollower:
         """Whether open frames could be emitted under another segment's commit, unless this one commits them."""
         return any(group.commit is not None and not group.emitted for group in self._groups)
 
+    @property
+    def unread_bytes(self) -> int:
+        """The bytes that were not read yet, neither now nor by the one who saved the cursor."""
+        known = max(0, self._begin.done - self.reached)  # read again, to know what rows after them belong to
+        return max(0, self._reader.unread_bytes() - known)
+
     def new_rows(self) -> list[FollowedRow]:
         """Return the rows that were completed since the last call, or the next piece of them."""
         self._reader.poll(PIECE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from windsock.catalogue.patterns import Filled, fill
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 
 GIB = 2.0**30
+MAX_PHASES = 1000  # names of phases in one process that have metrics; a name has up to a hundred
 COUNTS = {
     "system/tokens": "sum",
     "system/tokens_per_second": "sum",
@@ -47,3 +48,29 @@ class Names:
         if id in COUNTS:
             self.counts[found[0]] = COUNTS[id]
         return found
+
+
+class PhaseNames:
+    """The names of phases that have metrics: the first ones of a process. ``tell`` is called once, when one is not."""
+
+    def __init__(self, tell: Callable[[Exception], None]) -> None:
+        self._tell = tell
+        self._told = False
+        self._admitted: set[str] = set()
+
+    def admit(self, name: str) -> bool:
+        """Return whether a phase of this name has metrics."""
+        if name in self._admitted:
+            return True
+        if len(self._admitted) < MAX_PHASES:
+            self._admitted.add(name)
+            return True
+        if not self._told:
+            self._told = True
+            self._tell(
+                ValueError(
+                    f"more than {MAX_PHASES:,} different names of phases: {name!r} and further ones are recorded "
+                    "without metrics; give phases of one kind one name"
+                )
+            )
+        return False

@@ -23,7 +23,7 @@ from windsock.probe.memory import (
     host_memory_with_children,
     host_used,
 )
-from windsock.probe.names import GIB, Names, Value
+from windsock.probe.names import GIB, Names, PhaseNames, Value
 from windsock.probe.phase_frames import encode_close, encode_open
 from windsock.probe.phases import Amount, Phase, Span, amounts, current_lane, current_span
 from windsock.probe.sampler import SampleAverages
@@ -61,6 +61,7 @@ class Probe:
         self._journal = journal
         self._guard = guard
         self._names = Names(vocabulary)
+        self._phase_names = PhaseNames(guard)
         self._clock = clock or HostClock()
         self._now = self._clock.now
         self._accelerators = accelerators or Accelerators()
@@ -140,11 +141,12 @@ class Probe:
         return self._names.named(shard_values(before, after))
 
     def open_names(self) -> set[str]:
-        """Return the names of the innermost open phases."""
+        """Return the names of the innermost open phases that have metrics."""
         # A copy: the sampler's thread calls this while other threads open and close spans.
         spans = list(self._open.values())
         outer = {span.parent.id for span in spans if span.parent is not None}
-        return {span.phase.name for span in spans if span.id not in outer}
+        names = {span.phase.name for span in spans if span.id not in outer}
+        return {name for name in names if self._phase_names.admit(name)}
 
     def devices_in_use(self) -> set[int]:
         """Return the indices of the devices that this process uses."""
@@ -273,10 +275,13 @@ class Probe:
         waits = span.deferred is not None or (span.clock is not None and span.clock.usable)
         self._write_close(span)
         with self._lock:
-            span.step.add_memory(span)
+            named = self._phase_names.admit(span.phase.name)
+            if named:
+                span.step.add_memory(span)
             self._closed.append((span.id, span.parent_id, span.lane, span.entered, span.left))
             if waits:
-                span.step.phase_totals((span.phase.name, span.phase.timer)).pending += 1
+                if named:
+                    span.step.phase_totals((span.phase.name, span.phase.timer)).pending += 1
                 self._pending.append(span)
             else:
                 self._add(span)
@@ -299,7 +304,7 @@ class Probe:
         self._journal.payload(encode_close(span, self._clock.unix(span.entered), span.step.number, flags))
 
     def _add(self, span: Span) -> None:
-        span.step.add(span)
+        span.step.add(span, self._phase_names.admit(span.phase.name))
         if span.step.late and span.step not in self._late:
             self._late.append(span.step)
 
@@ -312,7 +317,8 @@ class Probe:
                     self._pending.append(span)
                     continue
                 self._guarded(self._settle, span)  # on failure, the host's times are used
-                span.step.phase_totals((span.phase.name, span.phase.timer)).pending -= 1
+                if self._phase_names.admit(span.phase.name):
+                    span.step.phase_totals((span.phase.name, span.phase.timer)).pending -= 1
                 self._add(span)
 
     def _settle(self, span: Span) -> None:
@@ -347,7 +353,8 @@ class Probe:
             spans = list(self._open.values())
             closed, self._closed = self._closed, outer_spans(self._closed, {span.parent_id for span in spans})
             # Under the lock: other threads may still close spans of this step.
-            values = list(self._step_values(step, step.phases)) if step.phases else []
+            is_empty = not (step.phases or step.tokens or step.flops)  # phases without metrics may have tokens
+            values = [] if is_empty else list(self._step_values(step, step.phases))
         # Without any phase, the first step starts with the run.
         start = self._created if self._began is None else self._began
         self._began = now

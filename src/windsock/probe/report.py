@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.journal.frames import FAILED, TIMER
+from windsock.journal.spans import SpanTable
 from windsock.model import MAIN_ROLE, PhaseSpan, Writer
-from windsock.probe.intervals import MAX_NESTING, Interval, clip, coverage, length
+from windsock.probe.intervals import MAX_NESTING, Interval, coverage
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 Windows = Mapping[Writer, Mapping[int, Interval]]
 """Start and end of each step, by writer."""
@@ -39,40 +47,53 @@ class PhaseSummary:
     rss: float | None
 
 
-def summaries(spans: Iterable[PhaseSpan], windows: Windows) -> list[PhaseSummary]:
-    """Summarise closed spans by name, in the order in which the names first appear."""
-    by_name: dict[tuple[str, bool], list[PhaseSpan]] = {}
-    for span in spans:
-        if span.end is not None:
-            by_name.setdefault((span.name, span.timer), []).append(span)
-    return [_summary(same_name, windows) for same_name in by_name.values()]
+def summaries(table: SpanTable, windows: Windows, wanted: NDArray[np.bool_] | None = None) -> list[PhaseSummary]:
+    """Summarise closed spans by name, in the order in which the names first appear; with ``wanted``, some of them."""
+    closed = table.closed if wanted is None else table.closed & wanted
+    places = np.flatnonzero(closed)
+    # One number for name and kind: a phase and a timer of one name are two.
+    keys = 2 * table.column("name")[places].astype(np.int64) + table.has_flag(TIMER)[places]
+    _, first = np.unique(keys, return_index=True)
+    by_key = np.argsort(keys, kind="stable")
+    pieces = np.split(places[by_key], np.flatnonzero(np.diff(keys[by_key])) + 1) if len(places) else []
+    order = np.argsort(first, kind="stable")  # unique and split have the keys in ascending order
+    return [_summary(table, pieces[number], windows) for number in order.tolist()]
 
 
-def _summary(spans: list[PhaseSpan], windows: Windows) -> PhaseSummary:
-    seconds = sorted(span.seconds or 0.0 for span in spans)
-    slowest = max(spans, key=lambda span: span.seconds or 0.0)
-    by_writer: dict[Writer, list[Interval]] = {}
-    for span in spans:
-        by_writer.setdefault(span.writer, []).append(_interval(span))
-    counted = [span for span in spans if span.tokens is not None]
+def _summary(table: SpanTable, places: Ints, windows: Windows) -> PhaseSummary:
+    seconds = table.seconds[places]
+    ordered = np.sort(seconds).tolist()
+    starts, ends = table.column("start")[places], table.ends[places]
+    tokens, kinds = table.column("tokens")[places], table.column("token_kind")[places]
+    counted = ~np.isnan(tokens)
     # Over the union of the spans: two lanes that generate at the same time are twice as fast as one.
-    lasted = length(_interval(span) for span in counted)
+    lasted = union_length(starts[counted], ends[counted])
+    writers = table.writer_numbers[places]
+    by_writer = {
+        table.writers[number]: (starts[writers == number], ends[writers == number])
+        for number in np.unique(writers).tolist()
+    }
     return PhaseSummary(
-        name=spans[0].name,
-        timer=spans[0].timer,
-        count=len(spans),
-        failed=sum(span.failed for span in spans),
-        mean=sum(seconds) / len(seconds),
-        p95=_quantile(seconds, 0.95),
-        max=seconds[-1],
+        name=table.texts[table.column("name")[places[0]]],
+        timer=bool(table.has_flag(TIMER)[places[0]]),
+        count=len(places),
+        failed=int(table.has_flag(FAILED)[places].sum()),
+        mean=sum(ordered) / len(ordered),
+        p95=_quantile(ordered, 0.95),
+        max=ordered[-1],
         writers=len(by_writer),
-        slowest=slowest.writer,
+        slowest=table.writers[writers[seconds.argmax()]],
         share=_share(by_writer, windows),
-        tokens_per_second=sum(span.tokens or 0.0 for span in counted) / lasted if lasted > 0 else None,
-        token_kind=", ".join(sorted({span.token_kind for span in counted})),
-        peak=max((span.peak for span in spans if span.peak is not None), default=None),
-        rss=max((span.rss for span in spans if span.rss is not None), default=None),
+        tokens_per_second=sum(tokens[counted].tolist()) / lasted if lasted > 0 else None,
+        token_kind=", ".join(sorted({table.texts[kind] for kind in np.unique(kinds[counted]).tolist()})),
+        peak=_highest(table.column("peak")[places]),
+        rss=_highest(table.column("rss")[places]),
     )
+
+
+def _highest(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.max()) if len(known) else None
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -84,15 +105,28 @@ def _interval(span: PhaseSpan, until: float = math.inf) -> Interval:
     return span.start, until if span.end is None else span.end
 
 
-def _share(by_writer: Mapping[Writer, list[Interval]], windows: Windows) -> float | None:
+def _share(by_writer: Mapping[Writer, tuple[Floats, Floats]], windows: Windows) -> float | None:
     inside = total = 0.0
-    for writer, intervals in by_writer.items():
+    for writer, (starts, ends) in by_writer.items():
         of_writer = windows.get(writer, {}).values()
         total += sum(end - start for start, end in of_writer)
         if of_writer:  # time after the last commit belongs to no complete step
             first, last = min(start for start, _ in of_writer), max(end for _, end in of_writer)
-            inside += length(clip(intervals, first, last))
+            starts, ends = np.maximum(starts, first), np.minimum(ends, last)
+            inside += union_length(starts[ends > starts], ends[ends > starts])
     return min(1.0, inside / total) if total > 0 else None
+
+
+def union_length(starts: Floats, ends: Floats) -> float:
+    """Return the length of the union of intervals."""
+    if not len(starts):
+        return 0.0
+    order = np.lexsort((ends, starts))
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    begins = np.append(True, starts[1:] > ends[:-1])
+    firsts = starts[begins]
+    lasts = ends[np.append(np.flatnonzero(begins)[1:] - 1, len(ends) - 1)]
+    return float(sum((lasts - firsts).tolist()))
 
 
 @dataclass(slots=True)

@@ -55,10 +55,11 @@ class StepTotals:
     probe_seconds: float = 0.0
     late: set[PhaseKey] = field(default_factory=set)  # changed after they were written
 
-    def add(self, span: Span) -> None:
-        """Add a complete span."""
+    def add(self, span: Span, named: bool = True) -> None:
+        """Add a complete span; one that is not ``named`` counts for the step only, and not for its phase."""
         key = span.phase.name, span.phase.timer
-        self.phase_totals(key).add(span)
+        if named:
+            self.phase_totals(key).add(span)
         for kind, tokens in span.tokens_by_kind.items():
             known, intervals = self.tokens.get(kind, (0.0, []))
             intervals.append((span.entered, span.left))  # parallel spans count their common time once

@@ -59,6 +59,7 @@ class _Client(ABC):
         found: dict[str, float] = {}
         for state in self.states():
             found[f"windsock/relay/{state.tracker}/lag_rows"] = state.lag
+            found[f"windsock/relay/{state.tracker}/lag_bytes"] = state.lag_bytes
             found[f"windsock/relay/{state.tracker}/errors"] = state.errors
             found[f"windsock/relay/{state.tracker}/state"] = STATE_NUMBERS[state.state]
         return found
@@ -98,7 +99,7 @@ class _Client(ABC):
         """Return a message for each tracker that lacks rows, with what to do."""
         texts = []
         for state in states:
-            what = f"{state.lag:,} rows" if state.lag else "rows"
+            what = state.pending or "rows"
             why = f" ({state.error})" if state.error else ""
             # A delivery that has ended does not go on by itself.
             how = f"{meanwhile if state.state not in ENDED else ''}windsock sync {self._folder.name} delivers them"

@@ -15,7 +15,7 @@ from typing import Any
 from windsock.errors import TrackerError
 from windsock.journal.folder import read_run_info, segments
 from windsock.journal.reader import SegmentReader, events
-from windsock.journal.segment_follower import PIECE
+from windsock.journal.segment_follower import PIECE, START
 from windsock.model import Row, Status, Writer
 from windsock.redaction import REDACTED, Redactor
 from windsock.relay.delivery_state import DeliveryState, State, read_delivery_state, write_delivery_state
@@ -81,6 +81,7 @@ class Delivery:
         self._end_seen: float | None = None
         self._saved_at = 0.0
         self._rows: list[Row] = []
+        self._follower: MergedFollower | None = None
         self.busy_since: float | None = None
         self._save_lock = threading.Lock()
         self._only = only
@@ -90,7 +91,7 @@ class Delivery:
         if from_start:
             found = DeliveryState(tracker, target=found.target, others=found.others)
         self._has_started = bool(session) and found.session == session and found.state not in ("starting", "refused")
-        self.state = found.with_state("starting", session=session, error="", restarts=restarts, lag=0)
+        self.state = found.with_state("starting", session=session, error="", restarts=restarts, lag=0, lag_bytes=0)
         self._saved_mark = self.state.mark
         self._saved_cursors = dict(self.state.places)
 
@@ -104,7 +105,7 @@ class Delivery:
             busy = 0.0 if self.busy_since is None else time.monotonic() - self.busy_since
             if busy > SLOW_SECONDS and self.state.state == "healthy" and self._keep:
                 # Written but not set: the delivering thread goes on from its own state when the tracker returns.
-                slow = self.state.with_state("retrying", error=f"no answer for {busy:.0f} s", lag=len(self._rows))
+                slow = self.state.with_state("retrying", error=f"no answer for {busy:.0f} s", **self._lag())
                 with suppress(OSError):
                     write_delivery_state(self._folder, slow)
 
@@ -148,6 +149,7 @@ class Delivery:
     def _deliver_all(self, tracker: Tracker) -> None:
         vocabulary = read_run_info(self._folder).vocabulary
         follower = MergedFollower(self._folder, self._saved_cursors, self._only, vocabulary=vocabulary)
+        self._follower = follower
         while not self._stop.is_set():
             # The end is looked at before the rows are read: what was written before the end is then among them.
             end = self._run_end()
@@ -169,6 +171,8 @@ class Delivery:
 
     def _deliver(self, tracker: Tracker, follower: MergedFollower) -> bool:
         """Deliver the rows that were read; return False if that was given up or stopped: the cursor stays."""
+        if len(self._rows) > BATCH_ROWS:
+            self._save_sometimes()
         while self._rows:
             try:
                 if self._failures >= FAILURES_TO_SPLIT:
@@ -220,7 +224,7 @@ class Delivery:
             try:
                 self._call(tracker.finish, status)
                 self._mark(tracker, follower)
-                self._save("done", lag=0)
+                self._save("done", lag=0, lag_bytes=0)
                 return
             except Exception as problem:  # noqa: BLE001 - a tracker may do anything
                 if not self._failed(problem):
@@ -250,7 +254,7 @@ class Delivery:
                 return
             self._saved_mark = mark
         self._saved_cursors = follower.cursors()
-        self._save(self.state.state, lag=len(self._rows), skipped=int(getattr(tracker, "skipped", 0)))
+        self._save(self.state.state, skipped=int(getattr(tracker, "skipped", 0)))
 
     def _recovered(self, tracker: Tracker, **changes: Any) -> None:
         was = self.state.state
@@ -264,7 +268,7 @@ class Delivery:
         """Count a failure and wait; return False if the run ended too long ago to try again."""
         self._failures += 1
         state: State = "failing" if self._failures >= FAILURES_TO_FAIL else "retrying"
-        self._save(state, error=self._describe(problem), errors=self.state.errors + 1, lag=len(self._rows))
+        self._save(state, error=self._describe(problem), errors=self.state.errors + 1)
         self._run_end()
         if self._end_seen is not None and time.monotonic() - self._end_seen > self._give_up:
             self._save("given up")
@@ -291,10 +295,23 @@ class Delivery:
 
     def _save_sometimes(self) -> None:
         if time.monotonic() - self._saved_at > SAVE_SECONDS:
-            self._save(self.state.state, lag=0)
+            self._save(self.state.state)
+
+    def _lag(self) -> dict[str, int]:
+        """Return what is not delivered yet: rows that were read, and bytes that were not."""
+        try:
+            follower = self._follower
+            if follower is not None:
+                return {"lag": len(self._rows) + follower.waiting_rows, "lag_bytes": follower.unread_bytes()}
+            followed = [segment.path for segment in segments(self._folder) if self._only in (None, segment.writer)]
+            done = [self._saved_cursors.get(path.name, START).done for path in followed]
+            return {"lag_bytes": sum(max(0, p.stat().st_size - d) for p, d in zip(followed, done, strict=True))}
+        except OSError:  # the files were removed, or cannot be read now
+            return {}
 
     def _save(self, state: State, **changes: Any) -> None:
-        self.state = self.state.with_state(state, places=self._saved_cursors, mark=self._saved_mark, **changes)
+        changes = {"places": self._saved_cursors, "mark": self._saved_mark, **self._lag(), **changes}
+        self.state = self.state.with_state(state, **changes)
         self._saved_at = time.monotonic()
         try:
             with self._save_lock:

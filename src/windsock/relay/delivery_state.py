@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from windsock.formatting import size
 from windsock.journal import decoding
 from windsock.journal.decoding import (
     DecodingError,
@@ -63,6 +64,7 @@ class DeliveryState:
     target: str = ""  # a hash of the tracker's arguments, for which the cursor is valid
     delivered: int = 0
     lag: int = 0  # rows that were read and not delivered
+    lag_bytes: int = 0  # of the journal that were not read yet: it has further rows
     dropped: int = 0  # rows that the tracker rejected while it took others
     skipped: int = 0  # values that the tracker cannot store
     errors: int = 0
@@ -73,6 +75,13 @@ class DeliveryState:
     places: Mapping[str, Cursor] = field(default_factory=dict)  # by segment
     mark: Mapping[str, Any] | None = None
     others: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # cursors of other targets
+
+    @property
+    def pending(self) -> str:
+        """What is not delivered yet, as text; empty if nothing is known to be."""
+        rows = [f"{self.lag:,} rows"] if self.lag else []
+        unread = [f"{size(self.lag_bytes)} of the journal"] if self.lag_bytes else []
+        return " and ".join(rows + unread)
 
     def for_target(self, target: str) -> DeliveryState:
         """Return the state for a tracker with other arguments; the cursor of the arguments before is kept beside."""
@@ -149,7 +158,7 @@ def _read_cursor(value: Any) -> list[Any]:
     return fields
 
 
-COUNTED = ("delivered", "lag", "dropped", "skipped", "errors", "restarts")
+COUNTED = ("delivered", "lag", "lag_bytes", "dropped", "skipped", "errors", "restarts")
 PLACES: dict[str, Read] = {"places": mapping_of(_read_cursor), "mark": nullable(read_mapping), "delivered": read_count}
 FIELDS = object_of(
     {

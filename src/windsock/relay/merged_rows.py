@@ -95,6 +95,11 @@ class MergedFollower(RunFollower):
         """Whether rows wait for other ranks."""
         return any(batch.rows for batch in self._batches)
 
+    @property
+    def waiting_rows(self) -> int:
+        """The number of rows that were read and wait for other ranks."""
+        return sum(len(batch.rows) for batch in list(self._batches))
+
     def take_unfinished(self) -> list[Row]:
         """Return, once, the rows after the last commits of the writers that have ended, and the last corrections."""
         rows = [self._with_merged(row) for row in super().take_unfinished()]

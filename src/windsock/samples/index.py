@@ -1,61 +1,55 @@
 """Search index of samples: an SQLite file made from the journal, which can be deleted at any time.
 
-It is updated before every search, from where each segment was read last. Numbers and names are in one table, the
-uncompressed texts in another, so that a search for words reads them once from end to end. That is faster than
-decompressing the journal, and much smaller than an index of trigrams. The file is in the run's folder or, if that is
-not writable, in the system's temporary folder.
+It is updated before every search, from where each segment was read last. Samples are in blocks of a few hundred, each
+with columns of numbers, uncompressed texts and the other fields. A search reads block after block, so that its memory
+does not grow with the run. That is faster than decompressing the journal, and much smaller than an index of trigrams.
+SQLite has no checksums of its own, so every part is sealed. The file is in the run's folder or, if that is not
+writable, in the system's temporary folder.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import struct
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from windsock.errors import JournalError
 from windsock.journal.folder import INDEX_FOLDER, SegmentFile
-from windsock.journal.frames import SAMPLE_HEAD, SEGMENT_HEAD, parse_samples
-from windsock.journal.reader import HEAD, SampleFrame, read_payload
-from windsock.journal.samples import MAX_SAMPLE_BYTES, decode, encode
-from windsock.journal.unpacking import MAX_RATIO, Budget, pack
-from windsock.model import Sample, Writer
-from windsock.samples.choice import total_reward
-from windsock.samples.query import Census, Found, Query, to_bytes
+from windsock.journal.frames import SEGMENT_HEAD
+from windsock.journal.reader import SampleFrame
+from windsock.journal.samples import MAX_SAMPLE_BYTES
+from windsock.journal.unpacking import Budget
+from windsock.samples import search
+from windsock.samples.query import Census, Found, Query
+from windsock.samples.search import Limits
+from windsock.samples.stored_blocks import BlockWriter, SegmentState, add_frame, damage, frame_head, segment_states
 
 T = TypeVar("T")
 Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
-Limits = Mapping[Writer, int | None]  # writer to the first step that a newer attempt supersedes
 
 FILE = "samples.sqlite"
-VERSION = 2
+VERSION = 3
 MAX_VALUE_BYTES = 8 * MAX_SAMPLE_BYTES  # of one value of the index; escapes make JSON longer
-MAX_DAMAGE = 1000  # messages about frames that cannot be read; further ones are left out
 # The file may be anybody's. No honest search needs more steps of SQLite's machine for every byte of it.
 STEPS_PER_BYTE, FREE_STEPS, STEPS_AT_ONCE = 100, 10_000_000, 1_000_000
-NONSENSE = (sqlite3.Error, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, OSError, RecursionError)
+NONSENSE = (
+    sqlite3.Error, struct.error, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, OSError,
+    RecursionError,
+)  # fmt: skip
 MAX_WAIT_SECONDS = 60.0  # for another process that updates the index
-# Names and texts are BLOBs: sqlite3 does not take strings with lone surrogates.
 LAYOUT = """
-CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT UNIQUE, mark BLOB, done INTEGER);
-CREATE TABLE damage (text TEXT PRIMARY KEY);
-CREATE TABLE frames (
-    segment INTEGER, step INTEGER, kept INTEGER, seen INTEGER, packed INTEGER, cost INTEGER
-);
-CREATE TABLE samples (
-    id INTEGER PRIMARY KEY, segment INTEGER, step INTEGER, time REAL, reward REAL, advantage REAL, length INTEGER,
-    weight_version INTEGER, finish_reason BLOB, task BLOB, "group" BLOB, run BLOB
-);
-CREATE TABLE words (id INTEGER PRIMARY KEY, prompt INTEGER, completion INTEGER, texts BLOB, rest BLOB);
+CREATE TABLE segments (name TEXT PRIMARY KEY, state BLOB);
+CREATE TABLE blocks (id INTEGER PRIMARY KEY, segment TEXT, number INTEGER, columns BLOB, texts BLOB, rest BLOB);
+CREATE UNIQUE INDEX places ON blocks (segment, number);
 """
 STATEMENTS = [statement.strip() for statement in LAYOUT.split(";") if statement.strip()]
-INSERT_SAMPLE = "INSERT INTO samples VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_WORDS = "INSERT INTO words VALUES (?, ?, ?, ?, ?)"
 
 
 class Stale(sqlite3.DatabaseError):
@@ -64,10 +58,10 @@ class Stale(sqlite3.DatabaseError):
 
 @dataclass(frozen=True, slots=True)
 class NewFrames:
-    """Frames of one segment to add to the index; ``identity`` distinguishes segments of the same name."""
+    """Frames of one segment to add to the index."""
 
     segment: SegmentFile
-    identity: bytes
+    state: SegmentState
     frames: list[SampleFrame]
 
 
@@ -85,7 +79,7 @@ class SampleIndex:
         """Return the first ``limit`` samples that match, and the number of matches."""
         if not self._has_samples():
             return Found()
-        found = self._use(lambda db: _find(db, query, limits, limit))
+        found = self._use(lambda db: search.find(db, query, limits, limit))
         self._damage = found.census.damage
         return found
 
@@ -93,7 +87,7 @@ class SampleIndex:
         """Return the number of samples and the ranges of their steps and rewards."""
         if not self._has_samples():
             return Census()
-        census = self._use(lambda db: _census(db, limits))
+        census = self._use(lambda db: search.census(db, limits))
         self._damage = census.damage
         return census
 
@@ -106,7 +100,7 @@ class SampleIndex:
                 self._damage_read = changed
                 with closing(_opened(path)) as db:
                     _limit_work(db, path)
-                    self._damage = _damage(db)
+                    self._damage = damage(db)
         return self._damage
 
     def _has_samples(self) -> bool:
@@ -154,73 +148,49 @@ class SampleIndex:
         db.execute("BEGIN IMMEDIATE")
         # Read again under the lock: another process may have added the same frames.
         by_segment = self._new_frames(db)
-        budget = Budget(*db.execute("SELECT coalesce(sum(packed), 0), coalesce(sum(cost), 0) FROM frames").fetchone())
+        budget = Budget(sum(new.state.packed for new in by_segment), sum(new.state.cost for new in by_segment))
         total, done = sum(len(new.frames) for new in by_segment), 0
         for new in by_segment:
+            if not new.frames:
+                continue
             with open(new.segment.path, "rb") as file:
-                segment = _segment_id(db, new)
+                blocks = BlockWriter(db, new.segment, new.state)
                 for frame in new.frames:
-                    _add_frame(db, segment, new.segment, file.fileno(), frame, budget)
+                    add_frame(blocks, file.fileno(), frame, budget)
                     done += 1
                     self.on_progress(done, total)
-            if new.frames:
-                # One byte beyond its start is enough: the next frame begins later, and the length need not be known.
-                db.execute("UPDATE segments SET done = ? WHERE id = ?", (new.frames[-1].offset + 1, segment))
+                blocks.finish(file.fileno(), new.frames[-1])
         db.execute("COMMIT")
 
     def _new_frames(self, db: sqlite3.Connection) -> list[NewFrames]:
         """Return the new frames of every segment; raises ``Stale`` if the index has other segments."""
-        known = {name: (identity, done) for name, identity, done in db.execute("SELECT name, mark, done FROM segments")}
+        known = segment_states(db)
         found = []
         for segment, frames in self._source():
-            if not frames and segment.path.name not in known:
+            name = segment.path.name
+            if not frames and name not in known:
                 continue
-            identity, done = _identity(segment.path), 0
-            if segment.path.name in known:
-                former, done = known.pop(segment.path.name)
-                if former != identity or done > segment.path.stat().st_size:
-                    raise Stale(f"{segment.path.name} was replaced")
-            found.append(NewFrames(segment, identity, [frame for frame in frames if frame.offset >= done]))
+            with open(segment.path, "rb") as file:
+                state = known.pop(name, None) or SegmentState(frame_head(file.fileno(), SEGMENT_HEAD.size))
+                _check_same(name, state, file.fileno())
+            found.append(NewFrames(segment, state, [frame for frame in frames if frame.offset >= state.done]))
         gone = [name for name in known if not (self._folder / name).exists()]  # others may be newer than our source
         if gone:
             raise Stale(f"{', '.join(gone)} no longer exist")
         return found
 
 
+def _check_same(name: str, state: SegmentState, fd: int) -> None:
+    """Raise ``Stale`` if a segment is not the one that the index was made from."""
+    same = state.done <= os.fstat(fd).st_size and state.first == frame_head(fd, SEGMENT_HEAD.size)
+    if not same or (state.last and state.last != frame_head(fd, state.last_offset)):
+        raise Stale(f"{name} was replaced")
+
+
 def _is_unusable_place(error: Exception) -> bool:
     """Return whether the place cannot be used (read-only, full, locked for too long); else the index is damaged."""
-    return isinstance(error, OSError | sqlite3.OperationalError) and "no such" not in str(error)
-
-
-def _add_frame(
-    db: sqlite3.Connection, id: int, segment: SegmentFile, fd: int, frame: SampleFrame, budget: Budget
-) -> None:
-    """Add the samples of a frame; those that cannot be read are skipped and recorded as damage."""
-    kept, packed, left = 0, 0, budget.left
-    try:
-        payload = read_payload(fd, frame.offset)
-        packed = len(payload) - SAMPLE_HEAD.size
-        records = parse_samples(payload, budget)
-    except ValueError as error:
-        _record_damage(db, segment, frame, error)
-        records = []
-    for record in records:
-        try:
-            sample = decode(record, frame.step, frame.time)
-            columns, words = _columns(sample), _words(sample)
-        except (ValueError, RecursionError) as error:
-            _record_damage(db, segment, frame, error)
-            continue
-        cursor = db.execute(INSERT_SAMPLE, (id, *columns))
-        db.execute(INSERT_WORDS, (cursor.lastrowid, *words))
-        kept += 1
-    cost = left + MAX_RATIO * packed - budget.left
-    db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", (id, frame.step, kept, max(frame.seen, 0), packed, cost))
-
-
-def _record_damage(db: sqlite3.Connection, segment: SegmentFile, frame: SampleFrame, error: Exception) -> None:
-    text = f"{segment.path.name}: byte {frame.offset}: samples of step {frame.step} cannot be read: {error}"
-    db.execute("INSERT OR IGNORE INTO damage VALUES (?)", (text.encode("utf-8", "replace").decode(),))
+    is_damaged = any(text in str(error) for text in ("no such", "already exists", "malformed"))
+    return isinstance(error, OSError | sqlite3.OperationalError) and not is_damaged
 
 
 def remove(path: Path) -> None:
@@ -269,102 +239,3 @@ def _limit_work(db: sqlite3.Connection, path: Path) -> None:
     """Interrupt a search that takes too many steps for the size of the file: its pages may refer to each other."""
     left = iter(range((FREE_STEPS + STEPS_PER_BYTE * path.stat().st_size) // STEPS_AT_ONCE))
     db.set_progress_handler(lambda: next(left, None) is None, STEPS_AT_ONCE)
-
-
-def _identity(path: Path) -> bytes:
-    """Return the head of a segment's first frame: its checksum differs for segments of different processes."""
-    with open(path, "rb") as file:
-        return os.pread(file.fileno(), HEAD, SEGMENT_HEAD.size)
-
-
-def _segment_id(db: sqlite3.Connection, new: NewFrames) -> int:
-    name = new.segment.path.name
-    db.execute("INSERT OR IGNORE INTO segments VALUES (NULL, ?, ?, 0)", (name, new.identity))
-    return int(db.execute("SELECT id FROM segments WHERE name = ?", (name,)).fetchone()[0])
-
-
-def _columns(sample: Sample) -> tuple[Any, ...]:
-    """Return a sample's searchable columns. SQLite stores NaN as NULL, which matches no bound."""
-    names = (sample.finish_reason, sample.task, sample.group, sample.run)
-    numbers = (total_reward(sample), sample.advantage, sample.length, sample.weight_version)
-    return sample.step, sample.time, *numbers, *(None if name is None else to_bytes(name) for name in names)
-
-
-def _words(sample: Sample) -> tuple[int, int, bytes, bytes]:
-    """Return the lengths of prompt and completion, all texts joined for the search, and the other fields compressed."""
-    prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
-    messages = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
-    rest = pack(encode(replace(sample, prompt="", completion="")), 1)
-    # Texts are separated by NUL, so that no word is found across the end of one and the beginning of the next.
-    return len(prompt), len(completion), b"\0".join((prompt, completion, *messages)), rest
-
-
-def texts_of(content: Any) -> Iterator[str]:
-    """Yield the texts of a message's content: itself, or those of its parts."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list | tuple):
-        for part in content:
-            yield from texts_of(part)
-    elif isinstance(content, Mapping):
-        yield from texts_of(content.get("text"))
-
-
-def _sample(budget: Budget, step: int, prompt: int, completion: int, texts: bytes, rest: bytes) -> Sample:
-    sample = decode(budget.unpack(rest, MAX_VALUE_BYTES), step)
-    first, second = texts[:prompt], texts[prompt + 1 : prompt + 1 + completion]
-    return replace(
-        sample, prompt=first.decode("utf-8", "surrogatepass"), completion=second.decode("utf-8", "surrogatepass")
-    )
-
-
-def _find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
-    conditions = [*_current(db, limits), *query.conditions()]
-    contains = query.text_filter()
-    tables = "samples"
-    if contains is not None:
-        db.create_function("contains", 1, contains, deterministic=True)
-        tables, conditions = "samples JOIN words USING (id)", [*conditions, ("contains(texts)", None)]
-    where, values = _where(conditions)
-    column, down = query.sort.removeprefix("-"), "DESC" if query.sort.startswith("-") else "ASC"
-    # SQLite sorts NULL before all values.
-    order = f'"{column}" IS NULL, "{column}" {down}, step, id'
-    ids = [id for (id,) in db.execute(f"SELECT id FROM {tables} WHERE {where} ORDER BY {order}", values)]
-    shown = ids if limit is None else ids[:limit]
-    # Texts are read for the samples that are shown, so that sorting does not move them.
-    rows = "SELECT step, prompt, completion, texts, rest FROM samples JOIN words USING (id) WHERE id = ?"
-    budget = Budget()
-    samples = [_sample(budget, *db.execute(rows, (id,)).fetchone()) for id in shown]
-    return Found(samples, len(ids), _census(db, limits))
-
-
-def _census(db: sqlite3.Connection, limits: Limits) -> Census:
-    where, values = _where(_current(db, limits))
-    kept, seen = db.execute(f"SELECT sum(kept), sum(seen) FROM frames WHERE {where}", values).fetchone()
-    damage = _damage(db)
-    if not kept:
-        return Census(0, seen or 0, damage=damage)
-    extent = "SELECT min(step), max(step), min(reward), max(reward) FROM samples"
-    first, last, lowest, highest = db.execute(f"{extent} WHERE {where}", values).fetchone()
-    return Census(kept, max(seen, kept), (first, last), None if lowest is None else (lowest, highest), damage)
-
-
-def _damage(db: sqlite3.Connection) -> tuple[str, ...]:
-    return tuple(str(text) for (text,) in db.execute("SELECT text FROM damage LIMIT ?", (MAX_DAMAGE,)))
-
-
-def _current(db: sqlite3.Connection, limits: Limits) -> list[tuple[str, Any]]:
-    """Return the conditions that leave out steps which a newer attempt supersedes."""
-    conditions = []
-    for id, name in db.execute("SELECT id, name FROM segments"):
-        segment = SegmentFile.parse(Path(name))
-        # Filtered and not deleted: a new attempt changes the limits, but not the frames that the index has.
-        limit = limits.get(segment.writer) if segment else None
-        if limit is not None:
-            conditions.append((f"NOT (segment = {id} AND step >= ?)", limit))
-    return conditions
-
-
-def _where(conditions: Iterable[tuple[str, Any]]) -> tuple[str, list[Any]]:
-    listed = list(conditions)
-    return " AND ".join(c for c, _ in listed) or "1", [value for c, value in listed if "?" in c]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from windsock.model import Sample
+
+if TYPE_CHECKING:
+    from windsock.samples.blocks import Block
 
 Steps = int | range | tuple[int | None, int | None]
 PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one literal character
@@ -47,31 +54,53 @@ class Query:
         if self.regex is not None:
             compiled(self.regex)
 
-    def conditions(self) -> Iterator[tuple[str, Any]]:
-        """Yield the conditions on the index's columns, as SQL with its value."""
-        first, last = step_range(self.step)
-        yield from _given("step >= ?", first)
-        yield from _given("step <= ?", last)
+    def mask(self, block: Block) -> NDArray[np.bool_]:
+        """Return which samples of a block fulfil the conditions on numbers and names."""
+        rows, (first, last) = block.rows, step_range(self.step)
+        found = np.ones(len(block), bool)
+        for name, low, high in (
+            ("step", first, last),
+            ("reward", _number(self.min_reward, float), _number(self.max_reward, float)),
+            ("length", _number(self.min_length), _number(self.max_length)),
+            ("weight_version", _number(self.weight_version), _number(self.weight_version)),
+        ):
+            if low is not None:
+                found &= block.known(name) & (rows[name] >= low)
+            if high is not None:
+                found &= block.known(name) & (rows[name] <= high)
         if isinstance(self.step, range) and abs(self.step.step) != 1:
-            yield f"(step - ?) % {abs(self.step.step)} = 0", self.step.start
-        yield from _given("reward >= ?", self.min_reward, float)
-        yield from _given("reward <= ?", self.max_reward, float)
-        yield from _given("length >= ?", self.min_length)
-        yield from _given("length <= ?", self.max_length)
-        yield from _given("weight_version = ?", self.weight_version)
+            found &= (rows["step"] - self.step.start) % abs(self.step.step) == 0
         for name in ("task", "group", "run", "finish_reason"):
-            yield from _given(f'"{name}" = ?', getattr(self, name), lambda value: to_bytes(str(value)))
+            if (wanted := getattr(self, name)) is not None:
+                found &= block.named(name, to_bytes(str(wanted)))
+        return found
 
-    def text_filter(self) -> Callable[[bytes], bool] | None:
-        """Return a function that searches texts as the index stores them; None if no text is searched for."""
+    def text_filter(self) -> TextFilter | None:
+        """Return a search of texts as the index stores them; None if no text is searched for."""
         tests = []
         if self.grep:
             tests.append(_substring(self.grep))
         if self.regex is not None:
             tests.append(_expression(compiled(self.regex)))
-        if not tests:
-            return None
-        return tests[0] if len(tests) == 1 else lambda texts: all(test(texts) for test in tests)
+        return TextFilter(tests) if tests else None
+
+
+Test = Callable[[bytes], bool]
+
+
+class TextFilter:
+    """A search in texts: each test is a quick one, of many texts at once, and an exact one."""
+
+    def __init__(self, tests: Sequence[tuple[Test, Test]]) -> None:
+        self._tests = tests
+
+    def may_match(self, joined: bytes) -> bool:
+        """Return whether one of some joined texts may match; quickly."""
+        return all(quick(joined) for quick, _ in self._tests)
+
+    def __call__(self, texts: bytes) -> bool:
+        """Return whether the texts of a sample match."""
+        return all(quick(texts) and exact(texts) for quick, exact in self._tests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +144,11 @@ def step_range(step: Steps | None) -> tuple[int | None, int | None]:
     return step if isinstance(step, tuple) else (step, step)
 
 
-def _given(condition: str, value: Any, convert: Callable[[Any], Any] = int) -> Iterator[tuple[str, Any]]:
-    """Yield a condition if it has a value, converted to a type of SQLite."""
-    if value is not None:
-        yield condition, convert(value)
+def _number(value: Any, convert: Callable[[Any], Any] = int) -> Any:
+    return None if value is None else convert(value)
 
 
-def _substring(wanted: str) -> Callable[[bytes], bool]:
+def _substring(wanted: str) -> tuple[Test, Test]:
     """Return a search for a text that ignores case.
 
     ``bytes.lower`` changes ASCII only, and ``str.lower`` of all texts takes five times as long. So the beginning of the
@@ -129,20 +156,17 @@ def _substring(wanted: str) -> Callable[[bytes], bool]:
     """
     begin, rest = _beginning(wanted)
     spelled = [to_bytes("".join(letters)).lower() for letters in itertools.product(*map(_cases, begin))]
-    if len(spelled) == 1 and not rest:
-        return lambda texts, needle=spelled[0]: needle in texts.lower()  # type: ignore[misc]
     lowered = wanted.lower() if rest else ""
     # A letter beyond ASCII may have an ASCII case, as the dotless i has: its lead is empty, which every text contains.
     leads = {bytes(byte for byte in needle if byte > 127)[:1] for needle in spelled}
 
-    def contains(texts: bytes) -> bool:
+    def has_beginning(texts: bytes) -> bool:
         if not any(lead in texts for lead in leads):  # no letter of that script: by far the fastest check
             return False
         small = texts.lower()
-        found = any(needle in small for needle in spelled)
-        return found and (not rest or lowered in texts.decode("utf-8", "surrogatepass").lower())
+        return any(needle in small for needle in spelled)
 
-    return contains
+    return has_beginning, lambda texts: not rest or lowered in texts.decode("utf-8", "surrogatepass").lower()
 
 
 def _beginning(wanted: str) -> tuple[str, str]:
@@ -159,16 +183,43 @@ def _cases(char: str) -> list[str]:
     return sorted({case for case in (char, char.lower(), char.upper(), char.title()) if len(case) == 1})
 
 
-def _expression(pattern: re.Pattern[str]) -> Callable[[bytes], bool]:
-    search, begin = pattern.search, to_bytes(leading_literal(pattern.pattern))
+def _expression(pattern: re.Pattern[str]) -> tuple[Test, Test]:
+    search, literal = pattern.search, to_bytes(required_literal(pattern))
 
-    def contains(texts: bytes) -> bool:
-        if begin not in texts:  # much faster, and enough for most texts
-            return False
+    def matches(texts: bytes) -> bool:
         # One text at a time, so that ^ and $ are its own ends.
         return any(search(text) for text in texts.decode("utf-8", "surrogatepass").split("\0"))
 
-    return contains
+    return (lambda texts: literal in texts), matches
+
+
+def required_literal(pattern: re.Pattern[str]) -> str:
+    """Return a text that every match of a regular expression contains; empty if none is obvious."""
+    if pattern.flags & re.IGNORECASE:
+        return ""
+    begin = leading_literal(pattern.pattern)
+    try:
+        # The parser of the standard library has no public name; without it, only the beginning is known.
+        parsed = import_module("re._parser").parse(pattern.pattern, pattern.flags & re.VERBOSE)
+        return max(_literals(parsed), begin, key=len)
+    except Exception:  # noqa: BLE001 - another version of Python may have another parser
+        return begin
+
+
+def _literals(parsed: Any) -> str:
+    """Return the longest text of characters that follow each other in a parsed expression, outside of all choices."""
+    runs = [""]
+    for operator, argument in parsed:
+        name = str(operator)
+        if name == "LITERAL":
+            runs[-1] += chr(argument)
+        elif name == "SUBPATTERN" and not argument[1] and not argument[2]:  # a group that changes no flags
+            runs += [_literals(argument[3]), ""]
+        elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and argument[0] > 0:
+            runs += [_literals(argument[2]), ""]
+        elif name != "AT":  # a place, such as ^, has no characters
+            runs.append("")
+    return max(runs, key=len)
 
 
 def leading_literal(regex: str) -> str:

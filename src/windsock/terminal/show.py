@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from windsock.catalogue.verdicts import Verdict
-from windsock.formatting import by_family, duration, flatten, number, printable
+from windsock.formatting import by_family, duration, flatten, number, printable, ranges
+from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.summary import run_warnings, verdicts
 from windsock.terminal.runs import status_text
@@ -21,18 +24,34 @@ if TYPE_CHECKING:
 
 SPARK_WIDTH = 24
 MAX_PER_FAMILY = 30  # metrics of a family shown without --all
+MAX_FAMILIES = 100  # without --all
 MAX_CONFIG_LINES = 30
+MAX_WARNINGS = 50  # without --all
+MAX_RANKS = 8  # of a role, and open phases, that are listed one by one
+MAX_RANGES = 3  # of ranks with the same status
 VERDICT_SYMBOLS = {"good": ("✓", "green"), "watch": ("!", "yellow"), "bad": ("✗", "red"), "unknown": ("?", "dim")}
 
 
 def show(console: Console, view: View, names: Sequence[str], everything: bool = False) -> None:
     """Print a run: facts, warnings, crucial values, configuration and last values by family."""
     _heading(console, view)
-    for text in run_warnings(view):
-        console.print(_hanging("  ! ", _text(text, "yellow")))
+    _warnings(console, run_warnings(view), everything)
     _crucial(console, verdicts(view))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
+
+
+def _warnings(console: Console, warnings: Sequence[str], everything: bool) -> None:
+    shown = warnings if everything else warnings[:MAX_WARNINGS]
+    for text in shown:
+        console.print(_hanging("  ! ", _text(text, "yellow")))
+    _print_omitted(console, len(warnings) - len(shown), " warnings")
+
+
+def _print_omitted(console: Console, count: int, what: str = "", options: str = "--all") -> None:
+    """Print how many of something were left out, if any, and the options that show them."""
+    if count:
+        console.print(f"  … {count} more{what}: windsock show RUN {options}", style="dim", markup=False)
 
 
 def _heading(console: Console, view: View) -> None:
@@ -49,7 +68,7 @@ def _heading(console: Console, view: View) -> None:
         "path": str(view.path),
     }
     facts |= {f"tracker {state.tracker}": _delivery(state) for state in read_delivery_states(view.path)}
-    facts |= {"phase": phase} if (phase := "; ".join(open_phases(view))) else {}
+    facts |= {"phase": phase} if (phase := _first_phases(open_phases(view))) else {}
     command = view.environment.get("command")
     if command:
         facts["command"] = " ".join(command[1:])
@@ -71,16 +90,22 @@ def _heading(console: Console, view: View) -> None:
 def _delivery(delivery: DeliveryState) -> str:
     """Describe the state of a tracker's delivery."""
     facts = [delivery.state, f"{delivery.delivered:,} rows delivered"]
-    facts += [f"{delivery.lag:,} pending"] if delivery.lag else []
+    facts += [f"{delivery.pending} pending"] if delivery.pending else []
     facts += [f"{delivery.dropped:,} rejected"] if delivery.dropped else []
     facts += [f"{delivery.skipped:,} values skipped"] if delivery.skipped else []
     error = f": {delivery.error}" if delivery.error and delivery.state != "done" else ""
     return ", ".join(facts) + error + (f"  {delivery.url}" if delivery.url else "")
 
 
+def _first_phases(phases: Sequence[str]) -> str:
+    more = [f"and {len(phases) - MAX_RANKS:,} more"] if len(phases) > MAX_RANKS else []
+    return "; ".join([*phases[:MAX_RANKS], *more])
+
+
 def open_phases(view: View) -> list[str]:
     """Describe each writer's innermost open phases: how long they are open, or that they were when it ended."""
-    found = [span for span in view.phases() if span.end is None]
+    table = view.span_table()
+    found = table.spans(np.flatnonzero(~table.closed))
     outer = {(span.writer, span.parent) for span in found}  # spans with an open child are not innermost
     statuses = view.writer_statuses()
     lines = []
@@ -119,9 +144,29 @@ def _text(text: str, style: str = "") -> Text:
 
 
 def _writers(view: View) -> Iterator[str]:
+    by_role: dict[str, dict[Writer, Status]] = {}
     for writer, status in view.writer_statuses().items():
-        attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
-        yield f"{writer}{attempts} {status.word}"
+        by_role.setdefault(writer.role, {})[writer] = status
+    for role, statuses in by_role.items():
+        if len(statuses) > MAX_RANKS:
+            yield _many_ranks(role, statuses)
+            continue
+        for writer, status in statuses.items():
+            attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
+            yield f"{writer}{attempts} {status.word}"
+
+
+def _many_ranks(role: str, statuses: Mapping[Writer, Status]) -> str:
+    """Return the number of ranks with each status; of the rarer ones, which ranks have it."""
+    by_word: dict[str, list[int]] = {}
+    for writer, status in statuses.items():
+        by_word.setdefault(status.word, []).append(writer.rank)
+    (most, common), *others = sorted(by_word.items(), key=lambda entry: -len(entry[1]))
+    counts = [f"{len(common):,} {most}"] if others else [most]
+    counts += [f"{len(ranks):,} {word} ({ranges(ranks, MAX_RANGES)})" for word, ranks in others]
+    restarted = sum(writer.attempt > 1 for writer in statuses)
+    counts += [f"{restarted:,} restarted"] if restarted else []
+    return f"{len(statuses):,} ranks of {role} {', '.join(counts)}"
 
 
 def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
@@ -145,21 +190,20 @@ def _config(console: Console, config: Mapping[str, Any], everything: bool) -> No
     console.print("\nconfig", style="bold")
     shown = lines if everything else lines[:MAX_CONFIG_LINES]
     _print_pairs(console, shown)
-    if len(shown) < len(lines):
-        console.print(f"  … {len(lines) - len(shown)} more: windsock show RUN --all", style="dim")
+    _print_omitted(console, len(lines) - len(shown))
 
 
 def _values(console: Console, view: View, names: Sequence[str], everything: bool) -> None:
     from rich.padding import Padding
 
-    for family, members in by_family(names):
+    families = by_family(names)
+    listed = families if everything else families[:MAX_FAMILIES]
+    for family, members in listed:
         shown = members if everything else members[:MAX_PER_FAMILY]
         console.print(f"\n{printable(family or 'other')}", style="bold", markup=False, highlight=False)
         console.print(Padding(_family_table(view, family, shown), (0, 0, 0, 2)))
-        if len(shown) < len(members):
-            more = len(members) - len(shown)
-            text = f"  … {more} more: windsock show RUN --metrics '{printable(family)}/*' --all"
-            console.print(text, style="dim", markup=False)
+        _print_omitted(console, len(members) - len(shown), options=f"--metrics '{printable(family)}/*' --all")
+    _print_omitted(console, len(families) - len(listed), " families", "--metrics 'FAMILY/*', or --all")
 
 
 def _family_table(view: View, family: str, names: Sequence[str]) -> Table:

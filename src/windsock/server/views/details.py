@@ -20,7 +20,8 @@ from windsock.summary import missing, run_warnings
 from windsock.view import View
 
 RELAY_FIELDS = (
-    "tracker", "state", "since", "delivered", "lag", "dropped", "skipped", "errors", "error", "restarts", "url", "time",
+    "tracker", "state", "since", "delivered", "lag", "lag_bytes", "dropped", "skipped", "errors", "error",
+    "restarts", "url", "time",
 )  # fmt: skip
 
 

@@ -88,8 +88,10 @@ def _stairs(opened: OpenRun, memory_metrics: dict[str, Match], step: int) -> lis
 
 
 def _phase_order(opened: OpenRun, step: int) -> dict[str, int]:
-    spans = opened.cached("spans", lambda: opened.view.phases(), 2.0)  # the key of views.phases: read once for both
-    return {name: place for place, name in enumerate(dict.fromkeys(s.name for s in spans if s.step == step))}
+    # The key of views.phases: read once for both.
+    table = opened.cached("spans", lambda: opened.view.span_table(), 2.0)
+    names = [table.texts[number] for number in table.column("name")[table.steps == step].tolist()]
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
 
 def _series(opened: OpenRun, name: str) -> Series | None:

@@ -6,13 +6,13 @@ Phases come from recorded spans, else from time metrics that the catalogue knows
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import TimelineRow, summaries, timeline
 from windsock.server.responses import RequestError
@@ -74,12 +74,13 @@ def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
         "step_seconds": [],
         "phases": [],
     }
-    spans = [span for span in _spans(opened) if _inside(span.step, window)]
+    table = _spans(opened)
+    wanted = _inside(table.steps, window)
     return {
         "version": opened.version,
         **found,
-        "summaries": [_summary(one) for one in summaries(spans, _windows(opened))],
-        "ranks": _writer_times(spans),
+        "summaries": [_summary(one) for one in summaries(table, _windows(opened), wanted)],
+        "ranks": _writer_times(table, wanted),
         "engine": engine_charts(opened),
         "last_step": opened.view.steps[1] if opened.view.steps else None,
     }
@@ -153,12 +154,17 @@ def _share(values: Floats, step_seconds: Floats) -> float | None:
     return min(1.0, float(np.nansum(values)) / total) if total > 0 else None
 
 
-def _inside(step: int, window: Window) -> bool:
-    return (window.lo is None or step >= window.lo) and (window.hi is None or step <= window.hi)
+def _inside(steps: NDArray[np.int64], window: Window) -> NDArray[np.bool_]:
+    inside = np.ones(len(steps), bool)
+    if window.lo is not None:
+        inside &= steps >= window.lo
+    if window.hi is not None:
+        inside &= steps <= window.hi
+    return inside
 
 
-def _spans(opened: OpenRun) -> list[PhaseSpan]:
-    return opened.cached("spans", lambda: opened.view.phases(), SPANS_SECONDS)
+def _spans(opened: OpenRun) -> SpanTable:
+    return opened.cached("spans", lambda: opened.view.span_table(), SPANS_SECONDS)
 
 
 def _windows(opened: OpenRun) -> dict[Writer, dict[int, tuple[float, float]]]:
@@ -166,24 +172,30 @@ def _windows(opened: OpenRun) -> dict[Writer, dict[int, tuple[float, float]]]:
 
 
 def _table_from_spans(opened: OpenRun, window: Window) -> PhaseTable | None:
-    spans = [span for span in _spans(opened) if span.end is not None and _inside(span.step, window)]
-    if not spans:
+    spans = _spans(opened)
+    wanted = spans.closed & _inside(spans.steps, window)
+    if not wanted.any():
         return None
-    main = min((span.writer for span in spans), key=lambda writer: (writer.role != "trainer", writer.role, writer.rank))
-    outermost = [s for s in spans if s.parent is None and (s.writer.role, s.writer.rank) == (main.role, main.rank)]
+    numbers = spans.writer_numbers
+    writers = [spans.writers[number] for number in np.unique(numbers[wanted]).tolist()]
+    main = min(writers, key=lambda writer: (writer.role != "trainer", writer.role, writer.rank))
+    of_main = [(writer.role, writer.rank) == (main.role, main.rank) for writer in spans.writers]
+    outermost = np.flatnonzero(wanted & (spans.column("parent") == 0) & np.array(of_main)[numbers])
     lengths = {
         step: end - start
         for writer, of_writer in sorted(_windows(opened).items())  # a newer attempt replaces the steps of an older
         if (writer.role, writer.rank) == (main.role, main.rank)
         for step, (start, end) in of_writer.items()
     }
-    steps = sorted({span.step for span in outermost})
-    places = {step: place for place, step in enumerate(steps)}
-    table = PhaseTable(steps, np.array([lengths.get(step, np.nan) for step in steps]))
-    for span in outermost:
-        column = table.seconds.setdefault(span.name, np.full(len(steps), np.nan))
-        place = places[span.step]
-        column[place] = np.nan_to_num(column[place]) + (span.seconds or 0.0)  # several passes in a step
+    steps, places = np.unique(spans.steps[outermost], return_inverse=True)
+    table = PhaseTable(steps.tolist(), np.array([lengths.get(step, np.nan) for step in steps.tolist()]))
+    names, seconds = spans.column("name")[outermost], spans.seconds[outermost]
+    for number in dict.fromkeys(names.tolist()):
+        of_name = names == number
+        # Several passes in a step are added up.
+        sums: Floats = np.bincount(places[of_name], seconds[of_name], len(steps)).astype(np.float64)
+        sums[np.bincount(places[of_name], minlength=len(steps)) == 0] = np.nan
+        table.seconds[spans.texts[number]] = sums
     return table
 
 
@@ -198,7 +210,7 @@ def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
         name: read_series(opened, SeriesRequest("", name)) for name in [*timed, *([step_time] if step_time else [])]
     }
     steps = np.unique(np.concatenate([one.steps for one in series.values()]))
-    steps = steps[[_inside(step, window) for step in steps.tolist()]] if len(steps) else steps
+    steps = steps[_inside(steps, window)]
     columns = {}
     for name, one in series.items():
         columns[name] = column = np.full(len(steps), np.nan)
@@ -215,39 +227,45 @@ def _summary(one: Any) -> dict[str, Any]:
     return {**asdict(one), "slowest": str(one.slowest)}
 
 
-def _writer_times(spans: Sequence[PhaseSpan]) -> list[dict[str, Any]]:
+def _writer_times(table: SpanTable, wanted: NDArray[np.bool_]) -> list[dict[str, Any]]:
     """Return each writer's mean time per step, slowest first."""
-    sums: dict[tuple[str, int], dict[str, float]] = {}
-    steps: dict[tuple[str, int], set[int]] = {}
-    for span in spans:
-        if span.parent is None and span.end is not None:
-            place = span.writer.role, span.writer.rank
-            of_writer = sums.setdefault(place, {})
-            of_writer[span.name] = of_writer.get(span.name, 0.0) + (span.seconds or 0.0)
-            steps.setdefault(place, set()).add(span.step)
-    found = [
-        {
-            "writer": f"{role}/{rank}",
-            "role": role,
-            "rank": rank,
-            "seconds": sum(by_name.values()) / len(steps[role, rank]),
-            "phases": {name: seconds / len(steps[role, rank]) for name, seconds in by_name.items()},
+    outermost = np.flatnonzero(wanted & table.closed & (table.column("parent") == 0))
+    numbers, names = table.writer_numbers[outermost], table.column("name")[outermost]
+    seconds, steps = table.seconds[outermost], table.steps[outermost]
+    by_place: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    for number in dict.fromkeys(numbers.tolist()):  # of all attempts of a role and rank
+        place = table.writers[number].role, table.writers[number].rank
+        by_place[place] = by_place.get(place, False) | (numbers == number)
+    found = []
+    for (role, rank), of_writer in by_place.items():
+        count = len(np.unique(steps[of_writer]))
+        sums = {
+            table.texts[name]: sum(seconds[of_writer & (names == name)].tolist())
+            for name in dict.fromkeys(names[of_writer].tolist())
         }
-        for (role, rank), by_name in sums.items()
-    ]
+        found.append(
+            {
+                "writer": f"{role}/{rank}",
+                "role": role,
+                "rank": rank,
+                "seconds": sum(sums.values()) / count,
+                "phases": {name: total / count for name, total in sums.items()},
+            }
+        )
     return sorted(found, key=lambda one: -float(one["seconds"]))
 
 
 def timeline_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
     """Return the spans of one step by role, rank and lane; by default of the last complete step."""
     spans, windows = _spans(opened), _windows(opened)
-    steps = sorted({span.step for span in spans})
+    steps = np.unique(spans.steps).tolist()
     if not steps:
         return {"step": None, "steps": None, "groups": []}
     if step is None:
-        done = [known for of_writer in windows.values() for known in of_writer if known in steps]
+        recorded = set(steps)
+        done = [known for of_writer in windows.values() for known in of_writer if known in recorded]
         step = max(done, default=steps[-1])
-    laid = timeline(spans, windows, step, _now(opened))
+    laid = timeline(spans.of_step(step), windows, step, _now(opened))
     if laid is None:
         raise RequestError(404, f"step {step} has no phases; steps {steps[0]} to {steps[-1]} have some")
     return {

@@ -1,0 +1,138 @@
+"""Searching the blocks of the index of samples, one after another."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.journal.folder import SegmentFile
+from windsock.model import Sample, Writer
+from windsock.samples.blocks import sample_of
+from windsock.samples.query import Census, Found, Query, TextFilter
+from windsock.samples.stored_blocks import StoredBlock, damage, read_block, read_rest, read_texts, stored_blocks
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Limits = Mapping[Writer, int | None]  # writer to the first step that a newer attempt supersedes
+
+
+class _Matches:
+    """Places of the samples that match, with what they are sorted by."""
+
+    def __init__(self, sort: str) -> None:
+        self._field, self._down = sort.removeprefix("-"), sort.startswith("-")
+        self._keys: list[tuple[Any, ...]] = []
+        self._blocks: list[tuple[SegmentFile, int]] = []
+
+    def add(self, stored: StoredBlock, rows: Ints) -> None:
+        """Add some samples of a block."""
+        if not len(rows):
+            return
+        values, missing = stored.block.rows[self._field][rows], ~stored.block.known(self._field)[rows]
+        # Inverted and not negated: the lowest integer has no negative.
+        down = ~values if values.dtype.kind == "i" else -values
+        number = np.full(len(rows), len(self._blocks))
+        self._blocks.append((stored.segment, stored.number))
+        steps = stored.block.rows["step"][rows]
+        self._keys.append((missing, np.where(missing, 0, down if self._down else values), steps, number, rows))
+
+    def first(self, limit: int | None) -> tuple[int, list[tuple[SegmentFile, int, int]]]:
+        """Return the number of matches, and segment, block and row of the first ones."""
+        if not self._keys:
+            return 0, []
+        missing, values, steps, numbers, rows = (np.concatenate(column) for column in zip(*self._keys, strict=True))
+        # lexsort is stable: samples with the same keys stay in the order of the journal.
+        order = np.lexsort((steps, values, missing))[:limit]
+        places = zip(numbers[order].tolist(), rows[order].tolist(), strict=True)
+        return len(rows), [(*self._blocks[number], row) for number, row in places]
+
+
+def _current(stored: StoredBlock, steps: Ints, limits: Limits) -> Flags:
+    """Return which steps no newer attempt supersedes."""
+    # Filtered and not deleted: a new attempt changes the limits, but not the frames that the index has.
+    limit = limits.get(stored.segment.writer)
+    return np.ones(len(steps), bool) if limit is None else steps < limit
+
+
+def find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
+    """Return the first ``limit`` samples that match, the number of matches, and a census."""
+    contains, matches, counted = query.text_filter(), _Matches(query.sort), _CensusCount()
+    for stored in stored_blocks(db):
+        current = _current(stored, stored.block.rows["step"], limits)
+        counted.add(stored, current, limits)
+        rows = np.flatnonzero(current & query.mask(stored.block))
+        if contains is not None and len(rows):
+            rows = _containing(db, stored, rows, contains)
+        matches.add(stored, rows)
+    count, places = matches.first(limit)
+    return Found(_samples(db, places), count, counted.result(damage(db)))
+
+
+def _containing(db: sqlite3.Connection, stored: StoredBlock, rows: Ints, contains: TextFilter) -> Ints:
+    """Return those of some samples whose texts match."""
+    joined = read_texts(db, stored)
+    if not contains.may_match(joined):
+        return rows[:0]
+    texts = list(stored.block.pieces(joined, "texts"))
+    return rows[[contains(texts[row]) for row in rows.tolist()]]
+
+
+def _samples(db: sqlite3.Connection, places: list[tuple[SegmentFile, int, int]]) -> list[Sample]:
+    """Read samples at some places; a block is read once."""
+    by_block: dict[tuple[Path, int], list[int]] = {}
+    for place, (segment, number, _) in enumerate(places):
+        by_block.setdefault((segment.path, number), []).append(place)
+    found: list[Sample] = [Sample()] * len(places)
+    for wanted in by_block.values():
+        segment, number, _ = places[wanted[0]]
+        stored = read_block(db, segment, number)
+        texts = list(stored.block.pieces(read_texts(db, stored), "texts"))
+        rest = list(stored.block.pieces(read_rest(db, stored), "rest"))
+        for place in wanted:
+            row = places[place][2]
+            found[place] = sample_of(stored.block.rows[row], texts[row], rest[row])
+    return found
+
+
+class _CensusCount:
+    """Counts samples, block by block."""
+
+    def __init__(self) -> None:
+        self._kept = self._seen = 0
+        self._steps: list[int] = []
+        self._rewards: list[float] = []
+
+    def add(self, stored: StoredBlock, current: Flags, limits: Limits) -> None:
+        """Add the samples of a block that are ``current``."""
+        frames = stored.block.frames[_current(stored, stored.block.frames["step"], limits)]
+        self._kept += sum(frames["kept"].tolist())
+        self._seen += sum(frames["seen"].tolist())
+        steps, rewards = (stored.block.rows[name][current] for name in ("step", "reward"))
+        self._steps = _extent([*self._steps, *_extent(steps.tolist())])
+        self._rewards = _extent([*self._rewards, *_extent(rewards[~np.isnan(rewards)].tolist())])
+
+    def result(self, damage: tuple[str, ...]) -> Census:
+        """Return the counts."""
+        if not self._kept:
+            return Census(0, self._seen, damage=damage)
+        first, last = self._steps
+        rewards = (self._rewards[0], self._rewards[1]) if self._rewards else None
+        return Census(self._kept, max(self._seen, self._kept), (first, last), rewards, damage)
+
+
+def _extent(values: list[Any]) -> list[Any]:
+    """Return the lowest and the highest value; nothing of nothing."""
+    return [min(values), max(values)] if values else []
+
+
+def census(db: sqlite3.Connection, limits: Limits) -> Census:
+    """Return the number of samples and the ranges of their steps and rewards."""
+    counted = _CensusCount()
+    for stored in stored_blocks(db):
+        counted.add(stored, _current(stored, stored.block.rows["step"], limits), limits)
+    return counted.result(damage(db))
