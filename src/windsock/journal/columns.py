@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
-from windsock.journal.reader import Record, RowTable, SampleFrame, SegmentReader, decoded, events
+from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
+from windsock.journal.records import Record
 from windsock.journal.resolved_rows import ResolvedRows
+from windsock.journal.row_tables import RowTable
 from windsock.journal.series import Series
 from windsock.journal.spans import read_spans
 from windsock.journal.status import End, Signs, end_of, process_of, status_of

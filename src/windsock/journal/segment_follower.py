@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record, RowChunk, SegmentReader, decoded, events, read_payload
+from windsock.journal.reader import SegmentReader, decoded, events, read_payload
+from windsock.journal.records import Record
+from windsock.journal.row_tables import RowChunk
 from windsock.journal.samples import decode
 from windsock.journal.steps import MAX_STEP, AttemptSteps
 from windsock.journal.unpacking import Budget

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping
 
 from windsock.journal.frames import DEVICE_CLOCK, FAILED, OPEN_STEP, TIMER, Kind, PhaseFrame
-from windsock.journal.reader import Record, SegmentReader, decoded
+from windsock.journal.reader import SegmentReader, decoded
+from windsock.journal.records import Record
 from windsock.journal.steps import AttemptSteps
 from windsock.model import PhaseSpan, Writer
 

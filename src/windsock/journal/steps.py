@@ -57,6 +57,15 @@ class SegmentSteps:
         if self.highest_commit is None or step >= self.highest_commit[0]:
             self.highest_commit = step, time
 
+    def add_commits(self, offsets: Ints, steps: Ints, times: Floats) -> None:
+        """Add the segment's next commits, at least one."""
+        for into, new in ((self.offsets, offsets), (self.steps, steps), (self.times, times)):
+            into.frombytes(new.tobytes())
+        highest = int(steps.max())
+        self.highest = max(self.highest, highest)
+        if self.highest_commit is None or highest >= self.highest_commit[0]:
+            self.highest_commit = highest, float(times[np.flatnonzero(steps == highest)[-1]])
+
     def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
         """Add rows, in the order of their offsets."""
         self.highest = max(self.highest, int(steps.max()))

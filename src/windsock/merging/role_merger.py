@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from windsock.journal import decoding
 from windsock.journal.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record, RowTable
+from windsock.journal.records import Record
+from windsock.journal.row_tables import RowTable
 from windsock.journal.unpacking import Budget
 from windsock.merging.measured_states import Arranged, MeasuredStates
 from windsock.model import Writer
