@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
+from windsock.journal.indexed_reader import IndexedReader
 from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
 from windsock.journal.records import Record
 from windsock.journal.resolved_rows import ResolvedRows
@@ -99,7 +100,7 @@ class Attempt:
     def add(self, segment: SegmentFile) -> SegmentReader:
         """Read this segment too, from the next poll on; return its reader."""
         if segment.index not in self._segments:
-            reader = SegmentReader(segment.path, self._schemas)
+            reader = IndexedReader(segment.path, self._schemas)
             self._segments[segment.index] = _Segment(segment.index, reader)
             self.steps.add(segment.index, reader.steps)
         return self._segments[segment.index].reader
@@ -202,7 +203,9 @@ class Attempt:
         """Yield what each segment has for merging over ranks since the last call."""
         for index, segment in sorted(self._segments.items()):
             first, known = segment.shared_records, len(segment.reader.records)
-            records = segment.reader.records[first:known] if known > first else []
+            new = segment.reader.records[first:known]
+            records = list(new.of(*SHARED_KINDS))
+            sparse = [record.payload for record in new.of(Kind.SPARSE_STATE)]
             segment.read_events()
             new_events = segment.events[segment.shared_events :]
             segment.shared_records, segment.shared_events = known, len(segment.events)
@@ -212,10 +215,8 @@ class Attempt:
                 if start < (count := len(table)):
                     states.append((layout, table, start))
                     segment.shared_states[layout] = count
-            if records or states:
-                kept = [record for record in records if record.kind in SHARED_KINDS]
-                sparse = [record.payload for record in records if record.kind == Kind.SPARSE_STATE]
-                yield Shared(index, kept, sparse, new_events, states)
+            if known > first or states:
+                yield Shared(index, records, sparse, new_events, states)
 
     def series(self, name: str) -> Series:
         """Return one metric: each step once, with the value that was logged last for it."""

@@ -8,10 +8,10 @@ from windsock.journal import decoding
 from windsock.journal.frames import Kind
 from windsock.journal.records import Record
 
-BEGIN = bytes((Kind.EVENT,)) + b'{"event":"heartbeat"'
+HEARTBEAT = bytes((Kind.EVENT,)) + b'{"event":"heartbeat"'
 _COUNT = rb"(?:0|[1-9][0-9]{0,17})"
 USUAL = re.compile(
-    BEGIN.replace(b"{", rb"\{") + rb',"time":(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,30})?,"dropped":' + _COUNT
+    HEARTBEAT.replace(b"{", rb"\{") + rb',"time":(?:0|[1-9][0-9]{0,9})(?:\.[0-9]{1,30})?,"dropped":' + _COUNT
     + rb',"waiting":(' + _COUNT + rb'),"failed_writes":' + _COUNT + rb',"failed_syncs":' + _COUNT + rb"\}"
 )  # fmt: skip
 """A heartbeat as windsock writes it, which needs no decoding."""
@@ -45,8 +45,6 @@ class Heartbeats:
 
 def _waiting(payload: bytes) -> int | None:
     """Return the number of frames that waited; None if the event is no heartbeat."""
-    if not payload.startswith(BEGIN):
-        return None
     usual = USUAL.fullmatch(payload)
     if usual is not None:
         return int(usual[1])

@@ -19,7 +19,6 @@ class PayloadBatch:
     """Payloads of intact frames, with the places in some bytes where they begin."""
 
     def __init__(self, data: bytes, starts: list[int], payloads: list[bytes]) -> None:
-        self.starts = starts
         self.payloads = payloads
         self._data = data
         self._places = np.array(starts, np.int64)
@@ -29,6 +28,11 @@ class PayloadBatch:
     def offsets(self, numbers: Ints, base: int) -> Ints:
         """Return the offsets of some frames in the segment; ``base`` is that of the bytes."""
         return self._places[numbers] + (base - FRAME_HEAD.size)
+
+    def columns(self, numbers: Ints, base: int) -> tuple[list[int], list[int], list[bytes]]:
+        """Return kinds, offsets and payloads of some frames."""
+        payloads = [self.payloads[number] for number in numbers.tolist()]
+        return self.kinds[numbers].tolist(), self.offsets(numbers, base).tolist(), payloads
 
     def windows(self, numbers: Ints, kind: np.dtype[Any]) -> NDArray[Any]:
         """Return some payloads, which have the size of a type, as records of it."""

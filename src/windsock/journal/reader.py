@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -30,9 +30,9 @@ from windsock.journal.frames import (
     SEGMENT_HEAD,
     Kind,
 )
-from windsock.journal.heartbeats import Heartbeats
+from windsock.journal.heartbeats import HEARTBEAT, Heartbeats
 from windsock.journal.payload_batch import COMMIT_TYPE, PayloadBatch, row_type
-from windsock.journal.records import Record
+from windsock.journal.records import Record, Records, of_kinds
 from windsock.journal.row_tables import RowChunk, RowTable
 from windsock.journal.segment_damage import SegmentDamage
 from windsock.journal.steps import SegmentSteps
@@ -44,11 +44,18 @@ Ints = NDArray[np.int64]
 CHUNK = 4 << 20  # bytes of a read; the allocator reuses memory of this size
 HEAD = FRAME_HEAD.size
 ROW_KINDS = (Kind.ROW, Kind.STATE)
-OTHER_KINDS = (*ROW_KINDS, Kind.COMMIT, Kind.SCHEMA, Kind.SAMPLE)  # those that are no records
+COLUMN_KINDS = (*ROW_KINDS, Kind.COMMIT)
 FIRST_HEADS = 4  # that are looked at one by one
 FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
+
+
+class FileState(NamedTuple):
+    """Size of a file, and the time of its last change in nanoseconds."""
+
+    size: int
+    changed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,16 @@ class SegmentReader:
         self.tables: dict[int, RowTable] = {}
         self.states: dict[int, RowTable] = {}
         self.steps = SegmentSteps()
-        self.records: list[Record] = []
+        self.records = Records()
         self._heartbeats = Heartbeats()
         self.samples: list[SampleFrame] = []
+        self._damage_before = SegmentDamage()  # of the segment's head, and of what is no longer in memory
         self._damage = SegmentDamage()
-        self._checked = 0  # records that were decoded to know the damage
-        self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
+        self._known_schemas: set[int] = set()  # that the segment has
+        self._new_schemas: dict[int, tuple[str, ...]] = {}
+        self._last_frame = 0  # the offset of the last intact frame
+        self._checked = 0  # records in memory that were decoded to know the damage
+        self._at_end: tuple[int, FileState] | None = None  # offset and file when nothing more could be read
         self._wasted = 0  # bytes that were read for a checksum that was wrong
 
     @property
@@ -92,7 +103,18 @@ class SegmentReader:
     @property
     def damage(self) -> list[Damage]:
         """What could not be read so far, in the order of the file."""
-        return self._damage.all()
+        found = SegmentDamage()
+        found.add(self._damage_before.parts())
+        found.add(self._damage.parts())
+        return found.all()
+
+    def new_damage(self) -> list[Damage]:
+        """Return what could not be read of the frames in memory."""
+        return self._damage.parts()
+
+    def new_schemas(self) -> dict[int, tuple[str, ...]]:
+        """Return the schemas that were first seen among the frames in memory."""
+        return self._new_schemas
 
     def poll(self, max_bytes: int | None = None) -> bool:
         """Read the frames since the last call, or about ``max_bytes`` of them; return whether there were any."""
@@ -106,10 +128,12 @@ class SegmentReader:
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
+            self._before_read()
             while data := os.pread(fd, want, self.offset):
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
+                self._after_read(whole, state)
                 if whole:
                     self._at_end = self.offset, state
                     break
@@ -119,6 +143,19 @@ class SegmentReader:
         finally:
             os.close(fd)
         return self.offset > start
+
+    def _before_read(self) -> None:
+        """Add what is known already, before the bytes from the offset on are read."""
+
+    def _after_read(self, whole: bool, state: FileState) -> None:
+        """Note what was read; ``whole`` says that it was up to the end of the file."""
+
+    def read_range(self, start: int, end: int) -> None:
+        """Read only the frames from an offset up to another."""
+        with open(self.path, "rb", buffering=0) as file:
+            self.offset = start
+            self.offset += self._parse(os.pread(file.fileno(), end - start, start), whole=True)
+            self.check_records()
 
     def read_ends(self, size: int) -> None:
         """Read only the first and the last ``size`` bytes."""
@@ -144,17 +181,19 @@ class SegmentReader:
         self.records.clear()
         self._heartbeats.clear()
         self.samples.clear()
+        self._damage_before.clear()
         self._damage.clear()
         self._checked = 0
 
     def check_records(self) -> None:
         """Decode the records that were not decoded for this yet, and add those that cannot be to the damage."""
-        unchecked, self._checked = self.records[self._checked :], len(self.records)
-        for record in unchecked:
+        fresh, first = self.records.fresh, self._checked
+        self._checked = len(fresh)
+        for kind, offset, payload in zip(*(column[first:] for column in fresh.columns), strict=True):
             try:
-                decoding.decode(record.kind, record.payload)
+                decoding.decode(kind, payload)
             except DecodingError as problem:
-                self._damage.add_unreadable(record.kind, record.offset, len(record.payload), str(problem))
+                self._damage.add_unreadable(kind, offset, len(payload), str(problem))
 
     def _read_head(self, fd: int) -> bool:
         head = os.pread(fd, SEGMENT_HEAD.size, 0)
@@ -162,7 +201,7 @@ class SegmentReader:
         if version is None:
             if len(head) < SEGMENT_HEAD.size:  # the writer has just created the file
                 return False
-            self._damage.skip(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
+            self._damage_before.skip(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
         elif version > FORMAT_VERSION:
             raise JournalError(
                 f"{self.path} has journal format {version}, this windsock reads up to {FORMAT_VERSION}: "
@@ -199,6 +238,7 @@ class SegmentReader:
             self._damage.skip(Damage(self.offset + place, self.offset + following))
             place = following
         if payloads:
+            self._last_frame = self.offset + starts[-1] - HEAD
             self._add_frames(PayloadBatch(data, starts, payloads), self.offset)
         return place
 
@@ -227,26 +267,29 @@ class SegmentReader:
         is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
         self._add_rows(batch, np.flatnonzero(is_row), base)
         self._add_commits(batch, np.flatnonzero(is_commit), base)
-        others = np.flatnonzero(~(is_row | is_commit)).tolist()
-        for number, kind in zip(others, kinds[others].tolist(), strict=True):
-            payload, offset = batch.payloads[number], base + batch.starts[number] - HEAD
+        others = batch.columns(np.flatnonzero(~(is_row | is_commit)), base)
+        for kind, offset, payload in zip(*others, strict=True):
             try:
-                if kind in OTHER_KINDS:
-                    self._add_other(kind, payload, offset)
-                elif not self._heartbeats.add(record := Record(kind, offset, payload)):
-                    self.records.append(record)
+                self._add_other(kind, offset, payload)
             # The checksum is correct, so the bytes are as they were written: only this frame is left out.
             except ValueError as problem:
                 self._damage.add_unreadable(kind, offset, len(payload), str(problem))
 
-    def _add_other(self, kind: int, payload: bytes, offset: int) -> None:
+    def _add_other(self, kind: int, offset: int, payload: bytes) -> None:
         if kind == Kind.SCHEMA:
-            id, names = decoding.decode_schema(payload)
-            self.schemas.setdefault(id, names)
+            self._add_schema(*decoding.decode_schema(payload))
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
-        else:  # rows and commits of another size were added as columns
+        elif kind in COLUMN_KINDS:  # those of another size were added as columns
             raise DecodingError("it has a wrong length" if kind == Kind.COMMIT else "it is too short")
+        elif not (payload.startswith(HEARTBEAT) and self._heartbeats.add(Record(kind, offset, payload))):
+            self.records.append(kind, offset, payload)
+
+    def _add_schema(self, id: int, names: tuple[str, ...]) -> None:
+        if id not in self._known_schemas:
+            self._known_schemas.add(id)
+            self._new_schemas[id] = names
+            self.schemas.setdefault(id, names)
 
     def _add_commits(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
         if not len(numbers):
@@ -322,10 +365,9 @@ def _chunk(rows: NDArray[Any], offsets: Ints) -> RowChunk:
     return RowChunk(offsets, *(np.ascontiguousarray(rows[name]) for name in ("step", "time", "values")))
 
 
-def _file_state(fd: int) -> tuple[int, int]:
-    """Return size and time of the last change of a file."""
+def _file_state(fd: int) -> FileState:
     found = os.fstat(fd)
-    return found.st_size, found.st_mtime_ns
+    return FileState(found.st_size, found.st_mtime_ns)
 
 
 def read_payload(fd: int, offset: int) -> bytes:
@@ -341,13 +383,12 @@ def read_payload(fd: int, offset: int) -> bytes:
 
 def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, Any]]:
     """Yield the records of some kinds with their contents, in order; skip those that cannot be decoded."""
-    for record in records:
-        if record.kind in kinds:
-            try:
-                contents = decoding.decode(record.kind, record.payload)
-            except DecodingError:  # ``check_records`` counts them
-                continue
-            yield record, contents
+    for record in of_kinds(records, kinds):
+        try:
+            contents = decoding.decode(record.kind, record.payload)
+        except DecodingError:  # ``check_records`` counts them
+            continue
+        yield record, contents
 
 
 def events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:

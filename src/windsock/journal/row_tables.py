@@ -1,9 +1,10 @@
-"""Rows of one schema, or states of one layout, as columns."""
+"""Rows of one schema, or states of one layout, as columns in memory or on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,51 @@ Ints = NDArray[np.int64]
 MAX_CHUNK = 4 << 20  # bytes; the allocator reuses memory of this size
 
 
-@dataclass(slots=True)
-class RowChunk:
-    """Rows of one schema (or states of one layout), as columns.
+class Rows(Protocol):
+    """Rows of one schema, or states of one layout. Of rows on disk each column is read when it is asked for.
 
     ``offsets`` are the places in the segment, which order rows that share a step; a step of ``OPEN_STEP`` is not
     named yet.
     """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def offsets(self) -> Ints:
+        """The places in the segment."""
+        ...
+
+    @property
+    def steps(self) -> Ints:
+        """The steps, as written."""
+        ...
+
+    @property
+    def times(self) -> Floats:
+        """The times."""
+        ...
+
+    @property
+    def values(self) -> Floats:
+        """All columns: rows × width."""
+        ...
+
+    def column(self, number: int) -> Floats:
+        """Return one column."""
+        ...
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows in some columns."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return the rows from ``start`` up to ``stop``."""
+        ...
+
+
+@dataclass(slots=True)
+class RowChunk:
+    """Rows in memory."""
 
     offsets: Ints
     steps: Ints
@@ -30,6 +69,15 @@ class RowChunk:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def column(self, number: int) -> Floats:
+        """Return one column."""
+        return self.values[:, number]
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows in some columns."""
+        found: Floats = self.values[rows[:, None], columns]
+        return found
+
     def slice(self, start: int, stop: int) -> RowChunk:
         """Return the rows from ``start`` up to ``stop``."""
         return RowChunk(
@@ -38,33 +86,54 @@ class RowChunk:
 
     def followed_by(self, other: RowChunk) -> RowChunk:
         """Return these rows and those of another as one chunk."""
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("offsets", "steps", "times", "values"))
-        return RowChunk(*map(np.concatenate, pairs))
+        return united([self, other])
+
+
+def united(chunks: list[RowChunk]) -> RowChunk:
+    """Return the rows of several chunks as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = ([getattr(one, name) for one in chunks] for name in ("offsets", "steps", "times", "values"))
+    return RowChunk(*map(np.concatenate, columns))
 
 
 @dataclass(slots=True)
 class RowTable:
-    """All rows of one schema that were read so far, in chunks."""
+    """All rows of one schema that were read so far, in chunks: first those on disk, then those in memory."""
 
     width: int
-    chunks: list[RowChunk] = field(default_factory=list)
+    chunks: list[Rows] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self.chunks)
 
     def add(self, rows: RowChunk) -> None:
         """Add rows. Small chunks are united as the digits of a binary counter: a row is copied log(n) times."""
-        self.chunks.append(rows)
         max_rows = MAX_CHUNK // (8 * (self.width + 3))
-        while len(self.chunks) > 1 and len(self.chunks[-2]) <= len(self.chunks[-1]) <= max_rows // 2:
-            last = self.chunks.pop()
-            self.chunks[-1] = self.chunks[-1].followed_by(last)
+        while self.chunks and len(self.chunks[-1]) <= len(rows) <= max_rows // 2:
+            last = self.chunks[-1]
+            if not isinstance(last, RowChunk):
+                break
+            self.chunks.pop()
+            rows = last.followed_by(rows)
+        self.chunks.append(rows)
 
-    def since(self, count: int) -> Iterator[RowChunk]:
+    def fresh(self) -> list[RowChunk]:
+        """Return the rows that are in memory."""
+        return [chunk for chunk in self.chunks if isinstance(chunk, RowChunk)]
+
+    def store(self, rows: Rows) -> None:
+        """Replace the rows in memory by the same on disk, or add further ones that are on disk."""
+        self.chunks = [chunk for chunk in self.chunks if not isinstance(chunk, RowChunk)]
+        self.chunks.append(rows)
+
+    def since(self, count: int) -> Iterator[Rows]:
         """Yield the rows behind the first ``count``."""
         for chunk in self.chunks:
-            if count < len(chunk):
-                yield chunk.slice(max(count, 0), len(chunk))
+            if count <= 0:
+                yield chunk
+            elif count < len(chunk):
+                yield chunk.slice(count, len(chunk))
             count -= len(chunk)
 
     @property
@@ -84,7 +153,7 @@ class RowTable:
 
     def column(self, number: int, start: int = 0) -> Floats:
         """Return one column over all chunks, from a row on."""
-        pieces = [chunk.values[:, number] for chunk in self.since(start)]
+        pieces = [chunk.column(number) for chunk in self.since(start)]
         return np.concatenate(pieces) if pieces else np.empty(0)
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
@@ -95,6 +164,7 @@ class RowTable:
         for chunk in self.since(start):
             stop = start + len(chunk)
             within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
-            found.append(chunk.values[within] if len(columns) == self.width else chunk.values[within[:, None], columns])
+            if len(within):
+                found.append(chunk.pick(within, columns))
             start = stop
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return np.concatenate(found)

@@ -20,7 +20,11 @@ class SegmentDamage:
 
     def all(self) -> list[Damage]:
         """Return the damage in the order of the file."""
-        return sorted([*self._skipped, *self._unreadable.values()], key=lambda one: one.start)
+        return sorted(self.parts(), key=lambda one: one.start)
+
+    def parts(self) -> list[Damage]:
+        """Return the damage, so that it can be added to that of other bytes."""
+        return [*self._skipped, *self._unreadable.values()]
 
     def skip(self, damage: Damage) -> None:
         """Add bytes that were skipped, behind those that were added before."""
@@ -32,11 +36,21 @@ class SegmentDamage:
     def add_unreadable(self, kind: int, offset: int, length: int, reason: str, count: int = 1) -> None:
         """Count frames that are intact and cannot be decoded; the first has this offset and length."""
         what = KIND_NAMES.get(kind, f"kind {kind}")
-        found = Damage(offset, offset + FRAME_HEAD.size + length, reason, what, count)
-        known = self._unreadable.get((what, reason))
+        self._add_unreadable(Damage(offset, offset + FRAME_HEAD.size + length, reason, what, count))
+
+    def add(self, damage: list[Damage]) -> None:
+        """Add the damage of bytes behind those that were read before."""
+        for one in damage:
+            if one.kind:
+                self._add_unreadable(one)
+            else:
+                self.skip(one)
+
+    def _add_unreadable(self, found: Damage) -> None:
+        known = self._unreadable.get((found.kind, found.reason))
         if known is not None:
-            found = replace(min(known, found, key=lambda one: one.start), count=known.count + count)
-        self._unreadable[what, reason] = found
+            found = replace(min(known, found, key=lambda one: one.start), count=known.count + found.count)
+        self._unreadable[found.kind, found.reason] = found
 
     def clear(self) -> None:
         """Forget the damage."""

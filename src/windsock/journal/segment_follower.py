@@ -22,7 +22,7 @@ from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP, Kind
 from windsock.journal.reader import SegmentReader, decoded, events, read_payload
 from windsock.journal.records import Record
-from windsock.journal.row_tables import RowChunk
+from windsock.journal.row_tables import RowChunk, Rows
 from windsock.journal.samples import decode
 from windsock.journal.steps import MAX_STEP, AttemptSteps
 from windsock.journal.unpacking import Budget
@@ -450,7 +450,7 @@ class SegmentFollower:
                 for offset, step, at, values in zip(*heads, chunk.values.tolist(), strict=True):
                     yield _Frame(offset, step, at, StepContents(dict(zip(names, values, strict=True))))
 
-    def _wanted(self, chunk: RowChunk) -> RowChunk:
+    def _wanted(self, chunk: Rows) -> Rows:
         """Return the rows that are new, or near enough to the cursor to be read again."""
         if chunk.offsets[0] >= self._begin.resume:
             return chunk
