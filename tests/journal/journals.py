@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
 from windsock.journal.reader import SegmentReader
@@ -30,6 +32,10 @@ def contents(reader: SegmentReader) -> dict[str, Any]:
         "schemas": reader.schemas,
         "tables": [(schema, *_columns(table)) for schema, table in reader.tables.items()],
         "states": [(layout, *_columns(table)) for layout, table in reader.states.items()],
+        "sparse": [
+            (layout, *_columns(table), table.payloads(np.arange(len(table))))
+            for layout, table in reader.sparse_states.items()
+        ],
         "records": [(record.kind, record.offset, record.payload) for record in reader.records],
         "heartbeats": [(record.offset, record.payload) for record in reader.heartbeats],
         "samples": list(map(repr, reader.samples)),

@@ -56,7 +56,16 @@ texts = st.builds(
     st.one_of(st.none(), st.integers(0, 40)),
     st.text(max_size=5),
 )
-intact = st.one_of(rows, rows, rows, commits, schemas, events, samples, texts, malformed).map(frames.frame)
+sparse_states = st.builds(
+    lambda layout, step, time, body: frames.sparse_state_payload(layout, step, time, body),
+    st.sampled_from([1, 2]),
+    steps,
+    times,
+    st.binary(max_size=9),
+)
+intact = st.one_of(rows, rows, rows, sparse_states, commits, schemas, events, samples, texts, malformed).map(
+    frames.frame
+)
 damaged = st.one_of(
     st.binary(min_size=1, max_size=40),
     st.builds(lambda frame, place: frame[: place % len(frame)], intact, st.integers(0, 1000)),

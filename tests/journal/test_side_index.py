@@ -286,7 +286,7 @@ def test_columns_do_not_stay_in_memory(tmp_path: Path):
         found = IndexedReader(segment)
         found.poll()
         [table] = found.tables.values()
-        assert (len(table), table.fresh(), len(found.records.fresh)) == (6000, [], 0)
+        assert (len(table), table.fresh(), len(found.records.fresh)) == (6000, None, 0)
 
 
 def test_some_rows_and_columns_are_picked_from_disk_and_memory(tmp_path: Path):

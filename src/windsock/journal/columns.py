@@ -47,6 +47,7 @@ class _Segment:
     shared_records: int = 0  # records, events and states that ``new_shared`` has yielded
     shared_events: int = 0
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
+    shared_sparse: dict[int, int] = field(default_factory=dict)
 
     def read_events(self) -> None:
         """Decode the events that were read since the last call."""
@@ -81,9 +82,9 @@ class Shared:
 
     segment: int
     records: list[Record]  # layouts and rollout states
-    sparse_states: list[bytes]  # their payloads
+    sparse_states: list[tuple[int, RowTable, int]]  # layout, table, and the first row that is new
     events: list[dict[str, Any]]
-    states: list[tuple[int, RowTable, int]]  # layout, table, and the first row that is new
+    states: list[tuple[int, RowTable, int]]
 
 
 class Attempt:
@@ -205,17 +206,12 @@ class Attempt:
             first, known = segment.shared_records, len(segment.reader.records)
             new = segment.reader.records[first:known]
             records = list(new.of(*SHARED_KINDS))
-            sparse = [record.payload for record in new.of(Kind.SPARSE_STATE)]
             segment.read_events()
             new_events = segment.events[segment.shared_events :]
             segment.shared_records, segment.shared_events = known, len(segment.events)
-            states = []
-            for layout, table in segment.reader.states.items():
-                start = segment.shared_states.get(layout, 0)
-                if start < (count := len(table)):
-                    states.append((layout, table, start))
-                    segment.shared_states[layout] = count
-            if known > first or states:
+            states = list(_new_rows(segment.reader.states, segment.shared_states))
+            sparse = list(_new_rows(segment.reader.sparse_states, segment.shared_sparse))
+            if known > first or states or sparse:
                 yield Shared(index, records, sparse, new_events, states)
 
     def series(self, name: str) -> Series:
@@ -288,6 +284,15 @@ class Attempt:
         steps, values, times = steps[order], values[order], times[order]
         keep = np.append(steps[1:] != steps[:-1], True)
         return Series(name, steps[keep], values[keep], times[keep], self.writer)
+
+
+def _new_rows(tables: Mapping[int, RowTable], known: dict[int, int]) -> Iterator[tuple[int, RowTable, int]]:
+    """Yield the layouts that have new states, with the table and the first new row; the others are known then."""
+    for layout, table in tables.items():
+        start, count = known.get(layout, 0), len(table)
+        if start < count:
+            known[layout] = count
+            yield layout, table, start
 
 
 def poll_all(attempts: Iterable[Attempt]) -> bool:

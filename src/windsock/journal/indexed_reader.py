@@ -11,7 +11,7 @@ import numpy as np
 
 from windsock.journal.frames import SEGMENT_HEAD, Kind
 from windsock.journal.reader import FileState, SampleFrame, SegmentReader
-from windsock.journal.row_tables import RowChunk, RowTable, united
+from windsock.journal.row_tables import RowChunk, RowTable
 from windsock.journal.side_index import (
     SAMPLE,
     UNUSABLE,
@@ -88,8 +88,7 @@ class IndexedReader(SegmentReader):
     def _replace_by(self, part: StoredPart) -> None:
         """Have the rows and records of a part on disk, and no longer in memory."""
         for rows in part.tables:
-            tables = self.tables if rows.kind == Kind.ROW else self.states
-            tables.setdefault(rows.key, RowTable(rows.width)).store(rows)
+            _tables(self)[rows.kind].setdefault(rows.key, RowTable(rows.width)).store(rows)
         self.records.store(part.records)
         self._checked = 0
         self._stored_to, self._stored_commits, self._stored_samples = self.offset, len(self.steps), len(self.samples)
@@ -125,11 +124,15 @@ class IndexedReader(SegmentReader):
         self._replace_by(part)
 
 
+def _tables(reader: SegmentReader) -> dict[int, dict[int, RowTable]]:
+    return {Kind.ROW: reader.tables, Kind.STATE: reader.states, Kind.SPARSE_STATE: reader.sparse_states}
+
+
 def contents_of(reader: SegmentReader, commits: int = 0, samples: int = 0) -> Contents:
     """Return what a reader has in memory, without the first commits and sample frames."""
     rows: dict[tuple[int, int], RowChunk] = {}
-    for kind, tables in ((Kind.ROW, reader.tables), (Kind.STATE, reader.states)):
-        rows |= {(kind, key): united(fresh) for key, table in tables.items() if (fresh := table.fresh())}
+    for kind, tables in _tables(reader).items():
+        rows |= {(kind, key): fresh for key, table in tables.items() if (fresh := table.fresh()) is not None}
     steps = reader.steps
     return Contents(
         rows,

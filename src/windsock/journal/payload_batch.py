@@ -12,6 +12,7 @@ from windsock.journal.frames import FRAME_HEAD, ROW_HEAD
 
 Ints = NDArray[np.int64]
 
+HEAD_TYPE = np.dtype([("kind", "u1"), ("schema", "<u8"), ("step", "<i8"), ("time", "<f8")])
 COMMIT_TYPE = np.dtype([("kind", "u1"), ("step", "<i8"), ("time", "<f8")])
 
 

@@ -7,7 +7,7 @@ intact frame is searched for.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ from windsock.journal.frames import (
     Kind,
 )
 from windsock.journal.heartbeats import HEARTBEAT, Heartbeats
-from windsock.journal.payload_batch import COMMIT_TYPE, PayloadBatch, row_type
+from windsock.journal.payload_batch import COMMIT_TYPE, HEAD_TYPE, PayloadBatch, row_type
 from windsock.journal.records import Record, Records, of_kinds
 from windsock.journal.row_tables import RowChunk, RowTable
 from windsock.journal.segment_damage import SegmentDamage
@@ -44,7 +44,7 @@ Ints = NDArray[np.int64]
 CHUNK = 4 << 20  # bytes of a read; the allocator reuses memory of this size
 HEAD = FRAME_HEAD.size
 ROW_KINDS = (Kind.ROW, Kind.STATE)
-COLUMN_KINDS = (*ROW_KINDS, Kind.COMMIT)
+COLUMN_KINDS = (*ROW_KINDS, Kind.SPARSE_STATE, Kind.COMMIT)
 FIRST_HEADS = 4  # that are looked at one by one
 FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
@@ -82,6 +82,7 @@ class SegmentReader:
         self.offset = 0  # up to here everything was read, or skipped as damaged
         self.tables: dict[int, RowTable] = {}
         self.states: dict[int, RowTable] = {}
+        self.sparse_states: dict[int, RowTable] = {}
         self.steps = SegmentSteps()
         self.records = Records()
         self._heartbeats = Heartbeats()
@@ -178,6 +179,7 @@ class SegmentReader:
         """Drop everything read so far except names and commits, for a reader that does not look back."""
         self.tables.clear()
         self.states.clear()
+        self.sparse_states.clear()
         self.records.clear()
         self._heartbeats.clear()
         self.samples.clear()
@@ -264,10 +266,12 @@ class SegmentReader:
         """Add intact frames of bytes that begin at an offset: rows and commits as columns, other kinds one by one."""
         kinds, sizes = batch.kinds, batch.sizes
         is_row = ((kinds == Kind.ROW) | (kinds == Kind.STATE)) & (sizes >= ROW_HEAD.size)
+        is_sparse = (kinds == Kind.SPARSE_STATE) & (sizes > ROW_HEAD.size)
         is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
         self._add_rows(batch, np.flatnonzero(is_row), base)
+        self._add_sparse_states(batch, np.flatnonzero(is_sparse), base)
         self._add_commits(batch, np.flatnonzero(is_commit), base)
-        others = batch.columns(np.flatnonzero(~(is_row | is_commit)), base)
+        others = batch.columns(np.flatnonzero(~(is_row | is_sparse | is_commit)), base)
         for kind, offset, payload in zip(*others, strict=True):
             try:
                 self._add_other(kind, offset, payload)
@@ -317,6 +321,25 @@ class SegmentReader:
             if self._add_to_table(kind, key, chunk) and kind == Kind.ROW:
                 self.steps.add_rows(chunk.offsets, chunk.steps, chunk.times)
 
+    def _add_sparse_states(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
+        """Add sparse states to their tables, in the order in which these begin."""
+        if not len(numbers):
+            return
+        heads, offsets = batch.windows(numbers, HEAD_TYPE), batch.offsets(numbers, base)
+        fine = (heads["step"] != OPEN_STEP) & _in_range(heads["time"])
+        for bad in np.flatnonzero(~fine).tolist():
+            reason = "its step or time is out of range"
+            self._damage.add_unreadable(Kind.SPARSE_STATE, int(offsets[bad]), int(batch.sizes[numbers[bad]]), reason)
+        if not fine.all():
+            heads, offsets, numbers = heads[fine], offsets[fine], numbers[fine]
+        layouts, firsts, which = np.unique(heads["schema"], return_index=True, return_inverse=True)
+        for number in np.argsort(firsts).tolist():
+            rows = np.flatnonzero(which == number)
+            payloads = [batch.payloads[one] for one in numbers[rows].tolist()]
+            steps, times = heads["step"][rows], heads["time"][rows]
+            chunk = RowChunk(offsets[rows], steps, times, np.empty((len(rows), 0)), payloads)
+            self.sparse_states.setdefault(int(layouts[number]), RowTable(0)).add(chunk)
+
     def _add_to_table(self, kind: int, key: int, rows: RowChunk) -> bool:
         """Add rows of one schema or layout to its table; return False if they have another width."""
         width = rows.values.shape[1]
@@ -362,7 +385,8 @@ def _by_table(rows: NDArray[Any], offsets: Ints) -> Iterator[tuple[int, int, Row
 
 
 def _chunk(rows: NDArray[Any], offsets: Ints) -> RowChunk:
-    return RowChunk(offsets, *(np.ascontiguousarray(rows[name]) for name in ("step", "time", "values")))
+    steps, times, values = (np.ascontiguousarray(rows[name]) for name in ("step", "time", "values"))
+    return RowChunk(offsets, steps, times, values)
 
 
 def _file_state(fd: int) -> FileState:
@@ -379,6 +403,16 @@ def read_payload(fd: int, offset: int) -> bytes:
         if payload and len(payload) == length and crc32(payload, frames.length_seed(length)) == crc:
             return payload
     raise ValueError(f"no intact frame at byte {offset}")
+
+
+def sparse_records(tables: Mapping[int, RowTable], known: Mapping[int, int] | None = None) -> list[Record]:
+    """Return the sparse states of some tables as records, without those of each layout that are known."""
+    return [
+        Record(Kind.SPARSE_STATE, offset, payload)
+        for layout, table in tables.items()
+        for chunk in table.since((known or {}).get(layout, 0))
+        for offset, payload in zip(chunk.offsets.tolist(), chunk.payloads(np.arange(len(chunk))), strict=True)
+    ]
 
 
 def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, Any]]:

@@ -1,4 +1,7 @@
-"""Rows of one schema, or states of one layout, as columns in memory or on disk."""
+"""Rows of one schema, or states of one layout, as columns in memory or on disk.
+
+Sparse states have no columns of values, but payloads of different lengths.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,10 @@ class Rows(Protocol):
         """Return the values of some rows in some columns."""
         ...
 
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states."""
+        ...
+
     def slice(self, start: int, stop: int) -> Rows:
         """Return the rows from ``start`` up to ``stop``."""
         ...
@@ -65,6 +72,7 @@ class RowChunk:
     steps: Ints
     times: Floats
     values: Floats  # rows × width
+    encoded: list[bytes] = field(default_factory=list)  # payloads of sparse states
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -78,23 +86,30 @@ class RowChunk:
         found: Floats = self.values[rows[:, None], columns]
         return found
 
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states."""
+        return [self.encoded[row] for row in rows.tolist()]
+
     def slice(self, start: int, stop: int) -> RowChunk:
         """Return the rows from ``start`` up to ``stop``."""
         return RowChunk(
-            self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop]
+            self.offsets[start:stop],
+            self.steps[start:stop],
+            self.times[start:stop],
+            self.values[start:stop],
+            self.encoded[start:stop],
         )
 
-    def followed_by(self, other: RowChunk) -> RowChunk:
-        """Return these rows and those of another as one chunk."""
-        return united([self, other])
-
-
-def united(chunks: list[RowChunk]) -> RowChunk:
-    """Return the rows of several chunks as one."""
-    if len(chunks) == 1:
-        return chunks[0]
-    columns = ([getattr(one, name) for one in chunks] for name in ("offsets", "steps", "times", "values"))
-    return RowChunk(*map(np.concatenate, columns))
+    def followed_by(self, *others: RowChunk) -> RowChunk:
+        """Return these rows and those of others as one chunk."""
+        chunks = (self, *others)
+        return RowChunk(
+            np.concatenate([one.offsets for one in chunks]),
+            np.concatenate([one.steps for one in chunks]),
+            np.concatenate([one.times for one in chunks]),
+            np.concatenate([one.values for one in chunks]),
+            [payload for one in chunks for payload in one.encoded],
+        )
 
 
 @dataclass(slots=True)
@@ -118,9 +133,10 @@ class RowTable:
             rows = last.followed_by(rows)
         self.chunks.append(rows)
 
-    def fresh(self) -> list[RowChunk]:
-        """Return the rows that are in memory."""
-        return [chunk for chunk in self.chunks if isinstance(chunk, RowChunk)]
+    def fresh(self) -> RowChunk | None:
+        """Return the rows that are in memory; None if there are none."""
+        found = [chunk for chunk in self.chunks if isinstance(chunk, RowChunk)]
+        return found[0].followed_by(*found[1:]) if len(found) > 1 else found[0] if found else None
 
     def store(self, rows: Rows) -> None:
         """Replace the rows in memory by the same on disk, or add further ones that are on disk."""
@@ -158,13 +174,19 @@ class RowTable:
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
         """Return the values of some rows, in ascending order, in some columns."""
-        if not len(rows):
-            return np.empty((0, len(columns)))
-        start, found = int(rows[0]), []
-        for chunk in self.since(start):
+        found = [chunk.pick(within, columns) for chunk, within in self._chunks_of(rows)]
+        return np.concatenate(found) if found else np.empty((0, len(columns)))
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states, in ascending order."""
+        return [payload for chunk, within in self._chunks_of(rows) for payload in chunk.payloads(within)]
+
+    def _chunks_of(self, rows: Ints) -> Iterator[tuple[Rows, Ints]]:
+        """Yield the chunks that have some rows, with the numbers of the rows in the chunk."""
+        start = 0
+        for chunk in self.chunks:
             stop = start + len(chunk)
-            within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)] - start
+            within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)]
             if len(within):
-                found.append(chunk.pick(within, columns))
+                yield chunk, within - start
             start = stop
-        return np.concatenate(found)

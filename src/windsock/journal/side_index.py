@@ -51,6 +51,8 @@ TABLE = np.dtype(
         ("rows", "<u8"),
         ("place", "<u8"),  # of the first block, in the data
         ("heads", "<u8"),  # bytes of that block: offsets and steps
+        ("sizes", "<u8"),  # bytes of the last blocks, of sparse states: the lengths of the payloads, and the payloads
+        ("payloads", "<u8"),
     ]
 )
 SAMPLE = np.dtype([("offset", "<i8"), ("step", "<i8"), ("time", "<f8"), ("kept", "<u4"), ("seen", "<u4")])
@@ -135,13 +137,17 @@ def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memor
     tables = np.zeros(len(contents.rows), TABLE)
     for number, ((kind, key), rows) in enumerate(contents.rows.items()):
         heads = _packed(rows.offsets, rows.steps)
-        tables[number] = (kind, rows.values.shape[1], key, len(rows), data.length, len(heads))
+        lengths, payloads = _packed(_lengths(rows.encoded)), b"".join(rows.encoded)
+        width = rows.values.shape[1]
+        tables[number] = (kind, width, key, len(rows), data.length, len(heads), len(lengths), len(payloads))
         data.add(heads)
         data.add(rows.times.tobytes())
         for column in np.ascontiguousarray(rows.values.T):
-            data.add(column.data.cast("B") if len(column) else b"")
+            data.add(column.data.cast("B"))
+        data.add(lengths)
+        data.add(payloads)
     records = contents.records
-    kinds, sizes = np.array(records.kinds, np.uint8), np.fromiter(map(len, records.payloads), np.int64, len(records))
+    kinds, sizes = np.array(records.kinds, np.uint8), _lengths(records.payloads)
     places = np.array(records.offsets, np.int64)
     offsets, steps, times = contents.commits
     described = {
@@ -166,6 +172,10 @@ def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memor
     head = MAGIC, VERSION, len(text), len(listed), data.length
     checksum = crc32(listed, crc32(text, crc32(HEAD.pack(*head, 0))))
     return [HEAD.pack(*head, checksum), text, listed, *data.sealed(checksum)]
+
+
+def _lengths(payloads: list[bytes]) -> Ints:
+    return np.fromiter(map(len, payloads), np.int64, len(payloads))
 
 
 def _first_row(contents: Contents) -> tuple[int, tuple[float, int, int]] | None:
@@ -246,8 +256,9 @@ class StoredPart:
 
     def _check_tables(self, length: int) -> None:
         """Raise IndexDamageError if there is not room for the rows, in the part or in the segment."""
-        rows, width, heads = (self._listed[name].astype(np.float64) for name in ("rows", "width", "heads"))
-        needed = heads + CRC.size + (8 * rows + CRC.size) * (width + 1)
+        names = ("rows", "width", "heads", "sizes", "payloads")
+        rows, width, heads, sizes, payloads = (self._listed[name].astype(np.float64) for name in names)
+        needed = heads + sizes + payloads + 3 * CRC.size + (8 * rows + CRC.size) * (width + 1)
         frames = rows * (FRAME_HEAD.size + ROW_HEAD.size + 8 * width)
         if (self._listed["place"] + needed > length).any() or frames.sum() > self.covered.end - self.covered.start:
             raise IndexDamageError("it has more rows than the segment")
@@ -279,7 +290,7 @@ class StoredPart:
     def _load(self) -> None:
         """Read what is needed in any case."""
         described = self.described
-        self.tables = [StoredRows(self, *entry) for entry in self._listed.tolist()]
+        self.tables = [StoredRows(self, entry) for entry in self._listed.tolist()]
         self.records = StoredRecords(self, int(described["records"][0]))
         self.schemas = {int(id): tuple(map(str, names)) for id, names in described["schemas"].items()}
         self.damage = [Damage(*one) for one in described["damage"]]
@@ -322,13 +333,13 @@ class StoredPart:
 class StoredRows:
     """Rows of one schema, or states of one layout, of a part."""
 
-    __slots__ = ("_count", "_heads", "_part", "_place", "_start", "_stop", "key", "kind", "width")
+    __slots__ = ("_count", "_entry", "_heads", "_part", "_place", "_start", "_stop", "key", "kind", "width")
 
-    def __init__(self, part: StoredPart, kind: int, width: int, key: int, rows: int, place: int, heads: int) -> None:
+    def __init__(self, part: StoredPart, entry: tuple[int, ...]) -> None:
         self._part = part
-        self.kind, self.width, self.key = kind, width, key
-        self._count, self._place, self._heads = rows, place, heads
-        self._start, self._stop = 0, rows
+        self._entry = entry
+        self.kind, self.width, self.key, self._count, self._place, self._heads, *_ = entry
+        self._start, self._stop = 0, self._count
 
     def __len__(self) -> int:
         return self._stop - self._start
@@ -379,9 +390,23 @@ class StoredRows:
             picked[:, number] = column[self._start : self._stop][rows]
         return picked
 
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states."""
+        rows = rows + self._start
+        try:
+            sizes, length = self._entry[-2:]
+            place = self._place + self._heads + CRC.size + (8 * self._count + CRC.size) * (self.width + 1)
+            [found] = _unpacked(self._part.block(place, sizes), 1, self._count)
+            ends = np.cumsum(found)
+            payloads = self._part.block(place + sizes + CRC.size, length)
+        except UNUSABLE:
+            return self._recovered().payloads(rows)
+        bounds = zip((ends - found)[rows].tolist(), ends[rows].tolist(), strict=True)
+        return [payloads[start:end] for start, end in bounds]
+
     def slice(self, start: int, stop: int) -> StoredRows:
         """Return the rows from ``start`` up to ``stop``."""
-        found = StoredRows(self._part, self.kind, self.width, self.key, self._count, self._place, self._heads)
+        found = StoredRows(self._part, self._entry)
         found._start, found._stop = self._start + start, self._start + stop
         return found
 
