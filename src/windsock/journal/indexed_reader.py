@@ -90,6 +90,7 @@ class IndexedReader(SegmentReader):
         for rows in part.tables:
             _tables(self)[rows.kind].setdefault(rows.key, RowTable(rows.width)).store(rows)
         self.records.store(part.records)
+        part.release()
         self._checked = 0
         self._stored_to, self._stored_commits, self._stored_samples = self.offset, len(self.steps), len(self.samples)
         self._new_schemas = {}  # the names of the known ones stay: they are not stored again

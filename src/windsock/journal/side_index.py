@@ -41,7 +41,7 @@ MAGIC = b"WSKINDEX"
 VERSION = 1
 HEAD = struct.Struct("<8sIIIII")
 """Magic, version, lengths of the description, of the list of tables and of the data, checksum of all but the data."""
-FIRST_READ = 4 << 10  # bytes; most heads are smaller
+FIRST_READ = 16 << 10  # bytes: the head and small blocks
 CRC = struct.Struct("<I")
 TABLE = np.dtype(
     [
@@ -70,6 +70,9 @@ UNUSABLE = (
 """What reading a file of arbitrary contents can raise."""
 
 
+NO_COMMITS: tuple[Ints, Ints, Floats] = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
 class IndexDamageError(ValueError):
     """A block of an index is missing or not as it was written."""
 
@@ -85,9 +88,7 @@ class Contents:
     rows: dict[tuple[int, int], RowChunk] = field(default_factory=dict)  # by kind and schema or layout
     records: RecordColumns = field(default_factory=RecordColumns)
     samples: NDArray[Any] = field(default_factory=lambda: np.empty(0, SAMPLE))
-    commits: tuple[Ints, Ints, Floats] = field(
-        default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-    )  # offsets, steps and times
+    commits: tuple[Ints, Ints, Floats] = NO_COMMITS  # offsets, steps and times
     schemas: dict[int, tuple[str, ...]] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     heartbeats: list[Record] = field(default_factory=list)  # of all bytes up to the end of these
@@ -133,19 +134,7 @@ def _frame_head(fd: int, place: int) -> bytes:
 
 def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memoryview]:
     """Return the bytes of a part: its head, then its blocks."""
-    data = _Data()
-    tables = np.zeros(len(contents.rows), TABLE)
-    for number, ((kind, key), rows) in enumerate(contents.rows.items()):
-        heads = _packed(rows.offsets, rows.steps)
-        lengths, payloads = _packed(_lengths(rows.encoded)), b"".join(rows.encoded)
-        width = rows.values.shape[1]
-        tables[number] = (kind, width, key, len(rows), data.length, len(heads), len(lengths), len(payloads))
-        data.add(heads)
-        data.add(rows.times.tobytes())
-        for column in np.ascontiguousarray(rows.values.T):
-            data.add(column.data.cast("B"))
-        data.add(lengths)
-        data.add(payloads)
+    data = _Data()  # the small blocks first: they are read together with the head
     records = contents.records
     kinds, sizes = np.array(records.kinds, np.uint8), _lengths(records.payloads)
     places = np.array(records.offsets, np.int64)
@@ -168,6 +157,18 @@ def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memor
             for kind in np.unique(kinds).tolist()
         },
     }
+    tables = np.zeros(len(contents.rows), TABLE)
+    for number, ((kind, key), rows) in enumerate(contents.rows.items()):
+        heads = _packed(rows.offsets, rows.steps)
+        lengths, payloads = _packed(_lengths(rows.encoded)), b"".join(rows.encoded)
+        width = rows.values.shape[1]
+        tables[number] = (kind, width, key, len(rows), data.length, len(heads), len(lengths), len(payloads))
+        data.add(heads)
+        data.add(rows.times.tobytes())
+        for column in np.ascontiguousarray(rows.values.T):
+            data.add(column.data.cast("B"))
+        data.add(lengths)
+        data.add(payloads)
     text, listed = json.dumps(described, separators=(",", ":")).encode("ascii"), tables.tobytes()
     head = MAGIC, VERSION, len(text), len(listed), data.length
     checksum = crc32(listed, crc32(text, crc32(HEAD.pack(*head, 0))))
@@ -246,11 +247,13 @@ class StoredPart:
         plain = HEAD.pack(magic, version, text, listed, data, 0)
         if crc32(head[HEAD.size : self._data], crc32(plain)) != self._seed:
             raise IndexDamageError("its head is damaged")
+        self._front = head[self._data :]
         self.described: dict[str, Any] = json.loads(head[HEAD.size : HEAD.size + text])
         self.covered = Covered(*self.described["covered"])
         self._listed = np.frombuffer(head, TABLE, listed // TABLE.itemsize, HEAD.size + text)
         self._check_origin(segment, start)
         self._length = data
+        self._last_heads: tuple[int, tuple[Ints, Ints]] = (-1, NO_COMMITS[:2])
         self._check_tables(data)
         self._load()
 
@@ -297,7 +300,11 @@ class StoredPart:
         self.heartbeats = [Record(Kind.EVENT, int(at), bytes.fromhex(text)) for at, text in described["heartbeats"]]
         count, place, length, times, size = described["commits"]
         offsets, steps = _unpacked(self.block(place, length), 2, count)
-        self.commits = offsets, steps, np.frombuffer(self.block(times, size), np.float64)
+        self.commits: tuple[Ints, Ints, Floats] = (
+            offsets,
+            steps,
+            np.frombuffer(self.block(times, size), np.float64),
+        )
         _, place, length = described["samples"]
         self.samples = np.frombuffer(self.block(place, length), SAMPLE)
         self.highest, self.first_row = OPEN_STEP, None
@@ -314,11 +321,7 @@ class StoredPart:
         total = (length + CRC.size) * count
         if not 0 <= place <= place + total <= self._length:
             raise IndexDamageError("a block is outside of the file")
-        try:
-            with open(self.path, "rb", buffering=0) as file:
-                data = memoryview(os.pread(file.fileno(), total, self._data + place))
-        except OSError as error:
-            raise IndexDamageError(str(error)) from error
+        data = memoryview(self._read(place, total))
         if len(data) != total:
             raise IndexDamageError("it is too short")
         found = []
@@ -328,6 +331,29 @@ class StoredPart:
                 raise IndexDamageError("a block is damaged")
             found.append(block)
         return found
+
+    def _read(self, place: int, length: int) -> bytes:
+        if place + length <= len(self._front):
+            return self._front[place : place + length]
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                return os.pread(file.fileno(), length, self._data + place)
+        except OSError as error:
+            raise IndexDamageError(str(error)) from error
+
+    def heads(self, place: int, length: int, rows: int) -> tuple[Ints, Ints]:
+        """Return offsets and steps of some rows. The last ones are kept: who asks for one asks for the other."""
+        if self._last_heads[0] != place:
+            offsets, steps = _unpacked(self.block(place, length), 2, rows)
+            self._last_heads = place, (offsets, steps)
+        return self._last_heads[1]
+
+    def release(self) -> None:
+        """Forget what a reader has taken."""
+        kept = ("segment", "records", "payloads")
+        self.described = {name: self.described[name] for name in kept}
+        self.schemas, self.damage, self.heartbeats = {}, [], []
+        self.commits, self.samples = NO_COMMITS, np.empty(0, SAMPLE)
 
 
 class StoredRows:
@@ -412,11 +438,10 @@ class StoredRows:
 
     def _read_heads(self) -> tuple[Ints, Ints]:
         try:
-            offsets, steps = _unpacked(self._part.block(self._place, self._heads), 2, self._count)
+            return self._part.heads(self._place, self._heads, self._count)
         except UNUSABLE:
             found = self._recovered()
-            offsets, steps = found.offsets, found.steps
-        return offsets, steps
+            return found.offsets, found.steps
 
     def _columns(self, first: int, count: int) -> list[Floats]:
         """Read columns that follow each other; the one before the first has the times."""
