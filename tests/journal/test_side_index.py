@@ -235,6 +235,14 @@ def test_a_folder_that_cannot_be_written_is_read_without_an_index(segment: Path)
 
 
 @pytest.mark.usefixtures("small_parts")
+def test_a_disk_that_is_nearly_full_is_left_to_the_training(segment: Path, monkeypatch: pytest.MonkeyPatch):
+    """No index is written, and everything is read."""
+    monkeypatch.setattr(side_index, "MIN_FREE", 1 << 62)
+    assert indexed(segment) == plain(segment)
+    assert parts(segment) == []
+
+
+@pytest.mark.usefixtures("small_parts")
 def test_no_drafts_are_left_behind(segment: Path):
     """A part is written beside its place and then moved there."""
     indexed(segment)

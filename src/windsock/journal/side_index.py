@@ -9,6 +9,7 @@ and what is missing, damaged or stale is read from the segment instead. All file
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -41,6 +42,7 @@ MAGIC = b"WSKINDEX"
 VERSION = 1
 HEAD = struct.Struct("<8sIIIII")
 """Magic, version, lengths of the description, of the list of tables and of the data, checksum of all but the data."""
+MIN_FREE = 1 << 30  # bytes of the disk that an index leaves
 FIRST_READ = 16 << 10  # bytes: the head and small blocks
 CRC = struct.Struct("<I")
 TABLE = np.dtype(
@@ -118,6 +120,7 @@ def write_part(segment: Path, covered: Covered, contents: Contents) -> None:
             ends = [_frame_head(file.fileno(), place).hex() for place in (covered.start, covered.last)]
         encoded = _encode({"segment": segment.name, "covered": covered, "ends": ends}, contents)
         path.parent.mkdir(parents=True, exist_ok=True)
+        _check_room(path.parent)
         with open(draft, "xb", buffering=0) as file:
             file.write(b"".join(encoded))
         draft.replace(path)  # a reader never sees half a file
@@ -125,6 +128,13 @@ def write_part(segment: Path, covered: Covered, contents: Contents) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def _check_room(folder: Path) -> None:
+    """Raise OSError if the disk is nearly full: the training needs the rest."""
+    found = os.statvfs(folder)
+    if found.f_bavail * found.f_frsize < MIN_FREE:
+        raise OSError(errno.ENOSPC, "too little room for an index", str(folder))
 
 
 def _frame_head(fd: int, place: int) -> bytes:
