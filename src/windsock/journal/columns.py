@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
-from windsock.journal.reader import Record, RowTable, SampleFrame, SegmentReader, decoded, events
+from windsock.journal.indexed_reader import IndexedReader
+from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
+from windsock.journal.records import Record
 from windsock.journal.resolved_rows import ResolvedRows
+from windsock.journal.row_tables import RowTable
 from windsock.journal.series import Series
 from windsock.journal.span_rows import Texts
 from windsock.journal.spans import AttemptSpans, SpanPart
@@ -45,6 +48,7 @@ class _Segment:
     shared_records: int = 0  # records, events and states that ``new_shared`` has yielded
     shared_events: int = 0
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
+    shared_sparse: dict[int, int] = field(default_factory=dict)
 
     def read_events(self) -> None:
         """Decode the events that were read since the last call."""
@@ -79,9 +83,9 @@ class Shared:
 
     segment: int
     records: list[Record]  # layouts and rollout states
-    sparse_states: list[bytes]  # their payloads
+    sparse_states: list[tuple[int, RowTable, int]]  # layout, table, and the first row that is new
     events: list[dict[str, Any]]
-    states: list[tuple[int, RowTable, int]]  # layout, table, and the first row that is new
+    states: list[tuple[int, RowTable, int]]
 
 
 class Attempt:
@@ -102,7 +106,7 @@ class Attempt:
     def add(self, segment: SegmentFile) -> SegmentReader:
         """Read this segment too, from the next poll on; return its reader."""
         if segment.index not in self._segments:
-            reader = SegmentReader(segment.path, self._schemas)
+            reader = IndexedReader(segment.path, self._schemas)
             self._segments[segment.index] = _Segment(segment.index, reader)
             self.steps.add(segment.index, reader.steps)
         return self._segments[segment.index].reader
@@ -206,20 +210,15 @@ class Attempt:
         """Yield what each segment has for merging over ranks since the last call."""
         for index, segment in sorted(self._segments.items()):
             first, known = segment.shared_records, len(segment.reader.records)
-            records = segment.reader.records[first:known] if known > first else []
+            new = segment.reader.records[first:known]
+            records = list(new.of(*SHARED_KINDS))
             segment.read_events()
             new_events = segment.events[segment.shared_events :]
             segment.shared_records, segment.shared_events = known, len(segment.events)
-            states = []
-            for layout, table in segment.reader.states.items():
-                start = segment.shared_states.get(layout, 0)
-                if start < (count := len(table)):
-                    states.append((layout, table, start))
-                    segment.shared_states[layout] = count
-            if records or states:
-                kept = [record for record in records if record.kind in SHARED_KINDS]
-                sparse = [record.payload for record in records if record.kind == Kind.SPARSE_STATE]
-                yield Shared(index, kept, sparse, new_events, states)
+            states = list(_new_rows(segment.reader.states, segment.shared_states))
+            sparse = list(_new_rows(segment.reader.sparse_states, segment.shared_sparse))
+            if known > first or states or sparse:
+                yield Shared(index, records, sparse, new_events, states)
 
     def series(self, name: str) -> Series:
         """Return one metric: each step once, with the value that was logged last for it."""
@@ -296,6 +295,15 @@ class Attempt:
         steps, values, times = steps[order], values[order], times[order]
         keep = np.append(steps[1:] != steps[:-1], True)
         return Series(name, steps[keep], values[keep], times[keep], self.writer)
+
+
+def _new_rows(tables: Mapping[int, RowTable], known: dict[int, int]) -> Iterator[tuple[int, RowTable, int]]:
+    """Yield the layouts that have new states, with the table and the first new row; the others are known then."""
+    for layout, table in tables.items():
+        start, count = known.get(layout, 0), len(table)
+        if start < count:
+            known[layout] = count
+            yield layout, table, start
 
 
 def poll_all(attempts: Iterable[Attempt]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from windsock.journal import frames
-from windsock.journal.frames import COMMIT_BODY, OPEN_STEP, PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
+from windsock.journal.frames import OPEN_STEP, PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
 from windsock.journal.unpacking import count_values
 
 MAX_DEPTH = 1000  # of nested lists and objects; writers stop at 100
@@ -262,16 +262,6 @@ def decode_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
     if len(names) > MAX_NAMES:
         raise DecodingError(f"it has more than {MAX_NAMES:,} names")
     return id, tuple(names)
-
-
-def decode_commit(payload: bytes) -> tuple[int, float]:
-    """Return step and time of a commit."""
-    if len(payload) != COMMIT_BODY.size:
-        raise DecodingError("it has a wrong length")
-    _, step, time = COMMIT_BODY.unpack(payload)
-    if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
-        raise DecodingError("its step or time is out of range")
-    return step, time
 
 
 def _event(payload: bytes) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from windsock.journal.frames import OPEN_STEP
 from windsock.journal.growing import GrowingArray
-from windsock.journal.reader import RowTable
+from windsock.journal.row_tables import RowTable
 from windsock.journal.steps import AttemptSteps
 
 Floats = NDArray[np.float64]

@@ -57,12 +57,25 @@ class SegmentSteps:
         if self.highest_commit is None or step >= self.highest_commit[0]:
             self.highest_commit = step, time
 
+    def add_commits(self, offsets: Ints, steps: Ints, times: Floats) -> None:
+        """Add the segment's next commits, at least one."""
+        for into, new in ((self.offsets, offsets), (self.steps, steps), (self.times, times)):
+            into.frombytes(new.tobytes())
+        highest = int(steps.max())
+        self.highest = max(self.highest, highest)
+        if self.highest_commit is None or highest >= self.highest_commit[0]:
+            self.highest_commit = highest, float(times[np.flatnonzero(steps == highest)[-1]])
+
     def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
         """Add rows, in the order of their offsets."""
-        self.highest = max(self.highest, int(steps.max()))
         # The reader adds rows schema by schema, so a later call may bring an earlier row.
-        if self.first_row is None or offsets[0] < self.first_row[1]:
-            self.first_row = float(times[0]), int(offsets[0]), int(steps[0])
+        self.add_first_row((float(times[0]), int(offsets[0]), int(steps[0])), int(steps.max()))
+
+    def add_first_row(self, row: tuple[float, int, int], highest: int) -> None:
+        """Add rows by time, offset and step of the first, and the highest step that they name."""
+        self.highest = max(self.highest, highest)
+        if self.first_row is None or row[1] < self.first_row[1]:
+            self.first_row = row
 
     def step_after(self, offset: int) -> int | None:
         """Return the step of the first commit after a place in the segment; None if there is none."""

@@ -28,6 +28,7 @@ Place = tuple[int, int]
 """The number of a source, and a row of it."""
 
 MAX_AT_ONCE = 32 << 20  # bytes of states that are merged together
+ENCODED_BYTES = 1 << 10  # that one sparse state may take
 ENCODED = -1  # in the place of a width: the states are sparse
 BETWEEN = (-1, 0)  # in the shape of a step, before the layouts of sparse states
 
@@ -48,6 +49,22 @@ class Vectors(dict[int, Floats]):
         return np.array([self[row][columns] for row in rows.tolist()])
 
 
+class EncodedRows(Protocol):
+    """Sparse states of one layout, by the number of their row."""
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some states, in ascending order."""
+        ...
+
+
+class Payloads(dict[int, bytes]):
+    """Sparse states that were read one by one."""
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of those states that were not forgotten."""
+        return [self[row] for row in rows.tolist() if row in self]
+
+
 class _Origin(NamedTuple):
     """Where states of one layout and width come from. They are merged in this order, however they were read."""
 
@@ -63,23 +80,26 @@ class _Source:
 
     origin: _Origin
     rows: StateRows = field(default_factory=Vectors)
-    payloads: dict[int, bytes] = field(default_factory=dict)  # of sparse states
+    encoded: EncodedRows = field(default_factory=Payloads)
     count: int = 0  # of the states that were added one by one
     checked: int = 0  # sparse states
     damaged: set[int] = field(default_factory=set)  # sparse states
 
     def body(self, row: int) -> bytes:
         """Return an encoded state."""
-        return self.payloads[row][ROW_HEAD.size :]
+        [payload] = self.encoded.payloads(np.array([row]))
+        return payload[ROW_HEAD.size :]
 
     def is_readable(self, width: int) -> bool:
         """Return whether all states have this width and are intact."""
         if self.origin.width != ENCODED:
             return self.origin.width == width
-        new = [row for row in range(self.checked, self.count) if row in self.payloads]
-        self.checked = self.count
-        if new:
-            intact = sparse.intact([self.payloads[row] for row in new], width, ROW_HEAD.size)
+        first, self.checked = self.checked, self.count
+        if first < self.count:
+            new = list(range(first, self.count))
+            if isinstance(self.encoded, Payloads):
+                new = [row for row in new if row in self.encoded]
+            intact = sparse.intact(self.encoded.payloads(np.array(new, np.int64)), width, ROW_HEAD.size)
             self.damaged.update(row for row, is_intact in zip(new, intact.tolist(), strict=True) if not is_intact)
         return not self.damaged
 
@@ -167,24 +187,29 @@ class MeasuredStates:
         self.add_rows(writer, segment, layout, (source.rows, len(vector)), source.count, [(step, time)])
         source.count += 1
 
-    def add_encoded(self, writer: Writer, segment: int, states: Iterable[tuple[int, int, bytes]]) -> None:
-        """Add sparse states: layout, step and payload.
+    def add_encoded(
+        self, writer: Writer, segment: int, layout: int, table: EncodedRows, first: int, of_steps: Iterable[int]
+    ) -> None:
+        """Add sparse states of a table: the number of the first one, and their steps.
 
         The state of the same step that follows each tells that the rank has contributed, and when.
         """
-        steps = self._steps
-        numbers: dict[int, int] = {}
-        for layout, step, payload in states:
-            number = numbers.get(layout)
-            if number is None:
-                number = numbers[layout] = self._number(_Origin(writer, segment, layout, ENCODED))
-            source = self._sources[number]
-            source.payloads[source.count] = payload
+        number = self._number(_Origin(writer, segment, layout, ENCODED))
+        source, steps = self._sources[number], self._steps
+        source.encoded = table
+        for row, step in enumerate(of_steps, first):
             found = steps.get(step)
             if found is None:
                 found = steps[step] = _Step()
-            found.encoded.append((number, source.count))
-            source.count += 1
+            found.encoded.append((number, row))
+            source.count = row + 1
+
+    def add_payload(self, writer: Writer, segment: int, layout: int, step: int, payload: bytes) -> None:
+        """Add one sparse state."""
+        source = self._sources[self._number(_Origin(writer, segment, layout, ENCODED))]
+        assert isinstance(source.encoded, Payloads)
+        source.encoded[source.count] = payload
+        self.add_encoded(writer, segment, layout, source.encoded, source.count, [step])
 
     def set_limits(self, limits: Mapping[Writer, int]) -> None:
         """Set the steps from which on writers are superseded."""
@@ -198,7 +223,9 @@ class MeasuredStates:
             if isinstance(rows, Vectors):
                 del rows[row]
         for number, row in found.encoded:
-            del self._sources[number].payloads[row]
+            encoded = self._sources[number].encoded
+            if isinstance(encoded, Payloads):
+                del encoded[row]
 
     def writers(self, step: int) -> set[Writer]:
         """Return the writers that have contributed to a step."""
@@ -299,8 +326,10 @@ class MeasuredStates:
         for number, arranged in enumerate(steps):
             alike.setdefault(arranged.shape(used.keys()), []).append(number)
         for shape, numbers in alike.items():
-            dense = shape[: shape.index(BETWEEN)]
-            at_once = max(1, MAX_AT_ONCE // (8 * sum(count * used[id][0].width for id, count in dense) + 1))
+            between = shape.index(BETWEEN)
+            size = sum(8 * count * used[id][0].width for id, count in shape[:between])
+            size += sum(ENCODED_BYTES * count for _, count in shape[between + 1 :])
+            at_once = max(1, MAX_AT_ONCE // (size + 1))
             for begin in range(0, len(numbers), at_once):
                 some = numbers[begin : begin + at_once]
                 yield some, self._merge_alike([steps[number] for number in some], used, wanted)
@@ -315,7 +344,8 @@ class MeasuredStates:
         for id in (id for id in steps[0].encoded if id in parts):
             layout, slots = parts[id]
             whole = self.layouts[id].layout
-            vectors = [whole.merge_encoded(self._bodies(s.encoded[id]))[slots] for s in steps] if len(slots) else []
+            bodies = self._bodies([s.encoded[id] for s in steps]) if len(slots) else []
+            vectors = [whole.merge_encoded(of_step)[slots] for of_step in bodies]
             self._add_layout(merged, id, layout, np.array(vectors).reshape(len(steps), -1), wanted)
         return merged
 
@@ -349,8 +379,17 @@ class MeasuredStates:
         given = self.layouts[id].coefficients
         return {name: state for name, state in given.items() if wanted is None or name in wanted}
 
-    def _bodies(self, places: Ints) -> list[bytes]:
-        return [self._sources[number].body(row) for number, row in places.tolist()]
+    def _bodies(self, steps: list[Ints]) -> list[list[bytes]]:
+        """Return the encoded states of some steps, those of each source read at once."""
+        rows: dict[int, list[int]] = {}
+        for number, row in np.concatenate(steps).tolist():
+            rows.setdefault(number, []).append(row)
+        found: dict[tuple[int, int], bytes] = {}
+        for number, of_source in rows.items():
+            of_source.sort()
+            payloads = self._sources[number].encoded.payloads(np.array(of_source))
+            found |= {(number, row): one[ROW_HEAD.size :] for row, one in zip(of_source, payloads, strict=True)}
+        return [[found[number, row] for number, row in places.tolist()] for places in steps]
 
     def _number(self, origin: _Origin) -> int:
         number = self._numbers.get(origin)

@@ -69,7 +69,8 @@ class MergedRole:
                 merger.add_event(attempt.writer, event)
             for record in shared.records:
                 merger.add_record(attempt.writer, record, shared.segment)
-            merger.add_sparse_states(attempt.writer, shared.sparse_states, shared.segment)
+            for layout, table, start in shared.sparse_states:
+                merger.add_sparse_states(attempt.writer, shared.segment, layout, table, start)
             for layout, table, start in shared.states:
                 merger.add_states(attempt.writer, shared.segment, layout, table, start)
         merger.coverage.set_progress(attempt.writer, _progress(attempt))

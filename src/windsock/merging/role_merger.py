@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from windsock.journal import decoding
 from windsock.journal.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record, RowTable
+from windsock.journal.records import Record
+from windsock.journal.row_tables import RowTable
 from windsock.journal.unpacking import Budget
 from windsock.merging.measured_states import Arranged, MeasuredStates
 from windsock.model import Writer
@@ -158,8 +159,7 @@ class RoleMerger:
         """
         try:
             if record.kind == Kind.SPARSE_STATE:
-                steps = self.add_sparse_states(writer, [record.payload], segment)
-                return steps[0] if steps else None
+                return self._add_sparse_state(writer, record.payload, segment)
             if record.kind == Kind.LAYOUT:
                 self._add_layout(decoding.decode(record.kind, record.payload))
             elif record.kind == Kind.EVENT:
@@ -198,21 +198,21 @@ class RoleMerger:
             self.measured.add_rows(writer, segment, layout, (table, table.width), first, heads)
             first += len(chunk)
 
-    def add_sparse_states(self, writer: Writer, payloads: Iterable[bytes], segment: int = 0) -> list[int]:
-        """Add measured states that are encoded; return the steps that they contribute to."""
-        found = []
-        for payload in payloads:
-            try:
-                layout, step, _ = decoding.sparse_state_head(payload)
-            except ValueError as error:
-                _count(self._unread, str(error))
-                continue
-            if step >= self._oldest:
-                found.append((layout, step, payload))
-        steps = [step for _, step, _ in found]
-        self._note_steps(steps)
-        self.measured.add_encoded(writer, segment, found)
-        return steps
+    def add_sparse_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
+        """Add the encoded states of a table from a row on."""
+        for chunk in table.since(first):
+            steps = chunk.steps.tolist()
+            self._note_steps(steps)
+            self.measured.add_encoded(writer, segment, layout, table, first, steps)
+            first += len(chunk)
+
+    def _add_sparse_state(self, writer: Writer, payload: bytes, segment: int) -> int | None:
+        layout, step, _ = decoding.sparse_state_head(payload)
+        if step < self._oldest:
+            return None
+        self._note_steps([step])
+        self.measured.add_payload(writer, segment, layout, step, payload)
+        return step
 
     def add_values(self, writer: Writer, step: int, time: float, values: Mapping[str, float]) -> bool:
         """Add those values of a row that are reduced over ranks; return False if there are none or it is too old."""
