@@ -6,20 +6,22 @@ import difflib
 import fnmatch
 import os
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windsock.errors import MetricNotFoundError
 from windsock.formatting import encodable
-from windsock.journal.columns import Attempt, poll_all
-from windsock.journal.folder import SegmentFile, find_run, read_run_info, segments
+from windsock.journal.columns import Attempt, poll_readers
+from windsock.journal.folder import FileState, SegmentFile, find_run, read_run_info, segment_files
+from windsock.journal.folder_changes import FolderChanges
 from windsock.journal.frames import Kind
-from windsock.journal.reader import SampleFrame
+from windsock.journal.reader import SampleFrame, SegmentReader
 from windsock.journal.series import Series, joined
 from windsock.journal.span_rows import Texts
 from windsock.journal.spans import SpanTable
-from windsock.journal.status import main_first, run_status, writer_status
+from windsock.journal.status import main_first, run_status
 from windsock.journal.steps import superseded_from
 from windsock.merging import MergedRole, names_over_ranks, reduced_series
 from windsock.model import (
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from windsock.samples.index import SampleIndex
     from windsock.samples.query import Census, Found, Query, Steps
 
+T = TypeVar("T")
+
 
 class View:
     """A run, read from its journal. ``refresh`` reads what was appended since.
@@ -53,10 +57,15 @@ class View:
         self.info: RunInfo = read_run_info(folder)
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._phase_texts = Texts()
-        self._attempts: dict[Writer, Attempt] = {}
-        self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # of each role and rank, in order
+        self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
+        self._by_rank: dict[tuple[str, int], list[Attempt]] = {}  # the trainer first; of each rank in order
+        self._readers: dict[str, tuple[SegmentReader, Attempt]] = {}  # by the name of the file
+        self._files: dict[str, FileState] = {}  # when they were read
+        self._changes: FolderChanges | None = FolderChanges(folder)
+        self._is_read = False  # whether all files were read as they were listed last
         self._merged_roles: dict[str, MergedRole] = {}
-        self._names: list[str] | None = None
+        self._changed: dict[str, dict[Writer, Attempt]] = {}  # by role, since it was merged
+        self._kept: dict[Any, Any] = {}  # results, until something new is read
         self._sample_index: SampleIndex | None = None
         self.refresh()
 
@@ -65,19 +74,52 @@ class View:
 
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
-        for segment in segments(self.path):
-            if segment.writer not in self._attempts:
-                self._add_attempt(Attempt(segment.writer, self._schemas, self._phase_texts))
-            self._attempts[segment.writer].add(segment)
-        self._names = None
+        files = self._list_files()
+        self._add_segments(name for name in files if name not in self._readers)
+        grown = [name for name, state in files.items() if state != self._files.get(name)]
+        size = sum(files[name][0] - self._files.get(name, (0, 0))[0] for name in grown)
+        self._kept.clear()
         for merged in self._merged_roles.values():
             merged.is_current = False
-        return poll_all(self._attempts.values())
+        found = poll_readers([self._readers[name][0] for name in grown], size)
+        # Only now: a segment that could not be read is tried again.
+        self._files.update((name, files[name]) for name in grown)
+        self._is_read = True
+        for reader in found:
+            attempt = self._readers[reader.path.name][1]
+            self._changed.setdefault(attempt.writer.role, {})[attempt.writer] = attempt
+        return bool(found)
 
-    def _add_attempt(self, attempt: Attempt) -> None:
-        writer = attempt.writer
-        self._attempts[writer] = attempt
-        insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda known: known.writer)
+    def _list_files(self) -> dict[str, FileState]:
+        """Return the segment files with their states, as they were if nothing has happened in the directory."""
+        has_changed = self._changes is None or self._changes.take()
+        if self._is_read and not has_changed:
+            return self._files
+        self._is_read = False
+        return segment_files(self.path)
+
+    def _add_segments(self, names: Iterable[str]) -> None:
+        added = sorted(segment for name in names if (segment := SegmentFile.parse(self.path / name)))
+        for segment in added:
+            writer = segment.writer
+            attempt = self._attempts.get(writer)
+            if attempt is None:
+                attempt = self._attempts[writer] = Attempt(writer, self._schemas, self._phase_texts)
+                insort(self._by_rank.setdefault((writer.role, writer.rank), []), attempt, key=lambda a: a.writer)
+            self._readers[segment.path.name] = attempt.add(segment), attempt
+            self._changed.setdefault(writer.role, {})[writer] = attempt
+            if segment.path.is_symlink():  # there is no notice of changes in another directory
+                self._changes = None
+        if added:
+            self._attempts = dict(sorted(self._attempts.items()))
+            self._by_rank = dict(sorted(self._by_rank.items(), key=lambda pair: main_first(*pair[0])))
+
+    def _keep(self, what: Any, compute: Callable[[], T]) -> T:
+        """Return a result that was computed since something new was read, or compute it."""
+        if what not in self._kept:
+            self._kept[what] = compute()
+        found: T = self._kept[what]
+        return found
 
     @property
     def id(self) -> str:
@@ -96,12 +138,8 @@ class View:
 
     def writer_statuses(self) -> dict[Writer, Status]:
         """Return the status of the newest attempt of each role and rank."""
-        newest = {(writer.role, writer.rank): writer for writer in sorted(self._attempts)}  # the last attempt stays
-        return {
-            writer: writer_status(attempt.events(), span[1] if (span := attempt.span()) else None)
-            for writer in newest.values()
-            for attempt in [self._attempts[writer]]
-        }
+        newest = {(writer.role, writer.rank): attempt for writer, attempt in self._attempts.items()}  # the last stays
+        return {attempt.writer: attempt.status for attempt in newest.values()}
 
     @property
     def config(self) -> dict[str, Any]:
@@ -111,14 +149,20 @@ class View:
     @property
     def environment(self) -> dict[str, Any]:
         """Host, command line, git commit and package versions, of the newest attempt of the main writer."""
-        for role, rank in self._writers():
-            found = [event for attempt in self._attempts_of(role, rank) for event in attempt.events()]
+        for attempts in self._by_rank.values():
+            found = [event for attempt in attempts for event in attempt.events()]
             if environment := _merged(found, "environment"):
                 return environment
         return {}
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the events of all writers by time, without those of forked processes."""
+        """Return the events of all writers by time, without those of forked processes.
+
+        Of heartbeats there is the last one of each segment, and the one at which the most frames waited.
+        """
+        return list(self._keep("events", self._all_events))
+
+    def _all_events(self) -> list[dict[str, Any]]:
         found = [event for attempt in self._attempts.values() for event in attempt.events()]
         return sorted(found, key=lambda event: event.get("time", 0.0))
 
@@ -133,14 +177,15 @@ class View:
         Samples and rollout states that cannot be read are problems too: samples after they were first searched.
         """
         counts: dict[tuple[str, str], int] = {}
-        for event in self._records(Kind.EVENT):  # unlike events(), with those of forked processes
-            if event.get("event") == "problem":
-                found = event.get("call", ""), event.get("error", "")
-                counts[found] = counts.get(found, 0) + event.get("count", 1)
+        for attempt in self._attempts.values():
+            for event in attempt.events_of_all():  # unlike events(), with those of forked processes
+                if event.get("event") == "problem":
+                    found = event.get("call", ""), event.get("error", "")
+                    counts[found] = counts.get(found, 0) + event.get("count", 1)
         for text in self.sample_index.known_damage() if self._has_samples() else ():
             found = "samples", text.split(": ", 2)[-1]  # without the place in the file
             counts[found] = counts.get(found, 0) + 1
-        for role in {writer.role for writer in self._attempts}:
+        for role in self._roles():
             for error, count in self._merged_of(role).unread.items():
                 found = "merging ranks", error
                 counts[found] = counts.get(found, 0) + count
@@ -152,7 +197,7 @@ class View:
         A rank that the launcher has started and that records nothing is missing in all steps, which have the values
         of the other ranks.
         """
-        roles = dict.fromkeys(role for role, _ in self._writers())
+        roles = self._roles()
         found = {missing: None for role in roles for missing in self._absent_ranks(role)}
         found |= {missing: None for role in roles for missing in self._merged_of(role).missing(role)}
         found |= {missing: None for role in roles for missing in self._missing_counts(role)}
@@ -160,7 +205,7 @@ class View:
 
     def _absent_ranks(self, role: str) -> Iterator[MissingRank]:
         ranks = self._ranks(role)
-        start = next((e for e in self._attempts_of(role, ranks[0])[-1].events() if e.get("event") == "start"), {})
+        start = self._attempts_of(role, ranks[0])[-1].start_event
         world_size = start.get("world_size")
         for rank in sorted(set(range(world_size or 0)) - {*ranks}):
             yield MissingRank(role, rank, None, "", f"{role}/{rank} of {world_size} ranks records nothing")
@@ -181,8 +226,7 @@ class View:
     @property
     def steps(self) -> tuple[int, int] | None:
         """The first and the last step of the main writer; None if nothing was logged."""
-        for role, rank in self._writers():
-            of_writer = self._attempts_of(role, rank)
+        for of_writer in self._by_rank.values():
             firsts = [step for attempt in of_writer if (step := attempt.steps.first_step()) is not None]
             last = of_writer[-1].last_step() if of_writer else None
             if firsts and last is not None:
@@ -192,30 +236,33 @@ class View:
     @property
     def span(self) -> tuple[float, float]:
         """The times of the run's creation and of its last row or event."""
+        return self._keep("span", self._whole_span)
+
+    def _whole_span(self) -> tuple[float, float]:
         moments = [self.info.created]
         for attempt in self._attempts.values():
             moments += attempt.span() or ()
-            moments += [event["time"] for event in attempt.events() if "time" in event]
+            moments += attempt.event_span() or ()
         return min(moments), max(moments)
 
     def writers(self) -> list[Writer]:
         """Return all writers, attempt by attempt."""
-        return sorted(self._attempts)
+        return list(self._attempts)
 
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the names of the metrics that match a shell pattern, or one of several, in the order logged."""
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-        if self._names is None:
-            self._names = self._all_names()
+        names = self._keep("names", self._all_names)
         if "*" in patterns:
-            return list(self._names)
-        return [name for name in self._names if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
+            return list(names)
+        return [name for name in names if any(p in ("*", name) or fnmatch.fnmatchcase(name, p) for p in patterns)]
 
     def _all_names(self) -> list[str]:
-        ordered = {
-            name: None for role, rank in self._writers() for a in self._attempts_of(role, rank) for name in a.names()
-        }
-        for role in dict.fromkeys(role for role, _ in self._writers()):
+        ordered: dict[str, None] = {}
+        for attempts in self._by_rank.values():
+            for attempt in attempts:
+                ordered |= dict.fromkeys(attempt.names())
+        for role in self._roles():
             ordered |= dict.fromkeys(self._merged_of(role).names())
         ordered |= dict.fromkeys(self._names_over_ranks())
         for name in self._doubtful_names():
@@ -226,12 +273,22 @@ class View:
     def _doubtful_names(self) -> set[str]:
         """Return the names that may have no point: all may be superseded, or lack a rank."""
         found: set[str] = set()
-        for role in {writer.role for writer in self._attempts}:
-            found |= self._merged_of(role).doubtful_names()
-        for role, rank in self._writers():
-            *older, newest = self._attempts_of(role, rank)
-            found |= {name for attempt in older for name in attempt.names()} - {*newest.names()}
-        return found
+        for role in self._roles():
+            merged = self._merged_of(role)
+            found |= merged.doubtful_names()
+            found |= {name for name in merged.reductions.counted() if not self._is_counted_once(name, role)}
+        for *older, newest in self._by_rank.values():
+            for attempt in older:
+                found |= attempt.names() - newest.names()
+        return found.union(names_over_ranks(found))
+
+    def _is_counted_once(self, name: str, role: str) -> bool:
+        """Return whether a count certainly has a value: that of the first step of the first rank that has it."""
+        for rank in self._ranks(role):
+            series = self._series_of(name, role, rank, None)
+            if len(series):
+                return self._merged_of(role).has_all_counts(int(series.steps[0]))
+        return False
 
     def series(self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None) -> Series:
         """Return one metric over steps, as NumPy arrays ``steps``, ``values`` and ``times``.
@@ -248,16 +305,25 @@ class View:
         self, name: str, role: str | None = None, rank: int | None = None, attempt: int | None = None
     ) -> Series | None:
         """Return one metric as ``series`` does, or None if the run does not have it."""
-        for writer_role, writer_rank in self._writers():
-            if role not in (None, writer_role) or rank not in (None, writer_rank):
-                continue
-            series = self._series_of(name, writer_role, writer_rank, attempt)
-            if rank is None and attempt is None:
-                series = self._merged_of(writer_role).replaced(series)
-                reduced = self._over_ranks(name, writer_role)
-                series = series if reduced is None else reduced
-            if len(series):
-                return series
+        for of_role in [one for one in self._roles() if role in (None, one)]:
+            found = self._find_in_role(name, of_role, rank, attempt)
+            if found is not None:
+                return found
+        return None
+
+    def _find_in_role(self, name: str, role: str, rank: int | None, attempt: int | None) -> Series | None:
+        is_merged = rank is None and attempt is None
+        reduced = self._over_ranks(name, role) if is_merged else None
+        if reduced is not None:
+            return reduced if len(reduced) else None
+        merged = self._merged_of(role) if is_merged else None
+        for one in self._ranks(role):
+            if rank in (None, one):
+                series = self._series_of(name, role, one, attempt)
+                if merged is not None:
+                    series = merged.replaced(series)
+                if len(series):
+                    return series
         return None
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
@@ -271,8 +337,7 @@ class View:
     def span_table(self) -> SpanTable:
         """Return the spans of phases and timers as columns, in the order in which they began."""
         parts = []
-        for role, rank in self._writers():
-            of_writer = self._attempts_of(role, rank)
+        for of_writer in self._by_rank.values():
             for attempt, limit in zip(of_writer, _limits(of_writer), strict=True):
                 found = attempt.spans()
                 parts += found if limit is None else [part.where(part.steps < limit) for part in found]
@@ -291,16 +356,26 @@ class View:
         return found
 
     def _names_over_ranks(self) -> Iterable[str]:
-        for role in {writer.role for writer in self._attempts}:
-            counted: dict[str, int] = {}
+        for role in self._roles():
+            counted: Counter[str] = Counter()
             for rank in found if len(found := self._ranks(role)) > 1 else ():
-                for name in {name for attempt in self._attempts_of(role, rank) for name in attempt.names()}:
-                    counted[name] = counted.get(name, 0) + 1
+                attempts = self._attempts_of(role, rank)
+                counted.update({name for attempt in attempts for name in attempt.names()})
             # The times that a single rank logs have nothing to reduce.
             yield from names_over_ranks(name for name, count in counted.items() if count > 1)
 
+    def _roles(self) -> list[str]:
+        """Return the roles, the trainer first."""
+        return self._keep("roles", lambda: list(dict.fromkeys(role for role, _ in self._by_rank)))
+
     def _ranks(self, role: str) -> list[int]:
-        return sorted({writer.rank for writer in self._attempts if writer.role == role})
+        return self._keep("ranks", self._ranks_by_role)[role]
+
+    def _ranks_by_role(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for role, rank in self._by_rank:
+            found.setdefault(role, []).append(rank)
+        return found
 
     def _over_ranks(self, name: str, role: str) -> Series | None:
         """Return the reduction of several ranks' rows that a name means; None if it means none."""
@@ -403,8 +478,7 @@ class View:
     def _writer_limits(self) -> dict[Writer, int | None]:
         """Return, for each writer, the step from which on a newer attempt supersedes it."""
         limits: dict[Writer, int | None] = {}
-        for role, rank in self._writers():
-            attempts = self._attempts_of(role, rank)
+        for attempts in self._by_rank.values():
             limits |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
         return limits
 
@@ -420,10 +494,6 @@ class View:
             for s in [self.series(name)]
         }
         return pd.DataFrame(columns).rename_axis("step").sort_index()
-
-    def _writers(self) -> list[tuple[str, int]]:
-        """Return roles and ranks, the trainer first."""
-        return sorted(self._by_rank, key=lambda pair: main_first(*pair))
 
     def _attempts_of(self, role: str, rank: int) -> list[Attempt]:
         return self._by_rank.get((role, rank), [])
@@ -443,9 +513,19 @@ class View:
         if merged is None:
             merged = self._merged_roles[role] = MergedRole(self.info.vocabulary)
         if not merged.is_current:
-            attempts = [attempt for writer, attempt in sorted(self._attempts.items()) if writer.role == role]
-            merged.update(attempts, self._writer_limits())
+            attempts = [attempt for attempt in self._attempts.values() if attempt.writer.role == role]
+            changed = sorted(self._changed.pop(role, {}).items())
+            limits = self._keep("limits", self._superseding_limits)
+            merged.update(attempts, [attempt for _, attempt in changed], limits)
         return merged
+
+    def _superseding_limits(self) -> dict[Writer, int | None]:
+        """Return the limits of the writers that have several attempts."""
+        found: dict[Writer, int | None] = {}
+        for attempts in self._by_rank.values():
+            if len(attempts) > 1:
+                found |= zip((attempt.writer for attempt in attempts), _limits(attempts), strict=True)
+        return found
 
 
 def _merged(events: Iterable[dict[str, Any]], event: str) -> dict[str, Any]:

@@ -1,9 +1,14 @@
 """Reading of the segments that a test has written."""
 
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
+from windsock.journal.reader import SegmentReader
+from windsock.journal.row_tables import RowTable
 from windsock.model import Writer
 
 WRITER = Writer("trainer", 0, 1)
@@ -16,3 +21,30 @@ def read(folder: Path) -> Attempt:
         attempt.add(segment)
     poll_all([attempt])
     return attempt
+
+
+def contents(reader: SegmentReader) -> dict[str, Any]:
+    """Return everything that a reader has read, to be compared with what another has; NaN is equal to itself."""
+    reader.check_records()
+    steps = reader.steps
+    return {
+        "offset": reader.offset,
+        "schemas": reader.schemas,
+        "tables": [(schema, *_columns(table)) for schema, table in reader.tables.items()],
+        "states": [(layout, *_columns(table)) for layout, table in reader.states.items()],
+        "sparse": [
+            (layout, *_columns(table), table.payloads(np.arange(len(table))))
+            for layout, table in reader.sparse_states.items()
+        ],
+        "records": [(record.kind, record.offset, record.payload) for record in reader.records],
+        "heartbeats": [(record.offset, record.payload) for record in reader.heartbeats],
+        "samples": list(map(repr, reader.samples)),
+        "commits": (steps.offsets.tolist(), steps.steps.tolist(), steps.times.tolist()),
+        "steps": (steps.highest, steps.highest_commit, steps.first_row),
+        "damage": list(map(str, reader.damage)),
+    }
+
+
+def _columns(table: RowTable) -> tuple[int, list[bytes]]:
+    columns = [table.offsets, table.steps, table.times, *(table.column(number) for number in range(table.width))]
+    return table.width, [column.tobytes() for column in columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,44 +12,80 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
-from windsock.journal.reader import Record, SampleFrame, SegmentReader, decoded, events
+from windsock.journal.indexed_reader import IndexedReader
+from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
+from windsock.journal.records import Record
+from windsock.journal.resolved_rows import ResolvedRows
+from windsock.journal.row_tables import RowTable
 from windsock.journal.series import Series
 from windsock.journal.span_rows import Texts
 from windsock.journal.spans import AttemptSpans, SpanPart
-from windsock.journal.status import End, process_of, writer_end
+from windsock.journal.status import End, Signs, end_of, process_of, status_of
 from windsock.journal.steps import AttemptSteps
-from windsock.model import Damage, Writer
+from windsock.model import Damage, Status, Writer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-
-State = tuple[int, int, float, Floats]
-"""Layout, step, time and vector of a state."""
-
-
-@dataclass(slots=True)
-class _ResolvedRows:
-    """Steps, times and offsets of a table's rows, with open steps filled in."""
-
-    steps: Ints
-    times: Floats
-    offsets: Ints
-    ascending: bool  # every step once and in order: the columns can be used as they are
-    version: tuple[int, ...]  # of the table and the attempt's commits when this was made
+SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
+MANY_BYTES = 8 << 20  # are read by several threads
 
 
 @dataclass(slots=True)
 class _Segment:
-    """One segment of the attempt, with the rows that were resolved so far."""
+    """One segment of the attempt, with what was found out about it so far."""
 
     index: int
     reader: SegmentReader
-    resolved: dict[int, _ResolvedRows] = field(default_factory=dict)  # by schema
+    resolved: dict[int, ResolvedRows] = field(default_factory=dict)  # by schema
+    indexed: dict[int, int] = field(default_factory=dict)  # schemas whose names are known, with their first offset
     process: tuple[Any, ...] | None = None  # that writes it
+    events: list[dict[str, Any]] = field(default_factory=list)  # without heartbeats
+    signs: Signs = field(default_factory=Signs)  # of its events
+    heartbeats: list[dict[str, Any]] = field(default_factory=list)
+    heartbeat_offset: int = -1  # of the last one
     searched: int = 0  # records, for events
-    shared_records: int = 0  # records and states that ``new_shared`` has yielded
+    shared_records: int = 0  # records, events and states that ``new_shared`` has yielded
+    shared_events: int = 0
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
+    shared_sparse: dict[int, int] = field(default_factory=dict)
+
+    def read_events(self) -> None:
+        """Decode the events that were read since the last call."""
+        records = self.reader.records
+        if self.searched < len(records):
+            found = list(events(records[self.searched :]))
+            self.searched = len(records)
+            self.process = self.process or process_of(found)
+            self.events += found
+            self.signs.add(found)
+        if self.reader.heartbeats and self.reader.heartbeats[-1].offset != self.heartbeat_offset:
+            self.heartbeats = list(events(self.reader.heartbeats))
+            self.heartbeat_offset = self.reader.heartbeats[-1].offset
+            self.signs.add(self.heartbeats)
+
+    def resolved_rows(self, steps: AttemptSteps) -> Iterator[ResolvedRows]:
+        """Yield the rows of all tables."""
+        return (self.rows(schema, steps) for schema in self.reader.tables)
+
+    def rows(self, schema: int, steps: AttemptSteps) -> ResolvedRows:
+        """Return the rows of one table."""
+        found = self.resolved.get(schema)
+        if found is None:
+            found = self.resolved[schema] = ResolvedRows(self.index, self.reader.tables[schema])
+        found.update(steps)
+        return found
+
+
+@dataclass(slots=True)
+class Shared:
+    """What a segment has for merging over ranks since it was asked last."""
+
+    segment: int
+    records: list[Record]  # layouts and rollout states
+    sparse_states: list[tuple[int, RowTable, int]]  # layout, table, and the first row that is new
+    events: list[dict[str, Any]]
+    states: list[tuple[int, RowTable, int]]
 
 
 class Attempt:
@@ -63,17 +99,17 @@ class Attempt:
         self._schemas: dict[int, tuple[str, ...]] = {} if schemas is None else schemas
         self._segments: dict[int, _Segment] = {}
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
-        self._indexed: set[tuple[int, int]] = set()
+        self._tables = 0  # whose names are known
         self._indexed_at = (0, 0)  # numbers of tables and schemas
-        self._events: list[dict[str, Any]] = []
         self._spans = AttemptSpans(writer, self.steps, texts or Texts())
 
-    def add(self, segment: SegmentFile) -> None:
-        """Read this segment too, from the next poll on."""
+    def add(self, segment: SegmentFile) -> SegmentReader:
+        """Read this segment too, from the next poll on; return its reader."""
         if segment.index not in self._segments:
-            reader = SegmentReader(segment.path, self._schemas)
+            reader = IndexedReader(segment.path, self._schemas)
             self._segments[segment.index] = _Segment(segment.index, reader)
             self.steps.add(segment.index, reader.steps)
+        return self._segments[segment.index].reader
 
     @property
     def readers(self) -> list[SegmentReader]:
@@ -87,24 +123,34 @@ class Attempt:
             reader.check_records()
         return [(reader, damage) for reader in self.readers for damage in reader.damage]
 
-    def names(self) -> list[str]:
+    def names(self) -> KeysView[str]:
         """Return the metrics of this attempt, in the order in which they were first logged."""
         self._index_names()
-        return list(self._places)
+        return self._places.keys()
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the events of the process that began the attempt (not of those it forked), with one start event."""
+        """Yield the events of the process that began the attempt (not of those it forked), with one start event.
+
+        Of heartbeats there is the last one, and the one with the most frames that waited.
+        """
+        for segment in self._of_main_process():
+            found = segment.events if segment.index == 0 else (e for e in segment.events if e.get("event") != "start")
+            yield from found
+            yield from segment.heartbeats
+
+    def events_of_all(self) -> Iterator[dict[str, Any]]:
+        """Yield the events of all processes, without heartbeats."""
+        for _, segment in sorted(self._segments.items()):
+            segment.read_events()
+            yield from segment.events
+
+    def _of_main_process(self) -> Iterator[_Segment]:
+        """Yield the segments of the process that began the attempt."""
         main = self._segments.get(0)
         for index, segment in sorted(self._segments.items()):
-            records = segment.reader.records
-            found = list(events(records[segment.searched :]))
-            segment.searched = len(records)
-            segment.process = segment.process or process_of(found)
-            if index == 0:
-                self._events += found
-            elif main is not None and main.process is not None and segment.process == main.process:
-                self._events += (event for event in found if event.get("event") != "start")
-        return iter(self._events)
+            segment.read_events()
+            if index == 0 or (main is not None and main.process is not None and segment.process == main.process):
+                yield segment
 
     def decoded(self, kind: Kind) -> Iterator[dict[str, Any]]:
         """Decode the records of a kind, with the step of open ones filled in; skip those that cannot be decoded."""
@@ -127,91 +173,113 @@ class Attempt:
             yield SegmentFile(self.writer, index, reader.path), reader.samples
 
     @property
+    def start_event(self) -> Mapping[str, Any]:
+        """The event by which the process that began the attempt describes itself; empty if it is not known."""
+        return self._signs().start
+
+    @property
+    def status(self) -> Status:
+        """The status of the process that began the attempt."""
+        return status_of(self._signs(), self._last_row())
+
+    @property
     def end(self) -> End:
         """Whether the process that began the attempt still records, has written its end, or was killed."""
-        span = self.span()
-        return writer_end(self.events(), span[1] if span else None)
+        return end_of(self._signs(), self._last_row())
 
     @property
     def heard(self) -> float:
         """The time of the last row or event."""
-        span = self.span()
-        return max([span[1] if span else 0.0, *(float(event.get("time", 0.0)) for event in self.events())])
+        return max(self._last_row() or 0.0, self._signs().heard)
 
-    def new_shared(self) -> Iterator[tuple[int, list[Record], list[State]]]:
-        """Yield, for each segment, its records and states since the last call: what is merged over ranks."""
+    def event_span(self) -> tuple[float, float] | None:
+        """Return the times of the first and of the last event."""
+        return self._signs().span
+
+    def _signs(self) -> Signs:
+        found = Signs()
+        for segment in self._of_main_process():
+            found = found.united(segment.signs)
+        return found
+
+    def _last_row(self) -> float | None:
+        span = self.span()
+        return span[1] if span else None
+
+    def new_shared(self) -> Iterator[Shared]:
+        """Yield what each segment has for merging over ranks since the last call."""
         for index, segment in sorted(self._segments.items()):
-            records = segment.reader.records[segment.shared_records :]
-            segment.shared_records += len(records)
-            states: list[State] = []
-            for layout, table in segment.reader.states.items():
-                for chunk in table.since(segment.shared_states.get(layout, 0)):
-                    heads = [layout] * len(chunk), chunk.steps.tolist(), chunk.times.tolist()
-                    states += zip(*heads, chunk.values, strict=True)
-                segment.shared_states[layout] = len(table)
-            if records or states:
-                yield index, records, states
+            first, known = segment.shared_records, len(segment.reader.records)
+            new = segment.reader.records[first:known]
+            records = list(new.of(*SHARED_KINDS))
+            segment.read_events()
+            new_events = segment.events[segment.shared_events :]
+            segment.shared_records, segment.shared_events = known, len(segment.events)
+            states = list(_new_rows(segment.reader.states, segment.shared_states))
+            sparse = list(_new_rows(segment.reader.sparse_states, segment.shared_sparse))
+            if known > first or states or sparse:
+                yield Shared(index, records, sparse, new_events, states)
 
     def series(self, name: str) -> Series:
         """Return one metric: each step once, with the value that was logged last for it."""
         self._index_names()
         places = self._places.get(name, ())
-        if len(places) == 1 and (rows := self._resolved(*places[0][:2])).ascending:
+        if len(places) == 1:
             segment, schema, column = places[0]
-            return Series(name, rows.steps, segment.reader.tables[schema].column(column), rows.times, self.writer)
+            rows = segment.rows(schema, self.steps)
+            if rows.ascending:
+                values = segment.reader.tables[schema].column(column)
+                return Series(name, rows.steps, values, rows.times, self.writer)
         columns = [
             (rows.steps, segment.reader.tables[schema].column(column), rows.times, rows.offsets)
             for segment, schema, column in places
-            for rows in [self._resolved(segment, schema)]
+            for rows in [segment.rows(schema, self.steps)]
         ]
         return self._united(name, columns)
 
     def last_step(self) -> int | None:
         """Return the highest step so far."""
         # A step can be committed without a row, and a row can name a step that is not committed yet.
-        committed = max((step for step, _ in self.steps.commits()), default=None)
+        committed = self.steps.highest_commit
         steps = [] if committed is None else [committed]
-        steps += [int(rows.steps.max()) for rows in self._all_resolved()]
+        steps += [rows.highest for rows in self._all_resolved()]
         return max(steps, default=None)
 
     def span(self) -> tuple[float, float] | None:
         """Return the times of the first and of the last row."""
-        times = [(float(rows.times.min()), float(rows.times.max())) for rows in self._all_resolved()]
+        times = [rows.span for rows in self._all_resolved() if rows.span is not None]
         return (min(first for first, _ in times), max(last for _, last in times)) if times else None
 
     def _index_names(self) -> None:
+        """Find the columns of each name again if there are new tables, or names of tables that had none."""
         # Tables and schemas are only added: while their numbers are the same, there are no new names.
         known = sum(len(segment.reader.tables) for segment in self._segments.values()), len(self._schemas)
         if known == self._indexed_at:
             return
         self._indexed_at = known
-        for index, segment in self._segments.items():
+        count = 0
+        for segment in self._segments.values():
             for schema, table in segment.reader.tables.items():
-                # The schema of a row may come later, or from another segment, so a table without one is tried again.
-                names = self._schemas.get(schema)
-                if (index, schema) in self._indexed or names is None or len(names) != table.width:
-                    continue
-                self._indexed.add((index, schema))
-                for column, name in enumerate(names):
+                if schema not in segment.indexed:
+                    # The schema of a row may come later, or from another segment.
+                    names = self._schemas.get(schema)
+                    if names is None or len(names) != table.width:
+                        continue
+                    segment.indexed[schema] = int(next(table.since(0)).offsets[0])
+                count += 1
+        if count == self._tables:
+            return
+        self._tables = count
+        self._places = {}
+        for _, segment in sorted(self._segments.items()):
+            # By the offset of the first row: a reader has the tables in another order if it has read them at once.
+            for schema in sorted(segment.indexed, key=segment.indexed.__getitem__):
+                for column, name in enumerate(self._schemas[schema]):
                     self._places.setdefault(name, []).append((segment, schema, column))
 
-    def _all_resolved(self) -> Iterator[_ResolvedRows]:
+    def _all_resolved(self) -> Iterator[ResolvedRows]:
         for segment in self._segments.values():
-            yield from (
-                rows for schema in segment.reader.tables if len((rows := self._resolved(segment, schema)).steps)
-            )
-
-    def _resolved(self, segment: _Segment, schema: int) -> _ResolvedRows:
-        table = segment.reader.tables[schema]
-        # A commit gives open rows their step after they were read: the number of rows alone does not tell a change.
-        version = (len(table), *self.steps.version)
-        known = segment.resolved.get(schema)
-        if known is None or known.version != version:
-            offsets, times = table.offsets, table.times
-            steps = self.steps.resolve(segment.index, offsets, table.steps, times)
-            ascending = bool((steps[1:] > steps[:-1]).all())
-            known = segment.resolved[schema] = _ResolvedRows(steps, times, offsets, ascending, version)
-        return known
+            yield from (rows for rows in segment.resolved_rows(self.steps) if len(rows))
 
     def _united(self, name: str, columns: list[tuple[Ints, Floats, Floats, Ints]]) -> Series:
         """Unite the columns that several key sets or segments have of a metric; the last value of a step counts.
@@ -229,11 +297,28 @@ class Attempt:
         return Series(name, steps[keep], values[keep], times[keep], self.writer)
 
 
+def _new_rows(tables: Mapping[int, RowTable], known: dict[int, int]) -> Iterator[tuple[int, RowTable, int]]:
+    """Yield the layouts that have new states, with the table and the first new row; the others are known then."""
+    for layout, table in tables.items():
+        start, count = known.get(layout, 0), len(table)
+        if start < count:
+            known[layout] = count
+            yield layout, table, start
+
+
 def poll_all(attempts: Iterable[Attempt]) -> bool:
-    """Read what is new in all segments, several at a time; return whether there was anything."""
-    readers = [reader for attempt in attempts for reader in attempt.readers]
-    if not readers:
-        return False
+    """Read what is new in all segments; return whether there was anything."""
+    return bool(poll_readers([reader for attempt in attempts for reader in attempt.readers]))
+
+
+def poll_readers(readers: Sequence[SegmentReader], bytes: int | None = None) -> list[SegmentReader]:
+    """Read what is new in some segments, several at a time if it is much; return those that had anything.
+
+    ``bytes`` is about how much there is to read.
+    """
+    if len(readers) < 2 or (bytes is not None and bytes < MANY_BYTES):
+        return [reader for reader in readers if reader.poll()]
     with ThreadPoolExecutor(max_workers=min(4, len(readers))) as pool:
-        # A list, since any() stops at the first True, and leaving the iterator cancels the polls that wait.
-        return any(list(pool.map(SegmentReader.poll, readers)))
+        # A list, since leaving the iterator early cancels the polls that wait.
+        found = list(pool.map(SegmentReader.poll, readers))
+    return [reader for reader, is_new in zip(readers, found, strict=True) if is_new]

@@ -10,9 +10,10 @@ committed that step or a later one, or when its recording has ended. Until then
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 
 from windsock.journal.status import End
 from windsock.model import Writer
@@ -44,7 +45,16 @@ class Contributions:
     steps: Sequence[int]  # ascending
     ranks: Callable[[int], Mapping[Share, Set[int]]]  # of a step
     time: Callable[[int], float]  # of a step's last contribution
-    counts: Callable[[Writer, int], bool]  # whether a writer's contributions to a step are not superseded
+    limit: Callable[[Writer], int | None]  # the step from which on a writer's contributions are superseded
+
+    def __contains__(self, step: int) -> bool:
+        place = bisect_left(self.steps, step)
+        return place < len(self.steps) and self.steps[place] == step
+
+    def between(self, first: float | None, end: float | None) -> Sequence[int]:
+        """Return the steps from one on and before another; None is no bound."""
+        begin = 0 if first is None else bisect_left(self.steps, first)
+        return self.steps[begin : len(self.steps) if end is None else bisect_left(self.steps, end)]
 
 
 class Coverage:
@@ -53,13 +63,18 @@ class Coverage:
     def __init__(self) -> None:
         self._progress: dict[Writer, Progress] = {}
         self._shares: dict[int, set[Share]] = {}  # that a rank contributed to, in any step
-        self._first_state: dict[tuple[Writer, Share], float] = {}  # step, of writers that were alone before it
-        self._open: dict[tuple[int, Share], set[Writer]] = {}  # reports that stayed open over their commit
+        self._first_state: dict[Writer, dict[Share, float]] = {}  # step, of writers that were alone before it
+        self._open: dict[Writer, dict[tuple[int, Share], None]] = {}  # reports that stayed open over their commit
         self._unexchanged: dict[int, set[int]] = {}  # ranks, by step
 
     def set_progress(self, writer: Writer, progress: Progress) -> None:
         """Set how far a writer got."""
         self._progress[writer] = progress
+
+    def complete_until(self) -> int | None:
+        """Return a step up to which all writers are done with all steps; None if one may not be done with any."""
+        passed = [progress.passed for progress in self._progress.values()]
+        return None if None in passed else min((step for step in passed if step is not None), default=None)
 
     def add_contributor(self, rank: int, share: Share) -> None:
         """Note that a rank contributes to a share."""
@@ -67,18 +82,17 @@ class Coverage:
 
     def add_alone(self, writer: Writer, share: Share) -> None:
         """Note that a writer contributes to a share and writes values only, because it knows of no other process."""
-        self._first_state[writer, share] = math.inf
+        self._first_state.setdefault(writer, {})[share] = math.inf
 
     def add_shared(self, writer: Writer, measured: bool, since: int | None) -> None:
         """Note that a writer has states from a step on, or of all steps: another process has joined it."""
-        for share in [
-            share for known, share in self._first_state if known == writer and (share == MEASURED) == measured
-        ]:
-            self._first_state[writer, share] = -math.inf if since is None else since
+        shares = self._first_state.get(writer, {})
+        for share in [share for share in shares if (share == MEASURED) == measured]:
+            shares[share] = -math.inf if since is None else since
 
     def add_open(self, writer: Writer, step: int, share: Share) -> None:
         """Note that a writer has committed a step and goes on with a report of it."""
-        self._open.setdefault((step, share), set()).add(writer)
+        self._open.setdefault(writer, {})[step, share] = None
 
     def add_failed_exchange(self, writer: Writer, step: int) -> None:
         """Note that a writer could not exchange a step with others, and has written its own states."""
@@ -89,7 +103,7 @@ class Coverage:
         missing: Missing = {}
         for step, failed in self._unexchanged.items():
             # Whoever did not notice a failure has written the states of all, and those of ``failed`` count twice.
-            others = found.ranks(step).get(MEASURED, failed) - failed if step in found.steps else ()
+            others = found.ranks(step).get(MEASURED, failed) - failed if step in found else ()
             for rank in others:
                 reason = f"the processes could not exchange step {step}, but rank {rank} did not notice it"
                 missing.setdefault(step, {}).setdefault(MEASURED, {})[rank] = reason
@@ -99,33 +113,28 @@ class Coverage:
         return missing
 
     def _missing_of(self, writer: Writer, progress: Progress, found: Contributions) -> Iterator[tuple[int, Share, str]]:
-        for share in [share for known, share in self._first_state if known == writer]:
-            for step in found.steps[: bisect_left(found.steps, self._first_state[writer, share])]:
-                if found.counts(writer, step) and writer.rank not in found.ranks(step).get(share, {writer.rank}):
+        limit = found.limit(writer)
+        for share, first in self._first_state.get(writer, {}).items():
+            for step in found.between(None, first if limit is None else min(first, limit)):
+                if writer.rank not in found.ranks(step).get(share, {writer.rank}):
                     yield step, share, f"{writer} recorded step {step} before other processes joined"
-        later = found.steps[_place_after(found.steps, progress.passed, progress.first_step) :]
-        later = [step for step in later if found.counts(writer, step)]
-        open_reports = [key for key, writers in self._open.items() if writer in writers]
-        end = progress.end() if later or open_reports else "finished"
+        after = None if progress.passed is None else progress.passed + 1
+        later = found.between(max((s for s in (after, progress.first_step) if s is not None), default=None), limit)
+        open_reports = self._open.get(writer, {})
+        end = progress.end() if len(later) or open_reports else "finished"
         if end == "lost":
             # A process that was killed before its first commit: its last sign of life tells where it was.
             heard = progress.heard() if progress.passed is None else 0.0
-            later = [step for step in later if found.time(step) >= heard][:1]
+            later = list(islice((step for step in later if found.time(step) >= heard), 1))
         for step in later if end != "finished" else ():
             for share, ranks in found.ranks(step).items():
                 # What a process that was killed would have contributed is not known.
                 if writer.rank not in ranks and (end == "lost" or share in self._shares.get(writer.rank, ())):
                     yield step, share, _reason(writer, f"committed step {step}", end)
         for step, share in open_reports if end != "finished" else ():
-            others = found.ranks(step).get(share) if step in found.steps else None
+            others = found.ranks(step).get(share) if step in found else None
             if others is not None and writer.rank not in others:
                 yield step, share, _reason(writer, f"closed {share[0]} of step {step}", end)
-
-
-def _place_after(steps: Sequence[int], passed: int | None, first_step: int | None) -> int:
-    """Return the place of the first step after the last that was passed, and not before the first of the writer."""
-    after = 0 if passed is None else bisect_right(steps, passed)
-    return after if first_step is None else max(after, bisect_left(steps, first_step))
 
 
 def _reason(writer: Writer, done: str, end: End) -> str:

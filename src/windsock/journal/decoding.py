@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from windsock.journal import frames
-from windsock.journal.frames import COMMIT_BODY, OPEN_STEP, PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
+from windsock.journal.frames import OPEN_STEP, PACKET_HEAD, ROW_HEAD, SCHEMA_HEAD, Kind
 from windsock.journal.unpacking import count_values
 
 MAX_DEPTH = 1000  # of nested lists and objects; writers stop at 100
@@ -264,16 +264,6 @@ def decode_schema(payload: bytes) -> tuple[int, tuple[str, ...]]:
     return id, tuple(names)
 
 
-def decode_commit(payload: bytes) -> tuple[int, float]:
-    """Return step and time of a commit."""
-    if len(payload) != COMMIT_BODY.size:
-        raise DecodingError("it has a wrong length")
-    _, step, time = COMMIT_BODY.unpack(payload)
-    if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
-        raise DecodingError("its step or time is out of range")
-    return step, time
-
-
 def _event(payload: bytes) -> dict[str, Any]:
     found: dict[str, Any] = EVENT(parse_json(payload[1:]))
     read = EVENTS.get(found["event"])
@@ -307,14 +297,14 @@ def _gathered(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return GATHERED(parse_json(payload[PACKET_HEAD.size : end])), payload[end:]
 
 
-def _sparse_state(payload: bytes) -> tuple[int, int, float, bytes]:
-    """Return layout, step, time and body; the body is decoded where its layout is known."""
+def sparse_state_head(payload: bytes) -> tuple[int, int, float]:
+    """Return layout, step and time of a sparse state; its body, behind them, is decoded where its layout is known."""
     if len(payload) <= ROW_HEAD.size:
         raise DecodingError("it is too short")
     _, layout, step, time = ROW_HEAD.unpack_from(payload)
     if step == OPEN_STEP or not 0 <= time <= MAX_TIME:
         raise DecodingError("its step or time is out of range")
-    return layout, step, time, payload[ROW_HEAD.size :]
+    return layout, step, time
 
 
 def _phase(payload: bytes) -> frames.PhaseFrame:
@@ -347,7 +337,7 @@ READERS: dict[int, Callable[[bytes], Any]] = {
     Kind.HISTOGRAM: _histogram,
     Kind.LAYOUT: _layout,
     Kind.GATHERED: _gathered,
-    Kind.SPARSE_STATE: _sparse_state,
+    Kind.SPARSE_STATE: sparse_state_head,
     Kind.PHASE_OPEN: _phase,
     Kind.PHASE_CLOSE: _phase,
 }

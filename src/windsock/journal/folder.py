@@ -11,8 +11,10 @@ import json
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,26 @@ def segment_path(folder: Path, writer: Writer, index: int) -> Path:
     # quote leaves dots as they are, and dots separate the fields of the name.
     role = quote(writer.role, safe="").replace(".", "%2E")
     return folder / f"{role}.{writer.rank}.{writer.attempt}.{index}.seg"
+
+
+FileState = tuple[int, int]
+"""Size of a file, and time of its last change in nanoseconds."""
+
+
+def segment_files(folder: Path) -> dict[str, FileState]:
+    """Return the names of a run's segment files with their states, which tell whether one has changed."""
+    found: dict[str, FileState] = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if SEGMENT_NAME.fullmatch(entry.name):
+                    with suppress(OSError):  # a link to itself, or removed meanwhile
+                        state = entry.stat()
+                        if stat.S_ISREG(state.st_mode):  # opening a FIFO would block
+                            found[entry.name] = state.st_size, state.st_mtime_ns
+    except OSError:
+        return {}
+    return found
 
 
 def segments(folder: Path) -> list[SegmentFile]:

@@ -132,7 +132,7 @@ def _look_at(paths: list[Path], size: int) -> _Look:
     times += [float(table.times.max()) for reader in readers for table in reader.tables.values()]
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
-    found = [event for reader in readers for event in events(reader.records)]
+    found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]
     heard = max([*times, *(event.get("time", 0.0) for event in found)], default=0.0)
     return _Look(WriterEnd(_telling(found, heard), max(times, default=None)), heard, last_step)
 

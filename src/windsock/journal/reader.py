@@ -1,18 +1,16 @@
 """Reading a segment: from the last offset to its end, frame by frame, past damaged bytes.
 
-Rows of one schema become columns. Training writes the same few key sets over and over, so frames come in runs of
-one size; a run is found and checked at once instead of frame by frame.
+Rows of one schema become columns. The intact frames of a read are found and checked together; after damage, the next
+intact frame is searched for.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -22,14 +20,21 @@ from windsock.errors import JournalError
 from windsock.journal import decoding, frames
 from windsock.journal.decoding import MAX_TIME, DecodingError
 from windsock.journal.frames import (
+    COMMIT_BODY,
     FORMAT_VERSION,
     FRAME_HEAD,
     FRAME_MAGIC,
     MAX_FRAME,
+    OPEN_STEP,
     ROW_HEAD,
     SEGMENT_HEAD,
     Kind,
 )
+from windsock.journal.heartbeats import HEARTBEAT, Heartbeats
+from windsock.journal.payload_batch import COMMIT_TYPE, HEAD_TYPE, PayloadBatch, row_type
+from windsock.journal.records import Record, Records, of_kinds
+from windsock.journal.row_tables import RowChunk, RowTable
+from windsock.journal.segment_damage import SegmentDamage
 from windsock.journal.span_rows import doubtful
 from windsock.journal.steps import SegmentSteps
 from windsock.model import Damage
@@ -39,97 +44,19 @@ Ints = NDArray[np.int64]
 
 CHUNK = 4 << 20  # bytes of a read; the allocator reuses memory of this size
 HEAD = FRAME_HEAD.size
-MIN_RUN = 8  # frames; fewer are faster one by one
-RUN_PROBE = 64  # frames that are compared first when a run is looked for
 ROW_KINDS = (Kind.ROW, Kind.STATE)
+COLUMN_KINDS = (*ROW_KINDS, Kind.SPARSE_STATE, Kind.COMMIT)
 FIRST_HEADS = 4  # that are looked at one by one
 FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
-MAX_DAMAGE = 1000  # places of a segment that are reported one by one
-KIND_NAMES: dict[int, str] = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 
 
-@dataclass(slots=True)
-class RowChunk:
-    """Rows of one schema (or states of one layout), as columns.
+class FileState(NamedTuple):
+    """Size of a file, and the time of its last change in nanoseconds."""
 
-    ``offsets`` are the places in the segment, which order rows that share a step; a step of ``OPEN_STEP`` is not
-    named yet.
-    """
-
-    offsets: Ints
-    steps: Ints
-    times: Floats
-    values: Floats  # rows × width
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def slice(self, start: int, stop: int) -> RowChunk:
-        """Return the rows from ``start`` up to ``stop``."""
-        return RowChunk(
-            self.offsets[start:stop], self.steps[start:stop], self.times[start:stop], self.values[start:stop]
-        )
-
-    def followed_by(self, other: RowChunk) -> RowChunk:
-        """Return these rows and those of another as one chunk."""
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("offsets", "steps", "times", "values"))
-        return RowChunk(*map(np.concatenate, pairs))
-
-
-@dataclass(slots=True)
-class RowTable:
-    """All rows of one schema that were read so far, in chunks."""
-
-    width: int
-    chunks: list[RowChunk] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self.chunks)
-
-    def add(self, rows: RowChunk) -> None:
-        """Add rows. Small chunks are united as the digits of a binary counter: a row is copied log(n) times."""
-        self.chunks.append(rows)
-        max_rows = CHUNK // (8 * (self.width + 3))
-        while len(self.chunks) > 1 and len(self.chunks[-2]) <= len(self.chunks[-1]) <= max_rows // 2:
-            last = self.chunks.pop()
-            self.chunks[-1] = self.chunks[-1].followed_by(last)
-
-    def since(self, count: int) -> Iterator[RowChunk]:
-        """Yield the rows behind the first ``count``."""
-        for chunk in self.chunks:
-            if count < len(chunk):
-                yield chunk.slice(max(count, 0), len(chunk))
-            count -= len(chunk)
-
-    @property
-    def offsets(self) -> Ints:
-        """The offsets over all chunks."""
-        return np.concatenate([chunk.offsets for chunk in self.chunks])
-
-    @property
-    def steps(self) -> Ints:
-        """The steps over all chunks, as written."""
-        return np.concatenate([chunk.steps for chunk in self.chunks])
-
-    @property
-    def times(self) -> Floats:
-        """The times over all chunks."""
-        return np.concatenate([chunk.times for chunk in self.chunks])
-
-    def column(self, number: int) -> Floats:
-        """Return one column over all chunks."""
-        return np.concatenate([chunk.values[:, number] for chunk in self.chunks])
-
-
-@dataclass(slots=True)
-class Record:
-    """Any other frame: its kind, its offset and its payload."""
-
-    kind: int
-    offset: int
-    payload: bytes
+    size: int
+    changed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +83,40 @@ class SegmentReader:
         self.offset = 0  # up to here everything was read, or skipped as damaged
         self.tables: dict[int, RowTable] = {}
         self.states: dict[int, RowTable] = {}
+        self.sparse_states: dict[int, RowTable] = {}
         self.steps = SegmentSteps()
-        self.records: list[Record] = []
+        self.records = Records()
+        self._heartbeats = Heartbeats()
         self.samples: list[SampleFrame] = []
-        self.damage: list[Damage] = []
-        self._unreadable: dict[tuple[str, str], int] = {}  # kind and reason, to the place among the damage
-        self._checked = 0  # records that were decoded to know the damage
-        self._at_end: tuple[int, tuple[int, int]] | None = None  # offset and file when nothing more could be read
+        self._damage_before = SegmentDamage()  # of the segment's head, and of what is no longer in memory
+        self._damage = SegmentDamage()
+        self._known_schemas: set[int] = set()  # that the segment has
+        self._new_schemas: dict[int, tuple[str, ...]] = {}
+        self._last_frame = 0  # the offset of the last intact frame
+        self._checked = 0  # records in memory that were decoded to know the damage
+        self._at_end: tuple[int, FileState] | None = None  # offset and file when nothing more could be read
         self._wasted = 0  # bytes that were read for a checksum that was wrong
-        self._singles: dict[int, tuple[list[int], list[bytes]]] = {}
+
+    @property
+    def heartbeats(self) -> list[Record]:
+        """The last heartbeat, after the one with the most waiting frames if it has fewer."""
+        return self._heartbeats.kept
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What could not be read so far, in the order of the file."""
+        found = SegmentDamage()
+        found.add(self._damage_before.parts())
+        found.add(self._damage.parts())
+        return found.all()
+
+    def new_damage(self) -> list[Damage]:
+        """Return what could not be read of the frames in memory."""
+        return self._damage.parts()
+
+    def new_schemas(self) -> dict[int, tuple[str, ...]]:
+        """Return the schemas that were first seen among the frames in memory."""
+        return self._new_schemas
 
     def poll(self, max_bytes: int | None = None) -> bool:
         """Read the frames since the last call, or about ``max_bytes`` of them; return whether there were any."""
@@ -178,10 +130,12 @@ class SegmentReader:
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
+            self._before_read()
             while data := os.pread(fd, want, self.offset):
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
+                self._after_read(whole, state)
                 if whole:
                     self._at_end = self.offset, state
                     break
@@ -200,6 +154,19 @@ class SegmentReader:
             return 0
         at_end = self._at_end is not None and (self._at_end[0], self._at_end[1][0]) == (self.offset, size)
         return 0 if at_end else max(0, size - self.offset)
+
+    def _before_read(self) -> None:
+        """Add what is known already, before the bytes from the offset on are read."""
+
+    def _after_read(self, whole: bool, state: FileState) -> None:
+        """Note what was read; ``whole`` says that it was up to the end of the file."""
+
+    def read_range(self, start: int, end: int) -> None:
+        """Read only the frames from an offset up to another."""
+        with open(self.path, "rb", buffering=0) as file:
+            self.offset = start
+            self.offset += self._parse(os.pread(file.fileno(), end - start, start), whole=True)
+            self.check_records()
 
     def read_ends(self, size: int) -> None:
         """Read only the first and the last ``size`` bytes."""
@@ -222,21 +189,25 @@ class SegmentReader:
         """Drop everything read so far except names and commits, for a reader that does not look back."""
         self.tables.clear()
         self.states.clear()
+        self.sparse_states.clear()
         self.records.clear()
+        self._heartbeats.clear()
         self.samples.clear()
-        self.damage.clear()
-        self._unreadable.clear()
+        self._damage_before.clear()
+        self._damage.clear()
         self._checked = 0
 
     def check_records(self) -> None:
         """Decode the records that were not decoded for this yet, and add those that cannot be to the damage."""
-        unchecked, self._checked = self.records[self._checked :], len(self.records)
-        for number in doubtful([record.kind for record in unchecked], [record.payload for record in unchecked]):
-            record = unchecked[number]
+        fresh, first = self.records.fresh, self._checked
+        self._checked = len(fresh)
+        kinds, offsets, payloads = fresh.kinds[first:], fresh.offsets[first:], fresh.payloads[first:]
+        for number in doubtful(kinds, payloads):
+            kind, payload = kinds[number], payloads[number]
             try:
-                decoding.decode(record.kind, record.payload)
+                decoding.decode(kind, payload)
             except DecodingError as problem:
-                self._add_unreadable(record.kind, record.offset, len(record.payload), str(problem))
+                self._damage.add_unreadable(kind, offsets[number], len(payload), str(problem))
 
     def _read_head(self, fd: int) -> bool:
         head = os.pread(fd, SEGMENT_HEAD.size, 0)
@@ -244,7 +215,7 @@ class SegmentReader:
         if version is None:
             if len(head) < SEGMENT_HEAD.size:  # the writer has just created the file
                 return False
-            self.damage.append(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
+            self._damage_before.skip(Damage(0, SEGMENT_HEAD.size, "the segment's header is damaged"))
         elif version > FORMAT_VERSION:
             raise JournalError(
                 f"{self.path} has journal format {version}, this windsock reads up to {FORMAT_VERSION}: "
@@ -259,37 +230,31 @@ class SegmentReader:
         ``whole`` says that the file ends where ``data`` does.
         """
         place, end = 0, len(data)
-        unpack, seed_of, take = FRAME_HEAD.unpack_from, frames.length_seed, self._add
+        starts: list[int] = []
+        payloads: list[bytes] = []
+        unpack, seed_of, add_start, add = FRAME_HEAD.unpack_from, frames.length_seed, starts.append, payloads.append
         while end - place >= HEAD:
             magic, length, crc = unpack(data, place)
             stop = place + HEAD + length
             if magic == FRAME_MAGIC and 0 < length <= MAX_FRAME:
                 if stop > end and not whole:
                     break  # the rest of the frame is in the next chunk
-                # The next frame has the same magic and length: probably a run of rows of one schema.
-                if data[place : place + 8] == data[stop : stop + 8] and (run := _run_length(data, place, stop)):
-                    self._add_run(data, place, HEAD + length, run)
-                    place += (HEAD + length) * run
-                    continue
-                if stop <= end and (length <= SMALL_FRAME or self._can_check(place)):
+                if stop <= end and (length <= SMALL_FRAME or not self._wasted or self._can_check(place)):
                     if crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
-                        take(payload, self.offset + place)
+                        add_start(place + HEAD)
+                        add(payload)
                         place = stop
                         continue
                     self._wasted += length
             following = self._next_frame(data, place + 1)
             if following < 0:
                 break  # a frame that is being written, or a torn end: no complete frame follows
-            self._skip_damaged(place, following)
+            self._damage.skip(Damage(self.offset + place, self.offset + following))
             place = following
-        self._flush_singles()
+        if payloads:
+            self._last_frame = self.offset + starts[-1] - HEAD
+            self._add_frames(PayloadBatch(data, starts, payloads), self.offset)
         return place
-
-    def _skip_damaged(self, start: int, end: int) -> None:
-        if len(self.damage) < MAX_DAMAGE:
-            self.damage.append(Damage(self.offset + start, self.offset + end))
-        else:  # the last one stands for all that follow
-            self.damage[-1] = replace(self.damage[-1], end=self.offset + end, reason="unreadable bytes in many places")
 
     def _can_check(self, place: int) -> bool:
         """Return whether the checksum of a large frame may be computed here.
@@ -309,82 +274,83 @@ class SegmentReader:
                 self._wasted += length
         return -1
 
-    def _add_unreadable(self, kind: int, offset: int, length: int, reason: str, count: int = 1) -> None:
-        """Count a frame that is intact and cannot be decoded."""
-        what = KIND_NAMES.get(kind, f"kind {kind}")
-        place = self._unreadable.get((what, reason))
-        if place is None:
-            self._unreadable[what, reason] = len(self.damage)
-            self.damage.append(Damage(offset, offset + HEAD + length, reason, what, count))
-        else:
-            known = self.damage[place]
-            self.damage[place] = replace(known, count=known.count + count)
+    def _add_frames(self, batch: PayloadBatch, base: int) -> None:
+        """Add intact frames of bytes that begin at an offset: rows and commits as columns, other kinds one by one."""
+        kinds, sizes = batch.kinds, batch.sizes
+        is_row = ((kinds == Kind.ROW) | (kinds == Kind.STATE)) & (sizes >= ROW_HEAD.size)
+        is_sparse = (kinds == Kind.SPARSE_STATE) & (sizes > ROW_HEAD.size)
+        is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
+        self._add_rows(batch, np.flatnonzero(is_row), base)
+        self._add_sparse_states(batch, np.flatnonzero(is_sparse), base)
+        self._add_commits(batch, np.flatnonzero(is_commit), base)
+        others = batch.columns(np.flatnonzero(~(is_row | is_sparse | is_commit)), base)
+        for kind, offset, payload in zip(*others, strict=True):
+            try:
+                self._add_other(kind, offset, payload)
+            # The checksum is correct, so the bytes are as they were written: only this frame is left out.
+            except ValueError as problem:
+                self._damage.add_unreadable(kind, offset, len(payload), str(problem))
 
-    def _add(self, payload: bytes, offset: int) -> None:
-        """Add the payload of one intact frame."""
-        kind = payload[0]
-        if kind in ROW_KINDS and len(payload) >= ROW_HEAD.size:
-            offsets, payloads = self._singles.setdefault(len(payload), ([], []))
-            offsets.append(offset)
-            payloads.append(payload)
-            return
-        try:
-            self._add_payload(kind, payload, offset)
-        # The checksum is correct, so the bytes are as they were written: only this frame is left out, not what follows.
-        except ValueError as problem:
-            self._add_unreadable(kind, offset, len(payload), str(problem))
-
-    def _add_payload(self, kind: int, payload: bytes, offset: int) -> None:
+    def _add_other(self, kind: int, offset: int, payload: bytes) -> None:
         if kind == Kind.SCHEMA:
-            id, names = decoding.decode_schema(payload)
-            self.schemas.setdefault(id, names)
-        elif kind == Kind.COMMIT:
-            self.steps.add_commit(offset, *decoding.decode_commit(payload))
-        elif kind in ROW_KINDS:  # the others were added as columns
-            raise DecodingError("it is too short")
+            self._add_schema(*decoding.decode_schema(payload))
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
-        else:
-            self.records.append(Record(kind, offset, payload))
+        elif kind in COLUMN_KINDS:  # those of another size were added as columns
+            raise DecodingError("it has a wrong length" if kind == Kind.COMMIT else "it is too short")
+        elif not (payload.startswith(HEARTBEAT) and self._heartbeats.add(Record(kind, offset, payload))):
+            self.records.append(kind, offset, payload)
 
-    def _add_run(self, data: bytes, place: int, total: int, length: int) -> None:
-        """Add ``length`` frames of one size: rows as columns, other kinds one by one."""
-        stop = place + total * length
-        payloads = [data[at + HEAD : at + total] for at in range(place, stop, total)]
-        sums = np.fromiter(map(crc32, payloads, repeat(frames.length_seed(total - HEAD))), np.uint32, length)
-        good = sums == np.ndarray((length,), "<u4", data, place + 8, (total,))
-        for bad in np.flatnonzero(~good).tolist():
-            self._skip_damaged(place + bad * total, place + (bad + 1) * total)
-        kinds = np.ndarray((length,), "u1", data, place + HEAD, (total,))
-        rows = good & np.isin(kinds, ROW_KINDS) if total >= HEAD + ROW_HEAD.size else np.zeros_like(good)
-        # The rows that were read one by one come before this run: tables are in the order of the file.
-        self._flush_singles()
-        if rows.any():
-            view = np.ndarray((length,), _row_type(total - HEAD), data, place + HEAD, (total,))
-            self._add_rows(view, np.flatnonzero(rows), np.arange(place, stop, total) + self.offset)
-        for other in np.flatnonzero(good & ~rows).tolist():
-            self._add(payloads[other], self.offset + place + other * total)
+    def _add_schema(self, id: int, names: tuple[str, ...]) -> None:
+        if id not in self._known_schemas:
+            self._known_schemas.add(id)
+            self._new_schemas[id] = names
+            self.schemas.setdefault(id, names)
 
-    def _add_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> None:
-        """Split rows of one size by kind and schema into their tables."""
-        wanted = self._readable_rows(view, wanted, offsets)
-        if not len(wanted):
+    def _add_commits(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
+        if not len(numbers):
             return
-        keys = view["schema"][wanted]
-        by_schema = np.argsort(keys, kind="stable")  # stable: rows of a schema stay in the order of the file
-        order = wanted[by_schema]
-        rows = RowChunk(
-            offsets[order],
-            view["step"][order],
-            view["time"][order],
-            np.ascontiguousarray(view["values"][order]),
-        )
-        kinds, keys = view["kind"][order], keys[by_schema]
-        changes = np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1
-        for start, stop in zip([0, *changes.tolist()], [*changes.tolist(), len(order)], strict=True):
-            found = rows.slice(start, stop)
-            if self._add_to_table(int(kinds[start]), int(keys[start]), found) and kinds[start] == Kind.ROW:
-                self.steps.add_rows(found.offsets, found.steps, found.times)
+        found = batch.windows(numbers, COMMIT_TYPE)
+        steps, times, offsets = found["step"], found["time"], batch.offsets(numbers, base)
+        fine = (steps != OPEN_STEP) & _in_range(times)
+        if not fine.all():
+            bad = np.flatnonzero(~fine)
+            reason = "its step or time is out of range"
+            self._damage.add_unreadable(Kind.COMMIT, int(offsets[bad[0]]), COMMIT_BODY.size, reason, len(bad))
+        if fine.any():
+            self.steps.add_commits(offsets[fine], steps[fine], times[fine])
+
+    def _add_rows(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
+        """Add the rows and states among some frames to their tables, in the order in which these begin."""
+        sizes = batch.sizes[numbers]
+        found: list[tuple[int, int, RowChunk]] = []
+        for size in set(sizes.tolist()):
+            of_size = numbers[sizes == size]
+            rows, offsets = batch.windows(of_size, row_type(size)), batch.offsets(of_size, base)
+            fine = self._readable_rows(rows, offsets)
+            found += _by_table(rows, offsets) if fine.all() else _by_table(rows[fine], offsets[fine])
+        for kind, key, chunk in sorted(found, key=lambda one: int(one[2].offsets[0])):
+            if self._add_to_table(kind, key, chunk) and kind == Kind.ROW:
+                self.steps.add_rows(chunk.offsets, chunk.steps, chunk.times)
+
+    def _add_sparse_states(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
+        """Add sparse states to their tables, in the order in which these begin."""
+        if not len(numbers):
+            return
+        heads, offsets = batch.windows(numbers, HEAD_TYPE), batch.offsets(numbers, base)
+        fine = (heads["step"] != OPEN_STEP) & _in_range(heads["time"])
+        for bad in np.flatnonzero(~fine).tolist():
+            reason = "its step or time is out of range"
+            self._damage.add_unreadable(Kind.SPARSE_STATE, int(offsets[bad]), int(batch.sizes[numbers[bad]]), reason)
+        if not fine.all():
+            heads, offsets, numbers = heads[fine], offsets[fine], numbers[fine]
+        layouts, firsts, which = np.unique(heads["schema"], return_index=True, return_inverse=True)
+        for number in np.argsort(firsts).tolist():
+            rows = np.flatnonzero(which == number)
+            payloads = [batch.payloads[one] for one in numbers[rows].tolist()]
+            steps, times = heads["step"][rows], heads["time"][rows]
+            chunk = RowChunk(offsets[rows], steps, times, np.empty((len(rows), 0)), payloads)
+            self.sparse_states.setdefault(int(layouts[number]), RowTable(0)).add(chunk)
 
     def _add_to_table(self, kind: int, key: int, rows: RowChunk) -> bool:
         """Add rows of one schema or layout to its table; return False if they have another width."""
@@ -393,41 +359,51 @@ class SegmentReader:
         table = tables.setdefault(key, RowTable(width))
         if table.width != width:
             reason = "it has another number of values than those before it"
-            self._add_unreadable(kind, int(rows.offsets[0]), ROW_HEAD.size + 8 * width, reason, len(rows))
+            self._damage.add_unreadable(kind, int(rows.offsets[0]), ROW_HEAD.size + 8 * width, reason, len(rows))
             return False
         table.add(rows)
         return True
 
-    def _readable_rows(self, view: NDArray[Any], wanted: Ints, offsets: Ints) -> Ints:
-        """Return those of the rows whose times are in range, if their length is that of whole numbers."""
-        if "excess" in (view.dtype.names or ()):
-            self._reject_rows(view, wanted, offsets, "it has an odd length")
-            return wanted[:0]
-        times = view["time"][wanted]
-        fine = (times >= 0) & (times <= MAX_TIME)  # NaN is neither
-        if fine.all():
-            return wanted
-        self._reject_rows(view, wanted[~fine], offsets, "its time is out of range")
-        return wanted[fine]
-
-    def _reject_rows(self, view: NDArray[Any], rows: Ints, offsets: Ints, reason: str) -> None:
-        for kind in ROW_KINDS:
-            of_kind = rows[view["kind"][rows] == kind]
-            if len(of_kind):
-                self._add_unreadable(kind, int(offsets[of_kind[0]]), view.dtype.itemsize, reason, len(of_kind))
-
-    def _flush_singles(self) -> None:
-        """Add the rows that were read one by one, as columns."""
-        for size, (offsets, payloads) in self._singles.items():
-            view = np.frombuffer(b"".join(payloads), _row_type(size))
-            self._add_rows(view, np.arange(len(view)), np.array(offsets, np.int64))
-        self._singles.clear()
+    def _readable_rows(self, rows: NDArray[Any], offsets: Ints) -> NDArray[np.bool_]:
+        """Return which rows have a time that is in range, if their length is that of whole numbers."""
+        fine, reason = _in_range(rows["time"]), "its time is out of range"
+        if "excess" in (rows.dtype.names or ()):
+            fine, reason = np.zeros(len(rows), bool), "it has an odd length"
+        for kind in ROW_KINDS if not fine.all() else ():
+            bad = np.flatnonzero(~fine & (rows["kind"] == kind))
+            if len(bad):
+                self._damage.add_unreadable(kind, int(offsets[bad[0]]), rows.dtype.itemsize, reason, len(bad))
+        return fine
 
 
-def _file_state(fd: int) -> tuple[int, int]:
-    """Return size and time of the last change of a file."""
+def _in_range(times: Floats) -> NDArray[np.bool_]:
+    """Return which times are allowed; NaN is not."""
+    found: NDArray[np.bool_] = (times >= 0) & (times <= MAX_TIME)
+    return found
+
+
+def _by_table(rows: NDArray[Any], offsets: Ints) -> Iterator[tuple[int, int, RowChunk]]:
+    """Yield rows of one size by kind and schema."""
+    kinds, keys = rows["kind"], rows["schema"]
+    if len(rows) and (kinds == kinds[0]).all() and (keys == keys[0]).all():
+        yield int(kinds[0]), int(keys[0]), _chunk(rows, offsets)
+        return
+    order = np.lexsort((keys, kinds))  # stable: rows of a schema stay in the order of the file
+    kinds, keys = kinds[order], keys[order]
+    changes = (np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1).tolist()
+    for start, stop in zip([0, *changes], [*changes, len(rows)], strict=True) if len(rows) else ():
+        of_table = order[start:stop]
+        yield int(kinds[start]), int(keys[start]), _chunk(rows[of_table], offsets[of_table])
+
+
+def _chunk(rows: NDArray[Any], offsets: Ints) -> RowChunk:
+    steps, times, values = (np.ascontiguousarray(rows[name]) for name in ("step", "time", "values"))
+    return RowChunk(offsets, steps, times, values)
+
+
+def _file_state(fd: int) -> FileState:
     found = os.fstat(fd)
-    return found.st_size, found.st_mtime_ns
+    return FileState(found.st_size, found.st_mtime_ns)
 
 
 def read_payload(fd: int, offset: int) -> bytes:
@@ -441,15 +417,24 @@ def read_payload(fd: int, offset: int) -> bytes:
     raise ValueError(f"no intact frame at byte {offset}")
 
 
+def sparse_records(tables: Mapping[int, RowTable], known: Mapping[int, int] | None = None) -> list[Record]:
+    """Return the sparse states of some tables as records, without those of each layout that are known."""
+    return [
+        Record(Kind.SPARSE_STATE, offset, payload)
+        for layout, table in tables.items()
+        for chunk in table.since((known or {}).get(layout, 0))
+        for offset, payload in zip(chunk.offsets.tolist(), chunk.payloads(np.arange(len(chunk))), strict=True)
+    ]
+
+
 def decoded(records: Iterable[Record], *kinds: Kind) -> Iterator[tuple[Record, Any]]:
     """Yield the records of some kinds with their contents, in order; skip those that cannot be decoded."""
-    for record in records:
-        if record.kind in kinds:
-            try:
-                contents = decoding.decode(record.kind, record.payload)
-            except DecodingError:  # ``check_records`` counts them
-                continue
-            yield record, contents
+    for record in of_kinds(records, kinds):
+        try:
+            contents = decoding.decode(record.kind, record.payload)
+        except DecodingError:  # ``check_records`` counts them
+            continue
+        yield record, contents
 
 
 def events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
@@ -479,34 +464,3 @@ def _possible_heads(data: bytes, place: int) -> Iterator[tuple[int, int, int]]:
         fits = (heads[:, 0] > 0) & (heads[:, 0] <= np.minimum(len(data) - HEAD - at, MAX_FRAME))
         yield from zip(at[fits].tolist(), *heads[fits].T.tolist(), strict=True)
         place = stop
-
-
-def _run_length(data: bytes, place: int, stop: int) -> int:
-    """Return the number of frames of this size that follow each other from here on; 0 if they are few."""
-    total = stop - place
-    room = (len(data) - place) // total
-    count = _equal_heads(data, place, total, min(room, RUN_PROBE))
-    if count == RUN_PROBE < room:
-        count = _equal_heads(data, place, total, room)
-    return count if count >= MIN_RUN else 0
-
-
-def _equal_heads(data: bytes, place: int, total: int, room: int) -> int:
-    heads = np.ndarray((room,), "<u8", data, place, (total,))  # magic and length as one number
-    differs = heads != heads[0]
-    return int(differs.argmax()) if differs.any() else room
-
-
-@lru_cache(maxsize=256)
-def _row_type(size: int) -> np.dtype[Any]:
-    """Return the NumPy type of a row payload with so many bytes."""
-    width, excess = divmod(size - ROW_HEAD.size, 8)
-    fields: list[Any] = [
-        ("kind", "u1"),
-        ("schema", "<u8"),
-        ("step", "<i8"),
-        ("time", "<f8"),
-        ("values", "<f8", (width,)),
-    ]
-    # A malformed row may not be a whole number of values long. The size of the type must still be that of the payload.
-    return np.dtype([*fields, ("excess", f"V{excess}")] if excess else fields)

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from windsock.journal import frames
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record, RowChunk, SegmentReader, decoded, events, read_payload
+from windsock.journal.reader import SegmentReader, decoded, events, read_payload, sparse_records
+from windsock.journal.records import Record
+from windsock.journal.row_tables import RowChunk, Rows
 from windsock.journal.samples import decode
 from windsock.journal.steps import MAX_STEP, AttemptSteps
 from windsock.journal.unpacking import Budget
@@ -30,7 +32,7 @@ PIECE = 4 << 20  # bytes of a segment that become rows at once: a long run has m
 MAX_STEPS_BACK = 1000  # steps behind the newest for which values are remembered, to compare and merge late ones
 MAX_OPEN_GROUPS = 1000  # of a segment; then neighbours are united
 STEP_RECORDS = (Kind.TEXT, Kind.HISTOGRAM)
-SHARED_RECORDS = (Kind.LAYOUT, Kind.GATHERED, Kind.SPARSE_STATE)
+SHARED_RECORDS = (Kind.LAYOUT, Kind.GATHERED)
 """Kinds of records that belong to a step as values do."""
 
 Position = tuple[float, int]
@@ -138,7 +140,8 @@ class SharedFrames:
             for chunk in table.chunks:
                 heads = chunk.offsets.tolist(), [layout] * len(chunk), chunk.steps.tolist(), chunk.times.tolist()
                 self.states += zip(*heads, chunk.values, strict=True)
-        self.records += [record for record in reader.records if record.kind in SHARED_RECORDS]
+        records = [*reader.records.of(*SHARED_RECORDS), *sparse_records(reader.sparse_states)]
+        self.records += sorted(records, key=lambda record: record.offset)
         self.events += [record for record in reader.records if record.kind == Kind.EVENT]
 
     def clear(self) -> None:
@@ -454,7 +457,7 @@ class SegmentFollower:
                 for offset, step, at, values in zip(*heads, chunk.values.tolist(), strict=True):
                     yield _Frame(offset, step, at, StepContents(dict(zip(names, values, strict=True))))
 
-    def _wanted(self, chunk: RowChunk) -> RowChunk:
+    def _wanted(self, chunk: Rows) -> Rows:
         """Return the rows that are new, or near enough to the cursor to be read again."""
         if chunk.offsets[0] >= self._begin.resume:
             return chunk

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from windsock.journal.frames import DEVICE_CLOCK, FAILED, TIMER
-from windsock.journal.reader import Record
+from windsock.journal.records import Records
 from windsock.journal.span_rows import PHASE_KINDS, SPAN, Rows, SpanRows, Texts, decode_spans
 from windsock.journal.steps import AttemptSteps
 from windsock.model import PhaseSpan, Writer
@@ -52,11 +52,11 @@ class AttemptSpans:
         self._segments: dict[int, SpanRows] = {}
         self._read: dict[int, int] = {}  # records of each segment
 
-    def update(self, index: int, records: Sequence[Record]) -> None:
+    def update(self, index: int, records: Records) -> None:
         """Add the new records of a segment."""
         new = records[self._read.get(index, 0) :]
         self._read[index] = len(records)
-        frames = (record for record in new if record.kind in PHASE_KINDS)
+        frames = new.of(*PHASE_KINDS)
         while batch := list(islice(frames, BATCH)):
             rows = decode_spans([frame.offset for frame in batch], [frame.payload for frame in batch], self._texts)
             self._segments.setdefault(index, SpanRows()).add(rows)

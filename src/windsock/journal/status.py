@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from windsock.model import MAIN_ROLE, Status, Writer
@@ -24,17 +25,55 @@ def process_of(events: Iterable[dict[str, Any]]) -> tuple[Any, ...] | None:
     return None if start is None else (start.get("machine"), start.get("pid"), start.get("born"))
 
 
+@dataclass(slots=True)
+class Signs:
+    """What the events of a writer tell about its process: the start, the end, and the last sign of life."""
+
+    start: dict[str, Any] = field(default_factory=dict)
+    finish: dict[str, Any] | None = None
+    span: tuple[float, float] | None = None  # times of the first and of the last event
+
+    @property
+    def heard(self) -> float:
+        """The time of the last event."""
+        return self.span[1] if self.span else 0.0
+
+    def add(self, events: Iterable[dict[str, Any]]) -> None:
+        """Add further events."""
+        for event in events:
+            if "time" in event:
+                time = event["time"]
+                self.span = (min(self.span[0], time), max(self.span[1], time)) if self.span else (time, time)
+            if event.get("event") == "start":
+                self.start = event
+            elif event.get("event") == "finish":
+                self.finish = self.finish or event
+
+    def united(self, other: Signs) -> Signs:
+        """Return these signs and those of a later segment of the same process."""
+        spans = [span for span in (self.span, other.span) if span]
+        span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
+        return Signs(self.start or other.start, self.finish or other.finish, span)
+
+
+def signs_of(events: Iterable[dict[str, Any]]) -> Signs:
+    """Return what events tell about the process of their writer."""
+    found = Signs()
+    found.add(events)
+    return found
+
+
 def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> Status:
     """Return the status of a writer from its events and the time of its last row."""
+    return status_of(signs_of(events), last_row, now)
+
+
+def status_of(signs: Signs, last_row: float | None, now: float | None = None) -> Status:
+    """Return the status of a writer from what its events tell and the time of its last row."""
     now = time.time() if now is None else now
-    start: dict[str, Any] = {}
-    heard = last_row or 0.0
-    for event in events:
-        heard = max(heard, event.get("time", 0.0))
-        if event.get("event") == "start":
-            start = event
-        elif event.get("event") == "finish":
-            return Status(event.get("status", "finished"), event.get("reason", ""))
+    if signs.finish is not None:
+        return Status(signs.finish.get("status", "finished"), signs.finish.get("reason", ""))
+    start, heard = signs.start, max(last_row or 0.0, signs.heard)
     if not start:
         return _remote_status(now - heard)
     if start.get("machine") != machine_id():
@@ -51,10 +90,14 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
 
 def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: float | None = None) -> End:
     """Return whether a writer still records; one that was terminated and has written its end is finished."""
-    known = list(events)
-    if any(event.get("event") == "finish" for event in known):
+    return end_of(signs_of(events), last_row, now)
+
+
+def end_of(signs: Signs, last_row: float | None, now: float | None = None) -> End:
+    """Return whether a writer still records, as ``writer_end`` does."""
+    if signs.finish is not None:
         return "finished"
-    return "lost" if writer_status(known, last_row, now).ended else "running"
+    return "lost" if status_of(signs, last_row, now).ended else "running"
 
 
 def _remote_status(silence: float) -> Status:

@@ -13,7 +13,7 @@ bytes were split into reads.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -57,12 +57,25 @@ class SegmentSteps:
         if self.highest_commit is None or step >= self.highest_commit[0]:
             self.highest_commit = step, time
 
+    def add_commits(self, offsets: Ints, steps: Ints, times: Floats) -> None:
+        """Add the segment's next commits, at least one."""
+        for into, new in ((self.offsets, offsets), (self.steps, steps), (self.times, times)):
+            into.frombytes(new.tobytes())
+        highest = int(steps.max())
+        self.highest = max(self.highest, highest)
+        if self.highest_commit is None or highest >= self.highest_commit[0]:
+            self.highest_commit = highest, float(times[np.flatnonzero(steps == highest)[-1]])
+
     def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
         """Add rows, in the order of their offsets."""
-        self.highest = max(self.highest, int(steps.max()))
         # The reader adds rows schema by schema, so a later call may bring an earlier row.
-        if self.first_row is None or offsets[0] < self.first_row[1]:
-            self.first_row = float(times[0]), int(offsets[0]), int(steps[0])
+        self.add_first_row((float(times[0]), int(offsets[0]), int(steps[0])), int(steps.max()))
+
+    def add_first_row(self, row: tuple[float, int, int], highest: int) -> None:
+        """Add rows by time, offset and step of the first, and the highest step that they name."""
+        self.highest = max(self.highest, highest)
+        if self.first_row is None or row[1] < self.first_row[1]:
+            self.first_row = row
 
     def step_after(self, offset: int) -> int | None:
         """Return the step of the first commit after a place in the segment; None if there is none."""
@@ -101,9 +114,9 @@ class AttemptSteps:
     @property
     def passed(self) -> int | None:
         """The last step that the attempt is done with: it was committed, or without commits, a later one was named."""
-        committed = [segment.highest_commit[0] for segment in self._segments.values() if segment.highest_commit]
-        if committed:
-            return max(committed)
+        committed = self.highest_commit
+        if committed is not None:
+            return committed
         named = max((segment.highest for segment in self._segments.values()), default=OPEN_STEP)
         return None if named == OPEN_STEP else named - 1
 
@@ -121,6 +134,15 @@ class AttemptSteps:
         place = int(np.searchsorted(times, time))
         return (int(steps[place]), float(times[place])) if place < len(times) else None
 
+    def settled(self, index: int, offsets: Ints, steps: Ints) -> int:
+        """Return how many of a segment's frames, in the order of their offsets, have steps that cannot change.
+
+        They name their step, or have a commit behind them in their segment.
+        """
+        commits = self._segments[index].offsets
+        unsettled = (steps == OPEN_STEP) & (offsets > commits[-1] if commits else True)
+        return int(unsettled.argmax()) if unsettled.any() else len(steps)
+
     def resolve(self, index: int, offsets: Ints, steps: Ints, times: Floats) -> Ints:
         """Return the steps of a segment's frames, with those of open ones filled in."""
         open_frames = np.flatnonzero(steps == OPEN_STEP)
@@ -128,14 +150,21 @@ class AttemptSteps:
             return steps
         steps = steps.copy()
         segment = self._segments[index]
-        at = np.searchsorted(np.array(segment.offsets, np.int64), offsets[open_frames])
+        # Only the commits behind the first open frame matter: who follows a run has few of them left.
+        first = bisect_left(segment.offsets, int(offsets[open_frames].min()))
+        at = np.searchsorted(np.array(segment.offsets[first:], np.int64), offsets[open_frames])
         # The appended entry is for rows after the last commit, which rules 2 and 3 resolve below.
-        steps[open_frames] = np.append(np.array(segment.steps, np.int64), OPEN_STEP)[at]
-        rest = open_frames[at == len(segment)]
+        steps[open_frames] = np.append(np.array(segment.steps[first:], np.int64), OPEN_STEP)[at]
+        rest = open_frames[at == len(segment) - first]
         if len(rest):
             other_times, other_steps = self._other_commits(index)
             steps[rest] = np.append(other_steps, self.upcoming)[np.searchsorted(other_times, times[rest])]
         return steps
+
+    @property
+    def highest_commit(self) -> int | None:
+        """The highest step that was committed."""
+        return max((s.highest_commit[0] for s in self._segments.values() if s.highest_commit), default=None)
 
     def commits(self) -> list[tuple[int, float]]:
         """Return step and time of every commit, in the order of time."""

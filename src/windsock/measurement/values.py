@@ -24,6 +24,7 @@ Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
 """Takes the values and the states by id; returns None where the metric does not apply."""
 
 FAILED_ELSEWHERE = "it could not be computed on another rank"
+NONFINITE = "windsock/nonfinite/"  # before the name of a metric: how many of its inputs were not finite
 
 
 class Measured(dict[str, float]):
@@ -92,7 +93,7 @@ class _Finishing(ABC):
         self.names = tuple(names)
         metrics = [(name, id, statistic) for name in names for id, statistic in BY_STATE[name].metrics.items()]
         self._metrics = metrics
-        self._ids = [id for _, id, _ in metrics]
+        self.ids = [id for _, id, _ in metrics]
         self._rows = np.array([self.names.index(name) for name, _, _ in metrics])
 
     def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> bool:
@@ -104,9 +105,9 @@ class _Finishing(ABC):
         if bad.any():
             if np.isnan(bad).any():
                 return False
-            counts = zip(self._ids, bad[self._rows].tolist(), strict=True)
+            counts = zip(self.ids, bad[self._rows].tolist(), strict=True)
             nonfinite |= {id: count for id, count in counts if count}
-        values.update(zip(self._ids, found.tolist(), strict=True))
+        values.update(zip(self.ids, found.tolist(), strict=True))
         if empty.any():
             for place in np.flatnonzero(empty[self._rows]):
                 name, id, _ = self._metrics[place]
@@ -165,7 +166,7 @@ class _OfKind(_Finishing):
         return found[self._rows, self._columns], empty, stack[:, -1]
 
 
-@lru_cache(maxsize=64)  # a training has a few: its steps have the same states
+@lru_cache(maxsize=1 << 10)  # a training has a few, as its steps have the same states; a reader asks for some of them
 def _finishings(names: tuple[str, ...]) -> tuple[_Finishing, ...]:
     """Return the ways to finish the states that have metrics."""
     simple: list[str] = []
@@ -213,7 +214,7 @@ def _by_domain(states: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1 << 10)
 def _names_of_domains(states: tuple[str, ...]) -> list[str]:
     return [name for name in states if BY in name]
 
@@ -235,16 +236,16 @@ def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, f
             found[names[id]] /= factor
     for id, count in nonfinite.items():
         if names[id] in found:
-            found[f"windsock/nonfinite/{names[id]}"] = count
+            found[f"{NONFINITE}{names[id]}"] = count
     return Measured(found, reasons)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1 << 10)
 def _names(ids: tuple[str, ...], vocabulary: str) -> dict[str, str]:
     return {id: _name(id, vocabulary)[0] for id in ids}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1 << 10)
 def _factors(ids: tuple[str, ...], vocabulary: str) -> dict[str, float]:
     found = {id: _name(id, vocabulary)[1] for id in ids}
     return {id: factor for id, factor in found.items() if factor is not None}
@@ -255,6 +256,16 @@ def _name(id: str, vocabulary: str) -> tuple[str, float | None]:
     """Return the name of a metric in a vocabulary, and the factor of its values there."""
     name = vocabulary_name(REGISTRY.metric(id), vocabulary)
     return name.pattern, name.factor
+
+
+def written_name(id: str, vocabulary: str) -> str:
+    """Return the name of a metric in a vocabulary; ValueError for one that windsock does not write."""
+    return _name(id, vocabulary)[0]
+
+
+def ids_in_order(states: Sequence[str]) -> list[str]:
+    """Return the ids of the metrics of states, without derived ones, in the order of ``finished``."""
+    return [id for finishing in _finishings(tuple(states)) for id in finishing.ids]
 
 
 def _explained_variance(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:
@@ -339,3 +350,21 @@ DERIVED: dict[str, Derivation] = {
 
 DERIVED_FROM = ("policy/loss/weighted_pg", "policy/loss/pg", "policy/kl_loss")
 """The metrics whose reasons become those of derived ones."""
+
+
+def _states_of(*ids: str) -> frozenset[str]:
+    """Return the states that have a metric."""
+    return frozenset(quantity.state for quantity in BY_STATE.values() if not quantity.metrics.keys().isdisjoint(ids))
+
+
+STATES_OF_DERIVED: dict[str, frozenset[str]] = {
+    "value/explained_variance": frozenset({"reward/returns:moments", "value/residual:moments"}),
+    "policy/loss/total": _states_of(*DERIVED_FROM, "policy/kl_loss_coef", "policy/entropy_coef")
+    | {"policy/entropy:loss"},
+    "policy/mismatch/effective_sample_size": frozenset({"policy/mismatch/ratio:moments"}),
+    "policy/mismatch/truncated_weight/effective_sample_size": frozenset(
+        {"policy/mismatch/truncated_weight:moments", "policy/mismatch/truncated_weight:sequences"}
+    ),
+    "policy/mismatch/chi2_token": frozenset({"policy/mismatch/ratio:moments"}),
+}
+"""The states of which each derivation looks at some."""

@@ -9,21 +9,24 @@ import numpy as np
 from windsock.journal.columns import Attempt
 from windsock.journal.coverage import COUNTED, Contributions, Progress
 from windsock.journal.series import Series, joined
-from windsock.merging.role_merger import RoleMerger
+from windsock.merging.measured_columns import MeasuredColumns
+from windsock.merging.role_merger import RoleMerger, StepValues
 from windsock.model import MissingRank, Writer
 from windsock.probe.ranks import Reductions
 
 
 class MergedRole:
-    """The merged values of one role, as a view shows them. ``update`` adds what was read since."""
+    """The merged values of one role, as a view shows them. ``update`` adds what was read since.
+
+    Only steps that have changed are looked at again. Measured states are merged when a metric of them is asked for.
+    """
 
     def __init__(self, vocabulary: str) -> None:
         self.is_current = False
         self._merger = RoleMerger(vocabulary)
+        self._measured = MeasuredColumns(self._merger, vocabulary)
         self._writer: Writer | None = None
-        self._names: dict[str, None] = {}
-        self._values: dict[int, dict[str, float]] = {}  # by step, of those with any
-        self._withheld: dict[str, list[int]] = {}  # name to the steps that have no value
+        self._reports: dict[int, StepValues] = {}  # by step, of those with any
 
     @property
     def reductions(self) -> Reductions:
@@ -35,53 +38,82 @@ class MergedRole:
         """The reasons why contributions could not be merged, with their numbers."""
         return self._merger.unread
 
-    def update(self, attempts: Sequence[Attempt], limits: Mapping[Writer, int | None]) -> None:
-        """Merge what the role's attempts have read since the last call."""
-        merger = self._merger
-        for attempt in attempts:
+    def update(
+        self, attempts: Sequence[Attempt], changed: Iterable[Attempt], limits: Mapping[Writer, int | None]
+    ) -> None:
+        """Merge what the attempts that have ``changed`` have read since the last call; ``attempts`` are all."""
+        merger, changed = self._merger, list(changed)
+        known = len(merger.reductions.counted())
+        for attempt in changed:
             merger.add_rank(attempt.writer.rank)
-            for segment, records, states in attempt.new_shared():
-                for record in records:
-                    merger.add_record(attempt.writer, record, segment)
-                for layout, step, time, vector in states:
-                    merger.add_state(attempt.writer, step, time, layout, vector, segment)
-            merger.coverage.set_progress(attempt.writer, _progress(attempt))
+        for attempt in changed:
+            self._add(attempt)
+        self._add_counting_ranks(attempts if len(merger.reductions.counted()) > known else changed)
         merger.supersede(limits)
         merger.update_coverage()
         self._writer = attempts[0].writer
-        before, self._values, self._withheld = self._values, {}, {}
-        for step in merger.steps():
-            if values := merger.values(step):
-                self._values[step] = values
-                if values is not before.get(step):  # merged again
-                    self._names |= dict.fromkeys(values)
-            for name in merger.withheld(step):
-                self._withheld.setdefault(name, []).append(step)
+        steps = merger.take_changed()
+        for step in steps:
+            found = merger.report_values(step)
+            if found.values or found.withheld:
+                self._reports[step] = found
+            else:
+                self._reports.pop(step, None)
+        self._measured.change(steps)
         self.is_current = True
+
+    def _add(self, attempt: Attempt) -> None:
+        merger = self._merger
+        for shared in attempt.new_shared():
+            for event in shared.events:
+                merger.add_event(attempt.writer, event)
+            for record in shared.records:
+                merger.add_record(attempt.writer, record, shared.segment)
+            for layout, table, start in shared.sparse_states:
+                merger.add_sparse_states(attempt.writer, shared.segment, layout, table, start)
+            for layout, table, start in shared.states:
+                merger.add_states(attempt.writer, shared.segment, layout, table, start)
+        merger.coverage.set_progress(attempt.writer, _progress(attempt))
+
+    def _add_counting_ranks(self, attempts: Iterable[Attempt]) -> None:
+        counted = self.reductions.counted()
+        for attempt in attempts if counted else ():
+            if not counted.isdisjoint(attempt.names()):
+                self._merger.coverage.add_contributor(attempt.writer.rank, COUNTED)
 
     def names(self) -> Iterable[str]:
         """Return the names of the merged metrics."""
-        return self._names
+        of_reports = [name for _, found in sorted(self._reports.items()) for name in found.values]
+        return dict.fromkeys([*of_reports, *self._measured.names()])
 
     def doubtful_names(self) -> set[str]:
-        """Return the names that have no value in some step, or may not, because the share of a rank is missing."""
-        return {*self._withheld, *self.reductions.counted()}
+        """Return the names that have no value in some step, because the share of a rank is missing."""
+        of_reports = {name for found in self._reports.values() for name in found.withheld}
+        return of_reports | self._measured.withheld_names()
+
+    def has_all_counts(self, step: int) -> bool:
+        """Return whether no rank's part of the counts of a step can be missing."""
+        complete = self._merger.coverage.complete_until()
+        return complete is not None and step <= complete
 
     def replaced(self, series: Series) -> Series:
         """Return a series with the merged values where a step has them, and without the steps that lack a rank."""
         name = series.name
-        steps = [step for step, values in self._values.items() if name in values]
-        if steps:
-            merged = Series(
-                name,
-                np.array(steps, np.int64),
-                np.array([self._values[step][name] for step in steps], np.float64),
-                np.array([self._merger.time(step) for step in steps], np.float64),
-                self._writer,
-            )
-            # The last piece counts: the merged value replaces the first rank's own where a step has both.
-            series = joined(name, [series, merged])
-        return series.without(self._withheld.get(name, ()))
+        pieces = [series]
+        withheld = [step for step, found in self._reports.items() if name in found.withheld]
+        of_reports = [step for step, found in sorted(self._reports.items()) if name in found.values]
+        if of_reports:
+            values = [self._reports[step].values[name] for step in of_reports]
+            times = [self._merger.time(step) for step in of_reports]
+            pieces.append(Series(name, np.array(of_reports), np.array(values), np.array(times), self._writer))
+        measured = self._measured.column(name)
+        if measured is not None:
+            whole = measured if measured.whole.all() else measured.where(measured.whole)
+            pieces.append(Series(name, whole.steps, whole.values, whole.times, self._writer))
+            withheld += measured.steps[~measured.whole].tolist()
+        withheld += self._measured.unread_steps(name)
+        # The last piece counts: the merged value replaces the first rank's own where a step has both.
+        return joined(name, pieces).without(withheld) if len(pieces) > 1 else series.without(withheld)
 
     def missing(self, role: str) -> Iterator[MissingRank]:
         """Yield the shares of ranks that steps lack."""
@@ -92,23 +124,28 @@ class MergedRole:
 
     def missing_counts(self, role: str, by_rank: Mapping[int, Series], total: Series) -> list[MissingRank]:
         """Return the ranks whose part of a sum over ranks is missing, by step."""
-        for rank, series in by_rank.items():
-            if len(series):
-                self._merger.coverage.add_contributor(rank, COUNTED)
-        steps = {rank: set(series.steps.tolist()) for rank, series in by_rank.items()}
-        times = dict(zip(total.steps.tolist(), total.times.tolist(), strict=True))
+        steps = total.steps.tolist()
         found = Contributions(
-            total.steps.tolist(),
-            lambda step: {COUNTED: {rank for rank, known in steps.items() if step in known}},
-            times.__getitem__,
-            self._merger.counts,
+            steps,
+            lambda step: {COUNTED: {rank for rank, series in by_rank.items() if _has(series, step)}},
+            lambda step: float(total.times[_place(total, step)]),
+            self._merger.limit,
         )
         missing = self._merger.coverage.missing(found)
         return [
-            MissingRank(role, rank, step, COUNTED[0], reason, times[step])
+            MissingRank(role, rank, step, COUNTED[0], reason, found.time(step))
             for step, shares in sorted(missing.items())
             for rank, reason in shares[COUNTED].items()
         ]
+
+
+def _place(series: Series, step: int) -> int:
+    return int(np.searchsorted(series.steps, step))
+
+
+def _has(series: Series, step: int) -> bool:
+    place = _place(series, step)
+    return place < len(series) and int(series.steps[place]) == step
 
 
 def _progress(attempt: Attempt) -> Progress:

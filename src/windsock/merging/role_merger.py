@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +16,14 @@ from numpy.typing import NDArray
 from windsock.journal import decoding
 from windsock.journal.coverage import COUNTED, MEASURED, Contributions, Coverage, Missing, Share
 from windsock.journal.frames import OPEN_STEP, Kind
-from windsock.journal.reader import Record
+from windsock.journal.records import Record
+from windsock.journal.row_tables import RowTable
 from windsock.journal.unpacking import Budget
+from windsock.merging.measured_states import Arranged, MeasuredStates
 from windsock.model import Writer
 from windsock.probe.ranks import Reductions, Totals
 
 if TYPE_CHECKING:
-    from windsock.measurement.merged import DescribedLayout, RankState
     from windsock.rollouts.merged import RolloutState
 
 MAX_REASONS = 1000
@@ -28,26 +31,52 @@ MAX_NAME_SETS = 4096  # remembered; a program that makes names up has no end of 
 
 
 @dataclass(frozen=True, slots=True)
-class _Contribution:
-    """One contribution, with its writer, whose attempt may be superseded later, and the process that made it."""
+class _Report:
+    """The rollout state of one process, with its writer, whose attempt may be superseded later."""
 
     writer: Writer
     segment: int  # forked processes have their own
-    state: RankState | RolloutState
-    is_whole: bool = True  # False for sparse states, which come before the others of the same share
+    state: RolloutState
 
 
 @dataclass(slots=True)
 class _Step:
-    """The contributions to one step."""
+    """The contributions to one step, except measured states."""
 
-    shares: dict[Share, list[_Contribution]] = field(default_factory=dict)
+    reports: dict[Share, list[_Report]] = field(default_factory=dict)
     times: dict[Writer, float] = field(default_factory=dict)  # of each writer's last contribution
-    time: float | None = None  # the last one of those that count; None after a change
     rows: dict[tuple[Writer, tuple[str, ...]], tuple[float, ...]] = field(default_factory=dict)  # the last one last
     counted: set[Writer] = field(default_factory=set)  # that have counts among their rows
-    merged: dict[str, float] | None = None  # None after a change
-    withheld: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredShare:
+    """What is known about the measured states of a step before they are merged."""
+
+    states: Arranged | None = None  # None where they have no values: the first rank's rows have them, or on a problem
+    is_whole: bool = True  # whether no rank's share is missing
+    withheld: frozenset[str] = frozenset()  # on a problem, the names of the states that can be read
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What was merged of a step; it is forgotten when the step changes."""
+
+    measured: MeasuredShare | None = None
+    reports: StepValues | None = None
+    values: StepValues | None = None
+    time: float | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class StepValues(NamedTuple):
+    """The merged values of a step, and the names that have none because the share of a rank is missing."""
+
+    values: dict[str, float]
+    withheld: frozenset[str]
+
+
+NOTHING = StepValues({}, frozenset())
 
 
 class RoleMerger:
@@ -61,82 +90,129 @@ class RoleMerger:
         self.coverage = Coverage()
         self.reductions = Reductions(vocabulary)
         self.missing: Missing = {}  # set by update_coverage
-        self._layouts: dict[int, DescribedLayout] = {}
+        self.measured = MeasuredStates()
         self._steps: dict[int, _Step] = {}
+        self._known: set[int] = set()  # steps with contributions
+        self._ordered: list[int] = []  # the same in ascending order
+        self._merged: dict[int, _Merged] = {}
+        self._changed: set[int] = set()
         self._oldest = OPEN_STEP  # contributions to earlier steps are ignored
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
         self._ranks: set[int] = set()
+        self._first_rank: int | None = None
         self._totals = Totals()
         self._ranks_of_name: dict[str, set[int]] = {}
         self._name_sets: set[tuple[int, tuple[str, ...]]] = set()  # that ranks were seen to write
         self._reduced_names: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._unpacking = Budget()
-        self.unread: Counter[str] = Counter()  # reasons why contributions could not be merged
+        self._unread: Counter[str] = Counter()  # reasons why contributions could not be read
+        self._with_problems: set[int] = set()  # steps
 
     def __contains__(self, step: int) -> bool:
-        return step in self._steps
+        return step in self._known
 
     def steps(self) -> list[int]:
-        """Return the steps that have contributions."""
-        return sorted(self._steps)
+        """Return the steps that have contributions, in ascending order."""
+        return self._ordered
+
+    @property
+    def unread(self) -> Counter[str]:
+        """The reasons why contributions could not be merged, with their numbers."""
+        found = Counter(self._unread)
+        for step in sorted(self._with_problems):
+            for reason in self._merged[step].problems:
+                _count(found, reason)
+        return found
+
+    def take_changed(self) -> set[int]:
+        """Return the steps that have changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def time(self, step: int) -> float:
         """Return the time of the last contribution to a step that counts."""
-        found = self._steps[step]
-        if found.time is None:
-            counted = (time for writer, time in found.times.items() if self.counts(writer, step))
-            found.time = max(counted, default=0.0)
-        return found.time
+        known = self._merged_of(step)
+        if known.time is None:
+            others = self._steps[step].times.items() if step in self._steps else ()
+            times = [time for writer, time in others if self.counts(writer, step)]
+            if step in self.measured:
+                times.append(self.measured.time(step))
+            known.time = max(times, default=0.0)
+        return known.time
 
     def add_rank(self, rank: int) -> None:
         """Note that the role has this rank, which need not have written anything."""
-        # Values are reduced only where a role has several ranks, so a second one changes earlier steps too.
-        if rank not in self._ranks:
-            self._ranks.add(rank)
-            self._merge_again(self._steps)
+        if rank in self._ranks:
+            return
+        self._ranks.add(rank)
+        first = rank if self._first_rank is None else min(self._first_rank, rank)
+        # Rows are reduced where a role has several ranks, and those of the first have the values that it alone
+        # contributed to: a second rank, or another first one, changes earlier steps too.
+        if len(self._ranks) == 2 or first != self._first_rank:
+            self._merge_again(self._ordered)
+        self._first_rank = first
 
     def add_record(self, writer: Writer, record: Record, segment: int = 0) -> int | None:
-        """Add a layout, an event or a rollout state; return the step that it contributes to.
+        """Add a layout, an event, a rollout state or a sparse state; return the step that it contributes to.
 
         What cannot be read is skipped and counted.
         """
         try:
+            if record.kind == Kind.SPARSE_STATE:
+                return self._add_sparse_state(writer, record.payload, segment)
             if record.kind == Kind.LAYOUT:
-                from windsock.measurement.merged import DescribedLayout  # imports the catalogue
-
-                id, described = DescribedLayout.parse(decoding.decode(record.kind, record.payload))
-                if id not in self._layouts:  # the id is the hash of the content
-                    self._layouts[id] = described
-                    self._merge_again(self._steps)
+                self._add_layout(decoding.decode(record.kind, record.payload))
             elif record.kind == Kind.EVENT:
-                self._add_event(writer, decoding.decode(record.kind, record.payload))
+                self.add_event(writer, decoding.decode(record.kind, record.payload))
             elif record.kind == Kind.GATHERED:
                 from windsock.rollouts.merged import RolloutState
 
                 state = RolloutState.parse(writer.rank, *decoding.decode(record.kind, record.payload))
                 if state.step >= self._oldest:
                     share = state.kind, state.taskset
-                    self._add(share, _Contribution(writer, segment, state), state.step, state.time)
+                    found = self._step(writer, state.step, state.time)
+                    found.reports.setdefault(share, []).append(_Report(writer, segment, state))
+                    self.coverage.add_contributor(writer.rank, share)
                     return state.step
-            elif record.kind == Kind.SPARSE_STATE:
-                layout, step, _, body = decoding.decode(record.kind, record.payload)
-                return self._add_sparse_state(writer, step, layout, body, segment)
         # Of a newer windsock, damaged or hostile.
         except ValueError as error:
-            self._skip(str(error))
+            _count(self._unread, str(error))
         return None
 
     def add_state(
         self, writer: Writer, step: int, time: float, layout: int, vector: NDArray[np.float64], segment: int = 0
     ) -> bool:
         """Add a measured state; return False if its step is too old."""
-        from windsock.measurement.merged import RankState
-
         if step < self._oldest:
             return False
-        state = RankState(writer.rank, layout, vector)
-        self._add(MEASURED, _Contribution(writer, segment, state), step, time)
+        self._note_states(writer, [step])
+        self.measured.add_vector(writer, segment, layout, step, time, vector)
         return True
+
+    def add_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
+        """Add the measured states of a table from a row on."""
+        for chunk in table.since(first):
+            steps = chunk.steps.tolist()
+            self._note_states(writer, steps)
+            heads = zip(steps, chunk.times.tolist(), strict=True)
+            self.measured.add_rows(writer, segment, layout, (table, table.width), first, heads)
+            first += len(chunk)
+
+    def add_sparse_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
+        """Add the encoded states of a table from a row on."""
+        for chunk in table.since(first):
+            steps = chunk.steps.tolist()
+            self._note_steps(steps)
+            self.measured.add_encoded(writer, segment, layout, table, first, steps)
+            first += len(chunk)
+
+    def _add_sparse_state(self, writer: Writer, payload: bytes, segment: int) -> int | None:
+        layout, step, _ = decoding.sparse_state_head(payload)
+        if step < self._oldest:
+            return None
+        self._note_steps([step])
+        self.measured.add_payload(writer, segment, layout, step, payload)
+        return step
 
     def add_values(self, writer: Writer, step: int, time: float, values: Mapping[str, float]) -> bool:
         """Add those values of a row that are reduced over ranks; return False if there are none or it is too old."""
@@ -158,54 +234,65 @@ class RoleMerger:
                 self._ranks_of_name.setdefault(name, set()).add(writer.rank)
         return True
 
-    def supersede(self, limits: Mapping[Writer, int | None]) -> dict[int, dict[str, float]]:
-        """Set the steps from which on writers are superseded by newer attempts.
-
-        Return the steps that this changes, with their values before.
-        """
+    def superseded_steps(self, limits: Mapping[Writer, int | None]) -> list[int]:
+        """Return the steps that change if writers are superseded by newer attempts from these steps on."""
         new = {writer: limit for writer, limit in limits.items() if limit is not None}
         changed = [writer for writer in {*new, *self._limits} if new.get(writer) != self._limits.get(writer)]
         lowest = {w: min(limits[w] for limits in (new, self._limits) if w in limits) for w in changed}
-        before = {
-            step: self.values(step)
-            for step, found in (self._steps.items() if changed else ())
-            if any(lowest.get(writer, step + 1) <= step for writer in found.times)
-        }
-        self._limits = new
-        self._merge_again(before)
-        return before
+        if not lowest:
+            return []
+        later = self._ordered[bisect_left(self._ordered, min(lowest.values())) :]
+        return [step for step in later if any(lowest.get(w, step + 1) <= step for w in self._writers(step))]
+
+    def supersede(self, limits: Mapping[Writer, int | None]) -> None:
+        """Set the steps from which on writers are superseded by newer attempts."""
+        changed = self.superseded_steps(limits)
+        self._limits = {writer: limit for writer, limit in limits.items() if limit is not None}
+        self.measured.set_limits(self._limits)
+        self._merge_again(changed)
 
     def update_coverage(self) -> set[int]:
         """Find the missing shares again, after the progress of writers was set; return the steps that this changes."""
         before = self.missing
-        self.missing = self.coverage.missing(Contributions(self.steps(), self._ranks_in, self.time, self.counts))
+        self.missing = self.coverage.missing(Contributions(self._ordered, self._ranks_in, self.time, self.limit))
         changed = {step for step in {*before, *self.missing} if before.get(step) != self.missing.get(step)}
-        self._merge_again(changed & self._steps.keys())
+        self._merge_again(changed & self._known)
         return changed
 
     def values(self, step: int) -> dict[str, float]:
         """Return the values of a step that several ranks contribute to: of their states, and of their rows."""
-        found = self._steps.get(step)
-        return {} if found is None else self._merged(step, found)[0]
+        return self._step_values(step).values
 
     def withheld(self, step: int) -> frozenset[str]:
         """Return the names that have no value in a step, because the share of a rank is missing."""
-        found = self._steps.get(step)
-        return frozenset() if found is None else self._merged(step, found)[1]
+        return self._step_values(step).withheld
 
     def forget_before(self, step: int) -> None:
         """Forget the contributions to earlier steps, and ignore further ones."""
         self._oldest = step
         self._totals.forget_before(step)
-        for old in [known for known in self._steps if known < step]:
-            del self._steps[old]
+        kept = bisect_left(self._ordered, step)
+        for old in self._ordered[:kept]:
+            self._steps.pop(old, None)
+            self._merged.pop(old, None)
+            self._with_problems.discard(old)
+            self._changed.discard(old)
+            self._known.discard(old)
+            if old in self.measured:
+                self.measured.forget(old)
+        del self._ordered[:kept]
 
     def counts(self, writer: Writer, step: int) -> bool:
         """Return whether a writer's contributions to a step count, or are superseded by a newer attempt's."""
         limit = self._limits.get(writer)
         return limit is None or step < limit
 
-    def _add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
+    def limit(self, writer: Writer) -> int | None:
+        """Return the step from which on a writer is superseded; None if it is not."""
+        return self._limits.get(writer)
+
+    def add_event(self, writer: Writer, event: Mapping[str, Any]) -> None:
+        """Add an event that tells what ranks share or count."""
         match event.get("event"):
             case "alone":
                 self.coverage.add_alone(writer, (event["kind"], event["taskset"]))
@@ -221,68 +308,82 @@ class RoleMerger:
                 self.reductions.declare(event["names"], event["how"])
                 self._reduced_names.clear()
 
-    def _ranks_in(self, step: int) -> dict[Share, Set[int]]:
-        """Return the ranks that contribute to each share of a step."""
-        found = self._steps[step]
-        ranks: dict[Share, Set[int]] = {
-            share: {one.writer.rank for one in contributions if one.is_whole and self.counts(one.writer, step)}
-            for share, contributions in found.shares.items()
-        }
-        if found.counted:
-            ranks[COUNTED] = {writer.rank for writer in found.counted if self.counts(writer, step)}
-        return ranks
+    def measured_share(self, step: int) -> MeasuredShare:
+        """Return the measured states of a step, and whether they are the whole; they are not merged yet."""
+        known = self._merged_of(step)
+        if known.measured is None:
+            known.measured = self._measured_share(step, known) if step in self.measured else MeasuredShare()
+        return known.measured
 
-    def _merged(self, step: int, found: _Step) -> tuple[dict[str, float], frozenset[str]]:
-        if found.merged is None:
-            missing = self.missing.get(step, {})
-            merged: dict[str, float] = {}
-            withheld: set[str] = set()
-            for share, contributions in found.shares.items():
-                counted = [one for one in contributions if self.counts(one.writer, step)]
-                values, complete = self._merged_share(share, counted, share in missing)
-                if complete:
-                    merged |= values
-                else:
-                    withheld |= values.keys()
-            reduced = self._reduced_rows(step, found)
-            if COUNTED in missing:
+    def report_values(self, step: int) -> StepValues:
+        """Return the values of a step's rollouts and evaluations."""
+        known = self._merged_of(step)
+        if known.reports is None:
+            found = self._steps.get(step)
+            known.reports = NOTHING if found is None else self._report_values(step, found, known)
+        return known.reports
+
+    def _step_values(self, step: int) -> StepValues:
+        if step not in self:
+            return NOTHING
+        known = self._merged_of(step)
+        if known.values is None:
+            measured, (values, withheld) = self.measured_share(step), self.report_values(step)
+            withheld |= measured.withheld
+            if measured.states is not None:
+                found = self._merge_measured(measured.states)
+                values, withheld = (values | found, withheld) if measured.is_whole else (values, withheld | {*found})
+            reduced = self._reduced_rows(step, self._steps[step]) if step in self._steps else {}
+            if COUNTED in self.missing.get(step, {}):
                 withheld |= {name for name in reduced if self.reductions.is_counted(name)}
-            merged |= reduced
-            found.merged = {name: value for name, value in merged.items() if name not in withheld}
-            found.withheld = frozenset(withheld)
-        return found.merged, found.withheld
+            kept = {name: value for name, value in (values | reduced).items() if name not in withheld}
+            known.values = StepValues(kept, withheld)
+        return known.values
 
-    def _merged_share(
-        self, share: Share, contributions: list[_Contribution], incomplete: bool
-    ) -> tuple[dict[str, float], bool]:
-        """Return the values of the contributions to a share of a step, and whether that is the whole."""
-        if not contributions or (not incomplete and self._is_in_rows(share, contributions)):
-            return {}, True
-        try:
-            return self._merge(share, [one.state for one in contributions]), not incomplete
-        except ValueError as error:  # one is damaged, or of a newer windsock: the others are not the whole
-            self._skip(str(error))
-            names: dict[str, float] = {}
-            for one in contributions:
-                with suppress(ValueError):
-                    names |= self._merge(share, [one.state])
-            return names, False
+    def _merge_measured(self, states: Arranged) -> dict[str, float]:
+        from windsock.measurement.values import finished
 
-    def _is_in_rows(self, share: Share, contributions: list[_Contribution]) -> bool:
-        """Return whether the rows of the role's first rank have the values already: it alone contributed."""
-        sources = {(one.writer.rank, one.segment) for one in contributions}
+        _, merged = next(self.measured.merged([states]))
+        return finished({name: rows[0] for name, rows in merged.items()}, self._vocabulary)
+
+    def _measured_share(self, step: int, known: _Merged) -> MeasuredShare:
+        incomplete = MEASURED in self.missing.get(step, {})
+        sources = self.measured.some_sources(step)
         # Of measured values only rank 0 writes rows.
-        first = 0 if share == MEASURED else min(self._ranks)
-        return len(sources) == 1 and contributions[0].writer.rank == first
+        if not sources or (not incomplete and _is_alone(sources, 0)):
+            return MeasuredShare()
+        states = self.measured.arranged(step)
+        if states is not None and _is_vocabulary(self._vocabulary):
+            return MeasuredShare(states, not incomplete)
+        from windsock.measurement.merged import merge_states
 
-    def _merge(self, share: Share, states: list[Any]) -> dict[str, float]:
-        if share == MEASURED:
-            from windsock.measurement.merged import merge_states
+        one_by_one = self.measured.rank_states(step)
+        merged = self._merged_parts(
+            one_by_one, lambda some: merge_states(some, self.measured.layouts, self._vocabulary), step, known
+        )
+        return MeasuredShare(None, False, frozenset(merged.values))
 
-            return merge_states(states, self._layouts, self._vocabulary)
+    def _report_values(self, step: int, found: _Step, known: _Merged) -> StepValues:
         from windsock.rollouts.merged import merge_rollouts
 
-        return merge_rollouts(states, self._vocabulary, self._unpacking)
+        missing = self.missing.get(step, {})
+        merged: dict[str, float] = {}
+        withheld: set[str] = set()
+        for share, reports in sorted(found.reports.items()):
+            counted = sorted((one for one in reports if self.counts(one.writer, step)), key=_order)
+            sources = {(one.writer.rank, one.segment) for one in counted}
+            if not counted or (share not in missing and _is_alone(sources, self._first_rank)):
+                continue
+            states = [one.state for one in counted]
+            values, complete = self._merged_parts(
+                states, lambda some: merge_rollouts(some, self._vocabulary, self._unpacking), step, known
+            )
+            if complete and share not in missing:
+                merged |= values
+            else:
+                withheld |= values.keys()
+        kept = {name: value for name, value in merged.items() if name not in withheld}
+        return StepValues(kept, frozenset(withheld))
 
     def _reduced_rows(self, step: int, found: _Step) -> dict[str, float]:
         if len(self._ranks) < 2 or not found.rows:
@@ -296,39 +397,82 @@ class RoleMerger:
         self._totals.fill(by_rank, step, self.counts)
         return self.reductions.values(by_rank, of_several)
 
-    def _add(self, share: Share, contribution: _Contribution, step: int, time: float) -> None:
-        self._step(contribution.writer, step, time).shares.setdefault(share, []).append(contribution)
-        self.coverage.add_contributor(contribution.writer.rank, share)
+    def _merged_parts(
+        self, states: list[Any], merge: Callable[[list[Any]], dict[str, float]], step: int, known: _Merged
+    ) -> _Parts:
+        """Return the values of the contributions to a share of a step, and whether that is the whole."""
+        try:
+            return _Parts(merge(states), True)
+        except ValueError as error:  # one is damaged, or of a newer windsock: the others are not the whole
+            known.problems.append(str(error))
+            self._with_problems.add(step)
+            names: dict[str, float] = {}
+            for one in states:
+                with suppress(ValueError):
+                    names |= merge([one])
+            return _Parts(names, False)
 
-    def _add_sparse_state(self, writer: Writer, step: int, layout: int, body: bytes, segment: int) -> int | None:
-        """Add a sparse state; that of the same step which follows tells that the rank has contributed, and when."""
-        from windsock.measurement.merged import RankState
-
-        if step < self._oldest:
-            return None
+    def _ranks_in(self, step: int) -> dict[Share, Set[int]]:
+        """Return the ranks that contribute to each share of a step."""
+        ranks: dict[Share, Set[int]] = {}
         found = self._steps.get(step)
-        if found is None:
-            found = self._steps[step] = _Step()
-        found.merged = None
-        state = RankState(writer.rank, layout, body)
-        found.shares.setdefault(MEASURED, []).append(_Contribution(writer, segment, state, is_whole=False))
-        return step
+        if found is not None:
+            for share, reports in found.reports.items():
+                ranks[share] = {one.writer.rank for one in reports if self.counts(one.writer, step)}
+            if found.counted:
+                ranks[COUNTED] = {writer.rank for writer in found.counted if self.counts(writer, step)}
+        if step in self.measured:
+            ranks[MEASURED] = self.measured.ranks(step)
+        return ranks
+
+    def _writers(self, step: int) -> Set[Writer]:
+        """Return the writers that contribute to a step."""
+        of_states = self.measured.writers(step) if step in self.measured else set()
+        return of_states | self._steps[step].times.keys() if step in self._steps else of_states
+
+    def _add_layout(self, record: Mapping[str, Any]) -> None:
+        from windsock.measurement.merged import DescribedLayout  # imports the catalogue
+
+        id, described = DescribedLayout.parse(record)
+        if id not in self.measured.layouts:  # the id is the hash of the content
+            self.measured.layouts[id] = described
+            self._merge_again(set(self._with_problems))
+
+    def _note_states(self, writer: Writer, steps: list[int]) -> None:
+        self.add_rank(writer.rank)
+        self.coverage.add_contributor(writer.rank, MEASURED)
+        self._note_steps(steps)
 
     def _step(self, writer: Writer, step: int, time: float) -> _Step:
         self.add_rank(writer.rank)
+        self._note_steps([step])
         found = self._steps.setdefault(step, _Step())
         found.times[writer] = max(time, found.times.get(writer, time))
-        found.merged = found.time = None
         return found
 
-    def _skip(self, reason: str) -> None:
-        if reason in self.unread or len(self.unread) < MAX_REASONS:
-            self.unread[reason] += 1
+    def _note_steps(self, steps: Iterable[int]) -> None:
+        """Note that steps get contributions."""
+        changed = set(steps)
+        for step in sorted(changed - self._known):
+            if not self._ordered or step > self._ordered[-1]:
+                self._ordered.append(step)
+            else:
+                self._ordered.insert(bisect_left(self._ordered, step), step)
+        self._known |= changed
+        self._merge_again(changed)
+
+    def _merged_of(self, step: int) -> _Merged:
+        found = self._merged.get(step)
+        if found is None:
+            found = self._merged[step] = _Merged()
+        return found
 
     def _merge_again(self, steps: Iterable[int]) -> None:
-        for step in steps:
-            found = self._steps[step]
-            found.merged = found.time = None
+        changed = set(steps)
+        self._changed |= changed
+        self._with_problems -= changed
+        for step in changed.intersection(self._merged):
+            del self._merged[step]
 
     def _reduced(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names among those of a row that are reduced; rows have the same few sets of names."""
@@ -339,3 +483,34 @@ class RoleMerger:
                 self._name_sets.clear()
             found = self._reduced_names[names] = tuple(name for name in names if self.reductions.is_reduced(name))
         return found
+
+
+class _Parts(NamedTuple):
+    values: dict[str, float]
+    complete: bool
+
+
+def _is_alone(sources: Set[tuple[int, int]], first: int | None) -> bool:
+    """Return whether the rows of a role's first rank have the values already: it alone contributed, in one process."""
+    return len(sources) == 1 and next(iter(sources))[0] == first
+
+
+def _order(report: _Report) -> tuple[Writer, int]:
+    return report.writer, report.segment
+
+
+def _count(unread: Counter[str], reason: str) -> None:
+    if reason in unread or len(unread) < MAX_REASONS:
+        unread[reason] += 1
+
+
+@cache
+def _is_vocabulary(vocabulary: str) -> bool:
+    """Return whether windsock has names in a vocabulary."""
+    from windsock.measurement.quantities import BY_STATE
+    from windsock.measurement.values import written_name
+
+    try:
+        return bool(written_name(next(iter(next(iter(BY_STATE.values())).metrics)), vocabulary))
+    except ValueError:
+        return False

@@ -8,7 +8,7 @@ sum. Whoever writes counts declares them in an event: a name alone does not tell
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
@@ -59,9 +59,9 @@ class Reductions:
         if how in COUNTS:
             self._counted.update(dict.fromkeys(names, how))
 
-    def counted(self) -> Iterable[str]:
+    def counted(self) -> Set[str]:
         """Return the names of the counts."""
-        return self._counted
+        return self._counted.keys()
 
     def is_counted(self, name: str) -> bool:
         """Return whether the values of ranks add up."""

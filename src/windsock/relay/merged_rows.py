@@ -210,7 +210,10 @@ class MergedFollower(RunFollower):
             pairs = zip((attempt.writer for attempt in attempts), superseded_from(firsts), strict=True)
             limits.setdefault(role, {}).update(pairs)
         for role, merger in self._mergers.items():
-            for step, before in merger.supersede(limits.get(role, {})).items():
+            of_role = limits.get(role, {})
+            values_before = {step: merger.values(step) for step in merger.superseded_steps(of_role)}
+            merger.supersede(of_role)
+            for step, before in values_before.items():
                 delivery = self._delivery(role, step)
                 if not delivery.undelivered:  # a row before the cursor had those values
                     delivery.delivered = delivery.delivered or before

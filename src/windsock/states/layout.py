@@ -79,14 +79,18 @@ class Layout:
         """Return the states of a vector by name."""
         return {name: vector[place] for name, place in self.places.items()}
 
-    def merge(self, vectors: Sequence[Floats]) -> Floats:
-        """Merge the vectors of micro-batches, ranks or roles; the result of none is the empty vector."""
+    def merge(self, vectors: Sequence[Floats] | Floats) -> Floats:
+        """Merge the vectors of micro-batches, ranks or roles; the result of none is the empty vector.
+
+        A vector may also be a stack of vectors, such as one of each step: those in the same place are merged.
+        """
         if not len(vectors):
             return self.empty()
-        stacked, merged = np.stack(vectors), np.empty(self.width)
+        stacked = vectors if isinstance(vectors, np.ndarray) else np.stack(vectors)
+        merged = np.empty(stacked.shape[1:])
         for kind, slots in self._by_kind:
             # All states of a kind are one stack: the cost is that of a few NumPy calls, not of one per state.
-            merged[slots] = _merge_stack(kind, stacked[:, slots])
+            merged[..., slots] = _merge_stack(kind, stacked[..., slots])
         return merged
 
     @cached_property

@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 TYPES = {b"B": "<u1", b"H": "<u2", b"I": "<u4", b"f": "<f4", b"d": "<f8"}
 """The first byte, and the type of the numbers: the smallest that has them exactly. Journals have it."""
 AT_ONCE = 32  # states that are decoded together
+SIZES = np.array([np.dtype(TYPES[bytes((code,))]).itemsize if bytes((code,)) in TYPES else 0 for code in range(256)])
+"""The bytes of a number, by the first byte."""
+BITS = np.array([byte.bit_count() for byte in range(256)], np.uint8)
 
 
 def encode(vector: Floats) -> bytes:
@@ -42,21 +45,45 @@ def summed(bodies: Sequence[bytes], width: int) -> Floats:
     """Return the sum of encoded vectors; raise ValueError if one is damaged or has another width."""
     total = np.zeros(width)
     for begin in range(0, len(bodies), AT_ONCE):
-        total += decoded(bodies[begin : begin + AT_ONCE], width).sum(axis=0)
+        used, numbers = _used_slots(bodies[begin : begin + AT_ONCE], width)
+        # Most slots are empty: the numbers are added without a vector for each state.
+        total += np.bincount(np.flatnonzero(used) % width, numbers, width)
     return total
 
 
 def decoded(bodies: Sequence[bytes], width: int) -> Floats:
     """Return encoded vectors, one in a row; raise ValueError if one is damaged or has another width."""
+    used, numbers = _used_slots(bodies, width)
+    vectors = np.zeros(used.shape)
+    vectors[used] = numbers
+    return vectors
+
+
+def intact(payloads: Sequence[bytes], width: int, start: int = 0) -> NDArray[np.bool_]:
+    """Return which encoded vectors can be decoded and have this width; they begin at byte ``start`` of the payloads."""
+    size = (width + 7) // 8
+    lengths = np.fromiter(map(len, payloads), np.int64, len(payloads)) - start
+    if not (lengths > size).all():
+        return np.array([len(one) > start + size and bool(intact([one], width, start)[0]) for one in payloads])
+    joined = b"".join([payload[start : start + 1 + size] for payload in payloads])
+    heads = np.frombuffer(joined, np.uint8).reshape(len(payloads), 1 + size)
+    counts = BITS[heads[:, 1:]].sum(axis=1, dtype=np.int64)
+    if width % 8:
+        counts -= BITS[heads[:, size] >> width % 8]  # bits behind the last slot
+    of_number = SIZES[heads[:, 0]]
+    fits: NDArray[np.bool_] = (of_number > 0) & (lengths == 1 + size + counts * of_number)
+    return fits
+
+
+def _used_slots(bodies: Sequence[bytes], width: int) -> tuple[NDArray[np.bool_], Floats]:
+    """Return which slots of each vector have a number, and all numbers."""
     size = (width + 7) // 8
     if any(len(body) <= size for body in bodies):
         raise ValueError("a sparse state is too short")
     bits = np.frombuffer(b"".join([body[1 : 1 + size] for body in bodies]), np.uint8).reshape(len(bodies), size)
     used = np.unpackbits(bits, axis=1, bitorder="little", count=width).view(np.bool_)
     numbers = [_numbers(body, size, count) for body, count in zip(bodies, used.sum(axis=1).tolist(), strict=True)]
-    vectors = np.zeros(used.shape)
-    vectors[used] = np.concatenate(numbers)
-    return vectors
+    return used, np.concatenate(numbers, dtype=np.float64)
 
 
 def _numbers(body: bytes, size: int, count: int) -> NDArray[Any]:

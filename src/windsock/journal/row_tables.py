@@ -1,0 +1,192 @@
+"""Rows of one schema, or states of one layout, as columns in memory or on disk.
+
+Sparse states have no columns of values, but payloads of different lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MAX_CHUNK = 4 << 20  # bytes; the allocator reuses memory of this size
+
+
+class Rows(Protocol):
+    """Rows of one schema, or states of one layout. Of rows on disk each column is read when it is asked for.
+
+    ``offsets`` are the places in the segment, which order rows that share a step; a step of ``OPEN_STEP`` is not
+    named yet.
+    """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def offsets(self) -> Ints:
+        """The places in the segment."""
+        ...
+
+    @property
+    def steps(self) -> Ints:
+        """The steps, as written."""
+        ...
+
+    @property
+    def times(self) -> Floats:
+        """The times."""
+        ...
+
+    @property
+    def values(self) -> Floats:
+        """All columns: rows × width."""
+        ...
+
+    def column(self, number: int) -> Floats:
+        """Return one column."""
+        ...
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows in some columns."""
+        ...
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states."""
+        ...
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Return the rows from ``start`` up to ``stop``."""
+        ...
+
+
+@dataclass(slots=True)
+class RowChunk:
+    """Rows in memory."""
+
+    offsets: Ints
+    steps: Ints
+    times: Floats
+    values: Floats  # rows × width
+    encoded: list[bytes] = field(default_factory=list)  # payloads of sparse states
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def column(self, number: int) -> Floats:
+        """Return one column."""
+        return self.values[:, number]
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows in some columns."""
+        found: Floats = self.values[rows[:, None], columns]
+        return found
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states."""
+        return [self.encoded[row] for row in rows.tolist()]
+
+    def slice(self, start: int, stop: int) -> RowChunk:
+        """Return the rows from ``start`` up to ``stop``."""
+        return RowChunk(
+            self.offsets[start:stop],
+            self.steps[start:stop],
+            self.times[start:stop],
+            self.values[start:stop],
+            self.encoded[start:stop],
+        )
+
+    def followed_by(self, *others: RowChunk) -> RowChunk:
+        """Return these rows and those of others as one chunk."""
+        chunks = (self, *others)
+        return RowChunk(
+            np.concatenate([one.offsets for one in chunks]),
+            np.concatenate([one.steps for one in chunks]),
+            np.concatenate([one.times for one in chunks]),
+            np.concatenate([one.values for one in chunks]),
+            [payload for one in chunks for payload in one.encoded],
+        )
+
+
+@dataclass(slots=True)
+class RowTable:
+    """All rows of one schema that were read so far, in chunks: first those on disk, then those in memory."""
+
+    width: int
+    chunks: list[Rows] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return sum(len(chunk) for chunk in self.chunks)
+
+    def add(self, rows: RowChunk) -> None:
+        """Add rows. Small chunks are united as the digits of a binary counter: a row is copied log(n) times."""
+        max_rows = MAX_CHUNK // (8 * (self.width + 3))
+        while self.chunks and len(self.chunks[-1]) <= len(rows) <= max_rows // 2:
+            last = self.chunks[-1]
+            if not isinstance(last, RowChunk):
+                break
+            self.chunks.pop()
+            rows = last.followed_by(rows)
+        self.chunks.append(rows)
+
+    def fresh(self) -> RowChunk | None:
+        """Return the rows that are in memory; None if there are none."""
+        found = [chunk for chunk in self.chunks if isinstance(chunk, RowChunk)]
+        return found[0].followed_by(*found[1:]) if len(found) > 1 else found[0] if found else None
+
+    def store(self, rows: Rows) -> None:
+        """Replace the rows in memory by the same on disk, or add further ones that are on disk."""
+        self.chunks = [chunk for chunk in self.chunks if not isinstance(chunk, RowChunk)]
+        self.chunks.append(rows)
+
+    def since(self, count: int) -> Iterator[Rows]:
+        """Yield the rows behind the first ``count``."""
+        for chunk in self.chunks:
+            if count <= 0:
+                yield chunk
+            elif count < len(chunk):
+                yield chunk.slice(count, len(chunk))
+            count -= len(chunk)
+
+    @property
+    def offsets(self) -> Ints:
+        """The offsets over all chunks."""
+        return np.concatenate([chunk.offsets for chunk in self.chunks])
+
+    @property
+    def steps(self) -> Ints:
+        """The steps over all chunks, as written."""
+        return np.concatenate([chunk.steps for chunk in self.chunks])
+
+    @property
+    def times(self) -> Floats:
+        """The times over all chunks."""
+        return np.concatenate([chunk.times for chunk in self.chunks])
+
+    def column(self, number: int, start: int = 0) -> Floats:
+        """Return one column over all chunks, from a row on."""
+        pieces = [chunk.column(number) for chunk in self.since(start)]
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+    def pick(self, rows: Ints, columns: Ints) -> Floats:
+        """Return the values of some rows, in ascending order, in some columns."""
+        found = [chunk.pick(within, columns) for chunk, within in self._chunks_of(rows)]
+        return np.concatenate(found) if found else np.empty((0, len(columns)))
+
+    def payloads(self, rows: Ints) -> list[bytes]:
+        """Return the payloads of some sparse states, in ascending order."""
+        return [payload for chunk, within in self._chunks_of(rows) for payload in chunk.payloads(within)]
+
+    def _chunks_of(self, rows: Ints) -> Iterator[tuple[Rows, Ints]]:
+        """Yield the chunks that have some rows, with the numbers of the rows in the chunk."""
+        start = 0
+        for chunk in self.chunks:
+            stop = start + len(chunk)
+            within = rows[np.searchsorted(rows, start) : np.searchsorted(rows, stop)]
+            if len(within):
+                yield chunk, within - start
+            start = stop
