@@ -1,13 +1,14 @@
-"""Summary of a run: the source of its metric names, the verdicts on its crucial values, and its warnings."""
+"""Summary of a run: the meanings of its metric names, the verdicts on its crucial values, and its warnings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from windsock.catalogue.names import detect, recognise
-from windsock.catalogue.spec import PRODUCERS
-from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
+from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.sources import check_source
+from windsock.catalogue.spec import CatalogueError
+from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
 from windsock.readable import Readable
 
@@ -15,33 +16,31 @@ MAX_REASONS = 3  # ranks that a warning names
 LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
-def known_names(names: Iterable[str]) -> list[str]:
-    """Return the names that the catalogue recognises."""
-    return [name for name in names if recognise(name).matches]
+def run_names(view: Readable, source: str | None = None) -> RunNames:
+    """Return the names of a run with their meanings; ``source`` is the one that the user states."""
+    info = view.info
+    ours = info.producer == "windsock"
+    stated = source or (info.producer if not ours and _is_source(info.producer) else None)
+    return RunNames(
+        view.names(),
+        source=stated,
+        prior=f"windsock:{info.vocabulary}" if ours and _is_source(f"windsock:{info.vocabulary}") else None,
+        config=view.config,
+        series=lambda name: view.series(name).values,
+    )
 
 
-def source_of(view: Readable, names: Sequence[str]) -> str | None:
-    """Return the producer of a run's metric names, as ``recognise`` takes it.
-
-    It is the producer that the run states, or the detected one where that explains more names.
-    """
-    info, known = view.info, known_names(names)
-    stated = f"windsock:{info.vocabulary}" if info.producer == "windsock" else info.producer
-    stated_count = _count(known, stated) if stated.partition("/")[0] in PRODUCERS else -1
-    detected = detect(names).source
-    detected_count = _count(known, detected) if detected else 0
-    return stated if stated_count >= detected_count else detected
+def _is_source(source: str) -> bool:
+    try:
+        check_source(source)
+    except CatalogueError:
+        return False
+    return True
 
 
-def _count(names: Iterable[str], source: str) -> int:
-    return sum(bool(recognise(name, source).matches) for name in names)
-
-
-def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | None = None) -> list[Verdict]:
-    """Return the verdicts on a run's crucial values; ``names`` limits the metrics that are considered."""
-    names = known_names(view.names()) if names is None else names
-    source = source or source_of(view, view.names())
-    return judge_crucial_values({name: view.series(name).values for name in names if is_judged(name, source)}, source)
+def verdicts(view: Readable, names: RunNames) -> list[Verdict]:
+    """Return the verdicts on a run's crucial values."""
+    return judge_crucial_values({name: view.series(name).values for name in judged_names(names)}, names)
 
 
 def missing(view: Readable) -> dict[str, str]:

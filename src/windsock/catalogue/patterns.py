@@ -91,7 +91,8 @@ class _Node(Generic[Leaf]):
 
     def __init__(self) -> None:
         self.literal: dict[str, _Node[Leaf]] = {}
-        self.mixed: dict[str, tuple[re.Pattern[str], _Node[Leaf]]] = {}
+        # By the first character of the segment, which spares most expressions; "" where it is a placeholder's.
+        self.mixed: dict[str, dict[str, tuple[re.Pattern[str], _Node[Leaf]]]] = {}
         self.digits: dict[str, _Node[Leaf]] = {}
         self.one: dict[str, _Node[Leaf]] = {}
         self.many: dict[str, _Node[Leaf]] = {}
@@ -116,7 +117,8 @@ class _Node(Generic[Leaf]):
             return found
         whole = _PIECE.fullmatch(segment)
         if whole is None:
-            return self.mixed.setdefault(segment, (_mixed(segment), _Node()))[1]
+            start = "" if segment[0] == "{" else segment[0]
+            return self.mixed.setdefault(start, {}).setdefault(segment, (_mixed(segment), _Node()))[1]
         branches = {"many": self.many, "digits": self.digits}.get(kind(whole[1]), self.one)
         return branches.setdefault(whole[1], _Node())
 
@@ -175,15 +177,21 @@ def _walk(
         _walk_placeholders(node, segments, at, end, filled, found)
 
 
+def _mixed_of(node: _Node[Leaf], segment: str) -> list[tuple[re.Pattern[str], _Node[Leaf]]]:
+    """Return the expressions of a node that a segment may fit, by its first character."""
+    if not node.mixed or not segment:
+        return []
+    return [each for start in ("", segment[0]) if start in node.mixed for each in node.mixed[start].values()]
+
+
 def _walk_placeholders(
     node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
 ) -> None:
     segment = segments[at]
-    if node.mixed:
-        for expression, child in node.mixed.values():
-            fits = expression.fullmatch(segment)
-            if fits:
-                _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)
+    for expression, child in _mixed_of(node, segment):
+        fits = expression.fullmatch(segment)
+        if fits:
+            _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)
     if node.digits and segment.isdecimal():
         for name, child in node.digits.items():
             _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)

@@ -37,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.summary import run_warnings, verdicts
+    from windsock.summary import run_names, run_warnings, verdicts
     from windsock.terminal.show import open_phases
 
-    status = view.status
+    status, meanings = view.status, run_names(view)
     return {
         **asdict(view.info),
         "status": status.word,
@@ -54,7 +54,12 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "config": view.config,
         "environment": view.environment,
         "notices": run_warnings(view),
-        "crucial": [{"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view)],
+        "source": meanings.source,
+        "unknown": meanings.unknown,
+        "ambiguous": {name: meanings.resolve(name).meanings for name in meanings.ambiguous},
+        "crucial": [
+            {"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view, meanings)
+        ],
         "last": {name: _last(view, name) for name in names},
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from windsock.catalogue.names import detect
+from windsock.catalogue.resolution import RunNames
 from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
@@ -203,7 +203,7 @@ class TensorBoardRun:
         names = self.names()
         # Detection recognises every name, which takes long; the answer changes with the names only.
         if self._producer[0] != len(names):
-            self._producer = len(names), detect(names).source or "unknown"
+            self._producer = len(names), RunNames(names).producer or "unknown"
         source = self._producer[1]
         vocabulary = source.partition("/")[0]
         return RunInfo(self._name, self._project, self._name, self.span[0], vocabulary, source)

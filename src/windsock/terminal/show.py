@@ -12,7 +12,7 @@ from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
-from windsock.summary import run_warnings, verdicts
+from windsock.summary import run_names, run_warnings, verdicts
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
 from windsock.view import View
@@ -36,7 +36,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     """Print a run: facts, warnings, crucial values, configuration and last values by family."""
     _heading(console, view)
     _warnings(console, run_warnings(view), everything)
-    _crucial(console, verdicts(view))
+    _crucial(console, verdicts(view, run_names(view)))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
 
