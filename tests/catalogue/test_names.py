@@ -218,7 +218,7 @@ def test_a_memory_name_is_parsed(phase: str, device: int, moment: str):
 
 def made(pattern: str) -> str:
     """Fill every placeholder with a valid value."""
-    numbers = {"k": "4", "device": "1", "group": "0", "share": "95"}
+    numbers = {"k": "4", "device": "1", "node": "2", "group": "0", "share": "95"}
     return fill(pattern, tuple((name, numbers.get(name, f"x{name}")) for name in placeholders(pattern)))
 
 
@@ -252,7 +252,7 @@ def test_an_unknown_name_has_similar_names():
     """An unknown name has no match; similar names are proposed."""
     assert recognise("my/own/thing").matches == ()
     assert "actor/policykl" in nearest("actor/policy_kl")
-    assert "completions/clipped_ratio" in nearest("clipped_ratio")
+    assert "completions/clipped_ratio" in nearest("completion/clipped_ratio")
 
 
 RUNS = {

@@ -184,11 +184,35 @@ def test_the_speed_of_an_evaluation_is_no_evaluation(name: str, prefix: str):
 
 @pytest.mark.parametrize(
     "name",
-    ["train_runtime", "train_loss", "total_flos", "train_samples_per_second", "train_steps_per_second", "eval_runtime", "mean_token_accuracy", "logits/chosen", "logits/rejected", "min_reward", "mean_reward", "max_reward", "accuracy", "margin", "variance_proxy/proxy1_signal_strength", "variance_proxy/expected_w"],
+    [
+        "train_runtime",
+        "train_loss",
+        "total_flos",
+        "train_samples_per_second",
+        "train_steps_per_second",
+        "eval_runtime",
+        "mean_token_accuracy",
+        "logits/chosen",
+        "logits/rejected",
+        "min_reward",
+        "mean_reward",
+        "max_reward",
+        "accuracy",
+        "margin",
+        "variance_proxy/proxy1_signal_strength",
+        "variance_proxy/expected_w",
+    ],
 )
 def test_common_names_are_known(name: str):
     """Names that most users of TRL, transformers and veRL log have a meaning."""
     assert candidates(name)
+
+
+def test_a_pattern_for_any_name_needs_a_run_of_its_framework():
+    """NeMo-RL logs what environments report under train/; in another run such a name is unknown."""
+    of_nemo = ["train/probs_ratio", "train/token_mult_prob_error", "train/gen_kl_error", "train/reward", "train/my/own"]
+    assert RunNames(of_nemo).unknown == []
+    assert RunNames(["loss", "reward", "grad_norm", "train/my/own"]).unknown == ["train/my/own"]
 
 
 def test_a_run_of_windsock_states_its_source():
@@ -235,8 +259,8 @@ def test_the_values_are_read_only_where_they_decide():
 
 def test_a_name_is_matched_once_for_all_questions():
     """Resolving many names looks each up once, and names of one pattern are decided once."""
-    names = RunNames([f"rewards/function{number}/mean" for number in range(1000)])
     before = candidates.__globals__["_candidates"].cache_info().misses
+    names = RunNames([f"rewards/function{number}/mean" for number in range(1000)])
     for name in names.names:
         names.resolve(name)
     assert candidates.__globals__["_candidates"].cache_info().misses == before + 1000

@@ -261,6 +261,14 @@ def _check_unused(files: Mapping[str, Table], shared: Scope, entries: Iterable[E
                 problems.append(f"{entry.file}: {entry.id}: differences.{key}: no name refers to it")
 
 
+def _check_placeholders(pattern: str, metric: Metric, known: set[str], report: Report) -> None:
+    used = placeholders(pattern)
+    if len(set(used)) < len(used):
+        report(f"the name {pattern!r} has a placeholder twice")
+    for placeholder in {*used, *metric.placeholders} - known:
+        report(unknown("placeholder", placeholder, known))
+
+
 def _check_references(found: Declarations) -> None:
     """Report names that two metrics have, and ids and placeholders that are used but not declared."""
     owners: dict[tuple[str, str, str], str] = {}
@@ -271,8 +279,7 @@ def _check_references(found: Declarations) -> None:
             owner = owners.setdefault((name.pattern, name.producer, name.era), metric.id)
             if owner != metric.id:
                 report(f"{owner} has the name {name.pattern!r} of {name.source} already")
-            for placeholder in {*placeholders(name.pattern), *metric.placeholders} - known:
-                report(unknown("placeholder", placeholder, known))
+            _check_placeholders(name.pattern, metric, known, report)
         for related in metric.related:
             if related.to not in found.files:
                 report(f"related: {unknown('metric', related.to, found.files)}")

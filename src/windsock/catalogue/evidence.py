@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from windsock.catalogue.names import TRL_PREFIXES, candidates
+from windsock.catalogue.names import TRL_PREFIXES, Candidate
 from windsock.catalogue.sources import HEIRS, SIGNS, producer_bits, source_bits, sources_of
 from windsock.catalogue.spec import ERAS, Text
 from windsock.formatting import flatten
@@ -19,10 +19,10 @@ _EXAMPLES = 3
 
 
 class Evidence:
-    """The sources that know each name of a run, as bits, and what its config says."""
+    """The sources that know each name of a run, as bits, and what its config says. ``names`` has their candidates."""
 
-    def __init__(self, names: Iterable[str], config: Mapping[str, Any]) -> None:
-        self._names = list(names)
+    def __init__(self, names: Mapping[str, tuple[Candidate, ...]], config: Mapping[str, Any]) -> None:
+        self._names = names
         self._config = config
         self._compared: dict[tuple[int, int], bool] = {}
         self._best: dict[tuple[str, ...], tuple[tuple[str, ...], Text | None]] = {}
@@ -40,9 +40,9 @@ class Evidence:
     def _knowing(self) -> dict[str, tuple[int, float]]:
         """The possible sources that know each name, and the weight of the name as evidence."""
         found = {}
-        for name in self._names:
+        for name, candidates in self._names.items():
             strong = weak = 0
-            for candidate in candidates(name):
+            for candidate in candidates:
                 if candidate.generic:
                     weak |= candidate.bits
                 else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from windsock.catalogue.patterns import Filled, fill
+from windsock.catalogue.patterns import Filled, fill, is_open
 from windsock.catalogue.registry import REGISTRY, NameEntry
 from windsock.catalogue.sources import heir_bits, own_bits, source_bits, sources_of
 from windsock.catalogue.spec import ERAS, PRODUCERS, Metric, MetricName
@@ -91,12 +91,8 @@ class Candidate:
 
     @property
     def generic(self) -> bool:
-        """Whether the pattern takes almost any name, which says little about its writer."""
-        metric = self.match.metric
-        return metric.id in _CATCH_ALL or "as reported" in metric.unit
-
-
-_CATCH_ALL = frozenset(("time/{operation}", "pipeline/{key}", "sample/{key}"))
+        """Whether the pattern takes any name with the same beginning, which says little about its writer."""
+        return is_open(self.match.name.pattern)
 
 
 def recognise(name: str, source: str | None = None) -> Recognition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from windsock.catalogue.compiled import load
@@ -75,6 +76,13 @@ def _generality(segment: str) -> int:
     if whole is None:
         return 1
     return _GENERALITY[kind(whole[1])]
+
+
+@lru_cache(maxsize=1 << 12)
+def is_open(pattern: str) -> bool:
+    """Return whether the last segment of a pattern may be anything."""
+    whole = _PIECE.fullmatch(pattern.rpartition("/")[2])
+    return whole is not None and kind(whole[1]) in ("one", "many")
 
 
 _NO_LIMIT = 1 << 30
@@ -179,16 +187,18 @@ def _walk(
 
 def _mixed_of(node: _Node[Leaf], segment: str) -> list[tuple[re.Pattern[str], _Node[Leaf]]]:
     """Return the expressions of a node that a segment may fit, by its first character."""
-    if not node.mixed or not segment:
-        return []
-    return [each for start in ("", segment[0]) if start in node.mixed for each in node.mixed[start].values()]
+    found: list[tuple[re.Pattern[str], _Node[Leaf]]] = []
+    for start in ("", segment[:1]):
+        if start in node.mixed and segment:
+            found.extend(node.mixed[start].values())
+    return found
 
 
 def _walk_placeholders(
     node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
 ) -> None:
     segment = segments[at]
-    for expression, child in _mixed_of(node, segment):
+    for expression, child in _mixed_of(node, segment) if node.mixed else ():
         fits = expression.fullmatch(segment)
         if fits:
             _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)

@@ -107,7 +107,8 @@ class RunNames:
         present = frozenset(self.names)
         self._series = (lambda name: series(name) if name in present else ()) if series is not None else None
         self._taught = dict(taught or {})
-        self._evidence = Evidence((name for name in self.names if name not in self._taught), config or {})
+        self._found = {name: candidates(name) for name in self.names if name not in self._taught}
+        self._evidence = Evidence(self._found, config or {})
         self._resolved: dict[str, Resolution] = {}
         self._decided: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # for names of one metric, by their patterns
         self._settled = series is None
@@ -140,7 +141,7 @@ class RunNames:
     @cached_property
     def known(self) -> list[str]:
         """The names that have a meaning, ambiguous ones included."""
-        return [name for name in self.names if name in self._taught or candidates(name)]
+        return [name for name in self.names if name in self._taught or self._candidates(name)]
 
     @cached_property
     def unknown(self) -> list[str]:
@@ -170,13 +171,27 @@ class RunNames:
         """The framework of most names; None where few are known."""
         evidence = self._evidence
         stated = self._prior
-        if not self.names or len(self.known) < _MIN_KNOWN * len(self.names):
+        known = sum(map(bool, self._found.values()))
+        if not self.names or known + len(self._taught) < _MIN_KNOWN * len(self.names):
             return stated
         best = max(_LIKELIEST, key=lambda producer: evidence.weight(producer_bits(producer)))  # the first of equals
         weight = evidence.weight(producer_bits(best))
         if stated is not None and evidence.weight(source_bits(stated)) >= weight:
             return stated
         return best if weight and best != COMMON else stated
+
+    def _candidates(self, name: str) -> tuple[Candidate, ...]:
+        """Return the meanings of a name; those that fit any name count only if the run is of their framework."""
+        found = self._found[name] if name in self._found else candidates(name)
+        if any(one.generic for one in found):
+            return tuple(one for one in found if not one.generic or one.bits & self._own)
+        return found
+
+    @cached_property
+    def _own(self) -> int:
+        """The bits of the sources that the run is of."""
+        stated = sum({source_bits(source) for source in (self._given, self._prior) if source is not None})
+        return stated | (producer_bits(self.producer) if self.producer in FRAMEWORKS else 0)
 
     def _settle(self) -> None:
         """Exclude the trainers that the values of a KL contradict, for all names."""
@@ -196,7 +211,7 @@ class RunNames:
     def _resolution(self, name: str, by_values: bool = True) -> Resolution:
         if name in self._taught:
             return Resolution(name, (Candidate(self._taught[name], (0, ()), producer_bits("names.yaml")),))
-        found = candidates(name)
+        found = self._candidates(name)
         if len(found) < 2:
             return Resolution(name, found)
         alike = self._narrowed_alike(found)

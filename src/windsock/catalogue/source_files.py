@@ -89,15 +89,16 @@ class _Reader:
                 yield SourceName(plain.id if plain else id, MetricName(name, producer, era, difference), plain)
 
     def _spelled(self, pattern: str, id: str, say: Report) -> Iterator[tuple[str, str, str]]:
-        """Yield name, id and choice for every combination of the choices, which name and id list in the same order."""
+        """Yield name, id and choice for every combination of the choices; those of the id are the name's last ones."""
         choices = [found.split("|") for found in _CHOICE.findall(pattern)]
         targets = [found.split("|") for found in _CHOICE.findall(id)]
-        if targets and [len(each) for each in targets] != [len(each) for each in choices]:
-            say("the name and the id must have the same choices")
+        skipped = len(choices) - len(targets)
+        if [len(each) for each in targets] != [len(each) for each in choices[max(skipped, 0) :]][: len(targets)]:
+            say("the choices of the id must be the last ones of the name")
             return
         for places in itertools.product(*(range(len(each)) for each in choices)):
             chosen = [each[place] for each, place in zip(choices, places, strict=True)]
-            wanted = [each[place] for each, place in zip(targets, places, strict=False)]
+            wanted = [each[place] for each, place in zip(targets, places[skipped:], strict=True)]
             yield _filled(pattern, chosen), _filled(id, wanted), ", ".join(chosen)
 
     def _difference(self, key: str, say: Report) -> Difference | None:
