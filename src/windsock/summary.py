@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
+from windsock.catalogue.taught import taught_names
 from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
 from windsock.readable import Readable
@@ -18,16 +19,25 @@ LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 def run_names(view: Readable, source: str | None = None) -> RunNames:
     """Return the names of a run with their meanings; ``source`` is the one that the user states."""
-    info = view.info
-    ours = info.producer == "windsock"
-    stated = source or (info.producer if not ours and _is_source(info.producer) else None)
+    info, stated = view.info, source or view.source
+    recorded = info.producer in ("windsock", view.source)  # else it was imported
     return RunNames(
         view.names(),
-        source=stated,
-        prior=f"windsock:{info.vocabulary}" if ours and _is_source(f"windsock:{info.vocabulary}") else None,
+        source=stated if stated and _is_source(stated) else None,
+        prior=f"windsock:{info.vocabulary}" if recorded and _is_source(f"windsock:{info.vocabulary}") else None,
         config=view.config,
         series=lambda name: view.series(name).values,
+        taught=taught_names(view.path).matches,
     )
+
+
+def names_sentence(names: RunNames) -> str:
+    """Return how many names of a run are known, in a sentence."""
+    known, total = len(names.known), len(names.names)
+    text = f"this run has {total} names, and windsock knows {'all of them' if known == total else known}"
+    if names.ambiguous:
+        text += f"; the meaning of {len(names.ambiguous)} is not decided: {', '.join(names.ambiguous[:MAX_REASONS])}"
+    return text
 
 
 def _is_source(source: str) -> bool:
@@ -57,7 +67,8 @@ def run_warnings(view: Readable) -> list[str]:
     late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
-    return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage()]
+    taught = taught_names(view.path).problems
+    return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage(), *taught]
 
 
 def _missing_ranks(view: Readable) -> Iterator[str]:

@@ -193,7 +193,7 @@ class Evidence:
             key = next(key for key, _ in SIGNS[source].config if key in self.settings)
             value = self.settings[key]
             return Text(f"The config has {key} = {value}, as {source}.", f"配置中有 {key} = {value}，属于 {source}。")
-        for source in sources_of(bits & self._impossible):
+        for source in (each for each in SIGNS if source_bits(each) & bits & self._impossible):
             lacks = ", ".join(name for name in SIGNS[source].always if name not in self._present)
             return Text(f"{source} also logs {lacks}; this run does not.", f"{source} 还会记录 {lacks}，该实验没有。")
         return None

@@ -99,7 +99,11 @@ class _Reader:
         for places in itertools.product(*(range(len(each)) for each in choices)):
             chosen = [each[place] for each, place in zip(choices, places, strict=True)]
             wanted = [each[place] for each, place in zip(targets, places[skipped:], strict=True)]
-            yield _filled(pattern, chosen), _filled(id, wanted), ", ".join(chosen)
+            yield (
+                _filled(pattern, chosen),
+                _filled(id, wanted),
+                ", ".join(each for each in chosen if each and not each.endswith(("/", "_"))),
+            )
 
     def _difference(self, key: str, say: Report) -> Difference | None:
         if key not in self._differences:
@@ -117,7 +121,8 @@ class _Reader:
         title_zh, _, rest_zh = zh.partition("。")
         if unit not in self._units:
             say(unknown("unit", unit, self._units))
-        added, added_zh = (f" ({choice})", f"（{choice}）") if choice else ("", "")
+        own = choice if "id" not in values or "<" in values["id"] else ""  # with an id of its own a name is a spelling
+        added, added_zh = (f" ({own})", f"（{own}）") if own else ("", "")
         metric = unchecked_metric({
             "id": id or _plain_id(self._writers[0].partition("/")[0], name),
             "family": values.get("family", self._family),

@@ -93,10 +93,13 @@ def heir_bits(producer: str) -> int:
 
 
 def sources_of(bits: int) -> Iterator[str]:
-    """Yield the sources of bits, the likeliest first."""
-    for (producer, era), bit in _BITS.items():
-        if bits & bit:
-            yield f"{producer}/{era}" if era else producer
+    """Yield the sources of bits, the likeliest first; a framework without an era where all its eras are among them."""
+    for producer in producers_of(bits):
+        whole = producer_bits(producer)
+        if bits & whole == whole:
+            yield producer
+        else:
+            yield from (f"{producer}/{era}" for era in ERAS[producer] if bits & _BITS[producer, era])
 
 
 @lru_cache(maxsize=1 << 12)

@@ -183,6 +183,7 @@ class TensorBoardRun:
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
         self.path = folder
+        self.source: str | None = None
         self._project, self._name = project_and_name(folder, root or folder.parent)
         self._files: dict[Path, _File] = {}
         self._producer: tuple[int, str] = (0, "")
@@ -199,7 +200,7 @@ class TensorBoardRun:
 
     @property
     def info(self) -> RunInfo:
-        """Name and project from the directory; the vocabulary is detected from the names of the metrics."""
+        """Name and project from the directory; the producer is found from the names of the metrics."""
         names = self.names()
         # Detection recognises every name, which takes long; the answer changes with the names only.
         if self._producer[0] != len(names):

@@ -12,6 +12,7 @@ from typing import Any
 
 from windsock.catalogue.by_domain import BY, split_domain
 from windsock.catalogue.describe import band_text
+from windsock.catalogue.guesses import guess
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match
@@ -96,7 +97,14 @@ class Chart:
             "lines": self.lines,
             "here": dict(self.match.filled) if self.match else {},
             "note": bilingual(difference.note) if difference else None,
+            "guessed": _guessed(self.main) if self.match is None else None,
         }
+
+
+def _guessed(name: str) -> dict[str, str] | None:
+    """Return unit and direction that the form of an unknown name suggests."""
+    found = guess(name)
+    return {"unit": found.unit, "direction": found.direction} if found else None
 
 
 def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
@@ -153,7 +161,8 @@ def _order(chart: Chart) -> tuple[Any, ...]:
     if chart.match is None:
         return len(ordered), natural(chart.family), 0, natural(chart.main)
     id, domain = split_domain(chart.match.metric.id)
-    return ordered.index(chart.family), [], _places(REGISTRY.version)[id], bool(domain), natural(chart.main)
+    places = _places(REGISTRY.version)
+    return ordered.index(chart.family), [], places.get(id, len(places)), bool(domain), natural(chart.main)
 
 
 @cache
