@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from windsock.catalogue import coverage
 from windsock.catalogue.headline import headline_values
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.verdicts import judge_crucial_values
@@ -123,6 +124,13 @@ def test_every_value_that_is_shown_or_judged_means_what_the_table_says(run: str)
         match = names.match(name)
         assert match is not None
         assert match.metric.id == table[name]
+
+
+@needs_runs
+@pytest.mark.skipif(not (FOLDER / "truth.json").is_file(), reason="the table is of the logs with truth.json")
+def test_the_shares_in_the_docs_are_those_of_the_logs():
+    """The table of docs/metrics.md is current: python -m windsock.catalogue coverage FOLDER writes it."""
+    assert coverage.measure(FOLDER) == coverage.read()
 
 
 @needs_runs

@@ -31,7 +31,7 @@ from windsock.catalogue.spec import (
 )
 
 DATA = Path(__file__).with_name("data")
-COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml")
+COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml", "coverage.toml")
 _LABELS: dict[str, Iterable[str]] = {
     "units": (),
     "populations": POPULATIONS,

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from windsock.catalogue.entries import Report, check_keys
@@ -57,6 +59,17 @@ def source_names(
             yield from reader.names(pattern, meaning)
     for key in tables.get("differences", {}).keys() - used:
         report(f"differences.{key}: no name refers to it")
+
+
+def read_versions(folder: Path) -> dict[str, str]:
+    """Return the versions of each framework that were read, the newest of each file's tables."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(folder.glob("*.toml")):
+        for log in tomllib.loads(file.read_text(encoding="utf-8")).get("logs", ()):
+            for writer in [log["by"]] if isinstance(log["by"], str) else log["by"]:
+                versions = found.setdefault(writer.partition("/")[0], [])
+                versions += [log["version"]] if log["version"] not in versions else []
+    return {producer: ", ".join(versions) for producer, versions in found.items()}
 
 
 class _Reader:
