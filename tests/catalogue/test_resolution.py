@@ -171,6 +171,14 @@ def test_a_source_or_the_config_decides(known: dict[str, object], metric: str):
     assert meaning(NEW_GRPO, "kl", **known) == metric
 
 
+def test_the_mark_of_a_trainer_decides():
+    """TRL's profiler names the class of the trainer."""
+    for trainer, metric in (("GRPOTrainer", "policy/kl_loss"), ("RLOOTrainer", "policy/ref_kl_k1")):
+        names = [*NEW_GRPO, f"profiling/Time taken: {trainer}._prepare_inputs"]
+        assert meaning(names, "kl") == metric
+        assert trainer in RunNames(names).resolve("kl").reasons[0].en
+
+
 @pytest.mark.parametrize("name", ["runtime", "samples_per_second", "steps_per_second"])
 @pytest.mark.parametrize("prefix", ["eval/", "eval_"])
 def test_the_speed_of_an_evaluation_is_no_evaluation(name: str, prefix: str):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from windsock.catalogue.names import TRL_PREFIXES, Candidate
-from windsock.catalogue.sources import HEIRS, SIGNS, producer_bits, source_bits, sources_of
+from windsock.catalogue.sources import ALIKE, HEIRS, SIGNS, producer_bits, source_bits, sources_of
 from windsock.catalogue.spec import ERAS, Text
 from windsock.formatting import flatten
 
@@ -125,7 +125,7 @@ class Evidence:
         """Drop the frameworks that add no name of this run to those of the framework that they are built on."""
         idle = {
             heir
-            for base, heirs in HEIRS.items()
+            for base, heirs in (*HEIRS.items(), *ALIKE.items())
             for heir in heirs
             if base in producers and self._only(producer_bits(heir), producer_bits(base)) < 1.0
         }
@@ -167,14 +167,16 @@ class Evidence:
         return bits
 
     @cached_property
-    def _configured(self) -> list[str]:
-        """The sources that the config shows."""
-        return [
-            source
-            for source, signs in SIGNS.items()
-            for key, values in signs.config
-            if key in self.settings and (not values or self.settings[key] in values)
-        ]
+    def _configured(self) -> dict[str, str]:
+        """The sources that the config or a mark in a name shows, and what shows it."""
+        found = {}
+        for source, signs in SIGNS.items():
+            for key, values in signs.config:
+                if key in self.settings and (not values or self.settings[key] in values):
+                    found[source] = f"{key} = {self.settings[key]}"
+            if signs.mark and any(signs.mark in name for name in self._names):
+                found[source] = next(name for name in self._names if signs.mark in name)
+        return found
 
     def _there(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self._present]
@@ -189,10 +191,8 @@ class Evidence:
 
     def why_impossible(self, bits: int) -> Text | None:
         """Return a sentence about the sources that are impossible."""
-        for source in self._configured:
-            key = next(key for key, _ in SIGNS[source].config if key in self.settings)
-            value = self.settings[key]
-            return Text(f"The config has {key} = {value}, as {source}.", f"配置中有 {key} = {value}，属于 {source}。")
+        for source, shown in self._configured.items():
+            return Text(f"The run has {shown}, as {source}.", f"该实验有 {shown}，属于 {source}。")
         for source in (each for each in SIGNS if source_bits(each) & bits & self._impossible):
             lacks = ", ".join(name for name in SIGNS[source].always if name not in self._present)
             return Text(f"{source} also logs {lacks}; this run does not.", f"{source} 还会记录 {lacks}，该实验没有。")

@@ -13,11 +13,13 @@ from functools import cache, lru_cache
 from windsock.catalogue.spec import ERAS, OURS, PRODUCERS, CatalogueError, MetricName, unknown
 
 HEIRS = {
-    "transformers": ("trl", "llama-factory"),
+    "transformers": ("trl", "ms-swift", "llama-factory"),
     "verl": ("trinity", "rllm", "agent-lightning"),
     "slime": ("miles",),
 }
 """Frameworks that write the names of another one as well, since they are built on it."""
+ALIKE = {"trl": ("ms-swift", "llama-factory")}
+"""Frameworks that write many names of another one; without a name that only they write, a run is of the other one."""
 COMMON = "common"
 """Names that hand-written loops use; a framework's own meaning of such a name is preferred."""
 VERSIONS: dict[str, tuple[str, str]] = {
@@ -40,19 +42,25 @@ VERSIONS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Signs of a source: names that it always logs, and settings (with their values) that only it has."""
+    """Signs of a source: names that it always logs, settings (with their values) that only it has, and a mark.
+
+    The mark is a part of a name that only this source writes, such as the class of the trainer.
+    """
 
     always: tuple[str, ...] = ()
     config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    mark: str = ""
 
 
 _GRPO_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "vespo", "luspo")
 _DPO_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "apo_zero")
 SIGNS = {
     "trl/grpo": Signs(
-        ("reward",), (("loss_type", _GRPO_LOSSES), ("scale_rewards", ()), ("importance_sampling_level", ()))
+        ("reward",),
+        (("loss_type", _GRPO_LOSSES), ("scale_rewards", ()), ("importance_sampling_level", ())),
+        "GRPOTrainer.",
     ),
-    "trl/rloo": Signs(("kl",), (("normalize_advantages", ()), ("rloo_k", ()))),
+    "trl/rloo": Signs(("kl",), (("normalize_advantages", ()), ("rloo_k", ())), "RLOOTrainer."),
     "trl/async-1.10": Signs(("train_seq_len", "forward_time_s", "weight_sync_time_s", "buffer_qsize")),
     "trl/async-1.16": Signs(("perf/step_s", "sample/staleness_mean", "batch/samples_per_step", "rollout/duration_s")),
     "trl/ppo": Signs(("objective/kl", "objective/scores"), (("num_ppo_epochs", ()),)),
