@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source

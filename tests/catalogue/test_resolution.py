@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from windsock.catalogue import names as names_module
 from windsock.catalogue.headline import headline_values, undecided_values
 from windsock.catalogue.names import candidates
 from windsock.catalogue.resolution import RunNames
@@ -267,9 +268,9 @@ def test_the_values_are_read_only_where_they_decide():
 
 def test_a_name_is_matched_once_for_all_questions():
     """Resolving many names looks each up once, and names of one pattern are decided once."""
-    before = candidates.__globals__["_candidates"].cache_info().misses
+    before = names_module._shaped.cache_info().misses
     names = RunNames([f"rewards/function{number}/mean" for number in range(1000)])
     for name in names.names:
         names.resolve(name)
-    assert candidates.__globals__["_candidates"].cache_info().misses == before + 1000
+    assert names_module._shaped.cache_info().misses == before + 1000
     assert len(names._decided) == 1

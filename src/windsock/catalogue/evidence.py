@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from windsock.catalogue.names import TRL_PREFIXES, Candidate
+from windsock.catalogue.names import TRL_PREFIXES, Shape
 from windsock.catalogue.sources import ALIKE, HEIRS, SIGNS, producer_bits, source_bits, sources_of
 from windsock.catalogue.spec import ERAS, Text
-from windsock.formatting import flatten
 
 _WEAK = 0.25  # weight of a name that only fits a pattern which takes almost any name
 _MARGIN = 3.0  # a source is better where it alone knows this many times the names that only the other one knows
@@ -19,9 +18,9 @@ _EXAMPLES = 3
 
 
 class Evidence:
-    """The sources that know each name of a run, as bits, and what its config says. ``names`` has their candidates."""
+    """The sources that know each name of a run, as bits, and what its config says. ``names`` has their shapes."""
 
-    def __init__(self, names: Mapping[str, tuple[Candidate, ...]], config: Mapping[str, Any]) -> None:
+    def __init__(self, names: Mapping[str, Shape], config: Mapping[str, Any]) -> None:
         self._names = names
         self._config = config
         self._compared: dict[tuple[int, int], bool] = {}
@@ -33,30 +32,20 @@ class Evidence:
         self._refuted |= bits
         self._compared.clear()
         self._best.clear()
-        for derived in ("_impossible", "_knowing", "_weights"):
+        for derived in ("_impossible", "_weights"):
             self.__dict__.pop(derived, None)
 
-    @cached_property
-    def _knowing(self) -> dict[str, tuple[int, float]]:
-        """The possible sources that know each name, and the weight of the name as evidence."""
-        found = {}
-        for name, candidates in self._names.items():
-            strong = weak = 0
-            for candidate in candidates:
-                if candidate.generic:
-                    weak |= candidate.bits
-                else:
-                    strong |= candidate.bits
-            bits = (strong or weak) & ~self._impossible
-            if bits:
-                found[name] = bits, 1.0 if strong else _WEAK
-        return found
+    def _known_by(self, shape: Shape) -> tuple[int, float]:
+        """Return the possible sources that know names of a shape, and the weight of such a name as evidence."""
+        return (shape.strong or shape.weak) & ~self._impossible, 1.0 if shape.strong else _WEAK
 
     @cached_property
-    def _weights(self) -> Counter[int]:
-        found: Counter[int] = Counter()
-        for bits, weight in self._knowing.values():
-            found[bits] += weight  # type: ignore[assignment]
+    def _weights(self) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for shape, count in Counter(self._names.values()).items():
+            bits, weight = self._known_by(shape)
+            if bits:
+                found[bits] = found.get(bits, 0.0) + weight * count
         return found
 
     def weight(self, bits: int) -> float:
@@ -65,7 +54,7 @@ class Evidence:
 
     def _only(self, bits: int, others: int) -> float:
         """Return the weight of the names that the first sources know and the others do not."""
-        return sum(weight for known, weight in self._weights.items() if known & bits and not known & others)
+        return sum(weight for known, weight in self._weights.items() if _is_only(known, bits, others))
 
     def beats(self, bits: int, others: int) -> bool:
         """Return whether one of the first sources explains the run clearly better than each of the others."""
@@ -83,7 +72,8 @@ class Evidence:
     def why_better(self, bits: int, others: int) -> Text:
         """Return a sentence with names that the first sources know and the others do not."""
         best = max(_single(bits), key=lambda bit: self._only(bit, others))
-        names = [name for name, (known, _) in self._knowing.items() if known & best and not known & others]
+        shown = {shape for shape in set(self._names.values()) if _is_only(self._known_by(shape)[0], best, others)}
+        names = [name for name, shape in self._names.items() if shape in shown]
         listed = ", ".join(names[:_EXAMPLES])
         one, other = _listed(best), _listed(others)
         return Text(
@@ -153,6 +143,8 @@ class Evidence:
     @cached_property
     def settings(self) -> dict[str, str]:
         """The settings of the run by the last word of their key."""
+        from windsock.formatting import flatten  # which a run without a config does not need
+
         return {key.rpartition(".")[2]: str(value) for key, value in flatten(self._config)} if self._config else {}
 
     @cached_property
@@ -197,6 +189,10 @@ class Evidence:
             lacks = ", ".join(name for name in SIGNS[source].always if name not in self._present)
             return Text(f"{source} also logs {lacks}; this run does not.", f"{source} 还会记录 {lacks}，该实验没有。")
         return None
+
+
+def _is_only(known: int, bits: int, others: int) -> bool:
+    return bool(known & bits and not known & others)
 
 
 def _single(bits: int) -> list[int]:

@@ -116,67 +116,108 @@ def _recognise(name: str, source: str | None, version: int) -> Recognition:
 
 def candidates(name: str) -> tuple[Candidate, ...]:
     """Return every meaning of a name that is the most specific one of at least one source, windsock's first."""
-    return _candidates(name, REGISTRY.version)
+    return shaped(name)[1]
+
+
+Found = tuple[NameEntry, str, str]  # a declared name that a name fits, and the prefix and suffix that were stripped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What names of the same patterns have in common: of which declared names they are, and who writes those.
+
+    A run may have thousands of names and has few shapes: what follows from the patterns alone is computed per shape.
+    """
+
+    places: tuple[tuple[int, Rank, int], ...]  # of each candidate the number of its entry, its rank and its bits
+    strong: int  # bits of the sources that write it
+    weak: int  # bits of those that only have a pattern which takes any name
+    metrics: int  # how many metrics the candidates mean
+
+
+def shaped(name: str) -> tuple[Shape, tuple[Candidate, ...]]:
+    """Return the candidates of a name with their shape."""
+    # The version is part of the cache's key: ``define`` may change the meaning of a name.
+    return _shaped(name, REGISTRY.version)
 
 
 @lru_cache(maxsize=1 << 16)
-def _candidates(name: str, version: int) -> tuple[Candidate, ...]:
-    matches = list(_ranked_matches(name))
-    if len(matches) == 1:
-        ((rank, match),) = matches
-        producer = match.name.producer
-        return (Candidate(match, rank, own_bits(producer, match.name.era) | heir_bits(producer)),)
-    groups: dict[tuple[Rank, int], list[Match]] = {}
-    for rank, match in matches:
+def _shaped(name: str, version: int) -> tuple[Shape, tuple[Candidate, ...]]:
+    found, filled = _find(name)
+    shape = _shape(tuple(found))
+    if not found:
+        return shape, ()
+    listed = []
+    for place, rank, bits in shape.places:
+        entry, prefix, suffix = found[place]
+        listed.append(Candidate(Match(entry.metric, entry.name, filled[place], prefix, suffix), rank, bits))
+    return shape, tuple(listed)
+
+
+@lru_cache(maxsize=1 << 13)
+def _shape(found: tuple[Found, ...]) -> Shape:
+    groups: dict[tuple[Rank, int], list[int]] = {}
+    for place, one in enumerate(found):
+        written = one[0].name
         # A name of one era is more specific than one of all eras, and that than one of another framework.
-        groups.setdefault((rank, 0 if match.name.era else 1), []).append(match)
-        if heir_bits(match.name.producer):
-            groups.setdefault((rank, 2), []).append(match)
-    found: dict[int, tuple[Match, Rank, int]] = {}  # by identity: hashing a match takes long
+        groups.setdefault((_rank(one), 0 if written.era else 1), []).append(place)
+        if heir_bits(written.producer):
+            groups.setdefault((_rank(one), 2), []).append(place)
+    chosen: dict[int, int] = {}
     taken = 0
     for rank, level in sorted(groups):
         here = 0
-        for match in _plainest(groups[rank, level]):
-            written = match.name
+        for place in _plainest(found, groups[rank, level]):
+            written = found[place][0].name
             bits = heir_bits(written.producer) if level == 2 else own_bits(written.producer, written.era)
             here |= bits
             if new := bits & ~taken:
-                earlier = found[id(match)][2] if id(match) in found else 0
-                found[id(match)] = (match, rank, earlier | new)
+                chosen[place] = chosen.get(place, 0) | new
         taken |= here
-    return tuple(sorted((Candidate(*each) for each in found.values()), key=lambda one: _place(one.match)))
+    ordered = sorted(chosen, key=lambda place: _ORDER[found[place][0].name.producer, found[place][0].name.era])
+    strong = weak = 0
+    for place, bits in chosen.items():
+        if is_open(found[place][0].name.pattern):
+            weak |= bits
+        else:
+            strong |= bits
+    places = tuple((place, _rank(found[place]), chosen[place]) for place in ordered)
+    return Shape(places, strong, weak, len({found[place][0].metric.id for place in chosen}))
 
 
-def _plainest(matches: list[Match]) -> Iterator[Match]:
+def _rank(found: Found) -> Rank:
+    """Return the rank of the pattern; a stripped prefix counts as a literal segment."""
+    total, kinds = found[0].rank
+    return total, (0, *kinds) if found[1].endswith("/") else kinds
+
+
+def _plainest(found: tuple[Found, ...], places: list[int]) -> Iterator[int]:
     """Drop redundant matches: with a prefix stripped although the name is known with it, and with a reducer kept in
     a placeholder although it was also stripped.
     """
-    if not any(match.prefix or match.suffix for match in matches):
-        yield from matches
-        return
-    whole = {match.name.producer for match in matches if not match.prefix}
-    tagged = {match.name for match in matches if match.suffix}
-    for match in matches:
-        if (match.prefix and match.name.producer in whole) or (not match.suffix and match.name in tagged):
+    whole = {found[place][0].name.producer for place in places if not found[place][1]}
+    tagged = {found[place][0].name for place in places if found[place][2]}
+    for place in places:
+        entry, prefix, suffix = found[place]
+        if (prefix and entry.name.producer in whole) or (not suffix and entry.name in tagged):
             continue
-        yield match
+        yield place
 
 
-def _place(match: Match) -> int:
-    return _ORDER[match.name.producer, match.name.era]
-
-
-def _ranked_matches(name: str) -> Iterator[tuple[Rank, Match]]:
-    """Yield every match with the rank of its pattern; a stripped prefix counts as a literal segment."""
+def _find(name: str) -> tuple[list[Found], list[Filled]]:
+    """Return the declared names that a name fits, and the values of their placeholders."""
     trie = REGISTRY.trie
-    for entry, filled in [*trie.find(name), *(_spelled_out(name) if "{" in name else ())]:
-        yield entry.rank, Match(entry.metric, entry.name, filled)
+    found: list[Found] = []
+    filled: list[Filled] = []
+    for entry, values in [*trie.find(name), *(_spelled_out(name) if "{" in name else ())]:
+        found.append((entry, "", ""))
+        filled.append(values)
     for stem, prefix, suffix, producers in _stripped(name):
-        for entry, filled in trie.find(stem):
+        for entry, values in trie.find(stem):
             if entry.name.producer in producers:
-                total, kinds = entry.rank
-                rank = (total, (0, *kinds) if prefix.endswith("/") else kinds)
-                yield rank, Match(entry.metric, entry.name, filled, prefix, suffix)
+                found.append((entry, prefix, suffix))
+                filled.append(values)
+    return found, filled
 
 
 def _spelled_out(name: str) -> Iterator[tuple[NameEntry, Filled]]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from windsock.catalogue.evidence import Evidence
-from windsock.catalogue.names import Candidate, Match, candidates
+from windsock.catalogue.names import Candidate, Match, Shape, shaped
 from windsock.catalogue.sources import COMMON, HEIRS, producer_bits, producers_of, source_bits
 from windsock.catalogue.spec import FRAMEWORKS, MetricName, Text
 from windsock.catalogue.values import contradiction, doubt
@@ -107,10 +107,11 @@ class RunNames:
         present = frozenset(self.names)
         self._series = (lambda name: series(name) if name in present else ()) if series is not None else None
         self._taught = dict(taught or {})
-        self._found = {name: candidates(name) for name in self.names if name not in self._taught}
-        self._evidence = Evidence(self._found, config or {})
+        self._found = {name: shaped(name) for name in self.names if name not in self._taught}
+        self._evidence = Evidence({name: shape for name, (shape, _) in self._found.items()}, config or {})
         self._resolved: dict[str, Resolution] = {}
-        self._decided: dict[tuple[int, ...], list[tuple[int, int]]] = {}  # for names of one metric, by their patterns
+        # Where neither values nor the name itself decide: the places and bits of what is left, and why.
+        self._decided: dict[Shape, tuple[list[tuple[int, int]], tuple[Text, ...]]] = {}
         self._settled = series is None
 
     def resolve(self, name: str) -> Resolution:
@@ -171,7 +172,7 @@ class RunNames:
         """The framework of most names; None where few are known."""
         evidence = self._evidence
         stated = self._prior
-        known = sum(map(bool, self._found.values()))
+        known = sum(bool(found) for _, found in self._found.values())
         if not self.names or known + len(self._taught) < _MIN_KNOWN * len(self.names):
             return stated
         best = max(_LIKELIEST, key=lambda producer: evidence.weight(producer_bits(producer)))  # the first of equals
@@ -182,16 +183,18 @@ class RunNames:
 
     def _candidates(self, name: str) -> tuple[Candidate, ...]:
         """Return the meanings of a name; those that fit any name count only if the run is of their framework."""
-        found = self._found[name] if name in self._found else candidates(name)
-        if any(one.generic for one in found):
+        shape, found = self._found.get(name) or shaped(name)
+        if shape.weak & ~self._own:
             return tuple(one for one in found if not one.generic or one.bits & self._own)
         return found
 
     @cached_property
     def _own(self) -> int:
         """The bits of the sources that the run is of."""
-        stated = sum({source_bits(source) for source in (self._given, self._prior) if source is not None})
-        return stated | (producer_bits(self.producer) if self.producer in FRAMEWORKS else 0)
+        bits = producer_bits(self.producer) if self.producer in FRAMEWORKS else 0
+        for source in (self._given, self._prior):
+            bits |= source_bits(source) if source is not None else 0
+        return bits
 
     def _settle(self) -> None:
         """Exclude the trainers that the values of a KL contradict, for all names."""
@@ -211,12 +214,18 @@ class RunNames:
     def _resolution(self, name: str, by_values: bool = True) -> Resolution:
         if name in self._taught:
             return Resolution(name, (Candidate(self._taught[name], (0, ()), producer_bits("names.yaml")),))
-        found = self._candidates(name)
-        if len(found) < 2:
-            return Resolution(name, found)
-        alike = self._narrowed_alike(found)
-        if alike is not None:
-            return Resolution(name, alike)
+        shape, listed = self._found.get(name) or shaped(name)
+        decided = self._decided.get(shape)
+        if decided is not None:
+            places, reasons = decided
+            return Resolution(name, tuple([_with_bits(listed[at], bits) for at, bits in places]), reasons)
+        narrowed = self._narrowed(name, self._candidates(name), by_values)
+        if not narrowed.is_of_name:
+            places = [(_place(listed, one), one.bits) for one in narrowed.left]
+            self._decided[shape] = places, tuple(narrowed.reasons)
+        return Resolution(name, narrowed.left, tuple(narrowed.reasons))
+
+    def _narrowed(self, name: str, found: tuple[Candidate, ...], by_values: bool) -> _Narrowing:
         narrowed = _Narrowing(name, found, self._evidence, self._series if by_values else None)
         narrowed.by_source(self._given)
         narrowed.by_signs()
@@ -225,23 +234,11 @@ class RunNames:
         narrowed.by_trainer()
         narrowed.by_values(doubt)
         narrowed.by_pattern()
-        if len({id(one.match.metric) for one in found}) == 1:
-            self._decided[_entries(found)] = [(_place(found, one), one.bits) for one in narrowed.left]
-        return Resolution(name, narrowed.left, tuple(narrowed.reasons))
-
-    def _narrowed_alike(self, found: tuple[Candidate, ...]) -> tuple[Candidate, ...] | None:
-        """Return the candidates as they were narrowed for another name of the same patterns; None where none was."""
-        decided = self._decided.get(_entries(found))
-        return (
-            None
-            if decided is None
-            else tuple([Candidate(found[place].match, found[place].rank, bits) for place, bits in decided])
-        )
+        return narrowed
 
 
-def _entries(found: tuple[Candidate, ...]) -> tuple[int, ...]:
-    """Return what decides between the candidates of a name where all mean one metric: their declared names."""
-    return tuple([id(candidate.match.name) for candidate in found])
+def _with_bits(candidate: Candidate, bits: int) -> Candidate:
+    return candidate if candidate.bits == bits else Candidate(candidate.match, candidate.rank, bits)
 
 
 def _place(found: tuple[Candidate, ...], candidate: Candidate) -> int:
@@ -257,6 +254,7 @@ class _Narrowing:
         self.reasons: list[Text] = []
         self._evidence = evidence
         self._series = series
+        self.is_of_name = name.rpartition("/")[2] == "kl"  # else all names of the same patterns are decided alike
 
     def by_source(self, source: str | None) -> None:
         """Keep the meanings of the source that the user states."""
@@ -287,6 +285,7 @@ class _Narrowing:
         """Drop the meanings that the values of the run contradict."""
         if self._series is None or len({_metric_of(one.match) for one in self.left}) < 2:
             return
+        self.is_of_name = True
         for candidate in self.left:
             reason = rule(self.name, candidate.match, self._series)
             if reason is not None:
