@@ -1,4 +1,4 @@
-"""Time of importing the catalogue, of loading it, and of recognising many names."""
+"""Time of importing the catalogue, of loading it, and of resolving many names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ BARS = {"import": 0.020, "first": 0.200}
 IMPORT = """
 import time, windsock
 began = time.perf_counter()
-import windsock.catalogue.names
+import windsock.catalogue.resolution
 print(time.perf_counter() - began)
 """
 
 
 def import_seconds(repeats: int = 9) -> float:
-    """Return the median time of importing the names after windsock, with cached bytecode."""
+    """Return the median time of importing the resolution after windsock, with cached bytecode."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, "-c", IMPORT]
     runs = [
@@ -55,21 +55,22 @@ def verdict(seconds: float, bar: str) -> str:
 def main() -> int:
     """Print the times."""
     adds = import_seconds()
-    from windsock.catalogue.names import recognise
+    from windsock.catalogue.resolution import RunNames
 
     began = time.perf_counter()
-    recognise("actor/pg_loss")
+    RunNames(["actor/pg_loss"]).resolve_all()
     loading = time.perf_counter() - began
     names = distinct_names(10_000)
     spent = []
     for _ in range(2):
         began = time.perf_counter()
-        known = sum(bool(recognise(name).matches) for name in names)
+        run = RunNames(names)
+        run.resolve_all()
         spent.append(time.perf_counter() - began)
     print(f"import of the catalogue     {adds * 1e3:7.1f} ms   {verdict(adds, 'import')}")
     print(f"first name (loads it all)   {loading * 1e3:7.1f} ms")
     print(f"10,000 names, first time    {spent[0] * 1e3:7.1f} ms   {verdict(spent[0], 'first')}")
-    print(f"10,000 names, again         {spent[1] * 1e3:7.1f} ms   ({known:,} known)")
+    print(f"10,000 names, again         {spent[1] * 1e3:7.1f} ms   ({len(run.known):,} known)")
     return 0
 
 

@@ -15,6 +15,7 @@ class Readable(Protocol):
     """A run that can be read. What a format does not have is empty."""
 
     path: Path
+    source: str | None  # the framework that wrote the names, where it is stated
 
     @property
     def info(self) -> RunInfo:

@@ -50,13 +50,13 @@ _joining = threading.RLock()
 """Threads that receive one ticket at once join once; re-entrant because of signal handlers."""
 
 SETTINGS_OF_THE_RUN = (
-    "project", "name", "id", "dir", "track_with", "tracker_kwargs", "config", "vocabulary", "group", "tags", "notes",
-    "in_process", "concurrent",
+    "project", "name", "id", "dir", "track_with", "tracker_kwargs", "config", "vocabulary", "source", "group", "tags",
+    "notes", "in_process", "concurrent",
 )  # fmt: skip
 
 
 def init(
-    source: Any = None,
+    configuration: Any = None,
     /,
     *,
     project: str | None = None,
@@ -71,6 +71,7 @@ def init(
     tracker_kwargs: Mapping[str, Any] | None = None,
     config: Any = None,
     vocabulary: str | None = None,
+    source: str | None = None,
     group: str | None = None,
     tags: str | Sequence[str] | None = None,
     notes: str | None = None,
@@ -92,12 +93,13 @@ def init(
 ) -> Run:
     """Start a run, or join or continue one, and return it.
 
-    ``source`` is the path of a YAML file or a mapping, in ROLL's, Trinity's or TRL's form; keywords take precedence.
+    ``configuration`` is the path of a YAML file or a mapping, in ROLL's, Trinity's or TRL's form; keywords take
+    precedence.
     ``docs/settings.md`` describes them. An earlier run of this process that is still open is finished first, unless
     ``concurrent`` is set. ``alongside`` is the old name of ``concurrent``.
     """
     keywords = dict(locals())
-    settings = resolve(keywords.pop("source"), keywords)
+    settings = resolve(keywords.pop("configuration"), keywords)
     if not settings.concurrent:
         _finish_former(settings)
     run = _disabled_run(settings) if settings.disabled else _recorded_run(settings)
@@ -163,6 +165,7 @@ def _recorded_run(settings: Settings) -> Run:
         _short(settings.name or id, "name"),
         time.time(),
         vocabulary=settings.vocabulary,
+        producer=_producer(settings.source),
         group=_short(settings.group, "group") if settings.group else settings.group,
         tags=tuple(_short(tag, "tag") for tag in settings.tags[:MAX_TAGS]),
         notes=_short(settings.notes, "notes") if settings.notes else settings.notes,
@@ -174,6 +177,20 @@ def _recorded_run(settings: Settings) -> Run:
     except OSError as error:
         _warn(f"cannot write to {folder}: {error.strerror}; the training goes on")
     return _begin(_with_safe_spool(settings, id, folder), info, folder, trackers)
+
+
+def _producer(source: str | None) -> str:
+    """Return the source of the logged names as ``run.json`` states it; raise when it is unknown."""
+    if source is None:
+        return "windsock"
+    from windsock.catalogue.sources import check_source
+    from windsock.catalogue.spec import CatalogueError
+
+    try:
+        check_source(source)
+    except CatalogueError as error:
+        raise SettingsError(f"source: {error}") from None
+    return source
 
 
 def _copied(dir: Path) -> str:

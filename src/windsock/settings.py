@@ -111,6 +111,10 @@ class Settings:
         "vocabulary of the computed metrics' names", str, default="roll", variable="WINDSOCK_VOCABULARY",
         choices=VOCABULARIES,
     )  # fmt: skip
+    source: str | None = setting(
+        "framework whose code computes the logged values, with trainer or version: trl/rloo, verl/0.9", str,
+        shown="found from the names", variable="WINDSOCK_SOURCE",
+    )  # fmt: skip
     group: str | None = setting("name of a group of runs within the project", str, variable="WINDSOCK_GROUP")
     tags: tuple[str, ...] = setting("tags of the run", str, list, tuple, default=(), shown="none")
     notes: str | None = setting("free text about the run", str)

@@ -1,13 +1,15 @@
-"""Summary of a run: the source of its metric names, the verdicts on its crucial values, and its warnings."""
+"""Summary of a run: the meanings of its metric names, the verdicts on its crucial values, and its warnings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from windsock.catalogue.names import detect, recognise
-from windsock.catalogue.spec import PRODUCERS
-from windsock.catalogue.verdicts import Verdict, is_judged, judge_crucial_values
+from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.sources import check_source
+from windsock.catalogue.spec import CatalogueError
+from windsock.catalogue.taught import taught_names
+from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
 from windsock.readable import Readable
 
@@ -15,33 +17,40 @@ MAX_REASONS = 3  # ranks that a warning names
 LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
-def known_names(names: Iterable[str]) -> list[str]:
-    """Return the names that the catalogue recognises."""
-    return [name for name in names if recognise(name).matches]
+def run_names(view: Readable, source: str | None = None) -> RunNames:
+    """Return the names of a run with their meanings; ``source`` is the one that the user states."""
+    info, stated = view.info, source or view.source
+    recorded = info.producer in ("windsock", view.source)  # else it was imported
+    return RunNames(
+        view.names(),
+        source=stated if stated and _is_source(stated) else None,
+        prior=f"windsock:{info.vocabulary}" if recorded and _is_source(f"windsock:{info.vocabulary}") else None,
+        config=view.config,
+        series=lambda name: view.series(name).values,
+        taught=taught_names(view.path).matches,
+    )
 
 
-def source_of(view: Readable, names: Sequence[str]) -> str | None:
-    """Return the producer of a run's metric names, as ``recognise`` takes it.
-
-    It is the producer that the run states, or the detected one where that explains more names.
-    """
-    info, known = view.info, known_names(names)
-    stated = f"windsock:{info.vocabulary}" if info.producer == "windsock" else info.producer
-    stated_count = _count(known, stated) if stated.partition("/")[0] in PRODUCERS else -1
-    detected = detect(names).source
-    detected_count = _count(known, detected) if detected else 0
-    return stated if stated_count >= detected_count else detected
+def names_sentence(names: RunNames) -> str:
+    """Return how many names of a run are known, in a sentence."""
+    known, total = len(names.known), len(names.names)
+    text = f"this run has {total} names, and windsock knows {'all of them' if known == total else known}"
+    if names.ambiguous:
+        text += f"; the meaning of {len(names.ambiguous)} is not decided: {', '.join(names.ambiguous[:MAX_REASONS])}"
+    return text
 
 
-def _count(names: Iterable[str], source: str) -> int:
-    return sum(bool(recognise(name, source).matches) for name in names)
+def _is_source(source: str) -> bool:
+    try:
+        check_source(source)
+    except CatalogueError:
+        return False
+    return True
 
 
-def verdicts(view: Readable, source: str | None = None, names: Sequence[str] | None = None) -> list[Verdict]:
-    """Return the verdicts on a run's crucial values; ``names`` limits the metrics that are considered."""
-    names = known_names(view.names()) if names is None else names
-    source = source or source_of(view, view.names())
-    return judge_crucial_values({name: view.series(name).values for name in names if is_judged(name, source)}, source)
+def verdicts(view: Readable, names: RunNames) -> list[Verdict]:
+    """Return the verdicts on a run's crucial values."""
+    return judge_crucial_values({name: view.series(name).values for name in judged_names(names)}, names)
 
 
 def missing(view: Readable) -> dict[str, str]:
@@ -58,7 +67,8 @@ def run_warnings(view: Readable) -> list[str]:
     late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
-    return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage()]
+    taught = taught_names(view.path).problems
+    return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage(), *taught]
 
 
 def _missing_ranks(view: Readable) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from windsock.catalogue.sources import check_source
 from windsock.errors import MetricNotFoundError
 from windsock.formatting import encodable
 from windsock.journal.columns import Attempt, poll_readers
@@ -55,6 +56,7 @@ class View:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         self.info: RunInfo = read_run_info(folder)
+        self.source: str | None = None if self.info.producer == "windsock" else self.info.producer
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
@@ -544,6 +546,15 @@ def _nearest(name: str, names: list[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else f"; it has {len(names)} metrics"
 
 
-def open_run(run: str | os.PathLike[str] = "@last", dir: str | os.PathLike[str] | None = None) -> View:
-    """Open a run for reading, by its id, a unique prefix of it, its name, its path, or ``@last``."""
-    return View(find_run(run, Path(dir) if dir is not None else None))
+def open_run(
+    run: str | os.PathLike[str] = "@last", dir: str | os.PathLike[str] | None = None, *, source: str | None = None
+) -> View:
+    """Open a run for reading, by its id, a unique prefix of it, its name, its path, or ``@last``.
+
+    ``source`` is the framework that wrote its names, with trainer or version (``trl/rloo``), where it is not recorded.
+    """
+    view = View(find_run(run, Path(dir) if dir is not None else None))
+    if source is not None:
+        check_source(source)
+        view.source = source
+    return view

@@ -14,7 +14,7 @@ from windsock.cli import explain
 from windsock.terminal.explain import cells, wrap
 
 EXAMPLES = [
-    ("actor/policykl", ["Exact KL", "The meaning depends on the writer", "minus this estimate", "actor/approxkl"]),
+    ("policy/kl_exact", ["Exact KL", "actor/policykl"]),
     ("critic/clipfrac", ["Value clip fraction", "squared", "value_clip"]),
     ("objective/kl", ["nats per sequence", "0 to 10", "per token: never compare"]),
     ("val/ratio", ["0.8 to 1.2", "1/m", "not validation"]),
@@ -78,6 +78,16 @@ def test_every_metric_can_be_explained_in_both_languages():
                 assert explanation.about
                 assert explanation.healthy
                 assert explanation.next
+
+
+def test_a_name_of_several_meanings_lists_them(capsys: pytest.CaptureFixture[str]):
+    """Without a run or a source no meaning is preferred: all are listed, with their writers."""
+    code, out, _ = run_explain(capsys, "actor/policykl", "--lang", "en")
+    assert code == 0
+    assert "actor/policykl has 2 meanings" in out
+    assert out.index("policy/kl_exact") < out.index("windsock:roll")
+    assert out.index("policy/kl_k1") < out.index("\n     roll\n")
+    assert "What healthy looks like" not in out
 
 
 def test_a_source_chooses_the_meaning(capsys: pytest.CaptureFixture[str]):

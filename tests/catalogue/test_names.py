@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.catalogue.names import detect, nearest, recognise
+from windsock.catalogue.names import nearest, recognise
 from windsock.catalogue.patterns import declared_placeholder, expand, fill
 from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import CatalogueError, placeholders
 
 
@@ -152,13 +153,14 @@ def test_a_milliseconds_key_converts_to_seconds():
     assert recognise("scoring_time_ms", "trl").matches[0].name.factor == 0.001
 
 
-def test_one_key_of_trl_means_three_things():
+def test_one_key_of_trl_means_four_things():
     """Without the trainer, kl is ambiguous, and the matches list the writers; GRPO, the likeliest, is first."""
     recognition = recognise("kl", "trl")
     assert recognition.ambiguous
     assert recognition.match is None
     assert recognition.matches[0].source == "trl/grpo"
-    assert {metric.id for metric in recognition.metrics} == {"policy/kl_loss", "policy/ref_kl_k1", "policy/kl_k3"}
+    of_policy = {"policy/kl_loss", "policy/ref_kl_k1", "policy/kl_k3"}
+    assert {metric.id for metric in recognition.metrics} == of_policy | {"preference/kto_kl"}
 
 
 def test_who_writes_policykl_matters():
@@ -216,7 +218,7 @@ def test_a_memory_name_is_parsed(phase: str, device: int, moment: str):
 
 def made(pattern: str) -> str:
     """Fill every placeholder with a valid value."""
-    numbers = {"k": "4", "device": "1", "group": "0", "share": "95"}
+    numbers = {"k": "4", "device": "1", "node": "2", "group": "0", "share": "95"}
     return fill(pattern, tuple((name, numbers.get(name, f"x{name}")) for name in placeholders(pattern)))
 
 
@@ -250,7 +252,7 @@ def test_an_unknown_name_has_similar_names():
     """An unknown name has no match; similar names are proposed."""
     assert recognise("my/own/thing").matches == ()
     assert "actor/policykl" in nearest("actor/policy_kl")
-    assert "completions/clipped_ratio" in nearest("clipped_ratio")
+    assert "completions/clipped_ratio" in nearest("completion/clipped_ratio")
 
 
 RUNS = {
@@ -315,43 +317,33 @@ RUNS = {
 
 
 @pytest.mark.parametrize(("producer", "names"), RUNS.items())
-def test_the_framework_of_a_run_is_detected(producer: str, names: list[str]):
-    """The names of a run give its framework, with the names that are evidence."""
-    detection = detect(names)
-    assert detection.producer == producer
-    assert detection.confidence > 0.1
-    assert detection.evidence
-    assert set(detection.evidence) <= set(names)
-    assert detection.recognised == len(names)
+def test_the_framework_of_a_run_is_found(producer: str, names: list[str]):
+    """The names of a run give its framework, and all of them are known."""
+    found = RunNames(names)
+    assert found.producer == producer
+    assert found.known == names
 
 
-def test_the_trainer_is_detected():
+def test_the_trainer_is_found():
     """Names that only one trainer writes give the era."""
-    assert detect(["objective/kl", "policy/approxkl_avg", "val/ratio", "eps"]).source == "trl/ppo"
-    assert detect(["reward", "kl", "clip_ratio/low_mean", "entropy_coef", "policy_loss"]).source == "trl/grpo"
-
-
-def test_names_that_two_frameworks_share_give_no_confidence():
-    """Names that veRL and Trinity both write are no evidence."""
-    detection = detect(["actor/pg_loss", "actor/grad_norm"])
-    assert detection.confidence == 0.0
-    assert detection.evidence == ()
+    assert RunNames(["objective/kl", "objective/scores", "policy/approxkl_avg", "val/ratio", "eps"]).source == "trl/ppo"
+    assert RunNames(["reward", "kl", "clip_ratio/low_mean", "entropy_coef", "policy_loss"]).source == "trl/grpo"
 
 
 def test_few_known_names_among_many_give_no_producer():
     """A single name that a framework also uses is not enough."""
-    assert detect(["loss", *(f"ppo_actor/own/{n}" for n in range(20))]).producer is None
+    assert RunNames(["loss", *(f"my_loop/own/{n}" for n in range(20))]).producer is None
 
 
 def test_names_of_verl_alone_are_taken_for_verls():
     """Where veRL and Trinity explain a run equally well, veRL wins."""
-    assert detect(["actor/pg_loss", "critic/vf_loss", "timing/gen", "prompt_length/mean"]).producer == "verl"
+    assert RunNames(["actor/pg_loss", "critic/vf_loss", "timing/gen", "prompt_length/mean"]).producer == "verl"
 
 
 def test_unknown_names_give_no_producer():
     """Unknown names alone give no producer."""
-    detection = detect(["a", "b/c"])
-    assert (detection.producer, detection.recognised, detection.total) == (None, 0, 2)
+    found = RunNames(["a", "b/c"])
+    assert (found.producer, found.known, found.unknown) == (None, [], ["a", "b/c"])
 
 
 def test_the_catalogue_loads_nothing_but_the_standard_library():

@@ -96,7 +96,7 @@ KL to reference | verl | actor/reward_kl_penalty | policy/ref_kl_k1
 entropy | roll | critic/entropy/mean | evaluation/entropy/mean
     trl/grpo ~ entropy
     verl ~ actor/entropy
-    slime ~ train/entropy_loss
+    slime ~ rollout/entropy
     prime-rl ~ entropy/all/mean
 entropy | trinity | actor/entropy | policy/entropy/mean
     prime-rl ~ entropy/all/mean

@@ -187,4 +187,5 @@ def test_a_past_spike_is_reported():
 @pytest.mark.parametrize("value", [1.7e308, -1.7e308, 5e-324])
 def test_values_at_the_ends_of_floats_are_judged_without_a_warning(value: float):
     """Their squares overflow; a warning would be an error here."""
-    assert judge_crucial_values({"critic/value_loss": [0.0, value, -value, value], "critic/score/mean": [value, 1.0]})
+    series = {"critic/value_loss": [0.0, value, -value, value], "critic/score/mean": [value, 1.0]}
+    assert judge_crucial_values(series, "windsock:roll")

@@ -9,6 +9,7 @@ import pytest
 from serving_runs import HTML, Serve, decoded, eventually
 
 import windsock
+from windsock.catalogue.resolution import RunNames
 from windsock.relay.delivery_state import DeliveryState, write_delivery_state
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.views.comparison import ComparedRun, comparison
@@ -355,7 +356,9 @@ def test_runs_are_compared_across_vocabularies(serve: Serve):
 
 def test_names_that_cannot_be_translated_have_a_reason():
     """In both languages."""
-    ours, theirs = ComparedRun("o", "o", "windsock:roll", [], {}), ComparedRun("t", "t", "verl", ["actor/kl_loss"], {})
+    names = ["actor/kl_loss"]
+    ours = ComparedRun("o", "o", RunNames([], source="windsock:roll"), [], {})
+    theirs = ComparedRun("t", "t", RunNames(names, source="verl"), names, {})
     [one] = comparison([ours, theirs])["refused"]
     assert (one["run"], one["name"]) == ("t", "actor/kl_loss")
     assert one["reason"]["en"]

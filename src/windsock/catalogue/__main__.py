@@ -1,4 +1,4 @@
-"""Commands for people who edit the catalogue: ``python -m windsock.catalogue check`` and ``… build``."""
+"""Commands for people who edit the catalogue: ``python -m windsock.catalogue check``, ``… build``, ``… coverage``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from windsock.catalogue.declarations import DATA, inspect
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check the text files, or build the compiled file and the documentation pages."""
+    """Check the text files, build the compiled file and the documentation pages, or measure the known names of logs."""
     parser = argparse.ArgumentParser(prog="python -m windsock.catalogue", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, about in (("check", "report mistakes in the text files"), ("build", "write compiled.json and the docs")):
         command = commands.add_parser(name, help=about, description=about)
         command.add_argument("--data", type=Path, default=DATA, help="folder of the text files")
     command.add_argument("--docs", type=Path, default=Path("docs"), help="folder of the pages (default: docs)")
+    about = "measure on a folder of RUN/series.csv files which names are known"
+    commands.add_parser("coverage", help=about, description=about).add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
+    if options.command == "coverage":
+        return _coverage(options.folder)
     declared = inspect(options.data)
     for problem in declared.problems:
         print(problem, file=sys.stderr)
@@ -33,6 +37,19 @@ def main(arguments: list[str] | None = None) -> int:
 
     for path in (compiled.FILE, *write(options.docs)):
         print(path)
+    return 0
+
+
+def _coverage(folder: Path) -> int:
+    from windsock.catalogue import coverage
+
+    found = coverage.measure(folder)
+    for one in found:
+        print(f"{one.framework}: {one.known} of {one.names} names of {one.runs} runs", *one.missing)
+    if not found:
+        print(f"no RUN/series.csv in {folder}", file=sys.stderr)
+        return 1
+    print(coverage.write(found))
     return 0
 
 

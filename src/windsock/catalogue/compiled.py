@@ -11,6 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from windsock.catalogue.spec import (
+    PLAIN_LOOK,
+    PLAIN_NEXT,
     Band,
     Difference,
     Metric,
@@ -36,7 +38,8 @@ class Compiled:
     """Everything that the catalogue declares."""
 
     def __init__(self, found: dict[str, Any]) -> None:
-        self.metrics = tuple([_metric(record) for record in found["metrics"]])
+        differences = [None, *(_difference(*each) for each in found["differences"])]
+        self.metrics = tuple([_metric(record, differences) for record in found["metrics"]])
         self.families = {key: (Text(*texts[:2]), Text(*texts[2:])) for key, *texts in found["families"]}
         self.labels = {table: {key: Text(*text) for key, text in texts.items()} for table, texts in found["labels"]}
         self.placeholders = {
@@ -48,6 +51,9 @@ class Compiled:
 
 def encode(declared: Declarations) -> str:
     """Return the compiled file's text."""
+    names = [name for metric in declared.metrics for name in metric.names]
+    differences = list(dict.fromkeys(name.difference for name in names if name.difference is not None))
+    places = {difference: place for place, difference in enumerate(differences, 1)}
     parts = {
         "families": [json_line([f.key, *_pair(f.title), *_pair(f.intro)]) for f in declared.families],
         "labels": [
@@ -59,7 +65,8 @@ def encode(declared: Declarations) -> str:
             for p in declared.placeholders
         ],
         "headline": [json_line([h.key, *_pair(h.title), h.metrics]) for h in declared.headline],
-        "metrics": [json_line(_encoded(metric)) for metric in declared.metrics],
+        "differences": [json_line(_encoded_difference(difference)) for difference in differences],
+        "metrics": [json_line(_encoded(metric, places)) for metric in declared.metrics],
     }
     sections = [f'"{key}": [\n' + ",\n".join(lines) + "\n]" for key, lines in parts.items()]
     return "{\n" + ",\n".join(sections) + "\n}\n"
@@ -76,24 +83,31 @@ def _pair(text: Text) -> list[str]:
     return [text.en, text.zh]
 
 
-def _encoded(metric: Metric) -> dict[str, Any]:
-    """Return a metric as JSON; empty fields are left out."""
+def _encoded(metric: Metric, places: dict[Difference, int]) -> dict[str, Any]:
+    """Return a metric as JSON; empty fields and the advice of plain metrics are left out."""
     band = metric.healthy
     record: dict[str, Any] = {name: getattr(metric, name) for name in _WORDS}
     record |= {name: _pair(getattr(metric, name)) for name in _TEXTS}
     record["healthy"] = None if band is None else [band.low, band.high, *_pair(band.source)]
     record["needs"] = metric.needs
-    record["names"] = [
-        [name.pattern, name.producer, name.era, *_encoded_difference(name.difference)] for name in metric.names
-    ]
+    record["names"] = [_encoded_name(name, places) for name in metric.names]
     record["traps"] = [[trap.where, *_pair(trap.note)] for trap in metric.traps]
     record["related"] = [[r.to, *_pair(r.note), r.comparable, r.fill] for r in metric.related]
+    if (metric.look, metric.next) == (PLAIN_LOOK, PLAIN_NEXT):
+        del record["look"], record["next"]
+    if not metric.formula.en:
+        del record["formula"]
     return {key: value for key, value in record.items() if value}  # ``unchecked_metric`` fills in the defaults
 
 
-def _encoded_difference(difference: Difference | None) -> list[Any]:
-    if difference is None:
-        return []
+def _encoded_name(name: MetricName, places: dict[Difference, int]) -> list[Any]:
+    written = [name.pattern, name.producer, name.era, places[name.difference] if name.difference else 0]
+    while not written[-1]:
+        written.pop()
+    return written
+
+
+def _encoded_difference(difference: Difference) -> list[Any]:
     return [difference.kinds, *_pair(difference.note), difference.factor, difference.comparable]
 
 
@@ -106,14 +120,17 @@ def load() -> Compiled:
         return Compiled(json.loads(file.read()))
 
 
-def _metric(record: dict[str, Any]) -> Metric:
+_DEFAULTS = {"formula": Text("", ""), "look": PLAIN_LOOK, "next": PLAIN_NEXT}
+
+
+def _metric(record: dict[str, Any], differences: list[Difference | None]) -> Metric:
     for name in _TEXTS:
-        record[name] = Text(*record[name])
+        record[name] = Text(*record[name]) if name in record else _DEFAULTS[name]
     if "healthy" in record:
         low, high, *source = record["healthy"]
         record["healthy"] = Band(low, high, Text(*source))
     record["needs"] = tuple(record.get("needs", ()))
-    record["names"] = tuple([_name(*name) for name in record.get("names", ())])
+    record["names"] = tuple([_name(differences, *name) for name in record.get("names", ())])
     record["traps"] = tuple([Trap(where, Text(*note)) for where, *note in record.get("traps", ())])
     record["related"] = tuple([
         RelatedMetric(to, Text(en, zh), comparable, tuple([(name, value) for name, value in fill]))
@@ -123,8 +140,11 @@ def _metric(record: dict[str, Any]) -> Metric:
     return unchecked_metric(record)
 
 
-def _name(pattern: str, producer: str, era: str, *difference: Any) -> MetricName:
-    if not difference:
-        return MetricName(pattern, producer, era)
-    kinds, en, zh, factor, comparable = difference
-    return MetricName(pattern, producer, era, Difference(tuple(kinds), Text(en, zh), factor, comparable))
+def _name(
+    differences: list[Difference | None], pattern: str, producer: str, era: str = "", place: int = 0
+) -> MetricName:
+    return MetricName(pattern, producer, era, differences[place])
+
+
+def _difference(kinds: list[str], en: str, zh: str, factor: float | None, comparable: bool) -> Difference:
+    return Difference(tuple(kinds), Text(en, zh), factor, comparable)

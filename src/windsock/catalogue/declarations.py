@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from windsock.catalogue.entries import GROUP_STATES, Entry, Report, Scope, Table, check_keys, metrics_of
 from windsock.catalogue.headline import Headline
+from windsock.catalogue.source_files import SourceName, source_names
 from windsock.catalogue.spec import (
     DIRECTIONS,
     ERAS,
@@ -20,15 +21,17 @@ from windsock.catalogue.spec import (
     PRODUCERS,
     CatalogueError,
     Metric,
+    MetricName,
     Placeholder,
     Text,
     missing_languages,
     placeholders,
+    unchecked_metric,
     unknown,
 )
 
 DATA = Path(__file__).with_name("data")
-COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml")
+COMMON_FILES = ("families.toml", "labels.toml", "placeholders.toml", "headline.toml", "shared.toml", "coverage.toml")
 _LABELS: dict[str, Iterable[str]] = {
     "units": (),
     "populations": POPULATIONS,
@@ -85,6 +88,7 @@ def inspect(folder: Path = DATA) -> Declarations:
     if not found.problems:
         _read_common(files, found)
         _read_metrics(files, found)
+        _read_sources(folder / "sources", files["shared.toml"].get("differences", {}), found)
         _check_references(found)
         found.problems = list(dict.fromkeys(found.problems))  # each statistic of a group repeats the group's mistakes
     return found
@@ -198,6 +202,48 @@ def _entries(file: str, family: str, tables: Table, shared: Scope) -> Iterator[E
             yield Entry(file, family, id, values, scope)
 
 
+# the names by framework
+
+
+def _read_sources(folder: Path, shared: Mapping[str, Table], found: Declarations) -> None:
+    """Add the names of the frameworks' files to the metrics that they mean, and the plain metrics to the others."""
+    metrics = {metric.id: metric for metric in found.metrics}
+    added: dict[str, list[MetricName]] = {}
+    reports: list[tuple[SourceName, Report]] = []
+    for file, tables in _parsed(folder, found.problems):
+        report = _reporter(found.problems, f"sources/{file}")
+        for one in source_names(tables, shared, found.labels["units"], report):
+            reports.append((one, report))
+            if one.plain is not None and one.metric not in metrics:
+                metrics[one.metric] = one.plain
+                found.files[one.metric] = f"sources/{file}"
+    for one, report in reports:  # after all files: a name may mean a plain metric of another framework's file
+        if one.metric in metrics:
+            added.setdefault(one.metric, []).append(one.name)
+        else:
+            report(f"{one.name.pattern}: {unknown('metric', one.metric, metrics)}")
+    found.metrics = [_with_names(metric, added.get(metric.id, ())) for metric in metrics.values()]
+
+
+def _with_names(metric: Metric, names: Iterable[MetricName]) -> Metric:
+    """Return a metric with further names; one that it has already stays as it is."""
+    known = {(name.pattern, name.producer, name.era): name for name in metric.names}
+    for name in names:
+        if (name.pattern, name.producer, "") in known and name.difference is None:
+            continue
+        # In another era of the same framework the number differs in the same way, unless the file says otherwise.
+        alike = next((one for one in metric.names if _is_alike(one, name)), None) if name.difference is None else None
+        known.setdefault(
+            (name.pattern, name.producer, name.era), replace(name, difference=alike.difference) if alike else name
+        )
+    values = {field.name: getattr(metric, field.name) for field in fields(Metric)}
+    return unchecked_metric(values | {"names": tuple(known.values())}) if len(known) > len(metric.names) else metric
+
+
+def _is_alike(one: MetricName, other: MetricName) -> bool:
+    return one.pattern == other.pattern and one.producer == other.producer and one.difference is not None
+
+
 # references between entries
 
 
@@ -215,6 +261,14 @@ def _check_unused(files: Mapping[str, Table], shared: Scope, entries: Iterable[E
                 problems.append(f"{entry.file}: {entry.id}: differences.{key}: no name refers to it")
 
 
+def _check_placeholders(pattern: str, metric: Metric, known: set[str], report: Report) -> None:
+    used = placeholders(pattern)
+    if len(set(used)) < len(used):
+        report(f"the name {pattern!r} has a placeholder twice")
+    for placeholder in {*used, *metric.placeholders} - known:
+        report(unknown("placeholder", placeholder, known))
+
+
 def _check_references(found: Declarations) -> None:
     """Report names that two metrics have, and ids and placeholders that are used but not declared."""
     owners: dict[tuple[str, str, str], str] = {}
@@ -225,8 +279,7 @@ def _check_references(found: Declarations) -> None:
             owner = owners.setdefault((name.pattern, name.producer, name.era), metric.id)
             if owner != metric.id:
                 report(f"{owner} has the name {name.pattern!r} of {name.source} already")
-            for placeholder in {*placeholders(name.pattern), *metric.placeholders} - known:
-                report(unknown("placeholder", placeholder, known))
+            _check_placeholders(name.pattern, metric, known, report)
         for related in metric.related:
             if related.to not in found.files:
                 report(f"related: {unknown('metric', related.to, found.files)}")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
-from windsock.catalogue.names import Match, Recognition, recognise
+from windsock.catalogue.names import Match, Recognition, candidates, recognise
 from windsock.catalogue.patterns import declared_placeholder, fill
 from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.sources import source_bits, sources_of
 from windsock.catalogue.spec import ERAS, PRODUCERS, Band, CatalogueError, Difference, Metric, MetricName, inputs
 
 MENTION = re.compile(r"[a-z_]+(?:/(?:[a-z0-9_@]|\{\w+\})+)+(?:/\*)?")
@@ -70,6 +71,28 @@ def describe(name: str, lang: str = "en", source: str | None = None) -> Explanat
         return None
     match = recognition.matches[0]
     return _explanation(name, match, recognition, lang)
+
+
+def describe_match(name: str, match: Match, lang: str = "en") -> Explanation:
+    """Explain one meaning of a name."""
+    return _explanation(name, match, Recognition(name, (match,)), lang)
+
+
+def list_meanings(name: str, lang: str = "en", source: str | None = None) -> list[NameMeaning]:
+    """Return the different meanings of a name, one per metric, those with the shortest definition first."""
+    bits = -1 if source is None else source_bits(source)
+    found: dict[str, tuple[Match, list[str]]] = {}
+    for candidate in candidates(name):
+        if candidate.bits & bits:
+            _, sources = found.setdefault(candidate.match.metric.id, (candidate.match, []))
+            sources.extend(each for each in sources_of(candidate.bits & bits) if each not in sources)
+    ordered = sorted(found.values(), key=lambda each: len(each[0].metric.about.get(lang)))
+    return [_listed(match, sources, lang) for match, sources in ordered]
+
+
+def _listed(match: Match, sources: list[str], lang: str) -> NameMeaning:
+    metric = match.metric
+    return NameMeaning(", ".join(sources), metric.id, metric.title.get(lang), metric.about.get(lang))
 
 
 def _explanation(name: str, match: Match, recognition: Recognition, lang: str) -> Explanation:

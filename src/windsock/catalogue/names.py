@@ -1,27 +1,30 @@
-"""Recognition of logged names: the metric behind a name, and the framework that wrote a run's names."""
+"""Recognition of logged names: every metric that a name can mean, by the sources that write it.
+
+``resolution`` decides between these meanings with what else is known about a run.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from windsock.catalogue.patterns import Filled, fill
+from windsock.catalogue.patterns import Filled, fill, is_open
 from windsock.catalogue.registry import REGISTRY, NameEntry
-from windsock.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, Metric, MetricName
+from windsock.catalogue.sources import heir_bits, own_bits, source_bits, sources_of
+from windsock.catalogue.spec import ERAS, PRODUCERS, Metric, MetricName
 
 ROLL_TAGS = frozenset(f"@{tag}" for tag in ("mean", "max", "min", "p50", "p99", "std", "sum"))
 TRINITY_TAGS = frozenset(f":{tag}" for tag in ("mean", "sum", "max", "min", "last"))
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
-"""Prefixes that transformers' tracker integrations add to every key of TRL."""
+"""Prefixes that transformers adds to the keys of an evaluation, and its tracker integrations to every key."""
+_WITH_PREFIXES = ("trl", "transformers", "ms-swift", "llama-factory")
 
 # The order of PRODUCERS and ERAS decides which meaning of an ambiguous name comes first.
 _WRITERS = [(producer, era) for producer in PRODUCERS for era in ("", *ERAS.get(producer, ()))]
 _ORDER = {writer: place for place, writer in enumerate(_WRITERS)}
-_LIKELIEST = sorted(FRAMEWORKS, key=lambda producer: producer == "trinity")  # its trainer writes veRL's names
-_MIN_KNOWN = 0.3  # share of a run's names that must be known to detect a producer
-_GENERIC_WEIGHT = 0.25  # a name that only fits a catch-all pattern is weak evidence
+
+Rank = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,87 +77,147 @@ class Recognition:
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
-    """The producer of a run's names; None where most names are unknown.
+class Candidate:
+    """One meaning of a name, how general its pattern is, and the sources of which it is the most specific meaning."""
 
-    ``confidence`` is the margin of this producer over the second one, times the share of known names; 0 when the
-    second explains the names equally well.
-    """
-
-    producer: str | None
-    era: str
-    confidence: float
-    evidence: tuple[str, ...]  # names that only this producer writes
-    recognised: int
-    total: int
+    match: Match
+    rank: Rank
+    bits: int
 
     @property
-    def source(self) -> str | None:
-        """The producer, with the era where it is known: a ``source`` of ``recognise``."""
-        return f"{self.producer}/{self.era}" if self.producer and self.era else self.producer
+    def sources(self) -> tuple[str, ...]:
+        """The sources, the likeliest first."""
+        return tuple(sources_of(self.bits))
+
+    @property
+    def generic(self) -> bool:
+        """Whether the pattern takes any name with the same beginning, which says little about its writer."""
+        return is_open(self.match.name.pattern)
 
 
 def recognise(name: str, source: str | None = None) -> Recognition:
     """Return the metrics that a logged name can mean.
 
     ``source`` is the writer: a framework (``verl``) or windsock in a vocabulary (``windsock:roll``), optionally with
-    an era after a slash (``trl/grpo``, ``roll/2025-11``). Without it every writer is considered, and the most specific
-    pattern wins.
+    a trainer or version after a slash (``trl/grpo``, ``verl/0.9``). Without it every writer is considered, and the
+    most specific pattern wins.
     """
-    if source is not None:
-        check_source(source)
     # The version is part of the cache's key: ``define`` may change the meaning of a name.
     return _recognise(name, source, REGISTRY.version)
 
 
-def check_source(source: str) -> None:
-    """Raise when the producer or its era is unknown."""
-    producer, _, era = source.partition("/")
-    if producer not in PRODUCERS:
-        raise CatalogueError(f"unknown source {source!r}; it must be one of {', '.join(PRODUCERS)}")
-    if era and era not in ERAS.get(producer, ()):
-        eras = ", ".join(f"{producer}/{known}" for known in ERAS.get(producer, ())) or f"{producer} alone"
-        raise CatalogueError(f"unknown era in source {source!r}; it must be {eras}")
+@lru_cache(maxsize=1 << 16)
+def _recognise(name: str, source: str | None, version: int) -> Recognition:
+    bits = -1 if source is None else source_bits(source)
+    found = [candidate for candidate in candidates(name) if candidate.bits & bits]
+    best = min((candidate.rank for candidate in found), default=None)
+    return Recognition(name, tuple(candidate.match for candidate in found if candidate.rank == best))
+
+
+def candidates(name: str) -> tuple[Candidate, ...]:
+    """Return every meaning of a name that is the most specific one of at least one source, windsock's first."""
+    return shaped(name)[1]
+
+
+Found = tuple[NameEntry, str, str]  # a declared name that a name fits, and the prefix and suffix that were stripped
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What names of the same patterns have in common: of which declared names they are, and who writes those.
+
+    A run may have thousands of names and has few shapes: what follows from the patterns alone is computed per shape.
+    """
+
+    places: tuple[tuple[int, Rank, int], ...]  # of each candidate the number of its entry, its rank and its bits
+    strong: int  # bits of the sources that write it
+    weak: int  # bits of those that only have a pattern which takes any name
+    metrics: int  # how many metrics the candidates mean
+
+
+def shaped(name: str) -> tuple[Shape, tuple[Candidate, ...]]:
+    """Return the candidates of a name with their shape."""
+    # The version is part of the cache's key: ``define`` may change the meaning of a name.
+    return _shaped(name, REGISTRY.version)
 
 
 @lru_cache(maxsize=1 << 16)
-def _recognise(name: str, source: str | None, version: int) -> Recognition:
-    found = list(_ranked_matches(name, source))
+def _shaped(name: str, version: int) -> tuple[Shape, tuple[Candidate, ...]]:
+    found, filled = _find(name)
+    shape = _shape(tuple(found))
     if not found:
-        return Recognition(name, ())
-    best = min(rank for rank, _ in found)
-    matches = sorted((match for rank, match in found if rank == best), key=_place)
-    return Recognition(name, tuple(_plainest(matches)))
+        return shape, ()
+    listed = []
+    for place, rank, bits in shape.places:
+        entry, prefix, suffix = found[place]
+        listed.append(Candidate(Match(entry.metric, entry.name, filled[place], prefix, suffix), rank, bits))
+    return shape, tuple(listed)
 
 
-def _plainest(matches: list[Match]) -> Iterator[Match]:
+@lru_cache(maxsize=1 << 13)
+def _shape(found: tuple[Found, ...]) -> Shape:
+    groups: dict[tuple[Rank, int], list[int]] = {}
+    for place, one in enumerate(found):
+        written = one[0].name
+        # A name of one era is more specific than one of all eras, and that than one of another framework.
+        groups.setdefault((_rank(one), 0 if written.era else 1), []).append(place)
+        if heir_bits(written.producer):
+            groups.setdefault((_rank(one), 2), []).append(place)
+    chosen: dict[int, int] = {}
+    taken = 0
+    for rank, level in sorted(groups):
+        here = 0
+        for place in _plainest(found, groups[rank, level]):
+            written = found[place][0].name
+            bits = heir_bits(written.producer) if level == 2 else own_bits(written.producer, written.era)
+            here |= bits
+            if new := bits & ~taken:
+                chosen[place] = chosen.get(place, 0) | new
+        taken |= here
+    ordered = sorted(chosen, key=lambda place: _ORDER[found[place][0].name.producer, found[place][0].name.era])
+    strong = weak = 0
+    for place, bits in chosen.items():
+        if is_open(found[place][0].name.pattern):
+            weak |= bits
+        else:
+            strong |= bits
+    places = tuple((place, _rank(found[place]), chosen[place]) for place in ordered)
+    return Shape(places, strong, weak, len({found[place][0].metric.id for place in chosen}))
+
+
+def _rank(found: Found) -> Rank:
+    """Return the rank of the pattern; a stripped prefix counts as a literal segment."""
+    total, kinds = found[0].rank
+    return total, (0, *kinds) if found[1].endswith("/") else kinds
+
+
+def _plainest(found: tuple[Found, ...], places: list[int]) -> Iterator[int]:
     """Drop redundant matches: with a prefix stripped although the name is known with it, and with a reducer kept in
     a placeholder although it was also stripped.
     """
-    whole = {match.name.producer for match in matches if not match.prefix}
-    tagged = {match.name for match in matches if match.suffix}
-    for match in matches:
-        if (match.prefix and match.name.producer in whole) or (not match.suffix and match.name in tagged):
+    whole = {found[place][0].name.producer for place in places if not found[place][1]}
+    tagged = {found[place][0].name for place in places if found[place][2]}
+    for place in places:
+        entry, prefix, suffix = found[place]
+        if (prefix and entry.name.producer in whole) or (not suffix and entry.name in tagged):
             continue
-        yield match
+        yield place
 
 
-def _place(match: Match) -> int:
-    return _ORDER[match.name.producer, match.name.era]
-
-
-def _ranked_matches(name: str, source: str | None) -> Iterator[tuple[tuple[int, tuple[int, ...]], Match]]:
-    """Yield every match with the rank of its pattern; a stripped prefix counts as a literal segment."""
+def _find(name: str) -> tuple[list[Found], list[Filled]]:
+    """Return the declared names that a name fits, and the values of their placeholders."""
     trie = REGISTRY.trie
-    for entry, filled in [*trie.find(name), *(_spelled_out(name) if "{" in name else ())]:
-        if source is None or _by(entry.name, source):
-            yield entry.rank, Match(entry.metric, entry.name, filled)
-    for stem, prefix, suffix, producer in _stripped(name):
-        for entry, filled in trie.find(stem):
-            if entry.name.producer == producer and (source is None or _by(entry.name, source)):
-                total, kinds = entry.rank
-                rank = (total, (0, *kinds) if prefix.endswith("/") else kinds)
-                yield rank, Match(entry.metric, entry.name, filled, prefix, suffix)
+    found: list[Found] = []
+    filled: list[Filled] = []
+    for entry, values in [*trie.find(name), *(_spelled_out(name) if "{" in name else ())]:
+        found.append((entry, "", ""))
+        filled.append(values)
+    for stem, prefix, suffix, producers in _stripped(name):
+        for entry, values in trie.find(stem):
+            if entry.name.producer in producers:
+                found.append((entry, prefix, suffix))
+                filled.append(values)
+    return found, filled
 
 
 def _spelled_out(name: str) -> Iterator[tuple[NameEntry, Filled]]:
@@ -162,73 +225,19 @@ def _spelled_out(name: str) -> Iterator[tuple[NameEntry, Filled]]:
     return ((entry, ()) for entry in REGISTRY.entries() if entry.name.pattern == name)
 
 
-def _stripped(name: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the name without the prefixes and suffixes that a framework adds, and the framework."""
+def _stripped(name: str) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    """Yield the name without the prefixes and suffixes that frameworks add, and these frameworks."""
     if "@" in name:
         stem, at, tag = name.rpartition("@")
         if at + tag in ROLL_TAGS:
-            yield stem, "", at + tag, "roll"
+            yield stem, "", at + tag, ("roll",)
     if ":" in name:
         stem, colon, tag = name.rpartition(":")
         if colon + tag in TRINITY_TAGS:
-            yield stem, "", colon + tag, "trinity"
+            yield stem, "", colon + tag, ("trinity",)
     if name.startswith(TRL_PREFIXES):
         prefix = next(prefix for prefix in TRL_PREFIXES if name.startswith(prefix))
-        yield name[len(prefix) :], prefix, "", "trl"
-
-
-def _by(name: MetricName, source: str) -> bool:
-    producer, _, era = source.partition("/")
-    if name.producer == "windsock":  # windsock writes ids in every vocabulary
-        return producer.startswith("windsock")
-    if producer == "windsock":
-        return name.producer in OURS
-    return name.producer == producer and (not era or name.era in ("", era))
-
-
-def detect(names: Iterable[str]) -> Detection:
-    """Detect from all names of a run which framework wrote them."""
-    seen = list(dict.fromkeys(names))
-    writers = {name: _writers(name) for name in seen}
-    known = {name: found for name, found in writers.items() if found}
-    scores: Counter[str] = Counter()
-    for found in known.values():
-        for producer, weight in found.items():
-            scores[producer] += weight  # type: ignore[assignment]
-    share = len(known) / len(seen) if seen else 0.0
-    if share < _MIN_KNOWN:
-        return Detection(None, "", 0.0, (), len(known), len(seen))
-    (first, score), *others = sorted(scores.items(), key=lambda item: (-item[1], _LIKELIEST.index(item[0])))
-    rival = others[0][1] if others else 0.0
-    evidence = tuple(name for name, found in known.items() if set(found) == {first})
-    return Detection(first, _era(known, first), share * (1.0 - rival / score), evidence, len(known), len(seen))
-
-
-def _writers(name: str) -> dict[str, float]:
-    return {
-        match.name.producer: _GENERIC_WEIGHT if _generic(match) else 1.0
-        for match in recognise(name).matches
-        if match.name.producer in FRAMEWORKS
-    }
-
-
-def _generic(match: Match) -> bool:
-    return (
-        match.metric.id in ("time/{operation}", "pipeline/{key}", "sample/{key}") or "as reported" in match.metric.unit
-    )
-
-
-def _era(names: Iterable[str], producer: str) -> str:
-    """Return the era that fits most names; "" when two fit equally many."""
-    votes: Counter[str] = Counter()
-    for name in names:
-        eras = {match.name.era for match in recognise(name, producer).matches}
-        if "" not in eras:  # a name that all eras write is no evidence
-            votes.update(eras)
-    ranked = votes.most_common(2)
-    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
-        return ""
-    return ranked[0][0]
+        yield name[len(prefix) :], prefix, "", _WITH_PREFIXES
 
 
 def nearest(name: str, count: int = 5) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from windsock.catalogue.compiled import load
@@ -77,6 +78,13 @@ def _generality(segment: str) -> int:
     return _GENERALITY[kind(whole[1])]
 
 
+@lru_cache(maxsize=1 << 12)
+def is_open(pattern: str) -> bool:
+    """Return whether the last segment of a pattern may be anything."""
+    whole = _PIECE.fullmatch(pattern.rpartition("/")[2])
+    return whole is not None and kind(whole[1]) in ("one", "many")
+
+
 _NO_LIMIT = 1 << 30
 
 
@@ -91,7 +99,8 @@ class _Node(Generic[Leaf]):
 
     def __init__(self) -> None:
         self.literal: dict[str, _Node[Leaf]] = {}
-        self.mixed: dict[str, tuple[re.Pattern[str], _Node[Leaf]]] = {}
+        # By the first character of the segment, which spares most expressions; "" where it is a placeholder's.
+        self.mixed: dict[str, dict[str, tuple[re.Pattern[str], _Node[Leaf]]]] = {}
         self.digits: dict[str, _Node[Leaf]] = {}
         self.one: dict[str, _Node[Leaf]] = {}
         self.many: dict[str, _Node[Leaf]] = {}
@@ -116,7 +125,8 @@ class _Node(Generic[Leaf]):
             return found
         whole = _PIECE.fullmatch(segment)
         if whole is None:
-            return self.mixed.setdefault(segment, (_mixed(segment), _Node()))[1]
+            start = "" if segment[0] == "{" else segment[0]
+            return self.mixed.setdefault(start, {}).setdefault(segment, (_mixed(segment), _Node()))[1]
         branches = {"many": self.many, "digits": self.digits}.get(kind(whole[1]), self.one)
         return branches.setdefault(whole[1], _Node())
 
@@ -175,15 +185,23 @@ def _walk(
         _walk_placeholders(node, segments, at, end, filled, found)
 
 
+def _mixed_of(node: _Node[Leaf], segment: str) -> list[tuple[re.Pattern[str], _Node[Leaf]]]:
+    """Return the expressions of a node that a segment may fit, by its first character."""
+    found: list[tuple[re.Pattern[str], _Node[Leaf]]] = []
+    for start in ("", segment[:1]):
+        if start in node.mixed and segment:
+            found.extend(node.mixed[start].values())
+    return found
+
+
 def _walk_placeholders(
     node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
 ) -> None:
     segment = segments[at]
-    if node.mixed:
-        for expression, child in node.mixed.values():
-            fits = expression.fullmatch(segment)
-            if fits:
-                _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)
+    for expression, child in _mixed_of(node, segment) if node.mixed else ():
+        fits = expression.fullmatch(segment)
+        if fits:
+            _walk(child, segments, at + 1, end, filled + tuple(fits.groupdict().items()), found)
     if node.digits and segment.isdecimal():
         for name, child in node.digits.items():
             _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)

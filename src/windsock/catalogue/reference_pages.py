@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from windsock.catalogue.coverage import read as read_coverage
+from windsock.catalogue.declarations import DATA
 from windsock.catalogue.describe import MENTION, band_text, facts, families, name_lines, related_notes
 from windsock.catalogue.labels import eras, label
 from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.spec import CatalogueError, Metric, Text
+from windsock.catalogue.source_files import read_versions
+from windsock.catalogue.sources import COMMON
+from windsock.catalogue.spec import FRAMEWORKS, CatalogueError, Metric, Text
 from windsock.catalogue.verdicts import CRUCIAL
 
 FILES = {"en": "metrics.md", "zh": "metrics.zh.md"}
@@ -31,6 +36,16 @@ written under its id. The meaning of a name depends on its writer: `windsock:rol
 vocabulary, `roll` is ROLL's own code. Where versions or trainers of a framework differ, the era follows after a slash
 ([below](#eras)).
 
+**`vocabulary` and `source`.** `vocabulary=` in `windsock.init` chooses the names under which windsock writes what it
+computes itself. `source=` states whose code computed the numbers that you log: a framework, with trainer and version if
+wanted (`trl/rloo`, `verl/0.9`). Without it the other names of the run, its config and the values decide; a name that
+they do not decide is ambiguous, and nothing is judged by it. `windsock explain NAME --run RUN` tells what a name is in
+a run, and why.
+
+**Your own names.** `windsock names RUN` prints the names that windsock does not know, as YAML to fill in. Saved as
+`names.yaml` beside the runs, or in `~/.config/windsock/`, it is read by every command and by the page;
+`windsock.define` does the same in code.
+
 **Symbols.** `=` is the metric itself, `≈` is comparable with the note in mind, `≠` is not comparable. ★ is one of the
 crucial values.
 """,
@@ -47,6 +62,13 @@ windsock 能识别的全部指标，按族排列：定义与公式、正常时�
 同一名字的含义取决于由谁写入：`windsock:roll` 是 windsock 按 ROLL 的命名写出的数，`roll` 则是 ROLL 自己的代码记录的数。
 同一框架的不同版本或训练器有差异时，在斜杠后注明版本（[见文末](#eras)）。
 
+**`vocabulary` 与 `source`。** `windsock.init` 的 `vocabulary=` 决定 windsock 用哪套名字写出它自己计算的指标；`source=`
+说明你记录的数由谁的代码计算：写框架名，需要时加上训练器与版本（`trl/rloo`、`verl/0.9`）。不指定时，由该实验的其他名字、配置与数值判断；
+仍无法判断的名字视为有歧义，不据此给出判断。`windsock explain 名字 --run RUN` 说明某个名字在该实验中的含义及依据。
+
+**自己的名字。** `windsock names RUN` 以 YAML 列出 windsock 不认识的名字，供填写。保存为实验目录旁的 `names.yaml`，
+或放在 `~/.config/windsock/` 下，所有命令与页面都会读取；也可在代码中用 `windsock.define` 定义。
+
 **符号。** `=` 即该指标本身；`≈` 可比，但须注意说明；`≠` 不可比。★ 为关键指标之一。
 """,
 )
@@ -58,6 +80,14 @@ _CRUCIAL = Text(
     "| 指标 | 应当 | 对应的 metric |\n|---|---|---|",
 )
 _ERAS = Text("## Eras\n\n| writer | meaning |\n|---|---|", "## 版本\n\n| 由谁写入 | 说明 |\n|---|---|")
+_COVERAGE = Text(
+    "## Known names by framework\n\n"
+    "Declared are the names, with the version that was read; of real public logs the share of names that are known.\n\n"
+    "| framework | names | version | known in real logs | missing |\n|---|---|---|---|---|",
+    "## 各框架已知的名字\n\n"
+    "“名字”为已声明的数目及所依据的版本；“真实日志”为公开训练日志中能识别的名字占比。\n\n"
+    "| 框架 | 名字 | 版本 | 真实日志 | 缺少 |\n|---|---|---|---|---|",
+)
 _TABLE = Text(
     "| metric | title | unit | healthy |\n|---|---|---|---|", "| 指标 | 名称 | 单位 | 正常区间 |\n|---|---|---|---|"
 )
@@ -101,8 +131,24 @@ def _page(lang: str) -> Iterator[str]:
         for group in groups:
             yield from _entry(group, lang)
         yield from _more([metric for metric in metrics if _minor(metric)], lang)
+    yield f'\n<a id="coverage"></a>\n\n{_COVERAGE.get(lang)}'
+    yield from _coverage_rows(lang)
     yield f'\n<a id="eras"></a>\n\n{_ERAS.get(lang)}'
     yield from (f"| `{era}` | {text.get(lang)} |" for era, text in eras().items())
+
+
+def _coverage_rows(lang: str) -> Iterator[str]:
+    """Yield a row for each framework: the names that are declared, and those that its real logs have."""
+    declared = Counter(name.producer for metric in REGISTRY.metrics() for name in metric.names)
+    versions = read_versions(DATA / "sources")
+    measured = {one.framework.lower(): one for one in read_coverage()}
+    for producer in FRAMEWORKS:
+        title = label("producers", producer, lang)
+        english = label("producers", producer, "en").lower()
+        real = measured.get(english) or measured.get({COMMON: "custom grpo"}.get(producer, ""))
+        share = f"{real.known} / {real.names} ({100 * real.known / real.names:.0f} %)" if real else ""
+        missing = ", ".join(f"`{name}`" for name in real.missing) if real else ""
+        yield f"| {title} | {declared[producer]} | {versions.get(producer, '')} | {share} | {missing} |"
 
 
 def _minor(metric: Metric) -> bool:

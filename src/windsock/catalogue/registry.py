@@ -28,6 +28,7 @@ class Registry:
         self._metrics: dict[str, Metric] = {}
         self._trie: Trie[NameEntry] | None = None
         self._owners: dict[tuple[str, str, str], str] = {}
+        self._taught: dict[str, Metric] = {}
         self._lock = Lock()
         self._loaded = False
         self._version = 0
@@ -36,6 +37,10 @@ class Registry:
         """Add a metric; raise when another one has its id or one of its names."""
         self._load()
         self._add(metric)
+
+    def teach(self, metric: Metric) -> None:
+        """Keep a metric that a user's file describes, by its id alone: its name holds only for the runs beside it."""
+        self._taught[metric.id] = metric
 
     def remove(self, id: str) -> None:
         """Remove a metric that ``define`` added."""
@@ -48,7 +53,7 @@ class Registry:
         """Return the metric with this id."""
         self._load()
         try:
-            return self._metrics.get(id) or self._of_domain(id)
+            return self._metrics.get(id) or self._taught.get(id) or self._of_domain(id)
         except KeyError:
             raise CatalogueError(f"no metric has the id {id!r}; windsock explain --all lists them") from None
 

@@ -66,15 +66,24 @@ INPUTS = frozenset((
     "tokens", "samples", "devices", "flops",
 ))  # fmt: skip
 """Inputs of a metric: the fields of a batch, then the settings and counts that the caller gives."""
-FRAMEWORKS = ("roll", "trl", "trinity", "verl", "slime", "prime-rl")
+FRAMEWORKS = (
+    "roll", "trl", "trinity", "verl", "slime", "prime-rl", "areal", "transformers", "openrlhf", "skyrl", "nemo-rl",
+    "miles", "rllm", "ms-swift", "open-instruct", "llama-factory", "agent-lightning", "tinker", "deepspeed-chat",
+    "cleanrl", "stable-baselines3", "wandb", "common",
+)  # fmt: skip
 OURS = ("windsock:roll", "windsock:trl", "windsock:trinity")
-PRODUCERS = ("windsock", *OURS, *FRAMEWORKS)
+TAUGHT = "names.yaml"
+"""The source of names that a user has described in a file."""
+PRODUCERS = ("windsock", *OURS, *FRAMEWORKS, TAUGHT)
 ERAS = {
     "roll": ("0.2", "2025-11", "2025-05"),
-    "trl": ("grpo", "rloo", "ppo", "online-dpo", "async-1.16", "async-1.10", "ppo-0.11"),
+    "trl": (
+        "grpo", "rloo", "sft", "dpo", "kto", "reward", "ppo", "online-dpo", "prm", "cpo", "orpo", "bco", "gkd",
+        "async-1.16", "async-1.10", "ppo-0.11", "experimental",
+    ),
     "trinity": ("0.6",),
-    "verl": ("engine", "legacy", "v1", "bypass", "validation"),
-}
+    "verl": ("engine", "legacy", "v1", "bypass", "validation", "agentgym", "easyr1"),
+}  # fmt: skip
 """Eras of the frameworks, the likeliest first: versions, dates, trainers or modes in which names differ."""
 KINDS = (
     "sign",
@@ -111,6 +120,13 @@ class Text:
     def get(self, lang: str) -> str:
         """Return the text in a language."""
         return self.zh if lang == "zh" else self.en
+
+
+PLAIN_LOOK = Text(
+    "There is no general rule: compare it with your earlier runs.", "没有通用的判断标准：请与自己以前的实验比较。"
+)
+PLAIN_NEXT = Text("The other values of the step at which it changes.", "看它变化的那一步上其他指标有何不同。")
+"""Advice for the reader of a metric of which only the meaning is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.catalogue.names import Match, recognise
+from windsock.catalogue.names import Match, candidates
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Text
 
 Judgement = tuple[str, Text]
@@ -352,12 +353,15 @@ _JUDGED = {id for crucial in CRUCIAL for id, _ in crucial.conditions} | {"policy
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of values near the largest float
-def judge_crucial_values(series: Mapping[str, Iterable[float]], source: str | None = None) -> list[Verdict]:
+def judge_crucial_values(series: Mapping[str, Iterable[float]], names: RunNames | str | None = None) -> list[Verdict]:
     """Return verdicts on the crucial values that a run logs; each metric is judged once.
 
-    ``series`` maps logged names to their values over steps; ``source`` is the writer of the names (see ``recognise``).
+    ``series`` maps logged names to their values over steps; ``names`` has their meanings, or is the source of the
+    names. A name whose meaning is ambiguous is not judged.
     """
-    logged = _logged(series, source)
+    if not isinstance(names, RunNames):
+        names = RunNames(series, source=names, series=lambda name: series[name])
+    logged = _logged(series, names)
     summaries = {id: summary for id, (_, _, summary) in logged.items() if summary is not None}
     verdicts: list[Verdict] = []
     for crucial in CRUCIAL:
@@ -370,22 +374,24 @@ def judge_crucial_values(series: Mapping[str, Iterable[float]], source: str | No
     return verdicts
 
 
-def is_judged(name: str, source: str | None = None) -> bool:
-    """Return whether a verdict needs the series of a name."""
-    return _judged_match(name, source) is not None
+def judged_names(names: RunNames) -> list[str]:
+    """Return the names of which a verdict needs the series."""
+    return [name for name in names.names if _judged_match(name, names) is not None]
 
 
-def _judged_match(name: str, source: str | None) -> Match | None:
-    match = next((match for match in recognise(name, source).matches if match.metric.id in _JUDGED), None)
-    return None if match is None or match.evaluated else match
+def _judged_match(name: str, names: RunNames) -> Match | None:
+    if not names.is_taught(name) and not any(one.match.metric.id in _JUDGED for one in candidates(name)):
+        return None
+    match = names.judged(name)
+    return None if match is None or match.evaluated or match.metric.id not in _JUDGED else match
 
 
 def _logged(
-    series: Mapping[str, Iterable[float]], source: str | None
+    series: Mapping[str, Iterable[float]], names: RunNames
 ) -> dict[str, tuple[str, Match, SeriesSummary | None]]:
     found: dict[str, tuple[str, Match, SeriesSummary | None]] = {}
     for name, values in series.items():
-        match = _judged_match(name, source)
+        match = _judged_match(name, names)
         if match is not None and match.metric.id not in found:
             logged = np.asarray(values if isinstance(values, np.ndarray) else list(values), np.float64)
             found[match.metric.id] = (name, match, summarise(logged * _factor(match)))

@@ -15,8 +15,8 @@ from windsock.formatting import printable
 from windsock.terminal.output import any_encoding
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "report", "explain", "sync", "tensorboard", "rm",
-    "archive", "du",
+    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "report", "explain", "names", "sync",
+    "tensorboard", "rm", "archive", "du",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_folder
 from windsock.formatting import json_number
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
-from windsock.view import View
+from windsock.view import View, open_run
 
 HELP = "show a run: status, config, last values"
 EXAMPLE = "windsock show @last --metrics 'critic/*'"
@@ -18,13 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock show``."""
     add_run(parser)
     add_metrics(parser)
+    parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
     parser.add_argument("--all", action="store_true", help="show all metrics and settings")
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the run."""
-    view = View(run_folder(options))
+    view = open_run(run_folder(options), source=options.source)
     names = view.names(options.metrics or "*")
     if options.json:
         print_json(_record(view, names))
@@ -37,10 +38,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.summary import run_warnings, verdicts
+    from windsock.summary import run_names, run_warnings, verdicts
     from windsock.terminal.show import open_phases
 
-    status = view.status
+    status, meanings = view.status, run_names(view)
     return {
         **asdict(view.info),
         "status": status.word,
@@ -54,7 +55,12 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "config": view.config,
         "environment": view.environment,
         "notices": run_warnings(view),
-        "crucial": [{"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view)],
+        "source": meanings.source,
+        "unknown": meanings.unknown,
+        "ambiguous": {name: meanings.resolve(name).meanings for name in meanings.ambiguous},
+        "crucial": [
+            {"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view, meanings)
+        ],
         "last": {name: _last(view, name) for name in names},
     }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from windsock.catalogue.names import detect
+from windsock.catalogue.resolution import RunNames
 from windsock.errors import JournalError, MetricNotFoundError
 from windsock.importers.events import UndecodableError, Value, decode_event, decode_value, records
 from windsock.journal.series import Series, joined
@@ -183,6 +183,7 @@ class TensorBoardRun:
 
     def __init__(self, folder: Path, root: Path | None = None) -> None:
         self.path = folder
+        self.source: str | None = None
         self._project, self._name = project_and_name(folder, root or folder.parent)
         self._files: dict[Path, _File] = {}
         self._producer: tuple[int, str] = (0, "")
@@ -199,11 +200,11 @@ class TensorBoardRun:
 
     @property
     def info(self) -> RunInfo:
-        """Name and project from the directory; the vocabulary is detected from the names of the metrics."""
+        """Name and project from the directory; the producer is found from the names of the metrics."""
         names = self.names()
         # Detection recognises every name, which takes long; the answer changes with the names only.
         if self._producer[0] != len(names):
-            self._producer = len(names), detect(names).source or "unknown"
+            self._producer = len(names), RunNames(names).producer or "unknown"
         source = self._producer[1]
         vocabulary = source.partition("/")[0]
         return RunInfo(self._name, self._project, self._name, self.span[0], vocabulary, source)

@@ -21,9 +21,14 @@ _NO_START = "，。；：、）！？”’%,.;:)!?]"
 """Characters that must not start a line."""
 
 
-def explain(explanation: Explanation, lang: str) -> None:
-    """Print an explanation."""
-    print_lines(lambda width: _lines(explanation, lang, width))
+def explain(explanation: Explanation, lang: str, why: Sequence[str] = ()) -> None:
+    """Print an explanation; ``why`` says what decided on this meaning."""
+    print_lines(lambda width: _lines(explanation, lang, width, why))
+
+
+def explain_meanings(name: str, meanings: Sequence[NameMeaning], lang: str, why: Sequence[str] = ()) -> None:
+    """Print the meanings that a name can have; ``why`` says what was decided already."""
+    print_lines(lambda width: _meanings(name, meanings, lang, width, why))
 
 
 def explain_all(lang: str) -> None:
@@ -46,9 +51,31 @@ def print_lines(make: Callable[[int], Iterable[Line]]) -> None:
         console.print(Text.assemble(*((printable(text), style) for style, text in line)), soft_wrap=True)
 
 
-def _lines(explanation: Explanation, lang: str, width: int) -> Iterator[Line]:
+def _meanings(name: str, meanings: Sequence[NameMeaning], lang: str, width: int, why: Sequence[str]) -> Iterator[Line]:
+    heading = label("headings", "meanings", lang).format(name=name, count=len(meanings))
+    yield [("bold", f" {heading}")]
+    for meaning in meanings:
+        yield []
+        yield [("", "   "), ("bold", meaning.title), ("cyan", f"  {meaning.id}")]
+        yield from _paragraph(meaning.note, width, 5)
+        yield from _paragraph(meaning.source, width, 5, "dim")
+    yield from _reasons(why, lang, width)
+    yield []
+    sources = [meaning.source.partition(",")[0] for meaning in meanings]
+    yield from _paragraph(label("headings", "decide", lang).format(sources=", ".join(sources)), width, 1, "dim")
+
+
+def _reasons(why: Sequence[str], lang: str, width: int) -> Iterator[Line]:
+    if why:
+        yield from _section("why", lang)
+        for reason in why:
+            yield from _paragraph(reason, width, 3)
+
+
+def _lines(explanation: Explanation, lang: str, width: int, why: Sequence[str]) -> Iterator[Line]:
     yield from _heading(explanation, lang, width)
     yield from _paragraph(explanation.about, width, 1)
+    yield from _reasons(why, lang, width)
     if explanation.readings:
         yield from _section("matters", lang)
         for meaning in explanation.readings:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
-from windsock.summary import run_warnings, verdicts
+from windsock.summary import names_sentence, run_names, run_warnings, verdicts
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
 from windsock.view import View
@@ -36,7 +38,9 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     """Print a run: facts, warnings, crucial values, configuration and last values by family."""
     _heading(console, view)
     _warnings(console, run_warnings(view), everything)
-    _crucial(console, verdicts(view))
+    meanings = run_names(view)
+    _names(console, meanings)
+    _crucial(console, verdicts(view, meanings))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
 
@@ -181,6 +185,17 @@ def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
         symbol = _text(*VERDICT_SYMBOLS[verdict.word])
         table.add_row(symbol, _text(verdict.title.en), _text(verdict.text.en), _text(verdict.name, "dim"))
     console.print(Padding(table, (0, 0, 0, 2)))
+
+
+def _names(console: Console, names: RunNames) -> None:
+    """Print how many names are unknown or undecided; nothing where all have one meaning."""
+    if not names.unknown and not names.ambiguous:
+        return
+    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names RUN lists the others", "dim")))
+    for name in names.ambiguous:
+        meanings = names.resolve(name).meanings
+        options = " or ".join(f"{REGISTRY.metric(id).title.en} ({sources[0]})" for id, sources in meanings.items())
+        console.print(_hanging("    ", _text(f"{name}: {options}; --source decides, and it is not judged", "dim")))
 
 
 def _config(console: Console, config: Mapping[str, Any], everything: bool) -> None:

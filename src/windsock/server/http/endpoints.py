@@ -9,7 +9,8 @@ from typing import Any
 
 from windsock import __version__
 from windsock.catalogue.describe import describe
-from windsock.catalogue.names import check_source, nearest
+from windsock.catalogue.names import nearest
+from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server.http.parameters import Field, Parameter, parse_body

@@ -17,7 +17,7 @@ from windsock.journal.decoding import DecodingError, list_of, nullable, object_o
 from windsock.journal.directory_index import DirectoryIndex, files_digest
 from windsock.readable import Readable
 from windsock.server.runs.listed_run import ListedRun
-from windsock.summary import known_names, source_of
+from windsock.summary import run_names
 
 SPARK_POINTS = 48
 KIND = "rewards"
@@ -80,8 +80,7 @@ class RewardIndex:
 
 def reward_summary(view: Readable) -> dict[str, Any] | None:
     """Return the reward of a run with its sparkline, or None where it logs none."""
-    names = view.names()
-    value = headline_values(known_names(names), source_of(view, names)).get("reward")
+    value = headline_values(run_names(view)).get("reward")
     if value is None:
         return None
     series = view.series(value.name)

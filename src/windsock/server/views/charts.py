@@ -12,17 +12,19 @@ from typing import Any
 
 from windsock.catalogue.by_domain import BY, split_domain
 from windsock.catalogue.describe import band_text
+from windsock.catalogue.guesses import guess
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
-from windsock.catalogue.names import Match, detect, recognise
+from windsock.catalogue.names import Match
 from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import Metric, Text
 from windsock.formatting import family, natural
 from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.curves import available_axes
-from windsock.summary import source_of
+from windsock.summary import run_names
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"
@@ -64,17 +66,10 @@ def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
     return {id: metric_record(REGISTRY.metric(id)) for id in dict.fromkeys(ids) if id is not None}
 
 
-def match_name(name: str, source: str | None) -> Match | None:
-    """Return the catalogue's match of a name: in the source's vocabulary, else the one that all vocabularies share."""
-    shared = recognise(name)
-    by_source = recognise(name, source).matches if source is not None and shared.matches else ()
-    return by_source[0] if by_source else shared.match
-
-
-def name_source(opened: OpenRun) -> str | None:
-    """Return the vocabulary of a run's names."""
-    # Recognising all names takes long, and new names of a running run hardly change the answer.
-    return opened.cached("source", lambda: source_of(opened.view, opened.view.names()), 60.0)
+def names_of(opened: OpenRun) -> RunNames:
+    """Return the names of a run with their meanings."""
+    # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
+    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view), 60.0)
 
 
 @dataclass(slots=True)
@@ -102,15 +97,22 @@ class Chart:
             "lines": self.lines,
             "here": dict(self.match.filled) if self.match else {},
             "note": bilingual(difference.note) if difference else None,
+            "guessed": _guessed(self.main) if self.match is None else None,
         }
 
 
-def group_into_charts(names: Sequence[str], source: str | None) -> list[Chart]:
+def _guessed(name: str) -> dict[str, str] | None:
+    """Return unit and direction that the form of an unknown name suggests."""
+    found = guess(name)
+    return {"unit": found.unit, "direction": found.direction} if found else None
+
+
+def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
     """Group names into charts, in display order."""
     found: dict[Any, Chart] = {}
     present = frozenset(names)
     for name in names:
-        match = match_name(name, source)
+        match = meanings.match(name)
         place, key, statistic = _known_place(name, match) if match else _unknown_place(name, present)
         chart = found.setdefault(place, Chart(key, match.metric.family if match else OTHER + family(name), match))
         if statistic in chart.lines:  # two names of one quantity: one chart each
@@ -159,7 +161,8 @@ def _order(chart: Chart) -> tuple[Any, ...]:
     if chart.match is None:
         return len(ordered), natural(chart.family), 0, natural(chart.main)
     id, domain = split_domain(chart.match.metric.id)
-    return ordered.index(chart.family), [], _places(REGISTRY.version)[id], bool(domain), natural(chart.main)
+    places = _places(REGISTRY.version)
+    return ordered.index(chart.family), [], places.get(id, len(places)), bool(domain), natural(chart.main)
 
 
 @cache
@@ -186,20 +189,14 @@ def _family_texts(key: str) -> dict[str, Any]:
 
 def names_view(opened: OpenRun) -> dict[str, Any]:
     """Return every metric of a run as charts with explanations."""
-    view, source = opened.view, name_source(opened)
+    view, meanings = opened.view, names_of(opened)
     names = view.names()
-    found = group_into_charts(names, source)
-    detected = detect(names)
+    found = group_into_charts(names, meanings)
     return {
         "version": opened.version,
-        "source": source,
-        "detected": {
-            "producer": detected.producer,
-            "era": detected.era,
-            "confidence": detected.confidence,
-            "recognised": detected.recognised,
-            "total": detected.total,
-        },
+        "source": meanings.source,
+        "unknown": meanings.unknown,
+        "ambiguous": {name: resolution_record(meanings.resolve(name)) for name in meanings.ambiguous},
         "names": len(names),
         "families": family_records(found),
         "charts": [chart.record() for chart in found],
@@ -207,6 +204,17 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
         "histograms": view.histogram_names(),
         "axes": available_axes(view),
         "writers": writer_triples(view),
+    }
+
+
+def resolution_record(resolution: Resolution) -> dict[str, Any]:
+    """Return the meanings that a name can have in a run, with their sources, as a JSON record."""
+    return {
+        "name": resolution.name,
+        "meanings": [
+            {"metric": id, "title": bilingual(REGISTRY.metric(id).title), "sources": list(sources)}
+            for id, sources in resolution.meanings.items()
+        ],
     }
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from windsock.catalogue.names import recognise
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Text
 from windsock.catalogue.translate import TranslationError, translate
 from windsock.formatting import family, flatten
 from windsock.server.responses import bilingual, to_strict_json
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import group_into_charts, match_name, metric_records, name_source
+from windsock.server.views.charts import group_into_charts, metric_records, names_of
 from windsock.server.views.curves import Window
 from windsock.server.views.phases import phase_seconds
 
@@ -25,7 +25,7 @@ class ComparedRun:
 
     key: str
     name: str
-    source: str | None
+    meanings: RunNames
     names: list[str]
     config: dict[str, Any]
     phases: dict[str, tuple[float, float | None]] = field(default_factory=dict)
@@ -35,21 +35,20 @@ def compared_run(opened: OpenRun) -> ComparedRun:
     """Return the data of a run that a comparison needs."""
     found = phase_seconds(opened, Window(1))
     phases = {one["name"]: (one["seconds"][0], one["share"]) for one in found["phases"]} if found else {}
-    view = opened.view
-    return ComparedRun(
-        opened.location.key, view.info.name, name_source(opened), view.names(), dict(flatten(view.config)), phases
-    )
+    view, meanings = opened.view, names_of(opened)
+    meanings.resolve_all()  # while the run is open: the values may decide
+    return ComparedRun(opened.location.key, view.info.name, meanings, view.names(), dict(flatten(view.config)), phases)
 
 
 def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     """Compare runs; names are translated into the first one's vocabulary."""
     lines, refused = _lines(runs)
-    order = [chart.main for chart in group_into_charts(list(lines), runs[0].source)]
-    found = [_chart(name, lines[name], runs[0].source) for name in dict.fromkeys([*order, *lines])]
+    order = [chart.main for chart in group_into_charts(list(lines), runs[0].meanings)]
+    found = [_chart(name, lines[name], runs[0].meanings) for name in dict.fromkeys([*order, *lines])]
     # Charts with several runs first. The sort is stable, so both parts stay in display order.
     found.sort(key=lambda chart: -min(2, len({line["run"] for line in chart["lines"]})))
     return {
-        "runs": [{"key": run.key, "name": run.name, "source": run.source} for run in runs],
+        "runs": [{"key": run.key, "name": run.name, "source": run.meanings.source} for run in runs],
         "charts": found,
         "refused": refused,
         "metrics": metric_records(one["metric"] for one in [*found, *refused]),
@@ -65,9 +64,9 @@ def _lines(runs: Sequence[ComparedRun]) -> tuple[dict[str, list[dict[str, Any]]]
     for run in runs:
         for name in run.names:
             try:
-                target, factor, same, note = _translated(name, run.source, runs[0].source)
+                target, factor, same, note = _translated(name, run.meanings, runs[0].meanings.source)
             except TranslationError as refusal:
-                metric = match_name(name, run.source)
+                metric = run.meanings.match(name)
                 reason = {"metric": metric.metric.id if metric else None, "reason": bilingual(refusal.reason)}
                 refused.append({"run": run.key, "name": name, **reason})
                 continue
@@ -76,19 +75,20 @@ def _lines(runs: Sequence[ComparedRun]) -> tuple[dict[str, list[dict[str, Any]]]
     return lines, refused
 
 
-def _translated(name: str, source: str | None, to: str | None) -> tuple[str, float, bool, Text | None]:
+def _translated(name: str, meanings: RunNames, to: str | None) -> tuple[str, float, bool, Text | None]:
     """Return a name in the target vocabulary, its factor, whether both mean the same, and a note on differences."""
-    if source == to or source is None or to is None or not recognise(name, source).matches:
+    match, source = meanings.match(name), meanings.source
+    if source == to or source is None or to is None or match is None:
         return name, 1.0, True, None
-    translation = translate(name, to, source)
+    translation = translate(name, to, match.source)
     # Lines that share a chart share its axis.
     if translation.factor is None:
         raise TranslationError(translation.note or Text("The values cannot be converted.", "数值无法换算。"))
     return translation.name, translation.factor, translation.same, translation.note
 
 
-def _chart(name: str, lines: list[dict[str, Any]], source: str | None) -> dict[str, Any]:
-    match = match_name(name, source)
+def _chart(name: str, lines: list[dict[str, Any]], meanings: RunNames) -> dict[str, Any]:
+    match = meanings.match(name)
     return {
         "key": name,
         "family": match.metric.family if match else f"other:{family(name)}",

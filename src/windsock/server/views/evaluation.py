@@ -7,7 +7,7 @@ from typing import Any
 from windsock.catalogue.names import Match
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import STATISTICS, match_name, metric_records, name_source
+from windsock.server.views.charts import STATISTICS, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 
 COVERAGE = "/coverage/"
@@ -17,8 +17,8 @@ MAIN_PARTS = (None, "mean")  # the part of a statistic that is its value
 
 def evaluation_view(opened: OpenRun, points: int) -> dict[str, Any]:
     """Return the task sets of a run with their statistics."""
-    source = name_source(opened)
-    matches = {name: match for name in opened.view.names() if (match := match_name(name, source)) is not None}
+    meanings = names_of(opened)
+    matches = {name: match for name in opened.view.names() if (match := meanings.match(name)) is not None}
     sets: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     coverage: dict[tuple[str, str], dict[str, Any]] = {}
     validation: dict[tuple[str, str | None], dict[str, Any]] = {}

@@ -15,7 +15,7 @@ from windsock.probe.names import GIB
 from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import match_name, metric_records, name_source
+from windsock.server.views.charts import metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, read_series
 
 LEVELS = ("allocated", "reserved", "max_allocated", "max_reserved")
@@ -28,8 +28,8 @@ MOMENTS = list(choices("moment"))
 
 def memory_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
     """Return the memory of a step; by default of the last step that recorded any."""
-    view, source = opened.view, name_source(opened)
-    matches = {name: match for name in view.names() if (match := match_name(name, source)) is not None}
+    view, meanings = opened.view, names_of(opened)
+    matches = {name: match for name in view.names() if (match := meanings.match(name)) is not None}
     memory_metrics = {name: match for name, match in matches.items() if match.metric.family == "memory"}
     steps = view.steps
     at = _last_step(opened, memory_metrics) if step is None else step

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines
+from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines, undecided_values
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.catalogue.resolution import Resolution
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import group_into_charts, metric_records, name_source
+from windsock.server.views.charts import group_into_charts, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 from windsock.server.views.phases import phase_seconds
-from windsock.summary import known_names, missing, run_warnings, verdicts
+from windsock.summary import missing, run_warnings, verdicts
 
 SEVERITY = ("bad", "watch", "good", "unknown")  # a value that cannot be judged does not outweigh a verdict
 TIME_POINTS = 100
@@ -22,20 +23,25 @@ TIME_POINTS = 100
 
 def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     """Return everything that the overview shows."""
-    view, source = opened.view, name_source(opened)
+    view, meanings = opened.view, names_of(opened)
     names = view.names()
-    known = known_names(names)
-    values = headline_values(known, source)
-    judged = verdicts(view, source, known)
-    triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(known, values), source)}
-    absent = [_absent(headline, view) for headline in headlines() if headline.key not in values]
+    values = headline_values(meanings)
+    undecided = undecided_values(meanings)
+    judged = verdicts(view, meanings)
+    triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
+    absent = [
+        _absent(headline, view, undecided.get(headline.key), len(meanings.unknown))
+        for headline in headlines()
+        if headline.key not in values
+    ]
     ids = [verdict.metric for verdict in judged] + [value.match.metric.id for value in values.values()]
     return {
         "steps": view.steps,
         "span": view.span,
         "version": opened.version,
         "names": len(names),
-        "source": source,
+        "unknown": len(meanings.unknown),
+        "source": meanings.source,
         "health": health(judged),
         "crucial": [verdict_record(verdict) for verdict in judged],
         "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
@@ -113,7 +119,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
     }
 
 
-def _absent(headline: Headline, view: Readable) -> dict[str, Any]:
+def _absent(headline: Headline, view: Readable, undecided: Resolution | None, unknown: int) -> dict[str, Any]:
     reasons, known = missing(view), None
     for id in headline.metrics:
         # The recorded reasons are by the name that would have been written, which is the id where there is no other.
@@ -122,6 +128,13 @@ def _absent(headline: Headline, view: Readable) -> dict[str, Any]:
     listed = ", ".join(need.replace("|", " or ") for need in needs if not need.endswith("?"))
     if known:
         reason = Text(f"Not measured: {known}.", f"未测得：{known}。")
+    elif undecided is not None:
+        reason = _undecided(undecided)
+    elif unknown:
+        reason = Text(
+            f"None of the names that windsock knows; {unknown} names of this run are unknown.",
+            f"windsock 认识的名字中没有它；该实验另有 {unknown} 个未知的名字。",
+        )
     elif listed:
         reason = Text(f"This run does not log it. It needs {listed}.", f"该实验没有记录。它需要 {listed}。")
     else:
@@ -133,6 +146,18 @@ def _absent(headline: Headline, view: Readable) -> dict[str, Any]:
         "reason": bilingual(reason),
         "needs": list(needs),
     }
+
+
+def _undecided(resolution: Resolution) -> Text:
+    """Return the meanings that a name can have, and what decides between them."""
+    metrics = {id: REGISTRY.metric(id).title for id in resolution.meanings}
+    sources = [found[0] for found in resolution.meanings.values()]
+    en = " or ".join(f"{title.en} ({source})" for title, source in zip(metrics.values(), sources, strict=True))
+    zh = "，或 ".join(f"{title.zh}（{source}）" for title, source in zip(metrics.values(), sources, strict=True))
+    return Text(
+        f"{resolution.name} may be {en}. source={sources[0]} or another decides.",
+        f"{resolution.name} 可能是 {zh}。用 source={sources[0]} 等指定。",
+    )
 
 
 def _written(id: str, vocabulary: str) -> str:

@@ -17,7 +17,7 @@ from windsock.model import PhaseSpan, Writer
 from windsock.probe.report import TimelineRow, summaries, timeline
 from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import family_records, group_into_charts, match_name, metric_records, name_source
+from windsock.server.views.charts import family_records, group_into_charts, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, read_series
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,7 @@ def engine_charts(opened: OpenRun) -> dict[str, Any]:
     names = [name for name in opened.view.names() if name.startswith(ENGINE_PREFIXES)]
     charts = [
         chart
-        for chart in group_into_charts(names, name_source(opened))
+        for chart in group_into_charts(names, names_of(opened))
         if chart.match is not None and chart.family == "engine" and not chart.match.filled
     ]
     return {
@@ -200,8 +200,8 @@ def _table_from_spans(opened: OpenRun, window: Window) -> PhaseTable | None:
 
 
 def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
-    source = name_source(opened)
-    matches = {name: match for name in opened.view.names() if (match := match_name(name, source)) is not None}
+    meanings = names_of(opened)
+    matches = {name: match for name in opened.view.names() if (match := meanings.match(name)) is not None}
     timed = {name: match for name, match in matches.items() if match.metric.id in PHASE_METRICS}
     step_time = next((name for name, match in matches.items() if match.metric.id == STEP_TIME), None)
     if not timed:

@@ -1,0 +1,165 @@
+"""Names that a user describes in a file, ``names.yaml``: beside the runs, or in the user's config directory.
+
+::
+
+    my/kl: policy/kl_loss            # the id of the metric that it is
+    my/score:
+      about: share of right answers
+      unit: fraction
+      better: higher
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from windsock.catalogue.names import Match
+from windsock.catalogue.registry import REGISTRY
+from windsock.catalogue.spec import (
+    PLAIN_LOOK,
+    PLAIN_NEXT,
+    TAUGHT,
+    CatalogueError,
+    Metric,
+    MetricName,
+    Text,
+    unchecked_metric,
+    unknown,
+)
+
+FILE = "names.yaml"
+_KEYS = ("is", "about", "unit", "better")
+_BETTER = ("higher", "lower")
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """The meanings that files give to names, and the entries that could not be used."""
+
+    matches: dict[str, Match] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def config_file() -> Path:
+    """Return the file in the user's config directory."""
+    home = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(home) if home else Path.home() / ".config") / "windsock" / FILE
+
+
+def taught_names(folder: Path) -> Taught:
+    """Return what the files for a run in this folder teach; the nearest file wins."""
+    files = [config_file(), *(parent / FILE for parent in (folder.parent.parent, folder.parent, folder))]
+    found = Taught()
+    for file in dict.fromkeys(files):
+        try:
+            state = file.stat()
+        except OSError:
+            continue
+        read = _read(file, state.st_mtime_ns, state.st_size)
+        found.matches.update(read.matches)
+        found.problems.extend(read.problems)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, modified: int, size: int) -> Taught:
+    """Read a file; its time and size are part of the cache's key."""
+    found = Taught()
+    try:
+        data = _load(file)
+    except CatalogueError as problem:
+        found.problems.append(str(problem))
+        return found
+    for name, value in data.items():
+        try:
+            metric = _metric(str(name), value)
+        except CatalogueError as problem:
+            found.problems.append(f"{file}: {name}: {problem}")
+            continue
+        if metric is not None:
+            found.matches[str(name)] = Match(metric, MetricName(str(name), TAUGHT))
+    return found
+
+
+def _load(file: Path) -> Mapping[Any, Any]:
+    from omegaconf import OmegaConf
+
+    try:
+        data = OmegaConf.to_container(OmegaConf.load(file))
+    except Exception as error:  # of the YAML parser, of OmegaConf, or of the file system
+        raise CatalogueError(f"{file}: cannot be read as YAML: {str(error).splitlines()[0]}") from error
+    if not isinstance(data, Mapping):
+        raise CatalogueError(f"{file}: expected names with their meanings, got {type(data).__name__}")
+    return data
+
+
+def _metric(name: str, value: object) -> Metric | None:
+    """Return the metric that an entry describes; None for one that is not filled in."""
+    entry = {"is": value} if isinstance(value, str) else value
+    if entry is None:
+        return None
+    if not isinstance(entry, Mapping):
+        raise CatalogueError(f"expected the id of a metric, or {', '.join(_KEYS)}; got {value!r}")
+    given = {str(key): each for key, each in entry.items() if each not in (None, "")}
+    for key in given.keys() - set(_KEYS):
+        raise CatalogueError(unknown("key", key, _KEYS))
+    if "is" in given:
+        return REGISTRY.metric(str(given["is"]))
+    return _described(name, given) if "about" in given else None
+
+
+def _described(name: str, given: Mapping[str, Any]) -> Metric:
+    about, better = str(given["about"]), str(given.get("better", "none"))
+    if better not in (*_BETTER, "none"):
+        raise CatalogueError(unknown("direction", better, _BETTER))
+    metric = unchecked_metric({
+        "id": f"taught/{name}",
+        "family": "custom",
+        "title": Text(name, name),
+        "about": Text(about, about),
+        "formula": Text("", ""),
+        "unit": str(given.get("unit", "1")),
+        "population": "steps",
+        "statistic": "other",
+        "state": "none",
+        "look": PLAIN_LOOK,
+        "next": PLAIN_NEXT,
+        "direction": better,
+    })  # fmt: skip
+    REGISTRY.teach(metric)
+    return metric
+
+
+def template(unknown_names: Iterable[str], ambiguous: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterator[str]:
+    """Yield the lines of a file to fill in: an entry for each name, with what its form suggests."""
+    from windsock.catalogue.guesses import guess
+    from windsock.catalogue.names import nearest
+
+    for name, meanings in ambiguous.items():
+        options = " or ".join(f"{id} ({', '.join(sources)})" for id, sources in meanings.items())
+        yield f"{_quoted(name)}:\n  is:  # {options}"
+    for name in unknown_names:
+        found = guess(name)
+        similar = ", ".join(nearest(name, 3))
+        yield f"{_quoted(name)}:\n  is:  # the id of a metric" + (f"; similar names: {similar}" if similar else "")
+        yield "  about:  # or one sentence"
+        unit, direction = (found.unit, found.direction) if found else ("", "none")
+        yield f"  unit: {unit}  # guessed from the name" if unit else "  unit:"
+        known = direction != "none"
+        yield f"  better: {direction}  # guessed from the name" if known else "  better:  # higher or lower"
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a key of YAML."""
+    if re.fullmatch(r"[A-Za-z][\w./-]*", name, re.ASCII) and name.lower() not in _WORDS_OF_YAML:
+        return name
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_WORDS_OF_YAML = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
