@@ -176,8 +176,11 @@ def test_a_damaged_part_is_made_again(segment: Path):
     indexed(segment)
     before = {part.name: part.read_bytes() for part in parts(segment)}
     parts(segment)[1].write_bytes(b"nonsense")
+    written = [part.stat().st_mtime_ns for part in parts(segment)]
     indexed(segment)
     assert {part.name: part.read_bytes() for part in parts(segment)} == before
+    made_again = [part.stat().st_mtime_ns != at for part, at in zip(parts(segment), written, strict=True)]
+    assert (made_again.count(True), made_again[1]) == (1, True)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -209,6 +212,19 @@ def test_a_segment_that_was_replaced_or_cut_is_read_anew(segment: Path):
     indexed(segment)
     middle = len(data) // 2
     segment.write_bytes(data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    assert indexed(segment) == plain(segment)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_of_a_time_before_the_segment_was_changed_are_not_used(segment: Path):
+    """The last part tells that the bytes are others: those before it, which were made while it grew, are not used."""
+    data = segment.read_bytes()
+    for length in (len(data) // 2, len(data)):
+        segment.write_bytes(data[:length])
+        os.utime(segment, (OLD + length, OLD + length))
+        indexed(segment)
+    segment.write_bytes(data[:1000] + bytes([data[1000] ^ 1]) + data[1001:])
+    assert indexed(segment) == plain(segment)
     assert indexed(segment) == plain(segment)
 
 

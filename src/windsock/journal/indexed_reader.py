@@ -20,6 +20,7 @@ from windsock.journal.side_index import (
     StalePartError,
     StoredPart,
     index_path,
+    remove_parts,
     write_part,
 )
 
@@ -45,15 +46,17 @@ class IndexedReader(SegmentReader):
         self._stored_samples = 0
         self._can_write = True
 
-    def _before_read(self) -> None:
-        """Go on behind the parts that begin here."""
+    def _next_bytes(self, fd: int, size: int) -> bytes:
+        """Add the parts that begin at the offset, and return the bytes behind them."""
         if self.offset == self._stored_to:
             try:
                 parts = list(self._next_parts())
-            except StalePartError:  # the segment was replaced, so that the parts before it are stale too
-                return
+            except StalePartError:  # the segment was replaced, so that no part of it can be trusted
+                remove_parts(self.path)
+                parts = []
             for part in parts:
                 self._take(part)
+        return super()._next_bytes(fd, size)
 
     def _next_parts(self) -> Iterator[StoredPart]:
         start = self.offset

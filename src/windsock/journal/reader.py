@@ -130,8 +130,7 @@ class SegmentReader:
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
-            self._before_read()
-            while data := os.pread(fd, want, self.offset):
+            while data := self._next_bytes(fd, want):
                 whole = len(data) < want
                 used = self._parse(data, whole)
                 self.offset += used
@@ -155,8 +154,9 @@ class SegmentReader:
         at_end = self._at_end is not None and (self._at_end[0], self._at_end[1][0]) == (self.offset, size)
         return 0 if at_end else max(0, size - self.offset)
 
-    def _before_read(self) -> None:
-        """Add what is known already, before the bytes from the offset on are read."""
+    def _next_bytes(self, fd: int, size: int) -> bytes:
+        """Return the bytes from the offset on."""
+        return os.pread(fd, size, self.offset)
 
     def _after_read(self, whole: bool, state: FileState) -> None:
         """Note what was read; ``whole`` says that it was up to the end of the file."""

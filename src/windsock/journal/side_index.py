@@ -111,6 +111,15 @@ def index_path(segment: Path, start: int) -> Path:
     return segment.parent / INDEX_FOLDER / FOLDER / f"{segment.name}.{start}"
 
 
+def remove_parts(segment: Path) -> None:
+    """Remove the index of a segment."""
+    folder = index_path(segment, 0).parent
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            if name.rpartition(".")[0] == segment.name:
+                (folder / name).unlink()
+
+
 def write_part(segment: Path, covered: Covered, contents: Contents) -> None:
     """Write a part; raise OSError if that is not possible."""
     path = index_path(segment, covered.start)
