@@ -290,14 +290,7 @@ def test_one_column_of_many_is_read_without_the_rest(tmp_path: Path, monkeypatch
     """A series of 200 takes less than one part in twenty of the bytes, once the run was opened before."""
     segment = write_wide_run(tmp_path / "run", rows=3000, width=200)
     windsock.open(segment.parent)
-    read, pread = [0], os.pread
-
-    def counting(fd: int, size: int, offset: int) -> bytes:
-        data = pread(fd, size, offset)
-        read[0] += len(data)
-        return data
-
-    monkeypatch.setattr(os, "pread", counting)
+    read = count_read(monkeypatch)
     series = windsock.open(segment.parent).series("group/metric_150")
     assert series.values.tolist() == [float(step + 150) for step in range(3000)]
     assert 0 < read[0] < segment.stat().st_size / 20
@@ -320,13 +313,51 @@ def test_some_rows_and_columns_are_picked_from_disk_and_memory(tmp_path: Path):
     whole.poll()
     stored.poll()
     [expected], [found] = whole.tables.values(), stored.tables.values()
-    for rows, columns in (([0, 7, 5999], [3, 4, 5, 90]), ([4000], [199]), ([], [1]), (range(6000), [0])):
+    for rows, columns in (
+        ([0, 7, 5999], [3, 4, 5, 90]),
+        ([4000], [199]),
+        ([], [1]),
+        (range(6000), [0]),
+        ([5, 70], range(200)),
+    ):
         picked = np.array(rows, np.int64), np.array(columns, np.int64)
         assert found.pick(*picked).tolist() == expected.pick(*picked).tolist()
     assert found.column(5, 4990).tolist() == expected.column(5, 4990).tolist()
     for of_stored, of_memory in ((found, expected), (expected, found)):
         rows = [chunk.values for chunk in of_stored.since(10)]
         assert np.array_equal(np.concatenate(rows), np.stack([of_memory.column(n, 10) for n in range(200)], axis=1))
+
+
+def count_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list whose only entry grows with the bytes that are read."""
+    read, pread = [0], os.pread
+
+    def counting(fd: int, size: int, offset: int) -> bytes:
+        data = pread(fd, size, offset)
+        read[0] += len(data)
+        return data
+
+    monkeypatch.setattr(os, "pread", counting)
+    return read
+
+
+def test_single_states_are_read_without_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of one state, sparse or not, its frame is read: a step that cannot be merged is looked at state by state."""
+    payloads = []
+    for step in range(4000):
+        payloads.append(frames.sparse_state_payload(1, step, 1.0, b"B" + bytes([step % 256] * 90)))
+        payloads.append(frames.state_payload(2, step, 1.0, [float(step)] * 20))
+    path = tmp_path / NAME
+    path.write_bytes(frames.segment_head() + b"".join(map(frames.frame, payloads)))
+    os.utime(path, (OLD, OLD))
+    found = IndexedReader(path)
+    found.poll()
+    found.sparse_states[1].payloads(np.array([7]))  # the offsets of all are read once
+    found.states[2].pick(np.array([7]), np.arange(20))
+    read = count_read(monkeypatch)
+    assert found.sparse_states[1].payloads(np.array([3000])) == [payloads[6000]]
+    assert found.states[2].pick(np.array([3000]), np.arange(20)).tolist() == [[3000.0] * 20]
+    assert read[0] < 1000
 
 
 def test_an_archive_has_no_index(tmp_path: Path):

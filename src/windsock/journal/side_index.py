@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from windsock.errors import JournalError
 from windsock.journal.folder import INDEX_FOLDER
 from windsock.journal.frames import FRAME_HEAD, OPEN_STEP, ROW_HEAD, Kind
+from windsock.journal.reader import read_payload
 from windsock.journal.records import Record, RecordColumns
 from windsock.journal.row_tables import RowChunk
 from windsock.model import Damage
@@ -43,6 +44,8 @@ VERSION = 1
 HEAD = struct.Struct("<8sIIIII")
 """Magic, version, lengths of the description, of the list of tables and of the data, checksum of all but the data."""
 MIN_FREE = 1 << 30  # bytes of the disk that an index leaves
+MAX_HEADS = 1 << 14  # rows of a part whose offsets and steps are kept
+FEW = 16  # one of so many rows is read from the segment, if all of it is wanted
 FIRST_READ = 16 << 10  # bytes: the head and small blocks
 CRC = struct.Struct("<I")
 TABLE = np.dtype(
@@ -272,7 +275,7 @@ class StoredPart:
         self._listed = np.frombuffer(head, TABLE, listed // TABLE.itemsize, HEAD.size + text)
         self._check_origin(segment, start)
         self._length = data
-        self._last_heads: tuple[int, tuple[Ints, Ints]] = (-1, NO_COMMITS[:2])
+        self._heads: dict[int, tuple[Ints, Ints]] = {}  # by place
         self._check_tables(data)
         self._load()
 
@@ -361,11 +364,14 @@ class StoredPart:
             raise IndexDamageError(str(error)) from error
 
     def heads(self, place: int, length: int, rows: int) -> tuple[Ints, Ints]:
-        """Return offsets and steps of some rows. The last ones are kept: who asks for one asks for the other."""
-        if self._last_heads[0] != place:
+        """Return offsets and steps of some rows. Some are kept: who asks for one asks for the other."""
+        found = self._heads.get(place)
+        if found is None:
             offsets, steps = _unpacked(self.block(place, length), 2, rows)
-            self._last_heads = place, (offsets, steps)
-        return self._last_heads[1]
+            if sum(len(one) for one, _ in self._heads.values()) + rows > MAX_HEADS:
+                self._heads.clear()
+            found = self._heads[place] = offsets, steps
+        return found
 
     def release(self) -> None:
         """Forget what a reader has taken."""
@@ -423,6 +429,8 @@ class StoredRows:
 
     def pick(self, rows: Ints, columns: Ints) -> Floats:
         """Return the values of some rows in some columns."""
+        if self._are_few(rows) and len(columns) * FEW > self.width and (frames := self._frames(rows)) is not None:
+            return np.array([np.frombuffer(one, np.float64, self.width, ROW_HEAD.size)[columns] for one in frames])
         # Columns that follow each other are read at once.
         runs = np.split(columns, np.flatnonzero(np.diff(columns) != 1) + 1) if len(columns) else []
         try:
@@ -437,6 +445,8 @@ class StoredRows:
 
     def payloads(self, rows: Ints) -> list[bytes]:
         """Return the payloads of some sparse states."""
+        if self._are_few(rows) and (frames := self._frames(rows)) is not None:
+            return frames
         rows = rows + self._start
         try:
             sizes, length = self._entry[-2:]
@@ -454,6 +464,20 @@ class StoredRows:
         found = StoredRows(self._part, self._entry)
         found._start, found._stop = self._start + start, self._start + stop
         return found
+
+    def _are_few(self, rows: Ints) -> bool:
+        return 0 < len(rows) * FEW < self._count
+
+    def _frames(self, rows: Ints) -> list[bytes] | None:
+        """Read the frames of some rows from the segment; None if that is not possible."""
+        try:
+            with open(self._part.segment, "rb", buffering=0) as file:
+                found = [read_payload(file.fileno(), place) for place in self.offsets[rows].tolist()]
+        except (OSError, ValueError):
+            return None
+        size = ROW_HEAD.size + 8 * self.width
+        fits = all(len(one) > size if self.kind == Kind.SPARSE_STATE else len(one) == size for one in found)
+        return found if fits else None
 
     def _read_heads(self) -> tuple[Ints, Ints]:
         try:

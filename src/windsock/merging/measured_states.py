@@ -85,10 +85,13 @@ class _Source:
     checked: int = 0  # sparse states
     damaged: set[int] = field(default_factory=set)  # sparse states
 
-    def body(self, row: int) -> bytes:
-        """Return an encoded state."""
-        [payload] = self.encoded.payloads(np.array([row]))
-        return payload[ROW_HEAD.size :]
+    def bodies(self, rows: Ints) -> list[bytes]:
+        """Return encoded states."""
+        return [payload[ROW_HEAD.size :] for payload in self.encoded.payloads(rows)]
+
+    def vectors(self, rows: Ints) -> Iterable[Floats | bytes]:
+        """Return states, encoded or not."""
+        return self.bodies(rows) if self.origin.width == ENCODED else self.rows.pick(rows, np.arange(self.origin.width))
 
     def is_readable(self, width: int) -> bool:
         """Return whether all states have this width and are intact."""
@@ -301,17 +304,15 @@ class MeasuredStates:
 
     def rank_states(self, step: int) -> list[RankState]:
         """Return the states of a step that count, one by one."""
-        found = self._steps[step]
-        places = [*found.encoded, *((number, row) for number, row, _ in found.dense)]
-        return [self._rank_state(self._sources[number], row) for number, row in self._counted(places, step)]
-
-    def _rank_state(self, source: _Source, row: int) -> RankState:
         from windsock.measurement.merged import RankState
 
-        rank, layout, width = source.origin.writer.rank, source.origin.layout, source.origin.width
-        if width == ENCODED:
-            return RankState(rank, layout, source.body(row))
-        return RankState(rank, layout, source.rows.pick(np.array([row]), np.arange(width))[0])
+        found = self._steps[step]
+        places = self._counted([*found.encoded, *((number, row) for number, row, _ in found.dense)], step)
+        vectors: dict[Place, Floats | bytes] = {}
+        for number, rows in _rows_by_source(places).items():
+            vectors |= zip([(number, row) for row in rows], self._sources[number].vectors(np.array(rows)), strict=True)
+        origins = {number: self._sources[number].origin for number, _ in places}
+        return [RankState(origins[one[0]].writer.rank, origins[one[0]].layout, vectors[one]) for one in places]
 
     def merged(
         self, steps: Sequence[Arranged], wanted: frozenset[str] | None = None
@@ -381,14 +382,9 @@ class MeasuredStates:
 
     def _bodies(self, steps: list[Ints]) -> list[list[bytes]]:
         """Return the encoded states of some steps, those of each source read at once."""
-        rows: dict[int, list[int]] = {}
-        for number, row in np.concatenate(steps).tolist():
-            rows.setdefault(number, []).append(row)
-        found: dict[tuple[int, int], bytes] = {}
-        for number, of_source in rows.items():
-            of_source.sort()
-            payloads = self._sources[number].encoded.payloads(np.array(of_source))
-            found |= {(number, row): one[ROW_HEAD.size :] for row, one in zip(of_source, payloads, strict=True)}
+        found: dict[Place, bytes] = {}
+        for number, rows in _rows_by_source(map(tuple, np.concatenate(steps).tolist())).items():
+            found |= zip([(number, row) for row in rows], self._sources[number].bodies(np.array(rows)), strict=True)
         return [[found[number, row] for number, row in places.tolist()] for places in steps]
 
     def _number(self, origin: _Origin) -> int:
@@ -399,6 +395,14 @@ class MeasuredStates:
             self._sources.append(_Source(origin))
         self._unchecked.add(number)
         return number
+
+
+def _rows_by_source(places: Iterable[Place]) -> dict[int, list[int]]:
+    """Return the rows of each source, in ascending order."""
+    found: dict[int, list[int]] = {}
+    for number, row in places:
+        found.setdefault(number, []).append(row)
+    return {number: sorted(rows) for number, rows in found.items()}
 
 
 @lru_cache(maxsize=1 << 10)
