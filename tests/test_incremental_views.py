@@ -12,7 +12,7 @@ import pytest
 
 import windsock
 from windsock.journal.columns import Attempt
-from windsock.journal.reader import RowTable
+from windsock.journal.row_tables import RowTable
 from windsock.journal.steps import AttemptSteps
 from windsock.merging.role_merger import RoleMerger
 
@@ -97,6 +97,23 @@ def test_a_new_row_resolves_its_own_step(tmp_path: Path, monkeypatch: pytest.Mon
     view.refresh()
     assert resolved.since(lambda: (view.series("loss"), view.steps, view.status, view.names())) == 1
     assert view.series("loss").steps.tolist() == list(range(201))
+    run.finish()
+
+
+def test_a_series_that_is_followed_reads_its_new_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The column is kept once it was asked for again."""
+    run = windsock.init(dir=tmp_path)
+    for step in range(100):
+        run.log({"loss": step}, step=step)
+    view = windsock.open(run.path)
+    view.series("loss")
+    view.series("loss")
+    read = Calls(monkeypatch, RowTable, "column", lambda self, number, start=0: len(self) - start)
+    for step in range(100, 105):
+        run.log({"loss": step}, step=step)
+        view.refresh()
+        assert view.series("loss").values.tolist() == list(range(step + 1))
+    assert read.total == 5
     run.finish()
 
 
