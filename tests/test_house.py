@@ -28,7 +28,7 @@ LEVELS = [
         "to_plain",
     },
     {"catalogue", "directory_watch", "journal", "settings", "states", "stats", "environment"},
-    {"recording", "ticket"},
+    {"folder_changes", "recording", "ticket"},
     {"counters", "device_values", "doctor", "importers", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "merging"},
     {"readable", "run", "view"},

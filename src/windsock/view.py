@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from windsock.catalogue.sources import check_source
 from windsock.errors import MetricNotFoundError
+from windsock.folder_changes import FolderChanges
 from windsock.formatting import encodable
 from windsock.journal.columns import Attempt, poll_readers
 from windsock.journal.folder import FileState, SegmentFile, find_run, read_run_info, segment_files
-from windsock.journal.folder_changes import FolderChanges
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
 from windsock.journal.series import Series, joined

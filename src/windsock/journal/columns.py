@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from windsock.journal.folder import SegmentFile
 from windsock.journal.frames import Kind
+from windsock.journal.growing import GrowingArray
 from windsock.journal.indexed_reader import IndexedReader
 from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
 from windsock.journal.records import Record
@@ -29,6 +30,7 @@ Ints = NDArray[np.int64]
 
 SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
 MANY_BYTES = 8 << 20  # are read by several threads
+MAX_KEPT = 4 << 20  # values of a segment's columns
 
 
 @dataclass(slots=True)
@@ -49,6 +51,21 @@ class _Segment:
     shared_events: int = 0
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
     shared_sparse: dict[int, int] = field(default_factory=dict)
+    columns: dict[tuple[int, int], GrowingArray] = field(default_factory=dict)  # by schema and column
+    asked: set[tuple[int, int]] = field(default_factory=set)  # columns that were asked for
+
+    def column(self, schema: int, number: int) -> Floats:
+        """Return a column of a table. One that is asked for again is kept, so that only what is new is read."""
+        table, key = self.reader.tables[schema], (schema, number)
+        if key not in self.asked:
+            self.asked.add(key)
+            return table.column(number)
+        kept = self.columns.setdefault(key, GrowingArray(np.float64))
+        if len(kept) < len(table):
+            kept.extend(table.column(number, len(kept)))
+            if sum(map(len, self.columns.values())) > MAX_KEPT:
+                self.columns = {key: kept}
+        return kept.array.copy()
 
     def read_events(self) -> None:
         """Decode the events that were read since the last call."""
@@ -228,10 +245,9 @@ class Attempt:
             segment, schema, column = places[0]
             rows = segment.rows(schema, self.steps)
             if rows.ascending:
-                values = segment.reader.tables[schema].column(column)
-                return Series(name, rows.steps, values, rows.times, self.writer)
+                return Series(name, rows.steps, segment.column(schema, column), rows.times, self.writer)
         columns = [
-            (rows.steps, segment.reader.tables[schema].column(column), rows.times, rows.offsets)
+            (rows.steps, segment.column(schema, column), rows.times, rows.offsets)
             for segment, schema, column in places
             for rows in [segment.rows(schema, self.steps)]
         ]

@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 
 class GrowingArray:
-    """A one-dimensional array. Its room is doubled when it is full, so that an entry is copied about once."""
+    """A one-dimensional array. When its room is full it is doubled, so that an entry is copied about once."""
 
     __slots__ = ("_count", "_room")
 
@@ -24,7 +24,8 @@ class GrowingArray:
         """Append entries. Arrays that were returned before keep their contents."""
         count = self._count + len(values)
         if count > len(self._room):
-            room = np.empty(max(count, 2 * len(self._room)), self._room.dtype)
+            # More than there is now: pages that are not written to take no memory.
+            room = np.empty(2 * count, self._room.dtype)
             room[: self._count] = self.array
             self._room = room
         self._room[self._count : count] = values

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import windsock
-from windsock.journal import folder_changes
-from windsock.journal.folder_changes import LOCAL_TYPES, FolderChanges
-from windsock.mounts import mount_kind
+from windsock import folder_changes
+from windsock.directory_watch import DirectoryWatch
+from windsock.folder_changes import FolderChanges
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A directory whose changes the system tells."""
-    if folder_changes._notifier() is None or mount_kind(tmp_path) not in LOCAL_TYPES:
+    if not DirectoryWatch().add(tmp_path):
         pytest.skip("the system does not tell of changes here")
     return tmp_path
 
@@ -53,8 +53,8 @@ def test_two_who_watch_one_directory_are_both_told(folder: Path):
     assert other.take()
 
 
-def test_a_directory_that_was_removed_counts_as_changed(folder: Path):
-    """Another one may be in its place, which is not watched."""
+def test_a_directory_that_was_replaced_has_changed(folder: Path):
+    """The one in its place is watched from then on."""
     run = folder / "run"
     run.mkdir()
     changes = FolderChanges(run)
@@ -62,7 +62,11 @@ def test_a_directory_that_was_removed_counts_as_changed(folder: Path):
     shutil.rmtree(run)
     run.mkdir()
     assert changes.take()
+    (run / "a").write_bytes(b"1")
     assert changes.take()
+    shutil.rmtree(run)
+    assert changes.take()
+    assert changes.take()  # nothing is told of a directory that does not exist
 
 
 def test_a_directory_is_read_now_and_then_without_a_notice(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -76,7 +80,7 @@ def test_a_directory_is_read_now_and_then_without_a_notice(folder: Path, monkeyp
 
 def test_without_notices_a_directory_counts_as_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """On other systems, and on disks that other machines write to."""
-    monkeypatch.setattr(folder_changes, "_notifier", lambda: None)
+    monkeypatch.setattr(DirectoryWatch, "add", lambda self, directory: False)
     changes = FolderChanges(tmp_path)
     assert changes.take()
     assert changes.take()
