@@ -38,7 +38,7 @@ def test_reading_measures_a_row_at_two_sizes_and_leaves_nothing_behind(tmp_path:
     command = [sys.executable, "reading.py", "--only", "families", "--sizes", "2", "4", "--alone", "--dir", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=BENCHMARKS)
     assert done.returncode == 0, done.stderr
-    assert "show s linear" in done.stdout
+    assert "show CPU s linear" in done.stdout
     assert not [*tmp_path.iterdir()]
 
 

@@ -60,6 +60,26 @@ def test_names_are_looked_at_once_for_all_series(monkeypatch: pytest.MonkeyPatch
     assert looked == 30
 
 
+def test_tables_are_looked_at_once_for_status_and_times(monkeypatch: pytest.MonkeyPatch):
+    """Not for every question; a new row changes the answers."""
+    run = windsock.init(id="times")
+    for n in range(20):
+        run.log({f"family{n}/value": float(n)}, step=n)
+    view = windsock.open("times")
+    [attempt] = view._attempts.values()
+    looked: list[int] = []
+    resolved = Attempt._all_resolved
+    monkeypatch.setattr(Attempt, "_all_resolved", lambda self: looked.append(1) or resolved(self))
+    before = attempt.span()
+    assert (view.status.word, attempt.last_step(), attempt.span(), len(looked)) == ("running", 19, before, 1)
+    run.log({"late": 1.0}, step=30)
+    view.refresh()
+    assert attempt.last_step() == 30
+    assert attempt.span() > before
+    assert len(looked) == 2
+    run.finish()
+
+
 def test_a_name_whose_schema_comes_later_is_found():
     """The names of a row may be written after it, by another process."""
     first = windsock.init(id="late")

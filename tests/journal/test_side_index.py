@@ -368,3 +368,19 @@ def test_an_archive_has_no_index(tmp_path: Path):
     assert parts(segment)
     assert all(part.is_relative_to(segment.parent / INDEX_FOLDER) for part in parts(segment))
     assert not any("segments" in name for name in archive._contents(segment.parent))
+
+
+def test_very_many_small_tables_have_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """To read each from disk takes longer than to parse all; with more rows they have one."""
+    monkeypatch.setattr(indexed_reader, "FEW_TABLES", 10)
+    monkeypatch.setattr(indexed_reader, "MIN_BYTES", 1000)
+    run = windsock.init(dir=tmp_path, id="sets")
+    for rows, has_index in ((2, False), (100, True)):
+        for n in range(20):
+            for step in range(rows):
+                run.log({f"family{n}/value": float(n)}, step=step)
+        if has_index:
+            run.finish()
+        view = windsock.open(run.path)
+        assert [view.series(f"family{n}/value").last for n in range(20)] == list(range(20))
+        assert (run.path / "index" / "segments").exists() == has_index

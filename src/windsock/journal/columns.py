@@ -118,6 +118,8 @@ class Attempt:
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
         self._tables = 0  # whose names are known
         self._indexed_at = (0, 0)  # numbers of tables and schemas
+        self._extent: tuple[int | None, tuple[float, float] | None] = (None, None)  # of the rows
+        self._extent_version: tuple[int, ...] = ()
         self._spans = AttemptSpans(writer, self.steps, texts or Texts())
 
     def add(self, segment: SegmentFile) -> SegmentReader:
@@ -258,13 +260,23 @@ class Attempt:
         # A step can be committed without a row, and a row can name a step that is not committed yet.
         committed = self.steps.highest_commit
         steps = [] if committed is None else [committed]
-        steps += [rows.highest for rows in self._all_resolved()]
-        return max(steps, default=None)
+        highest = self._row_extent()[0]
+        return max(steps if highest is None else [*steps, highest], default=None)
 
     def span(self) -> tuple[float, float] | None:
         """Return the times of the first and of the last row."""
-        times = [rows.span for rows in self._all_resolved() if rows.span is not None]
-        return (min(first for first, _ in times), max(last for _, last in times)) if times else None
+        return self._row_extent()[1]
+
+    def _row_extent(self) -> tuple[int | None, tuple[float, float] | None]:
+        """Return the highest step of all rows, and the times of the first and of the last."""
+        version = (*(segment.reader.offset for segment in self._segments.values()), *self.steps.version)
+        if version != self._extent_version:
+            found = list(self._all_resolved())
+            times = [rows.span for rows in found if rows.span is not None]
+            span = (min(first for first, _ in times), max(last for _, last in times)) if times else None
+            self._extent = max((rows.highest for rows in found), default=None), span
+            self._extent_version = version
+        return self._extent
 
     def _index_names(self) -> None:
         """Find the columns of each name again if there are new tables, or names of tables that had none."""

@@ -26,6 +26,7 @@ from windsock.journal.side_index import (
 
 PART_BYTES = 7 << 20  # of a segment make a part: two reads
 MIN_BYTES = 256 << 10  # fewer are read as quickly as an index
+FEW_TABLES, TABLE_BYTES = 1000, 1 << 10  # more tables have a part only where each has so many bytes on average
 QUIET_SECONDS = 60.0  # without a change, after which the rest of a segment becomes a part
 LONG_SECONDS = 3600.0  # the same, where the rest is less than a quarter of what the parts have
 FINISH = bytes((Kind.EVENT,)) + b'{"event":"finish"'
@@ -102,8 +103,13 @@ class IndexedReader(SegmentReader):
         """Write a part if enough was read since the last one."""
         size = self.offset - self._stored_to
         is_rest = whole and size >= MIN_BYTES
-        if self._can_write and (size >= PART_BYTES or (is_rest and self._is_over(size, state))):
+        if self._can_write and (size >= PART_BYTES or (is_rest and self._is_over(size, state))) and self._pays(size):
             self._store(state)
+
+    def _pays(self, size: int) -> bool:
+        """Return whether a part is worth its reads: each table takes one, and very small ones are quicker to parse."""
+        tables = sum(map(len, _tables(self).values()))
+        return tables <= FEW_TABLES or size >= TABLE_BYTES * tables
 
     def _is_over(self, size: int, state: FileState) -> bool:
         """Return whether the segment seems to be complete."""
