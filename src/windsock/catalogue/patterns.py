@@ -95,7 +95,7 @@ def _is_many(segment: str) -> bool:
 class _Node(Generic[Leaf]):
     """A node of the trie. A name has at least ``least`` and at most ``most`` segments below it."""
 
-    __slots__ = ("digits", "least", "leaves", "literal", "many", "mixed", "most", "one")
+    __slots__ = ("digits", "has_placeholders", "least", "leaves", "literal", "many", "mixed", "most", "one")
 
     def __init__(self) -> None:
         self.literal: dict[str, _Node[Leaf]] = {}
@@ -106,6 +106,7 @@ class _Node(Generic[Leaf]):
         self.many: dict[str, _Node[Leaf]] = {}
         self.leaves: list[tuple[Leaf, Filled]] = []
         self.least, self.most = _NO_LIMIT, 0
+        self.has_placeholders = False
 
     def widen(self, below: int, endless: bool) -> None:
         """Widen the limits for a pattern with so many segments below this node."""
@@ -123,6 +124,7 @@ class _Node(Generic[Leaf]):
             if found is None:
                 found = self.literal[segment] = _Node()
             return found
+        self.has_placeholders = True
         whole = _PIECE.fullmatch(segment)
         if whole is None:
             start = "" if segment[0] == "{" else segment[0]
@@ -171,18 +173,17 @@ def _group(name: str) -> str:
 def _walk(
     node: _Node[Leaf], segments: list[str], at: int, end: int, filled: Filled, found: list[tuple[Leaf, Filled]]
 ) -> None:
-    # Without this a placeholder for many segments would try every split of the name.
-    if not node.least <= end - at <= node.most:
-        return
-    if at == end:
-        found.extend([(leaf, filled + chosen) for leaf, chosen in node.leaves])
-        return
-    segment = segments[at]
-    child = node.literal.get(segment)
-    if child is not None:
-        _walk(child, segments, at + 1, end, filled, found)
-    if node.mixed or node.digits or node.one or node.many:
-        _walk_placeholders(node, segments, at, end, filled, found)
+    # Without the limits a placeholder for many segments would try every split of the name.
+    while node.least <= end - at <= node.most:
+        if at == end:
+            found.extend([(leaf, filled + chosen) for leaf, chosen in node.leaves])
+            return
+        if node.has_placeholders:
+            _walk_placeholders(node, segments, at, end, filled, found)
+        child = node.literal.get(segments[at])
+        if child is None:
+            return
+        node, at = child, at + 1
 
 
 def _mixed_of(node: _Node[Leaf], segment: str) -> list[tuple[re.Pattern[str], _Node[Leaf]]]:
@@ -206,8 +207,10 @@ def _walk_placeholders(
         for name, child in node.digits.items():
             _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
     if node.one and segment:
+        left = end - at - 1
         for name, child in node.one.items():
-            _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
+            if child.least <= left <= child.most:
+                _walk(child, segments, at + 1, end, (*filled, (name, segment)), found)
     for name, child in node.many.items():
         # The limits of the child leave few ends that are worth a try.
         for stop in range(max(at + 1, end - child.most), end - child.least + 1):

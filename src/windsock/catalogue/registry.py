@@ -21,12 +21,16 @@ class NameEntry:
     rank: tuple[int, tuple[int, ...]]
 
 
+Found = tuple[NameEntry, str, str]
+"""A declared name that a name fits, and the prefix and suffix that were stripped from the name."""
+
+
 class Registry:
     """All known metrics. The one instance loads the catalogue at its first use; ``define`` adds to it."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}
-        self._trie: Trie[NameEntry] | None = None
+        self._trie: Trie[Found] | None = None
         self._owners: dict[tuple[str, str, str], str] = {}
         self._taught: dict[str, Metric] = {}
         self._lock = Lock()
@@ -69,17 +73,17 @@ class Registry:
                 yield NameEntry(metric, name, rank(name.pattern))
 
     @property
-    def trie(self) -> Trie[NameEntry]:
+    def trie(self) -> Trie[Found]:
         """Trie of all names, also of those by domain, built at its first use."""
         # Without a lock: threads that build it at the same time get equal tries, and one of them stays.
         trie = self._trie
         if trie is None:
             trie = Trie()
             for entry in self.entries():
-                trie.add(entry.name.pattern, entry)
+                trie.add(entry.name.pattern, (entry, "", ""))
             for metric in filter(has_domains, self.metrics()):
                 for name in names_of(of_domain(metric)):
-                    trie.add(name.pattern, NameEntry(of_domain(metric), name, rank(name.pattern)))
+                    trie.add(name.pattern, (NameEntry(of_domain(metric), name, rank(name.pattern)), "", ""))
             self._trie = trie
         return trie
 

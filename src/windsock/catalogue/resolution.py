@@ -8,7 +8,7 @@ that do not (the name is ambiguous, and nothing is judged by it), or none (the n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -238,7 +238,7 @@ class RunNames:
 
 
 def _with_bits(candidate: Candidate, bits: int) -> Candidate:
-    return candidate if candidate.bits == bits else Candidate(candidate.match, candidate.rank, bits)
+    return candidate if candidate.bits == bits else candidate._replace(bits=bits)
 
 
 def _place(found: tuple[Candidate, ...], candidate: Candidate) -> int:
@@ -304,7 +304,7 @@ class _Narrowing:
         return bits
 
     def _keep(self, bits: int, reason: Callable[[], Text | None] | None) -> None:
-        kept = tuple(replace(one, bits=one.bits & bits) for one in self.left if one.bits & bits)
+        kept = tuple(one._replace(bits=one.bits & bits) for one in self.left if one.bits & bits)
         if not kept:
             return
         before = {_metric_of(one.match) for one in self.left}

@@ -1,0 +1,56 @@
+"""Names that TRL's trainers really log are known, and none is misread. ``scripts/test-frameworks`` runs these tests."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.verdicts import judge_crucial_values
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
+
+SCRIPT = Path(__file__).with_name("tiny_trl.py")
+OF_TRAINER = {"grad_norm": "policy/grad_norm", "learning_rate": "policy/lr", "train_runtime": "training/runtime"}
+SAMPLED = OF_TRAINER | {
+    "reward": "reward/score/mean",
+    "loss": "policy/loss/total",
+    "completions/mean_length": "tokens/response_length/mean",
+    "completions/clipped_ratio": "tokens/response_truncated",
+    "entropy": "policy/entropy/mean",
+}
+PREFERENCE = OF_TRAINER | {"loss": "preference/loss", "rewards/chosen": "reward/implicit/chosen"}
+MEANINGS = {
+    "grpo": SAMPLED | {"kl": "policy/kl_loss", "clip_ratio/region_mean": "policy/clip_fraction"},
+    "rloo": SAMPLED
+    | {"kl": "policy/ref_kl_k1", "clip_ratio/region_mean": "policy/sequence_ratio_summed/clip_fraction"},
+    "sft": OF_TRAINER | {"loss": "sft/train_loss", "mean_token_accuracy": "sft/token_accuracy"},
+    "dpo": PREFERENCE | {"rewards/accuracies": "reward/implicit/accuracy", "eval_runtime": "validation/runtime"},
+    "kto": PREFERENCE | {"kl": "preference/kto_kl"},
+    "reward": OF_TRAINER
+    | {"loss": "preference/loss", "accuracy": "preference/accuracy", "margin": "preference/margin"},
+}
+
+
+def trained(which: str, folder: Path) -> dict[str, list[float]]:
+    """Run a training in a process of its own; return what it logs."""
+    file = folder / "logged.json"
+    done = subprocess.run([sys.executable, SCRIPT, which, file], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(json.loads(file.read_text()))
+
+
+@pytest.mark.parametrize("which", MEANINGS)
+def test_every_name_of_a_trainer_is_known(which: str, tmp_path: Path):
+    """The trainer is found from names and values, every name has one meaning, and no verdict is bad."""
+    series = trained(which, tmp_path)
+    names = RunNames(series, series=lambda name: series[name])
+    assert names.source == f"trl/{which}"
+    assert (names.unknown, names.ambiguous) == ([], [])
+    wanted = MEANINGS[which]
+    found = {name: match.metric.id for name in wanted if (match := names.match(name)) is not None}
+    assert found == wanted
+    assert "bad" not in {verdict.word for verdict in judge_crucial_values(series, names)}
