@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import windsock
+from windsock.journal import decoding
 from windsock.journal.columns import Attempt
 from windsock.journal.row_tables import RowTable
 from windsock.journal.steps import AttemptSteps
@@ -167,6 +168,8 @@ def test_names_of_many_ranks_ask_each_rank_a_few_times(tmp_path: Path, monkeypat
     for rank in range(1, 60):
         (source.path / f"trainer.{rank}.1.0.seg").write_bytes(content)
     asked = Calls(monkeypatch, Attempt, "names", lambda self: 1)
+    decoded = Calls(monkeypatch, decoding, "decode", lambda kind, payload: 1)
     view = windsock.open(source.path)
     assert asked.since(view.names) <= 4 * 60
+    assert not decoded.total  # of the events, none tells what ranks share
     assert "time/step/ranks/max" in view.names()

@@ -15,7 +15,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.growing import GrowingArray
 from windsock.journal.indexed_reader import IndexedReader
 from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
-from windsock.journal.records import Record
+from windsock.journal.records import Record, Records
 from windsock.journal.resolved_rows import ResolvedRows
 from windsock.journal.row_tables import RowTable
 from windsock.journal.series import Series
@@ -29,6 +29,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SHARED_KINDS = (Kind.LAYOUT, Kind.GATHERED)
+EVENT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"'
+SHARED_EVENTS = tuple(
+    EVENT_BEGIN + name + b'"' for name in (b"alone", b"shared", b"open_report", b"gather_failed", b"counts")
+)
 MANY_BYTES = 8 << 20  # are read by several threads
 MAX_KEPT = 4 << 20  # values of a segment's columns
 
@@ -47,8 +51,7 @@ class _Segment:
     heartbeats: list[dict[str, Any]] = field(default_factory=list)
     heartbeat_offset: int = -1  # of the last one
     searched: int = 0  # records, for events
-    shared_records: int = 0  # records, events and states that ``new_shared`` has yielded
-    shared_events: int = 0
+    shared_records: int = 0  # records and states that ``new_shared`` has yielded
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
     shared_sparse: dict[int, int] = field(default_factory=dict)
     columns: dict[tuple[int, int], GrowingArray] = field(default_factory=dict)  # by schema and column
@@ -230,10 +233,9 @@ class Attempt:
         for index, segment in sorted(self._segments.items()):
             first, known = segment.shared_records, len(segment.reader.records)
             new = segment.reader.records[first:known]
-            records = list(new.of(*SHARED_KINDS))
-            segment.read_events()
-            new_events = segment.events[segment.shared_events :]
-            segment.shared_records, segment.shared_events = known, len(segment.events)
+            records = list(new.of(*SHARED_KINDS)) if known > first else []
+            new_events = list(_shared_events(new)) if known > first else []
+            segment.shared_records = known
             states = list(_new_rows(segment.reader.states, segment.shared_states))
             sparse = list(_new_rows(segment.reader.sparse_states, segment.shared_sparse))
             if known > first or states or sparse:
@@ -323,6 +325,15 @@ class Attempt:
         steps, values, times = steps[order], values[order], times[order]
         keep = np.append(steps[1:] != steps[:-1], True)
         return Series(name, steps[keep], values[keep], times[keep], self.writer)
+
+
+def _shared_events(records: Records) -> Iterator[dict[str, Any]]:
+    """Yield the events that merging over ranks asks for; others are not decoded, unless they may be such ones."""
+    for record in records.of(Kind.EVENT):
+        payload = record.payload
+        is_other = payload.startswith(EVENT_BEGIN) and not payload.startswith(SHARED_EVENTS)
+        if not is_other or payload.count(b'"event"') > 1:
+            yield from events([record])
 
 
 def _new_rows(tables: Mapping[int, RowTable], known: dict[int, int]) -> Iterator[tuple[int, RowTable, int]]:
