@@ -49,7 +49,7 @@ class FactsIndex:
 
             found = read_facts(folder)
             self._ended_since += found.status.ended
-            self._keep(folder, files, found)
+            self._keep(self._path_of(folder), files_digest(files.states), files, found)
         return found
 
     def known(self, folder: Path, files: RunFiles) -> RunFacts | None:
@@ -60,12 +60,12 @@ class FactsIndex:
             return known[1]
         found = _decoded(self._loaded.pop(run, None), digest)
         if found is not None:
-            self._keep(folder, files, found)
+            self._keep(run, digest, files, found)
         return found
 
-    def _keep(self, folder: Path, files: RunFiles, facts: RunFacts) -> None:
+    def _keep(self, run: str, digest: str, files: RunFiles, facts: RunFacts) -> None:
         if files.has_segments:  # else the time of the directory counts, which is not in the digest
-            self._known[self._path_of(folder)] = files_digest(files.states), facts
+            self._known[run] = digest, facts
 
     def forget(self, folder: Path) -> None:
         """Drop the facts about a run that was removed."""

@@ -56,7 +56,7 @@ class RunFolders:
         self._untold: dict[Path, _Folder] = {}
         self._looked_at = self._walked_at = -1e9
         self._walk_due = True
-        self._walked: set[Path] = set()
+        self._walked: dict[Path, int] = {}  # directories that were searched for event files, and when they changed
         self._turn: list[Path] = []  # runs that have ended and whose files are looked at next
 
     def update(self, now: bool = False) -> None:
@@ -191,27 +191,35 @@ class RunFolders:
 
     def _find_events(self, told: set[Path], now: bool) -> None:
         """Search for event files, if a directory changed that was searched."""
-        self._walk_due = self._walk_due or not self._walked or not self._walked.isdisjoint(told)
-        if not self._walk_due or (not now and time.monotonic() - self._walked_at < WALK_SECONDS):
+        self._walk_due = self._walk_due or not self._walked.keys().isdisjoint(told)
+        if not now and time.monotonic() - self._walked_at < WALK_SECONDS:
             return
-        found, walked = set(), set()
+        self._walked_at = time.monotonic()
+        if not self._walk_due and self._walked and not any(map(self._has_changed, self._walked.items())):
+            return
+        found, walked = set(), {}
         if self.dir not in self._journals:
             for path, has_events in walk_folders(self.dir, skip=self._journals):
-                walked.add(path)
+                walked[path] = _modified(path)
                 if has_events:
                     found.add(path)
-        self._walk_due, self._walked_at = False, time.monotonic()
+        self._walk_due = False
         self._watch_walked(walked)
         for path in [*self._events.keys() - found, *found]:
             self._note(path, self._events, _event_files(path) if path in found else None)
 
-    def _watch_walked(self, walked: set[Path]) -> None:
-        few = len(walked) <= MAX_WALKED
-        for path in (self._walked - walked) - self._folders.keys():
+    def _has_changed(self, walked: tuple[Path, int]) -> bool:
+        """Return whether a directory of which nothing is told may have changed since it was searched."""
+        path, modified = walked
+        return not self._watch.tells(path) and (modified < 0 or _modified(path) != modified)
+
+    def _watch_walked(self, walked: dict[Path, int]) -> None:
+        for path in (self._walked.keys() - walked.keys()) - self._folders.keys():
             self._watch.remove(path)
-        told = [few and (self._watch.tells(path) or self._watch.add(path)) for path in walked]
-        # Without all of them being told, the next search is due after a while.
-        self._walked = walked if all(told) else set()
+        for path in walked if len(walked) <= MAX_WALKED else ():
+            if not self._watch.tells(path) and self._watch.add(path):
+                self._walk_due = True  # it may have changed after the search and before it was watched
+        self._walked = walked
 
 
 def _subfolders(dir: Path) -> dict[str, tuple[int, ...]]:
