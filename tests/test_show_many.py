@@ -4,6 +4,7 @@ import pytest
 
 import windsock
 from windsock.cli import main
+from windsock.journal import decoding
 from windsock.journal.columns import Attempt
 from windsock.model import Status
 from windsock.terminal.show import MAX_FAMILIES, MAX_RANKS, MAX_WARNINGS
@@ -78,6 +79,19 @@ def test_tables_are_looked_at_once_for_status_and_times(monkeypatch: pytest.Monk
     assert attempt.span() > before
     assert len(looked) == 2
     run.finish()
+
+
+def test_a_copy_of_a_schema_is_not_decoded_again(monkeypatch: pytest.MonkeyPatch):
+    """Writers repeat schemas, so that a damaged one costs little."""
+    run = windsock.init(id="copies")
+    for step in range(40):
+        run.log({"loss": 1.0}, step=step)
+    run.finish()
+    decoded: list[bytes] = []
+    decode = decoding.decode_schema
+    monkeypatch.setattr(decoding, "decode_schema", lambda payload: decoded.append(payload) or decode(payload))
+    assert windsock.open("copies").series("loss").last == 1.0
+    assert len(decoded) == 1
 
 
 def test_a_name_whose_schema_comes_later_is_found():

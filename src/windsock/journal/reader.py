@@ -91,6 +91,7 @@ class SegmentReader:
         self._damage_before = SegmentDamage()  # of the segment's head, and of what is no longer in memory
         self._damage = SegmentDamage()
         self._known_schemas: set[int] = set()  # that the segment has
+        self._read_schemas: set[int] = set()  # hashes of their payloads
         self._new_schemas: dict[int, tuple[str, ...]] = {}
         self._last_frame = 0  # the offset of the last intact frame
         self._checked = 0  # records in memory that were decoded to know the damage
@@ -293,7 +294,9 @@ class SegmentReader:
 
     def _add_other(self, kind: int, offset: int, payload: bytes) -> None:
         if kind == Kind.SCHEMA:
-            self._add_schema(*decoding.decode_schema(payload))
+            if (copy := hash(payload)) not in self._read_schemas:  # writers repeat them
+                self._add_schema(*decoding.decode_schema(payload))
+                self._read_schemas.add(copy)
         elif kind == Kind.SAMPLE:
             self.samples.append(SampleFrame(offset, *frames.parse_sample_head(payload)))
         elif kind in COLUMN_KINDS:  # those of another size were added as columns
