@@ -354,15 +354,40 @@ def test_runs_are_compared_across_vocabularies(serve: Serve):
     ]
 
 
-def test_names_that_cannot_be_translated_have_a_reason():
-    """In both languages."""
-    names = ["actor/kl_loss"]
-    ours = ComparedRun("o", "o", RunNames([], source="windsock:roll"), [], {})
-    theirs = ComparedRun("t", "t", RunNames(names, source="verl"), names, {})
+def compared(key: str, source: str | None, *names: str) -> ComparedRun:
+    """Return a run for a comparison, with names of a source."""
+    return ComparedRun(key, key, RunNames(names, source=source), list(names), {})
+
+
+def test_names_whose_numbers_cannot_be_compared_have_a_reason():
+    """In both languages: veRL's estimator of the KL is configured."""
+    ours, theirs = compared("o", "windsock:roll", "actor/kl_loss"), compared("t", "verl", "actor/kl_loss")
     [one] = comparison([ours, theirs])["refused"]
     assert (one["run"], one["name"]) == ("t", "actor/kl_loss")
     assert one["reason"]["en"]
     assert one["reason"]["zh"]
+
+
+def test_names_that_mean_the_same_share_a_chart():
+    """Whatever the frameworks call it, in whichever run it comes first; a difference that remains is a note."""
+    grpo = compared("g", "trl/grpo", "reward", "entropy")
+    areal = compared("a", "areal", "ppo_actor/task_reward/avg", "ppo_actor/update/entropy/avg", "ppo_actor/grad_norm")
+    verl = compared("v", "verl", "actor/grad_norm", "critic/vf_loss")
+    found = comparison([grpo, areal, verl])
+    charts = {chart["key"]: [(line["run"], line["name"]) for line in chart["lines"]] for chart in found["charts"]}
+    assert charts["reward"] == [("g", "reward"), ("a", "ppo_actor/task_reward/avg")]
+    assert charts["ppo_actor/grad_norm"] == [("a", "ppo_actor/grad_norm"), ("v", "actor/grad_norm")]
+    assert charts["critic/vf_loss"] == [("v", "critic/vf_loss")]
+    reward = next(chart for chart in found["charts"] if chart["key"] == "reward")
+    assert [line["same"] for line in reward["lines"]] == [True, False]
+    assert reward["lines"][1]["note"]["en"].startswith("trl")
+
+
+def test_one_name_of_two_meanings_has_two_charts():
+    """The kl of GRPO and the kl of RLOO do not share an axis; an unknown name is joined by itself."""
+    found = comparison([compared("g", "trl/grpo", "kl", "mine"), compared("r", "trl/rloo", "kl", "mine")])
+    charts = {chart["key"]: (chart["metric"], len(chart["lines"])) for chart in found["charts"]}
+    assert charts == {"mine": (None, 2), "kl": ("policy/kl_loss", 1), "kl (trl/rloo)": ("policy/ref_kl_k1", 1)}
 
 
 def test_names_are_explained(serve: Serve):

@@ -1,4 +1,4 @@
-"""Comparison of runs: names that mean the same across vocabularies, untranslatable names, and differences."""
+"""Comparison of runs: names that mean the same in one chart, names whose numbers cannot be compared, differences."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from windsock.catalogue.names import Match
 from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.spec import Text
-from windsock.catalogue.translate import TranslationError, translate
+from windsock.catalogue.spec import MetricName, Text
+from windsock.catalogue.translate import TranslationError
 from windsock.formatting import family, flatten
 from windsock.server.responses import bilingual, to_strict_json
 from windsock.server.runs.open_runs import OpenRun
@@ -41,10 +42,10 @@ def compared_run(opened: OpenRun) -> ComparedRun:
 
 
 def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
-    """Compare runs; names are translated into the first one's vocabulary."""
-    lines, refused = _lines(runs)
+    """Compare runs; names that mean the same share a chart, under the name of the first run that has it."""
+    lines, meant, refused = _lines(runs)
     order = [chart.main for chart in group_into_charts(list(lines), runs[0].meanings)]
-    found = [_chart(name, lines[name], runs[0].meanings) for name in dict.fromkeys([*order, *lines])]
+    found = [_chart(name, lines[name], meant[name]) for name in dict.fromkeys([*order, *lines])]
     # Charts with several runs first. The sort is stable, so both parts stay in display order.
     found.sort(key=lambda chart: -min(2, len({line["run"] for line in chart["lines"]})))
     return {
@@ -57,38 +58,82 @@ def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     }
 
 
-def _lines(runs: Sequence[ComparedRun]) -> tuple[dict[str, list[dict[str, Any]]], list[dict[str, Any]]]:
-    """Return the lines of every chart by their name in the first run's vocabulary, and the untranslatable names."""
+Meaning = tuple[str, bool]  # the id of the metric, filled in, and whether the number is of an evaluation
+
+
+def _lines(
+    runs: Sequence[ComparedRun],
+) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Match | None], list[dict[str, Any]]]:
+    """Return the lines of every chart, what each chart means, and the names whose numbers fit no chart.
+
+    A chart has the name that the first run with this meaning gives it.
+    """
     lines: dict[str, list[dict[str, Any]]] = {}
+    meant: dict[str, Match | None] = {}
+    first: dict[Meaning, str] = {}  # chart of each meaning
     refused = []
     for run in runs:
         for name in run.names:
+            match = run.meanings.match(name)
+            chart = _chart_of(name, match, meant, first)
             try:
-                target, factor, same, note = _translated(name, run.meanings, runs[0].meanings.source)
+                factor, same, note = _relation(match, meant.setdefault(chart, match))
             except TranslationError as refusal:
-                metric = run.meanings.match(name)
-                reason = {"metric": metric.metric.id if metric else None, "reason": bilingual(refusal.reason)}
+                reason = {"metric": match.metric.id if match else None, "reason": bilingual(refusal.reason)}
                 refused.append({"run": run.key, "name": name, **reason})
                 continue
             line = {"run": run.key, "name": name, "factor": factor, "same": same, "note": bilingual(note)}
-            lines.setdefault(target, []).append(line)
-    return lines, refused
+            lines.setdefault(chart, []).append(line)
+    return lines, meant, refused
 
 
-def _translated(name: str, meanings: RunNames, to: str | None) -> tuple[str, float, bool, Text | None]:
-    """Return a name in the target vocabulary, its factor, whether both mean the same, and a note on differences."""
-    match, source = meanings.match(name), meanings.source
-    if source == to or source is None or to is None or match is None:
-        return name, 1.0, True, None
-    translation = translate(name, to, match.source)
-    # Lines that share a chart share its axis.
-    if translation.factor is None:
-        raise TranslationError(translation.note or Text("The values cannot be converted.", "数值无法换算。"))
-    return translation.name, translation.factor, translation.same, translation.note
+def _chart_of(name: str, match: Match | None, meant: dict[str, Match | None], first: dict[Meaning, str]) -> str:
+    """Return the chart of a name: the one with the same name and meaning, with the same meaning, or a new one."""
+    if name in meant and _meaning(meant[name]) == _meaning(match):
+        return name
+    # Under one name two trainers may log two metrics, which must not share an axis.
+    new = name if name not in meant or match is None else f"{name} ({match.source})"
+    return new if match is None else first.setdefault((match.id, match.evaluated), new)
 
 
-def _chart(name: str, lines: list[dict[str, Any]], meanings: RunNames) -> dict[str, Any]:
-    match = meanings.match(name)
+def _meaning(match: Match | None) -> Meaning | None:
+    return None if match is None else (match.id, match.evaluated)
+
+
+def _relation(match: Match | None, other: Match | None) -> tuple[float, bool, Text | None]:
+    """Return the factor to the number of another name of the metric, whether they are the same, and the difference."""
+    if match is None or other is None or match.name.difference == other.name.difference:
+        return 1.0, True, None
+    differing = [name for name in (match.name, other.name) if name.difference is not None]
+    note = _joined_notes(differing)
+    for name in differing:
+        if not _shares_axis(name):
+            raise TranslationError(note)
+    factor = (match.name.factor or 1.0) / (other.name.factor or 1.0)
+    converts = all(name.difference is not None and name.difference.kinds == ("unit",) for name in differing)
+    return factor, converts, None if converts else note
+
+
+def _joined_notes(names: Sequence[MetricName]) -> Text:
+    notes = [(name.source, name.difference.note) for name in names if name.difference is not None]
+    return Text(
+        " ".join(f"{source}: {note.en}" for source, note in notes),
+        "".join(f"{source}：{note.zh}" for source, note in notes),
+    )
+
+
+def _shares_axis(name: MetricName) -> bool:
+    """Return whether a number can be drawn beside the metric: a difference in what is averaged is a note."""
+    difference = name.difference
+    if difference is None:
+        return True
+    return difference.comparable and (difference.factor is not None or _SAME_SCALE.issuperset(difference.kinds))
+
+
+_SAME_SCALE = frozenset(("window", "reducer", "population", "mask", "moment", "clamp", "ddof", "sentinel"))
+
+
+def _chart(name: str, lines: list[dict[str, Any]], match: Match | None) -> dict[str, Any]:
     return {
         "key": name,
         "family": match.metric.family if match else f"other:{family(name)}",
