@@ -384,3 +384,13 @@ def test_very_many_small_tables_have_no_index(tmp_path: Path, monkeypatch: pytes
         view = windsock.open(run.path)
         assert [view.series(f"family{n}/value").last for n in range(20)] == list(range(20))
         assert (run.path / "index" / "segments").exists() == has_index
+
+
+def test_very_many_short_columns_have_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A block for each number would take longer to write than all of them to read."""
+    monkeypatch.setattr(indexed_reader, "FEW_COLUMNS", 100)
+    for rows, has_index in ((3, False), (30, True)):
+        segment = write_wide_run(tmp_path / str(rows), rows=rows, width=20_000)
+        (segment.parent / "run.json").write_text('{"format": 1, "id": "run", "project": "p", "name": "n"}')
+        assert len(windsock.open(segment.parent).names()) == 20_000
+        assert bool(parts(segment)) == has_index

@@ -27,6 +27,7 @@ from windsock.journal.side_index import (
 PART_BYTES = 7 << 20  # of a segment make a part: two reads
 MIN_BYTES = 256 << 10  # fewer are read as quickly as an index
 FEW_TABLES, TABLE_BYTES = 1000, 1 << 10  # more tables have a part only where each has so many bytes on average
+FEW_COLUMNS, COLUMN_BYTES = 20_000, 64  # and so have more columns
 QUIET_SECONDS = 60.0  # without a change, after which the rest of a segment becomes a part
 LONG_SECONDS = 3600.0  # the same, where the rest is less than a quarter of what the parts have
 FINISH = bytes((Kind.EVENT,)) + b'{"event":"finish"'
@@ -107,9 +108,11 @@ class IndexedReader(SegmentReader):
             self._store(state)
 
     def _pays(self, size: int) -> bool:
-        """Return whether a part is worth its reads: each table takes one, and very small ones are quicker to parse."""
-        tables = sum(map(len, _tables(self).values()))
-        return tables <= FEW_TABLES or size >= TABLE_BYTES * tables
+        """Return whether a part is worth its reads and blocks: very small tables and columns are quicker to parse."""
+        found = [table for tables in _tables(self).values() for table in tables.values()]
+        columns = sum(table.width for table in found)
+        enough_of_tables = len(found) <= FEW_TABLES or size >= TABLE_BYTES * len(found)
+        return enough_of_tables and (columns <= FEW_COLUMNS or size >= COLUMN_BYTES * columns)
 
     def _is_over(self, size: int, state: FileState) -> bool:
         """Return whether the segment seems to be complete."""
