@@ -212,13 +212,14 @@ def test_a_name_of_a_domain_is_explained():
 
 def test_readers_show_the_values_of_all_before_those_of_domains():
     """In a listing by family, and as charts of their own on the page."""
+    from windsock.catalogue.resolution import RunNames
     from windsock.formatting import by_family
     from windsock.server.views.charts import group_into_charts
 
     plain_names = ["critic/score/mean", "critic/score/max", "critic/values/mean"]
     names = [f"{name}/by/math" for name in plain_names] + plain_names
     assert by_family(names) == [("critic", sorted(plain_names) + sorted(names[:3]))]
-    charts = [(chart.key, chart.lines) for chart in group_into_charts(names, "windsock:roll")]
+    charts = [(chart.key, chart.lines) for chart in group_into_charts(names, RunNames(names, source="windsock:roll"))]
     assert ("critic/score", {"mean": "critic/score/mean", "max": "critic/score/max"}) in charts
     of_math = {"mean": "critic/score/mean/by/math", "max": "critic/score/max/by/math"}
     assert ("critic/score/by/math", of_math) in charts
