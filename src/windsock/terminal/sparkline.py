@@ -10,6 +10,7 @@ BARS = "▁▂▃▄▅▆▇█"
 NONFINITE = "×"
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of values near the largest number, and of NaN
 def sparkline(series: Series, width: int = 24) -> str:
     """Draw a series in ``width`` characters without hiding spikes.
 
@@ -25,8 +26,9 @@ def sparkline(series: Series, width: int = 24) -> str:
     low, high = buckets.min[finite].min(), buckets.max[finite].max()
     middle = np.median(np.concatenate([buckets.min[finite], buckets.max[finite]]))
     shown = np.where(buckets.max - middle > middle - buckets.min, buckets.max, buckets.min)
-    scale = (len(BARS) - 1) / (high / 2 - low / 2) / 2 if high > low else 0.0  # halves: the range may overflow
-    heights = np.where(finite, (shown - low) * scale if scale else 0.0, 0.0)
+    half = high / 2 - low / 2  # the range itself may overflow
+    scale = (len(BARS) - 1) / half if half > np.finfo(float).tiny * len(BARS) else 0.0
+    heights = np.where(finite, (shown / 2 - low / 2) * scale, 0.0)
     levels = np.clip(np.nan_to_num(heights), 0, len(BARS) - 1).round().astype(int)
     return "".join(
         NONFINITE if bad else BARS[level] for level, bad in zip(levels.tolist(), buckets.nonfinite > 0, strict=True)
