@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +15,9 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 import windsock
+from forked_processes import in_process, kill_after
 from windsock.journal import indexed_reader
 from windsock.journal.folder import INDEX_FOLDER, RUN_FILE, segments
-from windsock.journal.segment import SegmentWriter
 
 MAX_RANKS = 3
 MAX_STEPS = 4
@@ -140,33 +138,6 @@ def be_process(dir: Path, process: Process, world_size: int | None) -> None:
         if process.logs_late:
             run.log({"late": step}, step=step - 1)
     run.finish()
-
-
-def kill_after(frames: int) -> None:
-    append, left = SegmentWriter.append, [frames]
-
-    def counted(self: SegmentWriter, frame: bytes) -> bool:
-        written = append(self, frame)
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return written
-
-    SegmentWriter.append = counted  # type: ignore[method-assign]
-
-
-def in_process(work: Callable[[], Any]) -> None:
-    """Run a function in a process of its own, and wait for it."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, -signal.SIGKILL)
 
 
 def contents(plan: Plan, folder: Path) -> dict[str, bytes]:

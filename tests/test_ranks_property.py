@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 import windsock
-from windsock.journal.segment import SegmentWriter
+from forked_processes import in_process, kill_after
 from windsock.model import MissingRank
 
 MAX_RANKS = 4
@@ -109,30 +107,6 @@ def be_rank(dir: Path, rank: int, plan: Plan, begun: mmap.mmap) -> None:
         run.log({"own": rank})
         run.commit(step)
     run.finish()
-
-
-def kill_after(frames: int) -> None:
-    append, left = SegmentWriter.append, [frames]
-
-    def counted(self: SegmentWriter, frame: bytes) -> bool:
-        written = append(self, frame)
-        left[0] -= 1
-        if left[0] < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return written
-
-    SegmentWriter.append = counted  # type: ignore[method-assign]
-
-
-def in_process(work: Any) -> None:
-    """Run a function in a process of its own, and wait for it."""
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
 
 
 def recorded_whole(dir: Path, id: str, plan: Plan, begun: bytes) -> windsock.View:

@@ -1,13 +1,12 @@
 """The list of many runs in a browser: its pages, and runs that are not on the page that is shown."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browsing import Open
-from serving_runs import Serve
+from serving_runs import Serve, copy_run
 
 import windsock
 
@@ -19,13 +18,8 @@ def many(tmp_path: Path) -> Path:
     for step in range(5):
         run.log({"critic/score/mean": step / 5}, step=step)
     run.finish()
-    first = Path(run.path)
     for number in range(1, 230):
-        folder = first.with_name(f"r{number:03d}")
-        shutil.copytree(first, folder)
-        info = json.loads((first / "run.json").read_text())
-        own = {"id": folder.name, "name": folder.name, "created": info["created"] + number / 1e6}
-        (folder / "run.json").write_text(json.dumps({**info, **own}))
+        copy_run(Path(run.path), number, f"r{number:03d}")
     return tmp_path / "runs"
 
 

@@ -1,6 +1,5 @@
 """The list in pages: search, order and size of the answer, over all runs of the directory."""
 
-import json
 import math
 import random
 import shutil
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving_runs import copy_run
 
 import windsock
 from windsock.journal.directory_index import DirectoryIndex
@@ -89,11 +89,7 @@ def dir(tmp_path: Path) -> Path:
     """Return a directory of 30 runs, 3 of which log no reward."""
     first = record(tmp_path / "runs", "r00", notes="n" * 5000, config={"a": "b" * 5000})
     for number in range(1, 27):
-        folder = first.with_name(f"r{number:02d}")
-        shutil.copytree(first, folder)
-        info = json.loads((folder / "run.json").read_text())
-        own = {"id": folder.name, "name": folder.name, "created": info["created"] + number / 1e6}
-        (folder / "run.json").write_text(json.dumps({**info, **own}))
+        copy_run(first, number, f"r{number:02d}")
     for number in range(27, 30):
         record(tmp_path / "runs", f"r{number}", steps=0)
     return tmp_path / "runs"
