@@ -90,7 +90,7 @@ def test_an_ambiguous_name_is_not_judged_and_the_overview_says_why(tmp_path: Pat
         absent = {one["key"]: one["reason"]["en"] for one in overview(opened, 10)["absent"]}
     assert absent["kl"].startswith("kl may be")
     assert "trl/rloo" in absent["kl"]
-    assert absent["entropy"] == "None of the names that windsock knows; 2 names of this run are unknown."
+    assert absent["entropy"] == "Under no name that windsock knows; unknown names of this run: 2."
 
 
 def test_unknown_names_are_a_state_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

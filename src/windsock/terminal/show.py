@@ -39,7 +39,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     _heading(console, view)
     _warnings(console, run_warnings(view), everything)
     meanings = run_names(view)
-    _names(console, meanings)
+    _names(console, meanings, view.id)
     _crucial(console, verdicts(view, meanings))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
@@ -187,11 +187,11 @@ def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _names(console: Console, names: RunNames) -> None:
+def _names(console: Console, names: RunNames, id: str) -> None:
     """Print how many names are unknown or undecided; nothing where all have one meaning."""
     if not names.unknown and not names.ambiguous:
         return
-    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names RUN lists the others", "dim")))
+    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names {id} lists the others", "dim")))
     for name in names.ambiguous:
         meanings = names.resolve(name).meanings
         options = " or ".join(f"{REGISTRY.metric(id).title.en} ({sources[0]})" for id, sources in meanings.items())

@@ -132,7 +132,7 @@ def _absent(headline: Headline, view: Readable, undecided: Resolution | None, un
         reason = _undecided(undecided)
     elif unknown:
         reason = Text(
-            f"None of the names that windsock knows; {unknown} names of this run are unknown.",
+            f"Under no name that windsock knows; unknown names of this run: {unknown}.",
             f"windsock 认识的名字中没有它；该实验另有 {unknown} 个未知的名字。",
         )
     elif listed:
