@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from windsock.measurement.batch import Batch
     from windsock.measurement.step import measure
     from windsock.model import Histogram, Row, RunInfo, Status
+    from windsock.opening import open_run as open
     from windsock.run import Run
     from windsock.scalars import histogram
     from windsock.session import init, join, log
     from windsock.trackers.protocol import Tracker
     from windsock.view import View
-    from windsock.view import open_run as open
 
 _HOMES = {
     "Band": "catalogue.spec",
@@ -73,7 +73,7 @@ _HOMES = {
     "join": "session",
     "log": "session",
     "measure": "measurement.step:measure",
-    "open": "view:open_run",
+    "open": "opening:open_run",
     "translate": "catalogue.translate",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""

@@ -6,6 +6,7 @@
     ├── SettingsError        a wrong setting, in YAML, as keyword or in the environment
     ├── TrackerError         a tracker that is unknown, not installed or has wrong arguments
     ├── JournalError         a file that is not a journal, or one of a newer format
+    ├── LogError             a log of another program that cannot be read
     ├── EngineError          an inference engine whose metrics cannot be read
     ├── RunNotFoundError     no run of that name, or several
     └── MetricNotFoundError  no metric of that name in a run
@@ -29,6 +30,10 @@ class TrackerError(WindsockError):
 
 class JournalError(WindsockError):
     """A file cannot be read as a journal."""
+
+
+class LogError(WindsockError):
+    """A log of another program cannot be read as a run."""
 
 
 class EngineError(WindsockError):

@@ -97,6 +97,37 @@ class LoggedText:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Something in a log that was not understood: its first place, the reason, and how often it came."""
+
+    where: str
+    reason: str
+    count: int
+
+    def __str__(self) -> str:
+        times = f" ({self.count:,} times, first there)" if self.count > 1 else ""
+        return f"{self.where}: {self.reason}{times}" if self.where else f"{self.reason}{times}"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The log of another program that a run was read from, and what was found out while reading it."""
+
+    path: str
+    format: str
+    title: str
+    notes: tuple[str, ...] = ()
+    unread: tuple[Unread, ...] = ()
+
+    @classmethod
+    def of_record(cls, fields: Mapping[str, Any]) -> Origin:
+        """Return the origin in an event of a journal."""
+        unread = tuple(Unread(one["where"], one["reason"], one["count"]) for one in fields.get("unread", ()))
+        title = fields.get("title", fields["format"])
+        return cls(fields["path"], fields["format"], title, tuple(fields.get("notes", ())), unread)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One step as a tracker receives it: values, texts, histograms and samples."""
 

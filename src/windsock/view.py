@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import os
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from windsock.catalogue.sources import check_source
 from windsock.errors import MetricNotFoundError
 from windsock.folder_changes import FolderChanges
 from windsock.formatting import encodable
 from windsock.journal.columns import Attempt, poll_readers
-from windsock.journal.folder import FileState, SegmentFile, find_run, read_run_info, segment_files
+from windsock.journal.folder import FileState, SegmentFile, read_run_info, segment_files
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
 from windsock.journal.series import Series, joined
@@ -29,6 +27,7 @@ from windsock.model import (
     Histogram,
     LoggedText,
     MissingRank,
+    Origin,
     PhaseSpan,
     Problem,
     RunInfo,
@@ -56,7 +55,7 @@ class View:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         self.info: RunInfo = read_run_info(folder)
-        self.source: str | None = None if self.info.producer == "windsock" else self.info.producer
+        self.source: str | None = None if self.info.producer in ("windsock", "") else self.info.producer
         self._schemas: dict[int, tuple[str, ...]] = {}
         self._phase_texts = Texts()
         self._attempts: dict[Writer, Attempt] = {}  # in the order of writers
@@ -220,10 +219,18 @@ class View:
                 yield MissingRank(role, rank, step, "", f"{attempt.writer} was killed before it {done}")
 
     def damage(self) -> list[str]:
-        """Return a message for each part of the journal that could not be read."""
-        return [
+        """Return a message for each part of the journal, or of the log that it was made from, that was not read."""
+        found = [
             f"{reader.path.name}: {damage}" for attempt in self._attempts.values() for reader, damage in attempt.damage
         ]
+        origin = self.origin
+        return found if origin is None else [*found, *map(str, origin.unread)]
+
+    @property
+    def origin(self) -> Origin | None:
+        """The log of another program that the run was read from; None for a run that windsock recorded."""
+        found = [event for event in self.events() if event.get("event") == "imported"]
+        return Origin.of_record(found[-1]) if found else None
 
     @property
     def steps(self) -> tuple[int, int] | None:
@@ -544,17 +551,3 @@ def _limits(attempts: list[Attempt]) -> list[int | None]:
 def _nearest(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 3, 0.5)
     return f"; did you mean {' or '.join(near)}?" if near else f"; it has {len(names)} metrics"
-
-
-def open_run(
-    run: str | os.PathLike[str] = "@last", dir: str | os.PathLike[str] | None = None, *, source: str | None = None
-) -> View:
-    """Open a run for reading, by its id, a unique prefix of it, its name, its path, or ``@last``.
-
-    ``source`` is the framework that wrote its names, with trainer or version (``trl/rloo``), where it is not recorded.
-    """
-    view = View(find_run(run, Path(dir) if dir is not None else None))
-    if source is not None:
-        check_source(source)
-        view.source = source
-    return view

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from windsock.journal.folder import default_dir, find_run
+from windsock.opening import open_run
+from windsock.view import View
 
 
 def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
@@ -37,6 +39,11 @@ def directory(options: argparse.Namespace) -> Path:
 def run_folder(options: argparse.Namespace) -> Path:
     """Return the folder of RUN."""
     return find_run(options.run_reference, directory(options))
+
+
+def run_view(options: argparse.Namespace, source: str | None = None) -> View:
+    """Open RUN, which may also be the path of a log of another program."""
+    return open_run(options.run_reference, directory(options), source=source)
 
 
 def print_json(value: Any) -> None:

@@ -13,9 +13,8 @@ from windsock.catalogue.guesses import guess
 from windsock.catalogue.names import nearest, recognise
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import PRODUCERS, Text
-from windsock.cli.arguments import add_json, print_json, run_folder
+from windsock.cli.arguments import add_json, print_json, run_view
 from windsock.terminal.output import say
-from windsock.view import open_run
 
 HELP = "explain a metric of any framework"
 EXAMPLE = "windsock explain actor/policykl --lang zh"
@@ -58,7 +57,7 @@ def _in_run(options: argparse.Namespace) -> int:
     """Explain what a name means in a run."""
     from windsock.summary import run_names
 
-    view = open_run(run_folder(options), source=options.source)
+    view = run_view(options, options.source)
     resolution = run_names(view).resolve(options.name)
     why = [reason.get(options.lang) for reason in resolution.reasons]
     if resolution.state == "unknown":

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from windsock.cli.arguments import add_metrics, add_run, run_folder
+from windsock.cli.arguments import add_metrics, add_run, run_view
 from windsock.errors import WindsockError
 from windsock.export import FORMATS, WideTable, wide_table, write_csv, write_jsonl, write_parquet
 from windsock.terminal.output import say
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Export the run."""
     if options.to == "parquet" and not options.output:
         raise WindsockError("parquet is a binary format: give a file with -o FILE")
-    view = View(run_folder(options))
+    view = run_view(options)
     if options.to == "perfetto":
         return _trace(view, options.output)
     table = wide_table(view, view.names(options.metrics or "*"))

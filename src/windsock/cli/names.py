@@ -7,9 +7,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_folder
+from windsock.cli.arguments import add_json, add_run, print_json, run_view
 from windsock.terminal.output import say
-from windsock.view import View
 
 if TYPE_CHECKING:
     from windsock.catalogue.resolution import RunNames
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.source:
         check_source(options.source)
-    view = View(run_folder(options))
+    view = run_view(options)
     names = run_names(view, options.source)
     if options.json:
         print_json(_record(names))

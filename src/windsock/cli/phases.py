@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_folder
+from windsock.cli.arguments import add_json, add_run, print_json, run_view
 from windsock.errors import WindsockError
 from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table and the timeline."""
-    view = View(run_folder(options))
+    view = run_view(options)
     table, windows = view.span_table(), view.step_windows()
     if not len(table):
         raise WindsockError(f"run {view.id} has no phases: record them with `with run.phase(name):`")

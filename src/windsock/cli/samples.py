@@ -11,11 +11,10 @@ import sys
 import time
 from typing import Any
 
-from windsock.cli.arguments import add_json, add_run, run_folder
+from windsock.cli.arguments import add_json, add_run, run_view
 from windsock.model import Sample
 from windsock.samples.query import SORTS, Query, compiled
 from windsock.server.responses import to_strict_json
-from windsock.view import View
 
 HELP = "show samples: filter, search, sort"
 EXAMPLE = "windsock samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward"
@@ -55,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the samples."""
-    view = View(run_folder(options))
+    view = run_view(options)
     if sys.stderr.isatty():  # the first search of a large run takes seconds
         view.sample_index.on_progress = IndexProgress().show
     shown = options.n if options.n is not None else 0 if options.json else DEFAULT_COUNT

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_folder
+from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_view
 from windsock.formatting import json_number
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
-from windsock.view import View, open_run
+from windsock.view import View
 
 HELP = "show a run: status, config, last values"
 EXAMPLE = "windsock show @last --metrics 'critic/*'"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the run."""
-    view = open_run(run_folder(options), source=options.source)
+    view = run_view(options, options.source)
     names = view.names(options.metrics or "*")
     if options.json:
         print_json(_record(view, names))

@@ -203,6 +203,7 @@ ENVIRONMENT = object_of(
     }
 )
 DEVICE = object_of({"index": read_any, "total": nullable(read_number)}, ("index",))
+UNREAD = object_of({"where": read_text, "reason": read_text, "count": read_count}, ("where", "reason", "count"))
 EVENTS: dict[str, Read] = {
     "start": object_of(
         {
@@ -228,6 +229,19 @@ EVENTS: dict[str, Read] = {
     "open_report": object_of({"kind": read_text, "taskset": read_text, "step": read_step}, ("kind", "taskset", "step")),
     "gather_failed": object_of({"step": read_step}, ("step",)),
     "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
+    "imported": object_of(
+        {
+            "path": read_text,
+            "format": read_text,
+            "title": read_text,
+            "status": nullable(one_of(*STATUS_WORDS)),
+            "reason": read_text,
+            "grown": nullable(read_time),
+            "notes": list_of(read_text),
+            "unread": list_of(UNREAD),
+        },
+        ("path", "format"),
+    ),
     "mark": object_of(
         {"run": read_text, "name": nullable(read_text), "pinned": read_flag, "hidden": read_flag, "note": read_text},
         ("run",),

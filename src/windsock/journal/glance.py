@@ -19,6 +19,7 @@ from windsock.model import Status, Writer
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
 START_FIELDS = ("event", "time", "machine", "pid", "born", "idle_seconds")  # those that the status depends on
 FINISH_FIELDS = ("event", "status", "reason")
+IMPORTED_FIELDS = ("event", "time", "path", "format", "status", "reason", "grown")
 END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
 
 
@@ -139,6 +140,9 @@ def _look_at(paths: list[Path], size: int) -> _Look:
 
 def _telling(found: list[dict[str, Any]], heard: float) -> list[dict[str, Any]]:
     """Return as few events as give the same status: the first finish, else the last start and the last time."""
+    for event in reversed(found):
+        if event.get("event") == "imported":
+            return [{name: event[name] for name in IMPORTED_FIELDS if name in event}]
     for event in found:
         if event.get("event") == "finish":
             return [{name: event[name] for name in FINISH_FIELDS if name in event}]

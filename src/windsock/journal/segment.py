@@ -38,7 +38,8 @@ class SegmentWriter:
 
     ``prepare`` is called before a file is created, and makes the directory (and what else belongs there).
     ``on_new_segment`` is called, under the lock, after a fork or when a file had to be begun anew: what readers need
-    at the head of a segment has to be appended again. ``claimed``: the first file exists, empty (see ``claim``).
+    at the head of a segment has to be appended again. ``claimed``: the first file exists; it is empty (see ``claim``),
+    or has frames of an earlier writer that has ended.
     """
 
     def __init__(
@@ -159,7 +160,8 @@ class SegmentWriter:
         except OSError as problem:
             self._failed(problem)
             return
-        if self._write(frames.segment_head()) is not None:
+        is_new = os.fstat(self._fd).st_size == 0
+        if is_new and self._write(frames.segment_head()) is not None:
             os.close(self._fd)
             self._fd = None
             with suppress(OSError):

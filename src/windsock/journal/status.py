@@ -14,6 +14,7 @@ HEARTBEAT_SECONDS = 10.0
 SILENT_SECONDS = 60.0  # without a heartbeat: stalled
 LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
 IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
+GROWING_SECONDS = 300.0  # since a log of another program has grown: it counts as running
 
 End = Literal["running", "finished", "lost"]
 """Whether a writer still records, has written its end, or was killed without one."""
@@ -31,6 +32,7 @@ class Signs:
 
     start: dict[str, Any] = field(default_factory=dict)
     finish: dict[str, Any] | None = None
+    imported: dict[str, Any] | None = None  # the last look at a log of another program
     span: tuple[float, float] | None = None  # times of the first and of the last event
 
     @property
@@ -48,12 +50,14 @@ class Signs:
                 self.start = event
             elif event.get("event") == "finish":
                 self.finish = self.finish or event
+            elif event.get("event") == "imported":
+                self.imported = event
 
     def united(self, other: Signs) -> Signs:
         """Return these signs and those of a later segment of the same process."""
         spans = [span for span in (self.span, other.span) if span]
         span = (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
-        return Signs(self.start or other.start, self.finish or other.finish, span)
+        return Signs(self.start or other.start, self.finish or other.finish, other.imported or self.imported, span)
 
 
 def signs_of(events: Iterable[dict[str, Any]]) -> Signs:
@@ -71,6 +75,8 @@ def writer_status(events: Iterable[dict[str, Any]], last_row: float | None, now:
 def status_of(signs: Signs, last_row: float | None, now: float | None = None) -> Status:
     """Return the status of a writer from what its events tell and the time of its last row."""
     now = time.time() if now is None else now
+    if signs.imported is not None:
+        return _imported_status(signs.imported, now)
     if signs.finish is not None:
         return Status(signs.finish.get("status", "finished"), signs.finish.get("reason", ""))
     start, heard = signs.start, max(last_row or 0.0, signs.heard)
@@ -95,9 +101,18 @@ def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: fl
 
 def end_of(signs: Signs, last_row: float | None, now: float | None = None) -> End:
     """Return whether a writer still records, as ``writer_end`` does."""
-    if signs.finish is not None:
+    if signs.finish is not None or signs.imported is not None:
         return "finished"
     return "lost" if status_of(signs, last_row, now).ended else "running"
+
+
+def _imported_status(imported: Mapping[str, Any], now: float) -> Status:
+    """Return the status of a run in a log of another program: what the log tells, else whether it grows."""
+    if imported.get("status"):
+        return Status(imported["status"], imported.get("reason", ""))
+    if now - (imported.get("grown") or 0.0) < GROWING_SECONDS:
+        return Status("running")
+    return Status("finished", imported.get("reason") or "the log does not tell how it ended")
 
 
 def _remote_status(silence: float) -> Status:

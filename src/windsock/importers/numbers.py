@@ -1,0 +1,115 @@
+"""Numbers in parsed logs: which entries are values, which one is the step, and which one the time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+STEP_NAMES = (
+    "step", "global_step", "_step", "training/global_step", "train/global_step", "trainer/global_step", "global_steps",
+    "train_step", "training_step", "iteration", "iter", "steps", "update", "rollout/step", "train/step", "Step",
+)  # fmt: skip
+TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time", "datetime", "created_at", "ts", "date")
+SPECIAL = {
+    "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "-infinity": -math.inf,
+}  # fmt: skip
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
+TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
+MAX_DEPTH = 8
+MAX_STEP = 2**53
+
+
+def flat_numbers(found: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, float | None]:
+    """Return the numbers in nested objects, with their names joined by slashes; a null is kept, a text is left out."""
+    return dict(_flat(found, prefix, depth))
+
+
+def _flat(found: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[str, float | None]]:
+    for key, value in found.items():
+        name = f"{prefix}{key}"
+        if value is None:
+            yield name, None
+        elif isinstance(value, int | float):  # a truth value is one too
+            yield name, to_float(value)
+        elif isinstance(value, str):
+            if value.lower() in SPECIAL:
+                yield name, SPECIAL[value.lower()]
+        elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+            yield from _flat(value, f"{name}/", depth + 1)
+
+
+def to_float(value: float) -> float:
+    """Return a number as a float; an integer that is too large is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def number_of(text: str) -> float | None:
+    """Return the number that a text is, with ``np.float64(…)`` and the like around it; None if it is none."""
+    text = text.strip()
+    if text[-1:] == ")" and "(" in text:
+        head, _, inner = text[:-1].partition("(")
+        if head not in NUMBER_CALLS:
+            return None
+        text = inner.partition(",")[0]
+    if text in ("True", "False"):
+        return float(text == "True")
+    return to_float(float(text)) if NUMBER.fullmatch(text) else None
+
+
+NUMBER_CALLS = frozenset(
+    f"{package}{kind}"
+    for package in ("np.", "numpy.", "")
+    for kind in (
+        "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint32", "uint64", "bool_",
+        "bool", "tensor", "float", "int",
+    )
+) | {"torch.tensor"}  # fmt: skip
+
+
+def step_of(found: Mapping[str, Any]) -> tuple[int | None, str]:
+    """Return the step of a row and the name under which it stands; None and "" if it has none."""
+    for name in STEP_NAMES:
+        step = as_step(found.get(name))
+        if step is not None:
+            return step, name
+    return None, ""
+
+
+def as_step(value: Any) -> int | None:
+    """Return a value as a step: a whole number; None for others."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) < MAX_STEP and value == int(value) else None
+
+
+def time_of(found: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Return the time of a row in seconds since 1970, and its name; None and "" if it has none."""
+    for name in TIME_NAMES:
+        at = as_time(found.get(name))
+        if at is not None:
+            return at, name
+    return None, ""
+
+
+def as_time(value: Any) -> float | None:
+    """Return a value as a time: seconds or milliseconds since 1970, or an ISO date with a time; None for others."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        for scale in (1.0, 1e3, 1e6, 1e9):
+            if TIMES[0] <= value / scale <= TIMES[1]:
+                return value / scale
+        return None
+    if isinstance(value, str) and len(value) < 64 and value[:2] in ("19", "20"):
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None

@@ -1,0 +1,63 @@
+"""What is seen of a file before its format is known: its name, its size, and both of its ends."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from windsock.importers.clean_lines import clean_line, decode
+
+END_BYTES = 256 << 10
+MAX_LINE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The ends of a regular file. A large log may begin with much that is no metric, so its end counts as well."""
+
+    path: Path
+    size: int
+    head: bytes
+    tail: bytes  # empty if the head is everything
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The complete lines of both ends, clean; none of a binary file."""
+        if self.is_binary:
+            return []
+        head, tail = self.head.splitlines(), self.tail.splitlines()[1:]
+        return [clean_line(decode(line)[0]).text for line in (*head, *tail) if len(line) <= MAX_LINE]
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the file is no text: it has a NUL byte, except in UTF-16."""
+        return b"\0" in self.head[: 1 << 16] and self.head[:2] not in (b"\xff\xfe", b"\xfe\xff")
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+    def has(self, *needles: bytes) -> bool:
+        """Return whether each of some bytes is in either end."""
+        return all(needle in self.head or needle in self.tail for needle in needles)
+
+
+def look_at(path: Path) -> Seen | None:
+    """Return what is seen of a file; None if it is none that can be read: opening a FIFO would block."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                return None
+            head = file.read(END_BYTES)
+            tail = b""
+            if state.st_size > len(head):
+                file.seek(max(len(head), state.st_size - END_BYTES))
+                tail = file.read(END_BYTES)
+            return Seen(path, state.st_size, head, tail)
+    except OSError:
+        return None
