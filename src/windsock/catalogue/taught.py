@@ -139,7 +139,7 @@ def _described(name: str, given: Mapping[str, Any]) -> Metric:
 def template(unknown_names: Iterable[str], ambiguous: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterator[str]:
     """Yield the lines of a file to fill in: an entry for each name, with what its form suggests."""
     from windsock.catalogue.guesses import guess
-    from windsock.catalogue.names import nearest
+    from windsock.catalogue.similar import nearest
 
     for name, meanings in ambiguous.items():
         options = " or ".join(f"{id} ({', '.join(sources)})" for id, sources in meanings.items())

@@ -9,7 +9,7 @@ from typing import Any
 
 from windsock import __version__
 from windsock.catalogue.describe import describe
-from windsock.catalogue.names import nearest
+from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
