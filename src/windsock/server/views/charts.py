@@ -6,7 +6,7 @@ Mean, maximum and minimum of one quantity share a chart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match
 from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.resolution import Resolution, RunNames
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Metric, Text
 from windsock.formatting import family, natural
 from windsock.readable import Readable
@@ -69,7 +69,7 @@ def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
 def names_of(opened: OpenRun) -> RunNames:
     """Return the names of a run with their meanings."""
     # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
-    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view), 60.0)
+    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view, opened.source), 60.0)
 
 
 @dataclass(slots=True)
@@ -102,9 +102,17 @@ class Chart:
 
 
 def _guessed(name: str) -> dict[str, str] | None:
-    """Return unit and direction that the form of an unknown name suggests."""
+    """Return family, unit and direction that the form of an unknown name suggests."""
     found = guess(name)
-    return {"unit": found.unit, "direction": found.direction} if found else None
+    return asdict(found) if found else None
+
+
+def family_of(name: str, match: Match | None) -> str:
+    """Return the family of a name: the metric's, the one that its form suggests, or the beginning of the name."""
+    if match is not None:
+        return match.metric.family
+    found = guess(name)
+    return found.family if found and found.family else OTHER + family(name)
 
 
 def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
@@ -114,7 +122,7 @@ def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
     for name in names:
         match = meanings.match(name)
         place, key, statistic = _known_place(name, match) if match else _unknown_place(name, present)
-        chart = found.setdefault(place, Chart(key, match.metric.family if match else OTHER + family(name), match))
+        chart = found.setdefault(place, Chart(key, family_of(name, match), match))
         if statistic in chart.lines:  # two names of one quantity: one chart each
             found[name] = Chart(name, chart.family, match, {"line": name})
             continue
@@ -157,11 +165,12 @@ def _unknown_place(name: str, present: frozenset[str]) -> tuple[Any, str, str]:
 
 
 def _order(chart: Chart) -> tuple[Any, ...]:
-    ordered = list(family_labels())
-    if chart.match is None:
-        return len(ordered), natural(chart.family), 0, natural(chart.main)
+    ordered, places = list(family_labels()), _places(REGISTRY.version)
+    if chart.family.startswith(OTHER):
+        return len(ordered), natural(chart.family), 0, False, natural(chart.main)
+    if chart.match is None:  # its family is guessed
+        return ordered.index(chart.family), [], len(places) + 1, False, natural(chart.main)
     id, domain = split_domain(chart.match.metric.id)
-    places = _places(REGISTRY.version)
     return ordered.index(chart.family), [], places.get(id, len(places)), bool(domain), natural(chart.main)
 
 
@@ -196,7 +205,7 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
         "version": opened.version,
         "source": meanings.source,
         "unknown": meanings.unknown,
-        "ambiguous": {name: resolution_record(meanings.resolve(name)) for name in meanings.ambiguous},
+        "ambiguous": meanings.ambiguous,
         "names": len(names),
         "families": family_records(found),
         "charts": [chart.record() for chart in found],
@@ -204,17 +213,6 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
         "histograms": view.histogram_names(),
         "axes": available_axes(view),
         "writers": writer_triples(view),
-    }
-
-
-def resolution_record(resolution: Resolution) -> dict[str, Any]:
-    """Return the meanings that a name can have in a run, with their sources, as a JSON record."""
-    return {
-        "name": resolution.name,
-        "meanings": [
-            {"metric": id, "title": bilingual(REGISTRY.metric(id).title), "sources": list(sources)}
-            for id, sources in resolution.meanings.items()
-        ],
     }
 
 
