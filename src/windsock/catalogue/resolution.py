@@ -168,7 +168,8 @@ class RunNames:
     def producer(self) -> str | None:
         """The framework of most names; None where few are known."""
         evidence = self._evidence
-        stated = self._prior
+        # The vocabulary of a run is no source of names that are all from elsewhere.
+        stated = self._prior if self._prior and (not self.names or evidence.weight(source_bits(self._prior))) else None
         known = sum(bool(found) for _, found in self._found.values())
         if not self.names or known + len(self._taught) < _MIN_KNOWN * len(self.names):
             return stated

@@ -153,7 +153,7 @@ def signs_of(source: str) -> Text | None:
         return None
     settings = [f"{key} = {values[0]}" if values else key for key, values in signs.config]
     parts = [", ".join(settings)] if settings else []
-    named = f"{signs.mark}…" if signs.mark else ""
+    named = f"{signs.mark}*" if signs.mark else ""
     en = " or ".join([f"{part} in the config" for part in parts] + ([f"a name with {named}"] if named else []))
     zh = "，或".join([f"配置中有 {part}" for part in parts] + ([f"名字中含 {named}"] if named else []))
     return Text(en, zh)

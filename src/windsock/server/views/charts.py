@@ -12,7 +12,7 @@ from typing import Any
 
 from windsock.catalogue.by_domain import BY, split_domain
 from windsock.catalogue.describe import band_text
-from windsock.catalogue.guesses import guess
+from windsock.catalogue.guesses import Guess, guess
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match
@@ -97,14 +97,23 @@ class Chart:
             "lines": self.lines,
             "here": dict(self.match.filled) if self.match else {},
             "note": bilingual(difference.note) if difference else None,
-            "guessed": _guessed(self.main) if self.match is None else None,
+            "guessed": guess_record(self.main) if self.match is None else None,
         }
 
 
-def _guessed(name: str) -> dict[str, str] | None:
-    """Return family, unit and direction that the form of an unknown name suggests."""
+def guess_record(name: str) -> dict[str, Any] | None:
+    """Return family, unit and direction that the form of an unknown name suggests, and a text of them."""
     found = guess(name)
-    return asdict(found) if found else None
+    return {**asdict(found), "text": bilingual(_guess_text(found))} if found else None
+
+
+def _guess_text(found: Guess) -> Text:
+    tables = (("units", found.unit), ("directions", "" if found.direction == "none" else found.direction))
+    en, zh = ([label(table, key, lang) for table, key in tables if key] for lang in ("en", "zh"))
+    if found.family:
+        title = family_labels()[found.family][0]
+        en, zh = [title.en, *en], [title.zh, *zh]
+    return Text("; ".join(en), "；".join(zh))
 
 
 def family_of(name: str, match: Match | None) -> str:

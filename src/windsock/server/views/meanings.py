@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from windsock.catalogue.guesses import guess
 from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match
 from windsock.catalogue.registry import REGISTRY
@@ -17,7 +15,7 @@ from windsock.catalogue.spec import FRAMEWORKS, OURS
 from windsock.catalogue.taught import FILE, config_file, template
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import metric_records, names_of
+from windsock.server.views.charts import guess_record, metric_records, names_of
 
 MAX_LISTED = 1000  # unknown names with similar ones
 SIMILAR = 3
@@ -39,7 +37,7 @@ def meanings_view(opened: OpenRun) -> dict[str, Any]:
         "unknown": [_unknown(name) for name in names.unknown[:MAX_LISTED]],
         "unknown_count": len(names.unknown),
         "metrics": metric_records(match.metric.id for match in known.values()),
-        "files": [str(view.path.parent.parent / FILE), str(config_file())],
+        "files": [str(view.path.resolve().parent.parent / FILE), str(config_file())],
         "template": _template(names),
     }
 
@@ -82,8 +80,7 @@ def _known(name: str, match: Match) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> dict[str, Any]:
-    found = guess(name)
-    return {"name": name, "nearest": nearest(name, SIMILAR), "guessed": asdict(found) if found else None}
+    return {"name": name, "nearest": nearest(name, SIMILAR), "guessed": guess_record(name)}
 
 
 def _template(names: RunNames) -> str:
