@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windsock.catalogue.names import nearest, recognise
+from windsock.catalogue.names import recognise
 from windsock.catalogue.patterns import declared_placeholder, expand, fill
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.similar import nearest
 from windsock.catalogue.spec import CatalogueError, placeholders
 
 
@@ -253,6 +254,9 @@ def test_an_unknown_name_has_similar_names():
     assert recognise("my/own/thing").matches == ()
     assert "actor/policykl" in nearest("actor/policy_kl")
     assert "completions/clipped_ratio" in nearest("completion/clipped_ratio")
+    assert "actor/entropy" in nearest("grpo_actor/entropy_x/avg", 3)
+    assert any("loss" in name for name in nearest("my/loss_thing", 3))
+    assert nearest("zzzqq") == nearest("学习率") == nearest("") == []
 
 
 RUNS = {

@@ -274,3 +274,9 @@ def test_a_name_is_matched_once_for_all_questions():
         names.resolve(name)
     assert names_module._shaped.cache_info().misses == before + 1000
     assert len(names._decided) == 1
+
+
+def test_names_of_two_frameworks_give_no_source():
+    """A few names that unrelated frameworks log alike do not show which one wrote them."""
+    assert RunNames(["kl", "loss", "reward"]).source is None
+    assert RunNames(["kl", "reward"]).ambiguous == ["kl"]

@@ -39,7 +39,7 @@ def test_an_unhealthy_run_is_reported(serve: Serve, visit: Open):
     for language, verdict in (("en", "Something is wrong"), ("zh", "出现问题")):
         for tab in TABS:
             page.goto(f"{base}/?run=sick&lang={language}&tab={tab}")
-            page.wait_for_selector(".banner.bad" if tab == "overview" else ".empty, .chart canvas, .kv")
+            page.wait_for_selector(".banner.bad" if tab == "overview" else ".empty, .chart canvas, .kv, .names-count")
             if tab == "overview":
                 assert page.inner_text(".banner h1") == verdict
     assert "crashed" in (page.get_attribute(".heading .chip", "class") or "")
@@ -54,7 +54,12 @@ def test_logged_text_is_never_markup(serve: Serve, demo: windsock.Run, visit: Op
         page.wait_for_selector(READY[tab])
         assert page.locator("img").count() == 0
         assert HTML in page.inner_text(".run-heading")
+    page.goto(f"{base}/?run=demo&tab=config")
+    page.wait_for_selector(READY["config"])
     assert HTML in page.inner_text(".kv")
+    page.goto(f"{base}/?run=demo&tab=names")
+    page.wait_for_selector(READY["names"])
+    assert HTML in page.inner_text(".names")
     page.goto(f"{base}/?run=demo&tab=samples")
     page.wait_for_selector(READY["samples"])
     assert HTML in page.inner_text(".sample-detail")

@@ -149,7 +149,15 @@ def use_config(page: Any, name: str, language: str) -> None:
     assert "demo.critic_lr" in page.inner_text(".kv >> nth=0")
 
 
+def use_names(page: Any, name: str, language: str) -> None:
+    """Search among the names."""
+    page.fill(".panel input[type=search]", "approxkl")
+    page.wait_for_function("() => [...document.querySelectorAll('.names-table')].at(-1)?.tBodies[0].rows.length === 1")
+    assert "actor/approxkl" in page.inner_text(".names-table >> nth=-1")
+
+
 USES = {
     "overview": use_overview, "charts": use_charts, "time": use_time, "memory": use_memory,
     "evaluation": use_evaluation, "samples": use_samples, "compare": use_compare, "config": use_config,
+    "names": use_names,
 }  # fmt: skip

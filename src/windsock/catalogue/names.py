@@ -235,15 +235,3 @@ def _stripped(name: str) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
     if name.startswith(TRL_PREFIXES):
         prefix = next(prefix for prefix in TRL_PREFIXES if name.startswith(prefix))
         yield name[len(prefix) :], prefix, "", _WITH_PREFIXES
-
-
-def nearest(name: str, count: int = 5) -> list[str]:
-    """Return known names that are similar to a name, the closest first."""
-    import difflib
-
-    known = {pattern.lower(): pattern for pattern in (entry.name.pattern for entry in REGISTRY.entries())}
-    close = difflib.get_close_matches(name.lower(), known, count, 0.5)
-    tail = name.lower().rpartition("/")[2]
-    # Similarity of the whole misses a name in another family: its last part is often the same.
-    containing = [pattern for pattern in known if len(tail) > 2 and tail in pattern]
-    return [known[pattern] for pattern in dict.fromkeys((*close, *sorted(containing, key=len)))][:count]

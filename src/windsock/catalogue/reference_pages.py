@@ -44,7 +44,7 @@ a run, and why.
 
 **Your own names.** `windsock names RUN` prints the names that windsock does not know, as YAML to fill in. Saved as
 `names.yaml` beside the runs, or in `~/.config/windsock/`, it is read by every command and by the page;
-`windsock.define` does the same in code.
+`windsock.define` does the same for the process that calls it.
 
 **Symbols.** `=` is the metric itself, `≈` is comparable with the note in mind, `≠` is not comparable. ★ is one of the
 crucial values.
@@ -67,7 +67,7 @@ windsock 能识别的全部指标，按族排列：定义与公式、正常时�
 仍无法判断的名字视为有歧义，不据此给出判断。`windsock explain 名字 --run RUN` 说明某个名字在该实验中的含义及依据。
 
 **自己的名字。** `windsock names RUN` 以 YAML 列出 windsock 不认识的名字，供填写。保存为实验目录旁的 `names.yaml`，
-或放在 `~/.config/windsock/` 下，所有命令与页面都会读取；也可在代码中用 `windsock.define` 定义。
+或放在 `~/.config/windsock/` 下，所有命令与页面都会读取；`windsock.define` 则为调用它的进程定义。
 
 **符号。** `=` 即该指标本身；`≈` 可比，但须注意说明；`≠` 不可比。★ 为关键指标之一。
 """,

@@ -14,15 +14,12 @@ from typing import Any
 
 from windsock.catalogue.evidence import Evidence
 from windsock.catalogue.names import Candidate, Match, Shape, shaped
-from windsock.catalogue.sources import COMMON, HEIRS, producer_bits, producers_of, source_bits
+from windsock.catalogue.sources import ALIKE, COMMON, HEIRS, producer_bits, producers_of, source_bits
 from windsock.catalogue.spec import FRAMEWORKS, MetricName, Text
 from windsock.catalogue.values import contradiction, doubt
 
 Series = Callable[[str], Iterable[float]]
-# Of equals the framework that the others are built on, and names without a framework last.
-_LIKELIEST = sorted(
-    FRAMEWORKS, key=lambda name: (name in (COMMON, "wandb"), any(name in heirs for heirs in HEIRS.values()))
-)
+_WITHOUT_FRAMEWORK = (COMMON, "wandb")
 _MIN_KNOWN = 0.3  # share of a run's names that must be known to name its source
 
 
@@ -171,14 +168,16 @@ class RunNames:
     def producer(self) -> str | None:
         """The framework of most names; None where few are known."""
         evidence = self._evidence
-        stated = self._prior
+        # The vocabulary of a run is no source of names that are all from elsewhere.
+        stated = self._prior if self._prior and (not self.names or evidence.weight(source_bits(self._prior))) else None
         known = sum(bool(found) for _, found in self._found.values())
         if not self.names or known + len(self._taught) < _MIN_KNOWN * len(self.names):
             return stated
-        best = max(_LIKELIEST, key=lambda producer: evidence.weight(producer_bits(producer)))  # the first of equals
-        weight = evidence.weight(producer_bits(best))
+        weights = {producer: evidence.weight(producer_bits(producer)) for producer in FRAMEWORKS}
+        weight = max(weights.values())
         if stated is not None and evidence.weight(source_bits(stated)) >= weight:
             return stated
+        best = _likeliest([producer for producer, each in weights.items() if each == weight])
         return best if weight and best != COMMON else stated
 
     def _candidates(self, name: str) -> tuple[Candidate, ...]:
@@ -235,6 +234,14 @@ class RunNames:
         narrowed.by_values(doubt)
         narrowed.by_pattern()
         return narrowed
+
+
+def _likeliest(equals: list[str]) -> str | None:
+    """Return the framework of equals that the others are built on; None where two are not related."""
+    heirs = {heir for base in equals for heir in (*HEIRS.get(base, ()), *ALIKE.get(base, ()))}
+    own = [producer for producer in equals if producer not in heirs]
+    with_framework = [producer for producer in own if producer not in _WITHOUT_FRAMEWORK] or own
+    return with_framework[0] if len(with_framework) == 1 else None
 
 
 def _with_bits(candidate: Candidate, bits: int) -> Candidate:

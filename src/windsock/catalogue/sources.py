@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from windsock.catalogue.spec import ERAS, OURS, PRODUCERS, CatalogueError, MetricName, unknown
+from windsock.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, MetricName, Text, unknown
 
 HEIRS = {
     "transformers": ("trl", "ms-swift", "llama-factory"),
@@ -136,6 +136,27 @@ def source_bits(source: str) -> int:
 def check_source(source: str) -> None:
     """Raise when the framework, its trainer or its era is unknown."""
     source_bits(source)
+
+
+def all_sources() -> list[str]:
+    """Return every source that a user can state, each framework before its eras."""
+    found = []
+    for producer in (*OURS, *FRAMEWORKS):
+        found += [producer, *(f"{producer}/{era}" for era in ERAS.get(producer, ()))]
+    return found
+
+
+def signs_of(source: str) -> Text | None:
+    """Return what would show that a run is of a source: settings in its config, a mark in a name."""
+    signs = SIGNS.get(source)
+    if signs is None or not (signs.config or signs.mark):
+        return None
+    settings = [f"{key} = {values[0]}" if values else key for key, values in signs.config]
+    parts = [", ".join(settings)] if settings else []
+    named = f"{signs.mark}*" if signs.mark else ""
+    en = " or ".join([f"{part} in the config" for part in parts] + ([f"a name with {named}"] if named else []))
+    zh = "，或".join([f"配置中有 {part}" for part in parts] + ([f"名字中含 {named}"] if named else []))
+    return Text(en, zh)
 
 
 def _era_bits(producer: str, word: str, with_version: bool) -> int:

@@ -34,6 +34,7 @@ from windsock.catalogue.spec import (
 )
 
 FILE = "names.yaml"
+NamesFiles = dict[Path, tuple[int, int]]
 _KEYS = ("is", "about", "unit", "better")
 _BETTER = ("higher", "lower")
 
@@ -52,16 +53,24 @@ def config_file() -> Path:
     return (Path(home) if home else Path.home() / ".config") / "windsock" / FILE
 
 
-def taught_names(folder: Path) -> Taught:
-    """Return what the files for a run in this folder teach; the nearest file wins."""
+def names_files(folder: Path) -> NamesFiles:
+    """Return the files that describe names of a run in this folder, the nearest last, with their times and sizes."""
     files = [config_file(), *(parent / FILE for parent in (folder.parent.parent, folder.parent, folder))]
-    found = Taught()
+    found = {}
     for file in dict.fromkeys(files):
         try:
             state = file.stat()
         except OSError:
             continue
-        read = _read(file, state.st_mtime_ns, state.st_size)
+        found[file] = state.st_mtime_ns, state.st_size
+    return found
+
+
+def taught_names(folder: Path) -> Taught:
+    """Return what the files for a run in this folder teach; the nearest file wins."""
+    found = Taught()
+    for file, (modified, size) in names_files(folder).items():
+        read = _read(file, modified, size)
         found.matches.update(read.matches)
         found.problems.extend(read.problems)
     return found
@@ -139,7 +148,7 @@ def _described(name: str, given: Mapping[str, Any]) -> Metric:
 def template(unknown_names: Iterable[str], ambiguous: Mapping[str, Mapping[str, tuple[str, ...]]]) -> Iterator[str]:
     """Yield the lines of a file to fill in: an entry for each name, with what its form suggests."""
     from windsock.catalogue.guesses import guess
-    from windsock.catalogue.names import nearest
+    from windsock.catalogue.similar import nearest
 
     for name, meanings in ambiguous.items():
         options = " or ".join(f"{id} ({', '.join(sources)})" for id, sources in meanings.items())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from windsock.catalogue.names import Match, nearest, recognise
+from windsock.catalogue.names import Match, recognise
 from windsock.catalogue.patterns import Filled, fill
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
+from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import OURS, CatalogueError, Metric, MetricName, RelatedMetric, Text, placeholders
 

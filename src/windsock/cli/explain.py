@@ -10,7 +10,8 @@ from dataclasses import asdict
 
 from windsock.catalogue.describe import Explanation, NameMeaning, describe_match, families, list_meanings
 from windsock.catalogue.guesses import guess
-from windsock.catalogue.names import nearest, recognise
+from windsock.catalogue.names import recognise
+from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import PRODUCERS, Text
 from windsock.cli.arguments import add_json, print_json, run_view

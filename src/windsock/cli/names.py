@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _record(names: RunNames) -> dict[str, object]:
     from windsock.catalogue.guesses import guess
-    from windsock.catalogue.names import nearest
+    from windsock.catalogue.similar import nearest
 
     matches = {name: names.match(name) for name in names.known}
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from windsock import __version__
 from windsock.catalogue.describe import describe
-from windsock.catalogue.names import nearest
+from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
@@ -24,6 +24,7 @@ from windsock.server.views.charts import names_view
 from windsock.server.views.comparison import compared_run, comparison
 from windsock.server.views.curves import Curve, SeriesRequest, Window
 from windsock.server.views.evaluation import evaluation_view
+from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
@@ -79,7 +80,7 @@ def runs(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
-    """Pin, rename, hide or annotate a run."""
+    """Pin, rename, hide or annotate a run, or choose the source of its names."""
     key = arguments["run"]
     directory.open_runs.location(key)
     given = [field.name for field in ANNOTATION_FIELDS if field.name in arguments["given"]]
@@ -88,9 +89,20 @@ def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def _annotation(name: str, value: Any) -> Any:
-    if name == "name":
-        return (value or "").strip() or None
+    if name in ("name", "source"):
+        text = (value or "").strip() or None
+        return _checked_source(text) if name == "source" else text
     return bool(value) if name in ("pinned", "hidden") else value or ""
+
+
+def _checked_source(source: str | None) -> str | None:
+    """Return a source; a RequestError reports an unknown one."""
+    try:
+        if source:
+            check_source(source)
+    except CatalogueError as problem:
+        raise RequestError(400, str(problem)) from None
+    return source
 
 
 def run_overview(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -107,6 +119,12 @@ def run_overview(directory: RunDirectory, arguments: Arguments) -> Any:
 def names(opened: OpenRun, arguments: Arguments) -> Any:
     """Return every metric of a run, grouped into charts."""
     return opened.cached("names", lambda: names_view(opened))
+
+
+@_with_run
+def meanings(opened: OpenRun, arguments: Arguments) -> Any:
+    """Return what each name of a run means, and how to teach the others."""
+    return opened.cached("meanings", lambda: meanings_view(opened))
 
 
 def run_series(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -228,12 +246,7 @@ def compare(directory: RunDirectory, arguments: Arguments) -> Any:
 
 def explain(directory: RunDirectory, arguments: Arguments) -> Any:
     """Return the catalogue's explanation of a name."""
-    name, source = arguments["name"], arguments["source"] or None
-    try:
-        if source:
-            check_source(source)
-    except CatalogueError as problem:
-        raise RequestError(400, str(problem)) from None
+    name, source = arguments["name"], _checked_source(arguments["source"] or None)
     found = {lang: describe(name, lang, source) for lang in ("en", "zh")}
     known = found["en"] is not None
     texts = {lang: asdict(one) if one is not None else None for lang, one in found.items()}
@@ -258,6 +271,7 @@ ANNOTATION_FIELDS = (
     Field("pinned", (bool,)),
     Field("hidden", (bool,)),
     Field("note", (str,), max_length=20_000),
+    Field("source", (str,), max_length=100),
 )
 SERIES_FIELDS = (
     Field("run", (str,)),
@@ -315,7 +329,7 @@ ENDPOINTS = (
     Endpoint(
         "PATCH",
         RUN,
-        "Pin, rename, hide or annotate a run",
+        "Pin, rename, hide or annotate a run, or choose the source of its names",
         annotate,
         body=ANNOTATION_FIELDS,
         extra_statuses=(404, 409, 413),
@@ -329,6 +343,7 @@ ENDPOINTS = (
         extra_statuses=(404,),
     ),
     Endpoint("GET", f"{RUN}/names", "Every metric, grouped into charts", names, extra_statuses=(404,)),
+    Endpoint("GET", f"{RUN}/meanings", "What each name means", meanings, extra_statuses=(404,)),
     Endpoint(
         "GET",
         f"{RUN}/series",

@@ -1,4 +1,4 @@
-"""Annotations that people make on the page: pins, names, notes and hidden runs.
+"""Annotations that people make on the page: pins, names, notes, hidden runs, and the sources of their names.
 
 They are events in segments in ``.page/`` of the directory. Each server appends to its own segment and reads all of
 them, so that several can serve one directory; the newest change of a field wins.
@@ -21,7 +21,7 @@ from windsock.server.responses import RequestError
 
 EVENT = "mark"  # the event's name on disk, written since 0.1
 WRITER = Writer("page", 0, 1)
-DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": ""}
+DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": "", "source": None}
 
 
 class Annotations:
@@ -59,6 +59,12 @@ class Annotations:
     def get(self, key: str) -> dict[str, Any]:
         """Return the annotations of a run, with defaults for the others."""
         return {name: self._newest.get((key, name), (0.0, default))[1] for name, default in DEFAULTS.items()}
+
+    def source(self, key: str) -> str | None:
+        """Return the source that a person has chosen for the names of a run, as of now."""
+        self.refresh()
+        source: str | None = self.get(key)["source"]
+        return source
 
     def set(self, key: str, changes: dict[str, Any]) -> None:
         """Write changes; a RequestError reports a directory that is not writable."""

@@ -14,8 +14,8 @@ class RunDirectory:
 
     def __init__(self, dir: Path) -> None:
         self.dir = dir
-        self.open_runs = OpenRuns(dir)
         self.annotations = Annotations(dir)
+        self.open_runs = OpenRuns(dir, source_of=self.annotations.source)
         self.listing = Listing(self.open_runs, self.annotations)
 
     def close(self) -> None:

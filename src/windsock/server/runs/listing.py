@@ -189,6 +189,9 @@ class Listing:
     def _annotate(self, run: ListedRun) -> None:
         annotations = self._annotations.get(run.location.key)
         if annotations != run.annotations:
+            if annotations["source"] != run.annotations.get("source") and run.reward_files is not None:
+                run.reward_files = None  # under another source the reward may have another name
+                self._stale.add(run.location.key)
             run.annotations = annotations
             self._count_change(run)
 
@@ -229,29 +232,29 @@ class Listing:
 
     def _read_reward(self, run: ListedRun) -> None:
         # Taken before reading: if the run grows meanwhile, the reward is older than its files and is read again.
-        states = run.files.states
+        states, source = run.files.states, run.annotations["source"]
         try:
-            reward, details = self._read_run(run.location)
+            reward, details = self._read_run(run.location, source)
         except Exception:  # noqa: BLE001 - the run is listed without a reward, and the next one is read
             reward, details = None, {}
         with self._lock:
             run.reward_files, run.reward_read_at = states, time.monotonic()
-            if run.files.states == states:
+            if (run.files.states, run.annotations["source"]) == (states, source):
                 self._stale.discard(run.location.key)
             # Compared as JSON, since a NaN is not equal to itself.
             if encode((run.reward, run.details)) != encode((reward, details)):
                 run.reward, run.details = reward, details
                 self._count_change(run)
 
-    def _read_run(self, location: RunLocation) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    def _read_run(self, location: RunLocation, source: str | None) -> tuple[dict[str, Any] | None, dict[str, Any]]:
         """Return a run's reward, and facts that need reading; uses the open run where there is one."""
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
-                return reward_summary(opened.view), event_file_details(opened.view)
+                return reward_summary(opened.view, source), event_file_details(opened.view)
         with self._open_runs.room_for(location):
             foreign = location.kind == "tensorboard"
             view = TensorBoardRun(location.folder, self._open_runs.dir) if foreign else View(location.folder)
-            return reward_summary(view), event_file_details(view)
+            return reward_summary(view, source), event_file_details(view)
 
     def _save(self) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from windsock.catalogue.taught import NamesFiles, names_files
 from windsock.errors import JournalError
 from windsock.importers.tensorboard import TensorBoardRun
 from windsock.journal.folder import FileStates, RunFiles, identity, run_files
@@ -54,6 +55,8 @@ class OpenRun:
         self._files = files
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self.source: str | None = None  # chosen by a person for the names of the run
+        self._names_files: NamesFiles = {}
         self._estimated = 0
         self.estimated_at = -1e9
         self.used_at = time.monotonic()
@@ -80,6 +83,14 @@ class OpenRun:
         self._seen = now
         self.view.refresh()
         self.version += 1
+
+    def set_source(self, source: str | None) -> None:
+        """Take the source that a person has chosen, and the files that describe names; forget what depends on them."""
+        files = names_files(self.location.folder)
+        if (source, files) != (self.source, self._names_files):
+            self.source, self._names_files = source, files
+            self._cache.clear()
+            self.version += 1
 
     def cached(self, key: Any, compute: Callable[[], T], max_age: float = 0.0) -> T:
         """Return the result cached for this version of the run, or within ``max_age`` seconds; else compute it."""
@@ -109,8 +120,14 @@ class OpenRun:
 class OpenRuns:
     """The runs below a directory, opened on demand."""
 
-    def __init__(self, dir: Path, max_bytes: int = MAX_OPEN_BYTES) -> None:
+    def __init__(
+        self,
+        dir: Path,
+        max_bytes: int = MAX_OPEN_BYTES,
+        source_of: Callable[[str], str | None] = lambda key: None,
+    ) -> None:
         self.dir = dir
+        self._source_of = source_of
         self.folders = RunFolders(dir)
         self.facts = FactsIndex(dir)
         self._max_bytes = max_bytes
@@ -156,6 +173,7 @@ class OpenRuns:
                 self._opened.move_to_end(key)
         with opened.lock:
             opened.refresh()
+            opened.set_source(self._source_of(key))
             yield opened
         opened.used_at = time.monotonic()
         if opened.used_at - opened.estimated_at > ESTIMATE_SECONDS:

@@ -15,6 +15,7 @@ from windsock.importers.tensorboard import TensorBoardRun
 from windsock.journal import decoding
 from windsock.journal.decoding import DecodingError, list_of, nullable, object_of
 from windsock.journal.directory_index import DirectoryIndex, files_digest
+from windsock.journal.folder import FileStates
 from windsock.readable import Readable
 from windsock.server.runs.listed_run import ListedRun
 from windsock.summary import run_names
@@ -54,7 +55,7 @@ class RewardIndex:
     def take(self, run: ListedRun) -> bool:
         """Use an earlier server's result if the files are the same; return whether there was one."""
         digest, record = self._loaded.pop(self._path_of(run), ("", None))
-        if digest != files_digest(run.files.states):
+        if digest != _digest(run, run.files.states):
             return False
         try:
             reward, details = record
@@ -68,7 +69,7 @@ class RewardIndex:
         """Store the results of runs that have ended: one that goes on has other files when the next server starts."""
         self._index.save(
             {
-                self._path_of(run): (files_digest(run.reward_files), [run.reward, run.details])
+                self._path_of(run): (_digest(run, run.reward_files), [run.reward, run.details])
                 for run in runs
                 if run.ended and run.reward_files
             }
@@ -78,9 +79,15 @@ class RewardIndex:
         return run.location.folder.relative_to(self._dir).as_posix()
 
 
-def reward_summary(view: Readable) -> dict[str, Any] | None:
-    """Return the reward of a run with its sparkline, or None where it logs none."""
-    value = headline_values(run_names(view)).get("reward")
+def _digest(run: ListedRun, states: FileStates) -> str:
+    """Return the digest of what the reward was read from: the files, and the source that a person has chosen."""
+    source = run.annotations.get("source")
+    return files_digest(states) + (f" {source}" if source else "")
+
+
+def reward_summary(view: Readable, source: str | None = None) -> dict[str, Any] | None:
+    """Return the reward of a run with its sparkline, or None where it logs none; ``source`` wrote its names."""
+    value = headline_values(run_names(view, source)).get("reward")
     if value is None:
         return None
     series = view.series(value.name)

@@ -6,18 +6,18 @@ Mean, maximum and minimum of one quantity share a chart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
 from windsock.catalogue.by_domain import BY, split_domain
 from windsock.catalogue.describe import band_text
-from windsock.catalogue.guesses import guess
+from windsock.catalogue.guesses import Guess, guess
 from windsock.catalogue.labels import families as family_labels
 from windsock.catalogue.labels import label
 from windsock.catalogue.names import Match
 from windsock.catalogue.registry import REGISTRY
-from windsock.catalogue.resolution import Resolution, RunNames
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Metric, Text
 from windsock.formatting import family, natural
 from windsock.readable import Readable
@@ -69,7 +69,7 @@ def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
 def names_of(opened: OpenRun) -> RunNames:
     """Return the names of a run with their meanings."""
     # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
-    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view), 60.0)
+    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view, opened.source), 60.0)
 
 
 @dataclass(slots=True)
@@ -97,14 +97,31 @@ class Chart:
             "lines": self.lines,
             "here": dict(self.match.filled) if self.match else {},
             "note": bilingual(difference.note) if difference else None,
-            "guessed": _guessed(self.main) if self.match is None else None,
+            "guessed": guess_record(self.main) if self.match is None else None,
         }
 
 
-def _guessed(name: str) -> dict[str, str] | None:
-    """Return unit and direction that the form of an unknown name suggests."""
+def guess_record(name: str) -> dict[str, Any] | None:
+    """Return family, unit and direction that the form of an unknown name suggests, and a text of them."""
     found = guess(name)
-    return {"unit": found.unit, "direction": found.direction} if found else None
+    return {**asdict(found), "text": bilingual(_guess_text(found))} if found else None
+
+
+def _guess_text(found: Guess) -> Text:
+    tables = (("units", found.unit), ("directions", "" if found.direction == "none" else found.direction))
+    en, zh = ([label(table, key, lang) for table, key in tables if key] for lang in ("en", "zh"))
+    if found.family:
+        title = family_labels()[found.family][0]
+        en, zh = [title.en, *en], [title.zh, *zh]
+    return Text("; ".join(en), "；".join(zh))
+
+
+def family_of(name: str, match: Match | None) -> str:
+    """Return the family of a name: the metric's, the one that its form suggests, or the beginning of the name."""
+    if match is not None:
+        return match.metric.family
+    found = guess(name)
+    return found.family if found and found.family else OTHER + family(name)
 
 
 def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
@@ -114,7 +131,7 @@ def group_into_charts(names: Sequence[str], meanings: RunNames) -> list[Chart]:
     for name in names:
         match = meanings.match(name)
         place, key, statistic = _known_place(name, match) if match else _unknown_place(name, present)
-        chart = found.setdefault(place, Chart(key, match.metric.family if match else OTHER + family(name), match))
+        chart = found.setdefault(place, Chart(key, family_of(name, match), match))
         if statistic in chart.lines:  # two names of one quantity: one chart each
             found[name] = Chart(name, chart.family, match, {"line": name})
             continue
@@ -157,11 +174,12 @@ def _unknown_place(name: str, present: frozenset[str]) -> tuple[Any, str, str]:
 
 
 def _order(chart: Chart) -> tuple[Any, ...]:
-    ordered = list(family_labels())
-    if chart.match is None:
-        return len(ordered), natural(chart.family), 0, natural(chart.main)
+    ordered, places = list(family_labels()), _places(REGISTRY.version)
+    if chart.family.startswith(OTHER):
+        return len(ordered), natural(chart.family), 0, False, natural(chart.main)
+    if chart.match is None:  # its family is guessed
+        return ordered.index(chart.family), [], len(places) + 1, False, natural(chart.main)
     id, domain = split_domain(chart.match.metric.id)
-    places = _places(REGISTRY.version)
     return ordered.index(chart.family), [], places.get(id, len(places)), bool(domain), natural(chart.main)
 
 
@@ -196,7 +214,7 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
         "version": opened.version,
         "source": meanings.source,
         "unknown": meanings.unknown,
-        "ambiguous": {name: resolution_record(meanings.resolve(name)) for name in meanings.ambiguous},
+        "ambiguous": meanings.ambiguous,
         "names": len(names),
         "families": family_records(found),
         "charts": [chart.record() for chart in found],
@@ -204,17 +222,6 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
         "histograms": view.histogram_names(),
         "axes": available_axes(view),
         "writers": writer_triples(view),
-    }
-
-
-def resolution_record(resolution: Resolution) -> dict[str, Any]:
-    """Return the meanings that a name can have in a run, with their sources, as a JSON record."""
-    return {
-        "name": resolution.name,
-        "meanings": [
-            {"metric": id, "title": bilingual(REGISTRY.metric(id).title), "sources": list(sources)}
-            for id, sources in resolution.meanings.items()
-        ],
     }
 
 

@@ -10,10 +10,10 @@ from windsock.catalogue.names import Match
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import MetricName, Text
 from windsock.catalogue.translate import TranslationError
-from windsock.formatting import family, flatten
+from windsock.formatting import flatten
 from windsock.server.responses import bilingual, to_strict_json
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import group_into_charts, metric_records, names_of
+from windsock.server.views.charts import family_of, group_into_charts, metric_records, names_of
 from windsock.server.views.curves import Window
 from windsock.server.views.phases import phase_seconds
 
@@ -136,7 +136,7 @@ _SAME_SCALE = frozenset(("window", "reducer", "population", "mask", "moment", "c
 def _chart(name: str, lines: list[dict[str, Any]], match: Match | None) -> dict[str, Any]:
     return {
         "key": name,
-        "family": match.metric.family if match else f"other:{family(name)}",
+        "family": family_of(name, match),
         "metric": match.metric.id if match else None,
         "title": bilingual(match.metric.title) if match else None,
         "lines": lines,

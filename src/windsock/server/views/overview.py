@@ -41,6 +41,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "version": opened.version,
         "names": len(names),
         "unknown": len(meanings.unknown),
+        "ambiguous": meanings.ambiguous,
         "source": meanings.source,
         "health": health(judged),
         "crucial": [verdict_record(verdict) for verdict in judged],

@@ -1,5 +1,5 @@
 // A chart of a response as the chart of a card.
-import { localized } from "../text/language.js";
+import { localized, t } from "../text/language.js";
 
 // `metrics` are the catalogue's records by id; every run has a line.
 export function metricChart(chart, metrics, runs) {
@@ -15,10 +15,19 @@ export function metricChart(chart, metrics, runs) {
   return {
     key: chart.key,
     title: metric ? [localized(metric.title), here].filter(Boolean).join(" · ") : chart.key,
-    unit: [metric?.sign, triple ? "min–max" : ""].filter(Boolean).join(" · "),
+    unit: [metric?.sign, guessedUnit(chart), triple ? "min–max" : ""].filter(Boolean).join(" · "),
     metric,
-    note: chart.note,
+    note: chart.note ?? (metric ? null : guessNote(chart)),
     names: Object.values(chart.lines),
     lines: runs.map(line),
   };
+}
+
+// What the form of an unknown name suggests is marked as guessed.
+function guessedUnit({ guessed }) {
+  return guessed?.unit ? `${guessed.unit} (${t("guessed")})` : "";
+}
+
+function guessNote({ guessed }) {
+  return guessed ? `${t("guessed_from_form")}: ${localized(guessed.text)}` : t("unknown_name");
 }

@@ -44,6 +44,16 @@ export function listPanel(title, texts) {
   return panel(title, String(texts.length), el("ul", { class: "notices" }, items));
 }
 
+// A button that copies a text, and says so.
+export function copyButton(text, label) {
+  const button = el("button", { text: label });
+  button.addEventListener("click", async () => {
+    await navigator.clipboard?.writeText(text);
+    button.textContent = t("copied");
+  });
+  return button;
+}
+
 export function swatch(colour, label) {
   return el("span", { class: "swatch" }, el("i", { style: { background: colour } }), label);
 }

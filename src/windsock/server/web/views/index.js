@@ -5,6 +5,7 @@ import { compareView } from "./compare.js";
 import { configView } from "./config.js";
 import { evaluationView } from "./evaluation.js";
 import { memoryView } from "./memory.js";
+import { namesView } from "./names.js";
 import { overviewView } from "./overview.js";
 import { samplesView } from "./samples.js";
 import { timeView } from "./time.js";
@@ -18,6 +19,7 @@ export const VIEWS = {
   samples: samplesView,
   compare: compareView,
   config: configView,
+  names: namesView,
 };
 
 export const TABS = Object.keys(VIEWS).filter((tab) => !report || tab !== "compare");

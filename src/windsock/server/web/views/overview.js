@@ -12,6 +12,7 @@ import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
 import { emptyState, listPanel, panel, statusDot } from "../ui/widgets.js";
+import { namesLine } from "./names.js";
 
 const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "…" };
 
@@ -45,7 +46,7 @@ export function overviewView(host, context) {
 
   function draw(data) {
     if (!host.isConnected) return;
-    top.replaceChildren(banner(data));
+    top.replaceChildren(banner(data), data.names ? namesLine(data, () => setState({ tab: "names" })) : "");
     const keys = [!data.names, ...data.vital.map((headline) => headline.key)].join();
     if (grid.dataset.keys !== keys) {
       for (const one of cards.values()) one.plot.destroy();
@@ -180,10 +181,14 @@ function isOutside(value, band) {
 }
 
 function absentPanel(data) {
-  const rows = data.absent.map((one) => {
-    const name = el("b", { text: localized(one.title) });
-    addTooltip(name, () => metricTooltip(data.metrics[one.metrics[0]], []));
-    return el("li", {}, name, el("span", { class: "quiet", text: localized(one.reason) }));
+  const reasons = [...new Set(data.absent.map((one) => localized(one.reason)))]; // one is often that of many values
+  const rows = reasons.map((reason) => {
+    const values = data.absent.filter((one) => localized(one.reason) === reason);
+    const titles = values.map((one) => {
+      const title = el("b", { text: localized(one.title) });
+      return addTooltip(title, () => metricTooltip(data.metrics[one.metrics[0]], []));
+    });
+    return el("li", {}, el("span", { class: "titles" }, titles), el("span", { class: "quiet", text: reason }));
   });
-  return panel(t("not_logged"), "", el("ul", { class: "absent" }, rows));
+  return panel(data.unknown ? t("not_found") : t("not_logged"), "", el("ul", { class: "absent" }, rows));
 }

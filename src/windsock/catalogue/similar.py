@@ -1,0 +1,58 @@
+"""Known names that are similar to an unknown one, by the groups of three letters that they share."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from functools import lru_cache
+from heapq import nlargest
+
+from windsock.catalogue.registry import REGISTRY
+
+_PLACEHOLDER = re.compile(r"\{\w+\}")
+_SEPARATORS = re.compile(r"[^a-z0-9/]")
+_ENOUGH = 0.12  # similarity from which on a name is shown
+
+
+def nearest(name: str, count: int = 5) -> list[str]:
+    """Return known names that are similar to a name, the closest first."""
+    # The version is part of the cache's key: ``define`` adds names.
+    return _index(REGISTRY.version).nearest(name, count)
+
+
+@lru_cache(maxsize=1)
+def _index(version: int) -> _Index:
+    return _Index(dict.fromkeys(entry.name.pattern for entry in REGISTRY.entries()))
+
+
+class _Index:
+    """Known names by their groups of letters. Rare groups say more, so they weigh more."""
+
+    def __init__(self, names: dict[str, None]) -> None:
+        self._groups = {name: _groups(name) for name in names}
+        counts = Counter(group for groups in self._groups.values() for group in groups)
+        self._weights = {group: math.log((len(names) + 1) / times) for group, times in counts.items()}
+        self._unseen = math.log(len(names) + 1)
+        self._names: dict[str, list[str]] = defaultdict(list)
+        for name, groups in self._groups.items():
+            for group in groups:
+                self._names[group].append(name)
+        self._totals = {name: sum(map(self._weights.__getitem__, groups)) for name, groups in self._groups.items()}
+
+    def nearest(self, name: str, count: int) -> list[str]:
+        groups = _groups(name)
+        total = sum(self._weights.get(group, self._unseen) for group in groups)
+        shared: dict[str, float] = defaultdict(float)
+        for group in groups & self._weights.keys():
+            for known in self._names[group]:
+                shared[known] += self._weights[group]
+        scores = {known: both / (total + self._totals[known] - both) for known, both in shared.items()}
+        best = nlargest(count, scores, key=lambda known: (scores[known], -len(known), known))
+        return [known for known in best if scores[known] >= _ENOUGH]
+
+
+def _groups(name: str) -> set[str]:
+    # Without underscores, since one framework's policykl is the policy_kl of another.
+    letters = f"/{_SEPARATORS.sub('', _PLACEHOLDER.sub('', name.lower()))}/"
+    return {letters[place : place + 3] for place in range(len(letters) - 2)}
