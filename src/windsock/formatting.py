@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import itertools
 import math
 import re
 import unicodedata
@@ -130,8 +129,12 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def by_family(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Group names by family in natural order, those by domain last; names without a family are first, under ""."""
-    ordered = sorted(names, key=lambda name: (family(name), "/by/" in name, natural(name)))
-    return [(head, list(members)) for head, members in itertools.groupby(ordered, family)]
+    families: dict[str, list[str]] = {}
+    for name in names:
+        families.setdefault(family(name), []).append(name)
+    for members in (found for found in families.values() if len(found) > 1):
+        members.sort(key=lambda name: ("/by/" in name, natural(name)))
+    return sorted(families.items())
 
 
 def family(name: str) -> str:

@@ -40,7 +40,7 @@ def contents(reader: SegmentReader) -> dict[str, Any]:
         "heartbeats": [(record.offset, record.payload) for record in reader.heartbeats],
         "samples": list(map(repr, reader.samples)),
         "commits": (steps.offsets.tolist(), steps.steps.tolist(), steps.times.tolist()),
-        "steps": (steps.highest, steps.highest_commit, steps.first_row),
+        "steps": (steps.highest, steps.highest_commit, steps.first_row, steps.row_span, steps.open_until),
         "damage": list(map(str, reader.damage)),
     }
 

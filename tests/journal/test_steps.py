@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from windsock.journal.frames import OPEN_STEP
 from windsock.journal.steps import MAX_STEP, AttemptSteps, SegmentSteps, process_has_passed, superseded_from
@@ -84,6 +86,37 @@ def test_the_first_step_is_that_of_the_row_or_commit_that_was_written_first():
     steps.add(1, child)
     add_rows(child, (10, 6, 0.5))
     assert steps.first_step() == 6
+
+
+KINDS = st.sampled_from([None, "row", "commit"])  # None is an open row
+frames = st.lists(st.tuples(KINDS, st.integers(-2, 5), st.integers(0, 9)), max_size=6)
+
+
+@given(st.lists(st.lists(frames, max_size=3), min_size=1, max_size=3))
+def test_the_last_step_is_the_highest_of_all_rows_and_commits(segments: list[list[list[tuple[str | None, int, int]]]]):
+    """However the frames of each segment, open rows, rows and commits, are split into reads."""
+    steps = AttemptSteps()
+    rows, commits = [], []
+    for index, reads in enumerate(segments):
+        segment, offset = SegmentSteps(), 0
+        steps.add(index, segment)
+        for read in reads:
+            found = []
+            for kind, step, time in read:
+                offset += 10
+                if kind == "commit":
+                    segment.add_commit(offset, step, float(time))
+                    commits.append(step)
+                else:
+                    found.append((offset, OPEN_STEP if kind is None else step, float(time)))
+            if found:
+                add_rows(segment, *found)
+                rows += [(index, row) for row in found]
+    named = [step for _, (_, step, _) in rows if step != OPEN_STEP]
+    resolved = [steps.step_of(index, offset, time) for index, (offset, step, time) in rows if step == OPEN_STEP]
+    assert steps.last_step() == max([*named, *resolved, *commits], default=None)
+    times = [time for _, (_, _, time) in rows]
+    assert steps.row_span() == ((min(times), max(times)) if times else None)
 
 
 @pytest.mark.parametrize(

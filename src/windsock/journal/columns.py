@@ -84,10 +84,6 @@ class _Segment:
             self.heartbeat_offset = self.reader.heartbeats[-1].offset
             self.signs.add(self.heartbeats)
 
-    def resolved_rows(self, steps: AttemptSteps) -> Iterator[ResolvedRows]:
-        """Yield the rows of all tables."""
-        return (self.rows(schema, steps) for schema in self.reader.tables)
-
     def rows(self, schema: int, steps: AttemptSteps) -> ResolvedRows:
         """Return the rows of one table."""
         found = self.resolved.get(schema)
@@ -121,8 +117,6 @@ class Attempt:
         self._places: dict[str, list[tuple[_Segment, int, int]]] = {}  # name to segment, schema and column
         self._tables = 0  # whose names are known
         self._indexed_at = (0, 0)  # numbers of tables and schemas
-        self._extent: tuple[int | None, tuple[float, float] | None] = (None, None)  # of the rows
-        self._extent_version: tuple[int, ...] = ()
         self._spans = AttemptSpans(writer, self.steps, texts or Texts())
 
     def add(self, segment: SegmentFile) -> SegmentReader:
@@ -259,26 +253,11 @@ class Attempt:
 
     def last_step(self) -> int | None:
         """Return the highest step so far."""
-        # A step can be committed without a row, and a row can name a step that is not committed yet.
-        committed = self.steps.highest_commit
-        steps = [] if committed is None else [committed]
-        highest = self._row_extent()[0]
-        return max(steps if highest is None else [*steps, highest], default=None)
+        return self.steps.last_step()
 
     def span(self) -> tuple[float, float] | None:
         """Return the times of the first and of the last row."""
-        return self._row_extent()[1]
-
-    def _row_extent(self) -> tuple[int | None, tuple[float, float] | None]:
-        """Return the highest step of all rows, and the times of the first and of the last."""
-        version = (*(segment.reader.offset for segment in self._segments.values()), *self.steps.version)
-        if version != self._extent_version:
-            found = list(self._all_resolved())
-            times = [rows.span for rows in found if rows.span is not None]
-            span = (min(first for first, _ in times), max(last for _, last in times)) if times else None
-            self._extent = max((rows.highest for rows in found), default=None), span
-            self._extent_version = version
-        return self._extent
+        return self.steps.row_span()
 
     def _index_names(self) -> None:
         """Find the columns of each name again if there are new tables, or names of tables that had none."""
@@ -306,10 +285,6 @@ class Attempt:
             for schema in sorted(segment.indexed, key=segment.indexed.__getitem__):
                 for column, name in enumerate(self._schemas[schema]):
                     self._places.setdefault(name, []).append((segment, schema, column))
-
-    def _all_resolved(self) -> Iterator[ResolvedRows]:
-        for segment in self._segments.values():
-            yield from (rows for rows in segment.resolved_rows(self.steps) if len(rows))
 
     def _united(self, name: str, columns: list[tuple[Ints, Floats, Floats, Ints]]) -> Series:
         """Unite the columns that several key sets or segments have of a metric; the last value of a step counts.

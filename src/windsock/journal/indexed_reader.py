@@ -81,8 +81,8 @@ class IndexedReader(SegmentReader):
             self._add_schema(id, names)
         if len(part.commits[0]):
             self.steps.add_commits(*part.commits)
-        if part.first_row is not None:
-            self.steps.add_first_row(part.first_row, part.highest)
+        if part.rows is not None:
+            self.steps.add_summary(part.rows)
         self.samples += (SampleFrame(*one) for one in part.samples.tolist())
         self._damage_before.add(part.damage)
         for heartbeat in part.heartbeats:

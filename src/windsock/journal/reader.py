@@ -33,7 +33,7 @@ from windsock.journal.frames import (
 from windsock.journal.heartbeats import HEARTBEAT, Heartbeats
 from windsock.journal.payload_batch import COMMIT_TYPE, HEAD_TYPE, PayloadBatch, row_type
 from windsock.journal.records import Record, Records, of_kinds
-from windsock.journal.row_tables import RowChunk, RowTable
+from windsock.journal.row_tables import RowChunk, RowTable, united_heads
 from windsock.journal.segment_damage import SegmentDamage
 from windsock.journal.span_rows import doubtful
 from windsock.journal.steps import SegmentSteps
@@ -281,9 +281,9 @@ class SegmentReader:
         is_row = ((kinds == Kind.ROW) | (kinds == Kind.STATE)) & (sizes >= ROW_HEAD.size)
         is_sparse = (kinds == Kind.SPARSE_STATE) & (sizes > ROW_HEAD.size)
         is_commit = (kinds == Kind.COMMIT) & (sizes == COMMIT_BODY.size)
+        self._add_commits(batch, np.flatnonzero(is_commit), base)
         self._add_rows(batch, np.flatnonzero(is_row), base)
         self._add_sparse_states(batch, np.flatnonzero(is_sparse), base)
-        self._add_commits(batch, np.flatnonzero(is_commit), base)
         others = batch.columns(np.flatnonzero(~(is_row | is_sparse | is_commit)), base)
         for kind, offset, payload in zip(*others, strict=True):
             try:
@@ -332,9 +332,13 @@ class SegmentReader:
             rows, offsets = batch.windows(of_size, row_type(size)), batch.offsets(of_size, base)
             fine = self._readable_rows(rows, offsets)
             found += _by_table(rows, offsets) if fine.all() else _by_table(rows[fine], offsets[fine])
-        for kind, key, chunk in sorted(found, key=lambda one: int(one[2].offsets[0])):
-            if self._add_to_table(kind, key, chunk) and kind == Kind.ROW:
-                self.steps.add_rows(chunk.offsets, chunk.steps, chunk.times)
+        added = [
+            chunk
+            for kind, key, chunk in sorted(found, key=lambda one: int(one[2].offsets[0]))
+            if self._add_to_table(kind, key, chunk) and kind == Kind.ROW
+        ]
+        if added:
+            self.steps.add_rows(*united_heads(added))
 
     def _add_sparse_states(self, batch: PayloadBatch, numbers: Ints, base: int) -> None:
         """Add sparse states to their tables, in the order in which these begin."""
@@ -393,10 +397,11 @@ def _by_table(rows: NDArray[Any], offsets: Ints) -> Iterator[tuple[int, int, Row
         return
     order = np.lexsort((keys, kinds))  # stable: rows of a schema stay in the order of the file
     kinds, keys = kinds[order], keys[order]
-    changes = (np.flatnonzero((keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])) + 1).tolist()
-    for start, stop in zip([0, *changes], [*changes, len(rows)], strict=True) if len(rows) else ():
-        of_table = order[start:stop]
-        yield int(kinds[start]), int(keys[start]), _chunk(rows[of_table], offsets[of_table])
+    starts = np.append(True, (keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])).nonzero()[0] if len(rows) else order
+    bounds = [*starts.tolist(), len(rows)]
+    whole = _chunk(rows[order], offsets[order])
+    tables = zip(kinds[starts].tolist(), keys[starts].tolist(), bounds, bounds[1:], strict=False)
+    yield from ((kind, key, whole.slice(start, stop)) for kind, key, start, stop in tables)
 
 
 def _chunk(rows: NDArray[Any], offsets: Ints) -> RowChunk:

@@ -48,8 +48,6 @@ class ResolvedRows:
         self._resolved = NO_ROWS  # the same rows with their steps
         self._version: tuple[int, ...] | None = None
         self.ascending = True  # every step once and in order: the columns can be used as they are
-        self.highest = OPEN_STEP
-        self.span: tuple[float, float] | None = None  # times of the first and of the last row
 
     def __len__(self) -> int:
         return len(self._settled.steps) + len(self._resolved.steps)
@@ -93,14 +91,10 @@ class ResolvedRows:
 
     def _summarise(self) -> None:
         """Update what is known about all rows."""
-        settled, rest = self._settled, self._resolved
-        steps = rest.steps
+        settled, steps = self._settled, self._resolved.steps
         self.ascending = settled.ascending and bool((steps[1:] > steps[:-1]).all())
-        self.highest, self.span = settled.highest, settled.span
         if len(steps):
             self.ascending = self.ascending and (not len(settled.steps) or int(steps[0]) > settled.last)
-            self.highest = max(self.highest, int(steps.max()))
-            self.span = _united(self.span, rest.times)
 
 
 class _Growing:
@@ -109,8 +103,7 @@ class _Growing:
     def __init__(self) -> None:
         self.offsets, self.steps, self.times = GrowingArray(np.int64), GrowingArray(np.int64), GrowingArray(np.float64)
         self.ascending = True
-        self.last = self.highest = OPEN_STEP
-        self.span: tuple[float, float] | None = None
+        self.last = OPEN_STEP
 
     def extend(self, rows: _Heads) -> None:
         steps = rows.steps
@@ -118,12 +111,6 @@ class _Growing:
             return
         follows = not len(self.steps) or int(steps[0]) > self.last
         self.ascending = self.ascending and follows and bool((steps[1:] > steps[:-1]).all())
-        self.last, self.highest = int(steps[-1]), max(self.highest, int(steps.max()))
-        self.span = _united(self.span, rows.times)
+        self.last = int(steps[-1])
         for column, values in zip((self.offsets, self.steps, self.times), rows, strict=True):
             column.extend(values)
-
-
-def _united(span: tuple[float, float] | None, times: Floats) -> tuple[float, float]:
-    first, last = float(times.min()), float(times.max())
-    return (first, last) if span is None else (min(span[0], first), max(span[1], last))

@@ -5,7 +5,7 @@ Sparse states have no columns of values, but payloads of different lengths.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -104,12 +104,19 @@ class RowChunk:
         """Return these rows and those of others as one chunk."""
         chunks = (self, *others)
         return RowChunk(
-            np.concatenate([one.offsets for one in chunks]),
-            np.concatenate([one.steps for one in chunks]),
-            np.concatenate([one.times for one in chunks]),
+            *united_heads(chunks),
             np.concatenate([one.values for one in chunks]),
             [payload for one in chunks for payload in one.encoded],
         )
+
+
+def united_heads(chunks: Sequence[RowChunk]) -> tuple[Ints, Ints, Floats]:
+    """Return offsets, steps and times of the rows of some chunks, at least one."""
+    return (
+        np.concatenate([one.offsets for one in chunks]),
+        np.concatenate([one.steps for one in chunks]),
+        np.concatenate([one.times for one in chunks]),
+    )
 
 
 @dataclass(slots=True)

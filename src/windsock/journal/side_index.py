@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 
 from windsock.errors import JournalError
 from windsock.journal.folder import INDEX_FOLDER
-from windsock.journal.frames import FRAME_HEAD, OPEN_STEP, ROW_HEAD, Kind
+from windsock.journal.frames import FRAME_HEAD, ROW_HEAD, Kind
 from windsock.journal.reader import read_payload
 from windsock.journal.records import Record, RecordColumns
-from windsock.journal.row_tables import RowChunk
+from windsock.journal.row_tables import RowChunk, united_heads
+from windsock.journal.steps import RowSummary
 from windsock.model import Damage
 
 Floats = NDArray[np.float64]
@@ -40,7 +41,7 @@ Ints = NDArray[np.int64]
 
 FOLDER = "segments"  # in the folder of a run's indexes
 MAGIC = b"WSKINDEX"
-VERSION = 1
+VERSION = 2
 HEAD = struct.Struct("<8sIIIII")
 """Magic, version, lengths of the description, of the list of tables and of the data, checksum of all but the data."""
 MIN_FREE = 1 << 30  # bytes of the disk that an index leaves
@@ -166,7 +167,7 @@ def _encode(origin: Mapping[str, Any], contents: Contents) -> list[bytes | memor
         "schemas": {str(id): names for id, names in contents.schemas.items()},
         "damage": [(one.start, one.end, one.reason, one.kind, one.count) for one in contents.damage],
         "heartbeats": [(one.offset, one.payload.hex()) for one in contents.heartbeats],
-        "first_row": _first_row(contents),
+        "rows": _summary(contents),
         "commits": [len(offsets), *data.add(_packed(offsets, steps)), *data.add(times.tobytes())],
         "samples": [len(contents.samples), *data.add(contents.samples.tobytes())],
         "records": [
@@ -201,14 +202,17 @@ def _lengths(payloads: list[bytes]) -> Ints:
     return np.fromiter(map(len, payloads), np.int64, len(payloads))
 
 
-def _first_row(contents: Contents) -> tuple[int, tuple[float, int, int]] | None:
-    """Return the highest step of the rows, and time, offset and step of the first; None if there are none."""
+def _summary(contents: Contents) -> RowSummary | None:
+    """Return what is known about all rows together; None if there are none."""
     rows = [rows for (kind, _), rows in contents.rows.items() if kind == Kind.ROW]
-    if not rows:
-        return None
-    first = min(rows, key=lambda one: int(one.offsets[0]))
-    highest = max(int(one.steps.max()) for one in rows)
-    return highest, (float(first.times[0]), int(first.offsets[0]), int(first.steps[0]))
+    commits = contents.commits[0]
+    return RowSummary.of(*united_heads(rows), int(commits[-1]) if len(commits) else -1) if rows else None
+
+
+def _read_summary(first: Any, highest: Any, span: Any, open_until: Any) -> RowSummary:
+    (at, offset, step), (low, high) = first, span
+    until = None if open_until is None else float(open_until)
+    return RowSummary((float(at), int(offset), int(step)), int(highest), (float(low), float(high)), until)
 
 
 class _Data:
@@ -329,10 +333,7 @@ class StoredPart:
         )
         _, place, length = described["samples"]
         self.samples = np.frombuffer(self.block(place, length), SAMPLE)
-        self.highest, self.first_row = OPEN_STEP, None
-        if described["first_row"] is not None:
-            self.highest, (at, offset, step) = described["first_row"]
-            self.first_row = float(at), int(offset), int(step)
+        self.rows = None if described["rows"] is None else _read_summary(*described["rows"])
 
     def block(self, place: int, length: int) -> bytes:
         """Read a block; raise IndexDamageError if it is not intact."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,34 @@ Ints = NDArray[np.int64]
 MAX_STEP = 2**63 - 1
 
 
+class RowSummary(NamedTuple):
+    """What is known about some rows of a segment together."""
+
+    first: tuple[float, int, int]  # time, offset and step of the row that was written first
+    highest: int  # step that a row names; OPEN_STEP if none does
+    span: tuple[float, float]  # the lowest and the highest time
+    open_until: float | None  # the highest time of the open rows behind the last commit
+
+    @classmethod
+    def of(cls, offsets: Ints, steps: Ints, times: Floats, last_commit: int) -> RowSummary:
+        """Return the summary of some rows, at least one; ``last_commit`` is the offset of the last commit."""
+        first = int(offsets.argmin())
+        behind = times[(steps == OPEN_STEP) & (offsets > last_commit)]
+        return cls(
+            (float(times[first]), int(offsets[first]), int(steps[first])),
+            int(steps.max()),
+            (float(times.min()), float(times.max())),
+            float(behind.max()) if len(behind) else None,
+        )
+
+
 class SegmentSteps:
     """The commits of one segment, and the steps that its rows name. Its reader fills it.
 
     Commits are kept in three arrays of plain numbers: whoever follows a run for weeks keeps all of them.
     """
 
-    __slots__ = ("first_row", "highest", "highest_commit", "offsets", "steps", "times")
+    __slots__ = ("first_row", "highest", "highest_commit", "offsets", "open_until", "row_span", "steps", "times")
 
     def __init__(self) -> None:
         self.offsets = array("q")
@@ -42,6 +64,8 @@ class SegmentSteps:
         self.highest = OPEN_STEP  # step that a row or a commit names; OPEN_STEP, the lowest number, if none does
         self.highest_commit: tuple[int, float] | None = None  # step and time
         self.first_row: tuple[float, int, int] | None = None  # time, offset and step of the row that was written first
+        self.row_span: tuple[float, float] | None = None  # the lowest and the highest time of a row
+        self.open_until: float | None = None  # the highest time of the open rows behind the last commit
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -51,6 +75,7 @@ class SegmentSteps:
         self.offsets.append(offset)
         self.steps.append(step)
         self.times.append(time)
+        self.open_until = None
         self.highest = max(self.highest, step)
         # A step that is committed again counts with its later time: ``process_has_passed`` asks for a commit since a
         # restart.
@@ -61,21 +86,25 @@ class SegmentSteps:
         """Add the segment's next commits, at least one."""
         for into, new in ((self.offsets, offsets), (self.steps, steps), (self.times, times)):
             into.frombytes(new.tobytes())
+        self.open_until = None
         highest = int(steps.max())
         self.highest = max(self.highest, highest)
         if self.highest_commit is None or highest >= self.highest_commit[0]:
             self.highest_commit = highest, float(times[np.flatnonzero(steps == highest)[-1]])
 
     def add_rows(self, offsets: Ints, steps: Ints, times: Floats) -> None:
-        """Add rows, in the order of their offsets."""
-        # The reader adds rows schema by schema, so a later call may bring an earlier row.
-        self.add_first_row((float(times[0]), int(offsets[0]), int(steps[0])), int(steps.max()))
+        """Add rows, at least one, that were written after those before; the commits among them were added already."""
+        self.add_summary(RowSummary.of(offsets, steps, times, self.offsets[-1] if self.offsets else -1))
 
-    def add_first_row(self, row: tuple[float, int, int], highest: int) -> None:
-        """Add rows by time, offset and step of the first, and the highest step that they name."""
-        self.highest = max(self.highest, highest)
-        if self.first_row is None or row[1] < self.first_row[1]:
-            self.first_row = row
+    def add_summary(self, rows: RowSummary) -> None:
+        """Add rows by what is known about them together."""
+        self.highest = max(self.highest, rows.highest)
+        if self.first_row is None or rows.first[1] < self.first_row[1]:
+            self.first_row = rows.first
+        low, high = self.row_span or rows.span
+        self.row_span = min(low, rows.span[0]), max(high, rows.span[1])
+        if rows.open_until is not None:
+            self.open_until = max(rows.open_until, self.open_until or 0.0)
 
     def step_after(self, offset: int) -> int | None:
         """Return the step of the first commit after a place in the segment; None if there is none."""
@@ -165,6 +194,20 @@ class AttemptSteps:
     def highest_commit(self) -> int | None:
         """The highest step that was committed."""
         return max((s.highest_commit[0] for s in self._segments.values() if s.highest_commit), default=None)
+
+    def last_step(self) -> int | None:
+        """Return the highest step of all rows and commits."""
+        for index, segment in self._segments.items():
+            # Open rows that a commit gives their step have none that is higher than that of a commit.
+            if segment.open_until is not None and self.commit_by_time(index, segment.open_until) is None:
+                return self.upcoming
+        highest = max((segment.highest for segment in self._segments.values()), default=OPEN_STEP)
+        return None if highest == OPEN_STEP else highest
+
+    def row_span(self) -> tuple[float, float] | None:
+        """Return the lowest and the highest time of a row."""
+        spans = [segment.row_span for segment in self._segments.values() if segment.row_span is not None]
+        return (min(low for low, _ in spans), max(high for _, high in spans)) if spans else None
 
     def commits(self) -> list[tuple[int, float]]:
         """Return step and time of every commit, in the order of time."""
