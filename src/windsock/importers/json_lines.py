@@ -23,11 +23,12 @@ def matches(seen: Seen) -> bool:
 
 
 def _has_numbers(line: str) -> bool:
-    found = _object(line)
+    found = object_of(line)
     return found is not None and bool(flat_numbers(found))
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def object_of(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is; None if it is none."""
     text = text.strip()
     if text[:1] != "{" or text[-1:] != "}":
         return None
@@ -45,7 +46,7 @@ class Reader(LineReader):
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the numbers of an object."""
-        found = _object(line.text)
+        found = object_of(line.text)
         if found is None:
             out.unread(f"line {line.number}", "not a JSON object")
             return False

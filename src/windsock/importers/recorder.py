@@ -16,7 +16,9 @@ from windsock.journal.decoding import MAX_TIME, STATUS_WORDS
 from windsock.journal.frames import Kind
 from windsock.journal.writer import JournalWriter
 from windsock.model import MAIN_ROLE, Histogram, Writer
+from windsock.redaction import Redactor
 from windsock.samples.parsing import to_sample
+from windsock.to_plain import to_plain
 
 FLUSH_BYTES = 1 << 20
 RECENT_STEPS = 4096  # that are remembered, to notice one that comes again
@@ -131,8 +133,8 @@ class Recorder:
             self._journal.samples(step, seen, encoded, self._time(at))
 
     def config(self, config: Mapping[str, Any]) -> None:
-        """Record settings, in addition to those recorded before."""
-        self._event("config", config=dict(config))
+        """Record settings, in addition to those recorded before; secrets in them are blanked."""
+        self._event("config", config=Redactor().redact(to_plain(dict(config))))
 
     def restart(self) -> None:
         """Begin another attempt: the log has another start of the training here."""
@@ -151,6 +153,11 @@ class Recorder:
         """Say how the run ended: finished, crashed or killed; None as long as the log does not tell."""
         assert word is None or word in STATUS_WORDS
         self.state["status"], self.state["reason"] = word, reason
+
+    def clock(self, at: float | None) -> None:
+        """Say which time the log has reached: what comes without a time has this one."""
+        if at is not None:
+            self._time(at)
 
     def note(self, text: str) -> None:
         """Say something that a reader of the run should know, once."""

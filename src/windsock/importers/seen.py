@@ -12,6 +12,7 @@ from windsock.importers.clean_lines import clean_line, decode
 
 END_BYTES = 256 << 10
 MAX_LINE = 1 << 20
+CONTROLS = bytes({*range(32)} - set(b"\a\b\t\n\v\f\r\x1b"))
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Seen:
 
     @property
     def is_binary(self) -> bool:
-        """Whether the file is no text: it has a NUL byte, except in UTF-16."""
-        return b"\0" in self.head[: 1 << 16] and self.head[:2] not in (b"\xff\xfe", b"\xfe\xff")
+        """Whether the file is no text: more than one in fifty bytes is one that no text has, except in UTF-16."""
+        head = self.head[: 1 << 16]
+        controls = len(head) - len(head.translate(None, CONTROLS))  # some are left where a machine crashed
+        return controls * 50 > len(head) and head[:2] not in (b"\xff\xfe", b"\xfe\xff")
 
     @property
     def name(self) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from windsock.importers.clean_lines import Line, clean_line, decode
+from windsock.formatting import describe_error
+from windsock.importers.clean_lines import Line, clean_line, decode, first_time
 from windsock.importers.formats import Facts, Log, RewrittenError
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import MAX_LINE
@@ -19,13 +20,15 @@ CHUNK = 4 << 20
 SETTLED_SECONDS = 3.0  # without a change: the last line is complete, although no newline ends it
 HEAD_BYTES = 256  # that identify a file
 MAX_REASON = 300
+MAX_TRACEBACK = 2000  # lines after which an exception is not looked for any more
+CREATED_BYTES = 64 << 10  # at the beginning of a log, in which the time of its first line is looked for
 
 TRACEBACK = b"Traceback (most recent call last)"
 EXCEPTION = re.compile(
-    r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)|Exception|AssertionError)(?::.*)?$"
+    r"^(?:\[rank\d+\]: )?(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)|Exception)(?::.*)?$"
 )
 KILLED = re.compile(r"CANCELLED AT|oom-kill|Killed process|^Killed$|DUE TO TIME LIMIT|DUE TO PREEMPTION")
-KILLED_NEEDLES = (b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
+END_NEEDLES = (TRACEBACK, b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
 
 
 class LineReader:
@@ -41,8 +44,17 @@ class LineReader:
         state.setdefault("line", 0)
 
     def facts(self) -> Facts:
-        """Return what the log tells about its run."""
-        return Facts()
+        """Return what the log tells about its run: at least the first time in it."""
+        return Facts(created=self.created())
+
+    def created(self) -> float | None:
+        """Return the first time at the beginning of the log; None if there is none."""
+        return first_time(decode(self.beginning(CREATED_BYTES))[0])
+
+    def beginning(self, size: int) -> bytes:
+        """Return the first bytes of the log."""
+        with self.log.path.open("rb") as file:
+            return file.read(size)
 
     def files(self) -> list[Path]:
         """Return the files of the log."""
@@ -52,43 +64,64 @@ class LineReader:
         """Record what is in a line; return whether it was a row of the training."""
         raise NotImplementedError
 
+    @property
+    def wants_all(self) -> bool:
+        """Whether the next line is looked at whatever it has: a text over several lines has begun."""
+        return not self.needles or "traceback" in self.state
+
     def read(self, out: Recorder) -> None:
         """Record the lines that are new, and how the log ends."""
+        if self.state["offset"] == 0:
+            out.clock(self.created())
         for raw, number in self._new_lines(out):
-            if self._wants(raw):
-                text, is_valid = decode(raw)
-                if not is_valid:
-                    out.unread(f"line {number}", "bytes that are not UTF-8 are replaced")
-                line = clean_line(text, number)
-                if self.line(line, out):
-                    self._went_on(out)
-                else:
-                    self._look_for_end(line, out)
+            text, is_valid = decode(raw)
+            if not is_valid:
+                out.unread(f"line {number}", "bytes that are not UTF-8 are replaced")
+            line = clean_line(text, number)
+            if self._read_line(line, out):
+                self._went_on(out)
+            else:
+                self._look_for_end(line, out)
 
-    def _wants(self, raw: bytes) -> bool:
-        if not self.needles or "traceback" in self.state:
-            return True
-        return (
-            any(needle in raw for needle in self.needles) or TRACEBACK in raw or any(n in raw for n in KILLED_NEEDLES)
-        )
+    def _read_line(self, line: Line, out: Recorder) -> bool | None:
+        try:
+            return self.line(line, out)
+        except OSError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever is in a line, the others are read
+            out.unread(f"line {line.number}", f"cannot be read: {describe_error(problem)}")
+            return False
 
     def _went_on(self, out: Recorder) -> None:
         """Forget an error that was printed: the training continued."""
-        self.state.pop("traceback", None)
-        if self.state.pop("ended", None):
+        if {"ended", "traceback"} & self.state.keys():
+            self.state.pop("ended", None)
+            self.state.pop("traceback", None)
             out.status(None)
 
+    def mark_finished(self, line: Line, out: Recorder) -> None:
+        """Say that the training has finished, whatever was printed before; errors of what comes after it are no end."""
+        self.state.pop("traceback", None)
+        self.state["ended"] = True
+        out.status("finished", f"line {line.number}: {line.text.strip()[:MAX_REASON]}")
+
     def _look_for_end(self, line: Line, out: Recorder) -> None:
+        """Notice an exception or a signal. The first one counts: others are often its consequences."""
+        if self.state.get("ended"):
+            return
         text = line.text.strip()
         if TRACEBACK.decode() in text:
             self.state["traceback"] = line.number
-            self._end(out, "crashed", f"line {line.number}: an exception")
+            out.status("crashed", f"line {line.number}: an exception")
         elif "traceback" in self.state and EXCEPTION.match(text):
             word = "killed" if "KeyboardInterrupt" in text or "SystemExit" in text else "crashed"
-            self._end(out, word, f"line {line.number}: {text[:MAX_REASON]}")
             del self.state["traceback"]
+            self._end(out, word, f"line {line.number}: {text[:MAX_REASON]}")
         elif KILLED.search(text):
+            self.state.pop("traceback", None)
             self._end(out, "killed", f"line {line.number}: {text[:MAX_REASON]}")
+        elif line.number - self.state.get("traceback", line.number) > MAX_TRACEBACK:
+            del self.state["traceback"]
 
     def _end(self, out: Recorder, word: str, reason: str) -> None:
         self.state["ended"] = True
@@ -97,7 +130,7 @@ class LineReader:
     # -- lines ---------------------------------------------------------------------------------------------------
 
     def _new_lines(self, out: Recorder) -> Iterator[tuple[bytes, int]]:
-        """Yield the new complete lines with their numbers."""
+        """Yield the new complete lines that are to be looked at, with their numbers."""
         with self.log.path.open("rb") as file:
             state = os.fstat(file.fileno())
             self._check_same(file.read(HEAD_BYTES), state.st_size)
@@ -107,26 +140,46 @@ class LineReader:
             file.seek(self.state["offset"])
             left = b""
             while chunk := file.read(CHUNK):
-                lines = (left + chunk).split(b"\n")
-                left = lines.pop()
-                yield from self._numbered(lines, out)
-                self.state["offset"] = file.tell() - len(left)
+                complete, newline, left = (left + chunk).rpartition(b"\n")
+                if newline:
+                    yield from self._wanted(complete, out)
                 if len(left) > MAX_LINE:
-                    out.unread(f"line {self.state['line'] + 1}", f"a line of more than {MAX_LINE:,} bytes")
-                    left = b""  # its end is taken for a line of its own, and not understood
+                    left = self._shortened(left, self.state["line"] + 1, out)
+                self.state["offset"] = file.tell() - len(left)
             if left and time.time() - state.st_mtime > SETTLED_SECONDS:
-                yield from self._numbered([left], out)
+                yield from self._wanted(left, out)
                 self.state["offset"] += len(left)
 
-    def _numbered(self, lines: list[bytes], out: Recorder) -> Iterator[tuple[bytes, int]]:
-        number = self.state["line"]
-        for raw in lines:
-            number += 1
-            if len(raw) <= MAX_LINE:
-                yield raw, number
-            else:
-                out.unread(f"line {number}", f"a line of more than {MAX_LINE:,} bytes")
-        self.state["line"] = number
+    def _wanted(self, block: bytes, out: Recorder) -> Iterator[tuple[bytes, int]]:
+        """Yield those of some complete lines that are to be looked at.
+
+        Most lines of a large log are none of these. They are skipped without being made an object each: the places of
+        all needles are known ahead.
+        """
+        ahead = dict.fromkeys((*self.needles, *END_NEEDLES), -1)
+        number, place = self.state["line"], 0
+        while place <= len(block):
+            start = place
+            if not self.wants_all:
+                found = _next_place(block, place, ahead)
+                if found == len(block):
+                    break
+                start = block.rfind(b"\n", place, found) + 1 or place
+                number += block.count(b"\n", place, start)
+            end = block.find(b"\n", start)
+            end = end if end >= 0 else len(block)
+            number, place = number + 1, end + 1
+            raw = block[start:end]
+            yield raw if len(raw) <= MAX_LINE else self._shortened(raw, number, out), number
+        self.state["line"] = number + (block.count(b"\n", place) + 1 if place <= len(block) else 0)
+
+    def _shortened(self, line: bytes, number: int, out: Recorder) -> bytes:
+        """Return what a progress bar has left of a line that is too long: the part that is visible at last."""
+        last = line[line.rstrip(b"\r").rfind(b"\r") + 1 :]
+        if len(last) <= MAX_LINE:
+            return last
+        out.unread(f"line {number}", f"a line of more than {MAX_LINE:,} bytes")
+        return b""  # the end of a line that is not complete is taken for a line of its own, and not understood
 
     def _check_same(self, head: bytes, size: int) -> None:
         """Raise RewrittenError if the file is shorter, or begins in another way, than the one that was read."""
@@ -143,5 +196,15 @@ class LineReader:
             raise RewrittenError  # rare enough to be read again
         if self.state["offset"] == 0:
             self.state["offset"] = len(data)
-            text = data.decode("utf-16", "replace")
-            yield from self._numbered([line.encode() for line in text.splitlines()], out)
+            yield from self._wanted("\n".join(data.decode("utf-16", "replace").splitlines()).encode(), out)
+
+
+def _next_place(block: bytes, place: int, ahead: dict[bytes, int]) -> int:
+    """Return where the next needle is, at or after a place; the length of the block if none is."""
+    first = len(block)
+    for needle, found in ahead.items():
+        if found < place:
+            found = block.find(needle, place)
+            ahead[needle] = found = found if found >= 0 else len(block)
+        first = min(first, found)
+    return first

@@ -1,0 +1,177 @@
+"""Console logs of veRL: lines ``step:1 - actor/pg_loss:0.1 - …``, with the printed config and validations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from windsock.importers.clean_lines import Line, decode, time_in
+from windsock.importers.formats import Facts
+from windsock.importers.literals import literal_of, parse_dict
+from windsock.importers.numbers import MAX_STEP, flat_numbers, number_of
+from windsock.importers.recorder import Recorder
+from windsock.importers.seen import END_BYTES, Seen
+from windsock.importers.text_lines import LineReader
+
+TITLE = "veRL console log"
+
+STEP = re.compile(r"(?<![\w/])step:(-?\d{1,16}) - ")
+TOTAL = re.compile(r"Total training steps: (\d{1,12})\b")
+VALIDATION = re.compile(r"[(\"']*(Initial|Final) validation metrics: ")
+NAMED = re.compile(r"'(project_name|experiment_name)': '([^'\n]{1,200})'")
+SETTINGS = ("actor_rollout_ref", "trainer", "algorithm", "data")
+"""Entries of a printed config of which it has at least two."""
+MARKS = ((b"agentlightning", "agent-lightning"), (b"rllm/", "rllm"))
+"""What the beginning of a log has if the framework is one that is built on veRL."""
+MAX_BLOCK = 512 << 10
+MAX_FOREIGN = 200  # lines of other processes within a text over several lines
+TEXT_ENDS = ("}", "}'", '}"', "}')", '}")', "None", "None'", 'None"')
+
+
+def parse_line(text: str) -> tuple[int, dict[str, float]] | None:
+    """Return the step and the numbers of a line of metrics, whatever is before them; None if it is no such line."""
+    found = STEP.search(text)
+    if found is None or abs(int(found[1])) > MAX_STEP:
+        return None
+    values = _values(text[found.end() :])
+    return (int(found[1]), values) if values else None
+
+
+def _values(text: str) -> dict[str, float]:
+    """Return the numbers in ``name:value - name:value``; names may have colons, and dashes with spaces around them."""
+    values: dict[str, float] = {}
+    begun = ""  # a name with " - " in it, whose value comes later
+    number: float | None = 0.0
+    for part in text.split(" - "):
+        name, colon, digits = part.rpartition(":")
+        if not colon:
+            begun = f"{begun}{part} - " if number is not None else ""  # else it belongs to a value that is a text
+            continue
+        number = _number(digits)
+        if number is not None:
+            values[f"{begun}{name}"] = number
+        begun = ""
+    return values
+
+
+def _number(digits: str) -> float | None:
+    try:
+        return float(digits) if "_" not in digits else None
+    except ValueError:
+        return number_of(digits)
+
+
+def matches(seen: Seen) -> bool:
+    """Return whether the file has a line of metrics, or the config that comes before them."""
+    if seen.has(b"step:") and any(parse_line(line) is not None for line in seen.lines):
+        return True
+    return seen.has(b"'actor_rollout_ref': {", b"TaskRunner") and not seen.is_binary
+
+
+class Reader(LineReader):
+    """Reads one row per line of metrics.
+
+    A config or a validation is printed over several lines; ``state["block"]`` has those that were read of it.
+    """
+
+    needles = (b"step:", b"validation metrics: ", b"{'", b"Total training steps: ")
+
+    def facts(self) -> Facts:
+        """Return the names that the printed config has."""
+        head = self.beginning(END_BYTES)
+        found = dict(NAMED.findall(decode(head)[0]))
+        producer = next((source for mark, source in MARKS if mark in head), "verl")
+        return Facts(
+            name=found.get("experiment_name", ""),
+            project=found.get("project_name", ""),
+            producer=producer,
+            created=self.created(),
+        )
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether the next line is looked at whatever it has."""
+        return "block" in self.state or super().wants_all
+
+    def line(self, line: Line, out: Recorder) -> bool:
+        """Record a row, a validation or the config."""
+        found = parse_line(line.text)
+        if found is not None:
+            self.state.pop("block", None)
+            self._row(*found, line, out)
+            if found[0] == self.state.get("total"):
+                self.mark_finished(Line(f"step {found[0]} is the last one", number=line.number), out)
+                return False
+            return True
+        if total := TOTAL.search(line.text):
+            self.state["total"] = int(total[1])
+        elif validation := VALIDATION.search(line.text):
+            self._begin("validation", line.text[validation.start() :])
+        elif line.text.startswith("{'"):
+            self._begin("config", line.text)
+        elif "block" in self.state:
+            self._continue(line)
+        self._end_block(line, out)
+        return False
+
+    def _row(self, step: int, values: dict[str, float], line: Line, out: Recorder) -> None:
+        initial = self.state.pop("initial", {})
+        if initial.keys() & values.keys():  # it is printed, and then logged
+            values = {**initial, **values}
+        elif initial:
+            out.row(initial, step - 1, line.at)
+        at = line.at if line.at is not None else time_in(line.text[: line.text.find("step:")])
+        out.row(values, step, at, repeats=True)
+        self.state["last"] = [step, [name for name in values if name.startswith("val")]]
+
+    # -- texts over several lines --------------------------------------------------------------------------------
+
+    def _begin(self, kind: str, text: str) -> None:
+        self.state["block"] = {"kind": kind, "lines": [text], "size": len(text), "foreign": 0}
+
+    def _continue(self, line: Line) -> None:
+        """Add a line. pprint indents all but the first one: others are of other processes."""
+        block = self.state["block"]
+        if line.text[:1] == " ":
+            block["lines"].append(line.text)
+            block["size"] += len(line.text)
+        else:
+            block["foreign"] += 1
+
+    def _end_block(self, line: Line, out: Recorder) -> None:
+        block = self.state.get("block")
+        if block is None:
+            return
+        is_complete = block["lines"][-1].rstrip().endswith(TEXT_ENDS) and self._take(block, line, out)
+        if is_complete or block["size"] > MAX_BLOCK or block["foreign"] > MAX_FOREIGN:
+            del self.state["block"]
+
+    def _take(self, block: dict[str, Any], line: Line, out: Recorder) -> bool:
+        """Record a text over several lines; return whether it was complete."""
+        text = "\n".join(block["lines"])
+        if block["kind"] == "validation":
+            return self._take_validation(text, line, out)
+        config = parse_dict(text)
+        if config is not None and sum(name in config for name in SETTINGS) >= 2:
+            out.restart()
+            out.config(config)
+        return config is not None
+
+    def _take_validation(self, text: str, line: Line, out: Recorder) -> bool:
+        """Record a validation: pprint prints the text as a string, over several lines if it is long."""
+        printed = literal_of(text)
+        found = VALIDATION.search(printed if isinstance(printed, str) else text)
+        if found is None:
+            return False
+        content = found.string[found.end() :]
+        metrics = parse_dict(content)
+        if metrics is None and content.strip() != "None":
+            return False
+        values = {name: value for name, value in flat_numbers(metrics or {}).items() if value is not None}
+        if found[1] == "Initial":
+            self.state["initial"] = values
+            return True
+        step, known = self.state.get("last", [0, []])
+        out.row({name: value for name, value in values.items() if name not in known}, step, line.at)
+        self.mark_finished(Line(found[0].rstrip(": "), number=line.number), out)
+        return True

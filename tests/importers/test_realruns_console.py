@@ -1,0 +1,39 @@
+"""Real console logs give the values of the reference columns beside them."""
+
+import csv
+import math
+import os
+from pathlib import Path
+
+import pytest
+from console_logs import imported, points, unread
+
+PROJECT = Path(__file__).parents[2]
+REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or PROJECT.parent / "shared" / "realruns")
+pytestmark = pytest.mark.skipif(not REALRUNS.is_dir(), reason="the real logs are not here: set WINDSOCK_REALRUNS")
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (REALRUNS / name / "series.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def agrees(value: float, digits: str) -> bool:
+    """Return whether a value is the one that was rounded to six digits."""
+    return float(f"{value:.6g}") == float(digits) or math.isnan(value) and digits == "nan"
+
+
+def check(found: dict[int, float], expected: dict[int, str]) -> None:
+    assert found.keys() == expected.keys()
+    assert all(agrees(found[step], digits) for step, digits in expected.items())
+
+
+def test_verl_lines():
+    """Every column of every step; the config, and the names that it has."""
+    rows = rows_of("verl-agentgym-prefix-smoke")
+    view = imported(REALRUNS / "verl-agentgym-prefix-smoke")
+    for name in rows[0].keys() - {"step"}:
+        check(points(view, name), {int(row["step"]): row[name] for row in rows if row[name]})
+    assert (view.info.name, view.info.project, view.info.producer) == ("smoke_test", "textcraft_prefix", "verl")
+    assert view.config["trainer"]["total_epochs"] == 1
+    assert unread(view) == []
