@@ -109,6 +109,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         if name.startswith(LAUNCHERS) or name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / "cache"))
     yield
     for run in list(windsock.session._runs):
         run.finish()
