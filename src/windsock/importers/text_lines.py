@@ -22,7 +22,8 @@ MAX_REASON = 300
 
 TRACEBACK = b"Traceback (most recent call last)"
 EXCEPTION = re.compile(
-    r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)|Exception|AssertionError)(?::.*)?$"
+    r"^(?:\[rank\d+\]: )?"
+    r"(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)|Exception|AssertionError)(?::.*)?$"
 )
 KILLED = re.compile(r"CANCELLED AT|oom-kill|Killed process|^Killed$|DUE TO TIME LIMIT|DUE TO PREEMPTION")
 KILLED_NEEDLES = (b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
@@ -74,19 +75,29 @@ class LineReader:
 
     def _went_on(self, out: Recorder) -> None:
         """Forget an error that was printed: the training continued."""
-        self.state.pop("traceback", None)
-        if self.state.pop("ended", None):
+        if {"ended", "traceback"} & self.state.keys():
+            self.state.pop("ended", None)
+            self.state.pop("traceback", None)
             out.status(None)
 
+    def mark_finished(self, line: Line, out: Recorder) -> None:
+        """Say that the training has finished, whatever was printed before; errors of what comes after it are no end."""
+        self.state.pop("traceback", None)
+        self.state["ended"] = True
+        out.status("finished", f"line {line.number}: {line.text.strip()[:MAX_REASON]}")
+
     def _look_for_end(self, line: Line, out: Recorder) -> None:
+        """Notice an exception or a signal. The first one counts: others are often its consequences."""
+        if self.state.get("ended"):
+            return
         text = line.text.strip()
         if TRACEBACK.decode() in text:
             self.state["traceback"] = line.number
-            self._end(out, "crashed", f"line {line.number}: an exception")
+            out.status("crashed", f"line {line.number}: an exception")
         elif "traceback" in self.state and EXCEPTION.match(text):
             word = "killed" if "KeyboardInterrupt" in text or "SystemExit" in text else "crashed"
-            self._end(out, word, f"line {line.number}: {text[:MAX_REASON]}")
             del self.state["traceback"]
+            self._end(out, word, f"line {line.number}: {text[:MAX_REASON]}")
         elif KILLED.search(text):
             self._end(out, "killed", f"line {line.number}: {text[:MAX_REASON]}")
 
