@@ -16,6 +16,7 @@ FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
     "verl_console",
     "verl_file",
+    "areal",
     "json_lines",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""

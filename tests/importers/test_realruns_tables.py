@@ -1,0 +1,74 @@
+"""Tables in real console logs and notebooks have the values of the reference columns beside them.
+
+The logs are found through WINDSOCK_REALRUNS (default ../shared/realruns); without them these tests are skipped.
+"""
+
+import csv
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from windsock.opening import open_run
+from windsock.view import View
+
+FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS", "../shared/realruns"))
+AREAL = {"areal-h200-89": 1, "areal-a40-fast": 2, "areal-a40-circuitbreaker": 1, "areal-a100-crashloop": 9}
+"""Runs and the number of times that each was started."""
+STATUS = {"areal-a40-fast": "finished", "areal-a40-circuitbreaker": "finished", "areal-a100-crashloop": "crashed"}
+
+
+def log_of(run: str) -> Path:
+    """Return the log of a run: the file that is not the reference."""
+    if not (FOLDER / run).is_dir():
+        pytest.skip(f"no log in {FOLDER / run}; set WINDSOCK_REALRUNS")
+    return next(path for path in (FOLDER / run).iterdir() if path.name != "series.csv")
+
+
+def reference(run: str) -> list[list[dict[str, str]]]:
+    """Return the rows of the reference, by attempt: another one begins where the steps do not go up."""
+    attempts: list[list[dict[str, str]]] = []
+    last = math.inf
+    with (FOLDER / run / "series.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            if int(row["step"]) <= last:
+                attempts.append([])
+            attempts[-1].append(row)
+            last = int(row["step"])
+    return attempts
+
+
+def assert_same(view: View, attempts: list[list[dict[str, str]]]) -> None:
+    """Compare each metric at each step of each attempt, to the digits given; an empty cell is no value, or NaN."""
+    names = attempts[0][0].keys() - {"step"}
+    assert set(view.names()) == names
+    for number, rows in enumerate(attempts, 1):
+        for name in names:
+            found = view.find_series(name, attempt=number)
+            points = dict(zip(found.steps.tolist(), found.values.tolist(), strict=True)) if found is not None else {}
+            expected = {int(row["step"]): row[name] for row in rows}
+            assert points.keys() <= expected.keys()
+            for step, text in expected.items():
+                value = points.get(step, math.nan)
+                assert math.isnan(value) if text == "" else is_same(value, text), (name, step, value, text)
+
+
+def is_same(value: float, text: str) -> bool:
+    """Return whether a value has the digits of a text."""
+    digits = len(text.lstrip("-").lower().partition("e")[0].replace(".", "").lstrip("0"))
+    return value == float(text) or float(f"{value:.{max(digits, 1)}g}") == float(text)
+
+
+@pytest.mark.parametrize("run", AREAL)
+def test_tables_of_areal_have_the_values_of_the_reference(run: str):
+    """Metric by metric, step by step, attempt by attempt, with nothing left unread."""
+    view = open_run(log_of(run))
+    attempts = reference(run)
+    assert len(attempts) == AREAL[run]
+    assert_same(view, attempts)
+    assert view.damage() == []
+    assert view.source.split("/")[0] == "areal"
+    assert view.series("epoch").times[0] > 1.7e9
+    if run in STATUS:
+        assert view.status.word == STATUS[run]
