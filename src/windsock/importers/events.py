@@ -1,21 +1,27 @@
 """Decoding of TensorBoard's event files without its package: records, and the messages with numbers and texts.
 
-A record is ``u64 length, u32 checksum of the length, payload, u32 checksum of the payload``. Checksums are not checked:
-in Python that would take longer than everything else. Damaged bytes show as messages that cannot be decoded.
+A record is ``u64 length, u32 checksum of the length, payload, u32 checksum of the payload``. The checksums of payloads
+are not checked: in Python that would take longer than everything else. Damaged bytes show as messages that cannot be
+decoded. The checksums of lengths serve to find the next record behind damage.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from windsock.model import Histogram
+from windsock.trackers.crc32c import crc32c
 
 LENGTH = struct.Struct("<Q")
 RECORD_HEAD, RECORD_TAIL = 12, 4
-MAX_RECORD = 1 << 31  # beyond it the length is damaged, and the next record cannot be found
+MAX_RECORD = 1 << 31  # beyond it the length is damaged
+LENGTH_END = re.compile(rb"[^\0]\0{5}")  # of a length that has three bytes or fewer; the others are zero
+MAX_LAYOUTS = 256
+MAX_TAGS = 50_000
 DOUBLE, FLOAT = struct.Struct("<d"), struct.Struct("<f")
 BFLOAT16 = 14
 # dtype to struct's letter; it has none for bfloat16, whose bytes are widened to a float's
@@ -29,17 +35,19 @@ class UndecodableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of an event: its tag, and either a number, a text or a histogram."""
+    """One value of an event: its tag, and either a number, a text, a histogram, or what the HParams tab shows."""
 
     tag: str
     number: float | None = None
     text: str | None = None
     histogram: Histogram | None = None
+    hparams: dict[str, Any] | None = None
+    session_end: int | None = None  # a status of the HParams tab
 
 
-def records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the complete records in the bytes, each with the offset of the next; a torn end is left."""
-    place, end = 0, len(data)
+def records(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the complete records from a place on, each with the offset of the next; a torn end is left."""
+    end = len(data)
     while end - place >= RECORD_HEAD + RECORD_TAIL:
         (length,) = LENGTH.unpack_from(data, place)
         if length > MAX_RECORD:
@@ -49,6 +57,116 @@ def records(data: bytes) -> Iterator[tuple[int, bytes]]:
             return
         yield stop, data[place + RECORD_HEAD : stop - RECORD_TAIL]
         place = stop
+
+
+def record_size(head: bytes) -> int:
+    """Return the number of bytes of a record with this head."""
+    return int(LENGTH.unpack_from(head)[0]) + RECORD_HEAD + RECORD_TAIL
+
+
+def is_intact(head: bytes) -> bool:
+    """Return whether the length in the head of a record has its checksum."""
+    crc = crc32c(head[: LENGTH.size])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return masked == int.from_bytes(head[LENGTH.size : RECORD_HEAD], "little")
+
+
+def behind_damage(data: bytes, place: int) -> int:
+    """Return where to go on behind a record that cannot be decoded: the next one, else almost the end."""
+    head = data[place : place + RECORD_HEAD]
+    if is_intact(head) and place + record_size(head) <= len(data):
+        return place + record_size(head)
+    for found in LENGTH_END.finditer(data, place + 1):
+        for begin in range(max(found.start() - 2, place + 1), found.start() + 1):
+            if is_intact(data[begin : begin + RECORD_HEAD]):
+                return begin
+    return max(place + 1, len(data) - RECORD_HEAD + 1)
+
+
+class Layouts:
+    """Decodes events that have numbers only. A layout is everything but the numbers; event after event has the same."""
+
+    def __init__(self) -> None:
+        self._single: dict[bytes, tuple[str, ...]] = {}  # the bytes before the number, of events with one number
+        self._several: dict[int, _Layout] = {}  # by the length of the event behind its step
+
+    def decode(self, data: bytes) -> tuple[float, int, Sequence[str], Sequence[float]] | None:
+        """Return time, step, tags and numbers of an event; None if it has anything else, or fields in another order."""
+        if len(data) < 16 or data[0] != 0x09:  # wall_time
+            return None
+        step, place = 0, 9
+        if data[9] == 0x10:  # step
+            step, place = _varint(data, 10)
+        body = data[place:]
+        tags = self._single.get(body[:-4])
+        if tags is not None:
+            values: Sequence[float] = FLOAT.unpack_from(body, len(body) - 4)
+        else:
+            layout = self._several.get(len(body))
+            parts = None if layout is None else layout.unpack(body)
+            if layout is None or parts is None or parts[::2] != layout.between:
+                layout = self._learn(body)
+                if layout is None:
+                    return None
+                parts = layout.unpack(body)
+            tags, values = layout.tags, parts[1::2]
+        return DOUBLE.unpack_from(data, 1)[0], _signed(step), tags, values
+
+    def _learn(self, body: bytes) -> _Layout | None:
+        layout = _layout_of(body)
+        if layout is None:
+            return None
+        if len(self._single) > MAX_TAGS:
+            self._single.clear()
+        if len(self._several) > MAX_LAYOUTS:
+            self._several.clear()
+        if len(layout.tags) == 1:
+            self._single[layout.between[0]] = layout.tags
+        else:
+            self._several[len(body)] = layout
+        return layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The tags of an event, the bytes between its numbers, and what unpacks both."""
+
+    tags: tuple[str, ...]
+    between: tuple[bytes, ...]
+    unpack: Callable[[bytes], tuple[Any, ...]]
+
+
+def _layout_of(body: bytes) -> _Layout | None:
+    """Return the layout of an event behind its step: a summary whose values are tag and number, nothing else."""
+    if body[:1] != b"\x2a":  # summary
+        return None
+    size, place = _varint(body, 1)
+    if place + size != len(body) or not size:
+        return None
+    tags, between, start = [], [], 0
+    while place < len(body):
+        tag_at = _tag_in(body, place)
+        if tag_at is None:
+            return None
+        begin, end = tag_at
+        tags.append(body[begin:end].decode("utf-8", "replace"))
+        between.append(body[start : end + 1])
+        place = start = end + 5
+    if len(set(tags)) < len(tags):
+        return None
+    return _Layout(tuple(tags), tuple(between), struct.Struct("<" + "".join(f"{len(b)}sf" for b in between)).unpack)
+
+
+def _tag_in(body: bytes, place: int) -> tuple[int, int] | None:
+    """Return begin and end of the tag of a value that is a tag and a number; None if it is anything else."""
+    if body[place] != 0x0A:  # value
+        return None
+    size, begin = _varint(body, place + 1)
+    end = begin + size
+    if end > len(body) or size < 7 or body[begin] != 0x0A or body[end - 5] != 0x15:  # tag, simple_value
+        return None
+    length, begin = _varint(body, begin + 1)
+    return (begin, end - 5) if begin + length == end - 5 else None
 
 
 def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
@@ -71,7 +189,7 @@ def decode_value(data: bytes) -> Value | None:
     """Decode one value of a summary; return None for an image, a sound or a graph."""
     # Fields of Summary.Value: 1 tag, 2 simple_value, 5 histo, 8 tensor, 9 metadata. TensorFlow 2 writes numbers
     # and histograms as tensors, PyTorch as simple_value and histo.
-    tag, number, tensor, histogram, plugin = "", None, None, None, ""
+    tag, number, tensor, histogram, plugin, content = "", None, None, None, "", b""
     for field, kind, value in fields(data):
         if field == 1 and kind == BYTES:
             tag = value.decode("utf-8", "replace")
@@ -82,7 +200,9 @@ def decode_value(data: bytes) -> Value | None:
         elif field == 8 and kind == BYTES:
             tensor = value
         elif field == 9 and kind == BYTES:
-            plugin = _plugin(value)
+            plugin, content = _plugin(value)
+    if plugin == "hparams" and content:
+        return _hparams(tag, content)
     if number is not None or histogram is not None:
         return Value(tag, number=number, histogram=histogram)
     return None if tensor is None else _from_tensor(tag, *_tensor(tensor), plugin)
@@ -128,13 +248,47 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
         raise UndecodableError("a number is incomplete") from None
 
 
-def _plugin(metadata: bytes) -> str:
+def _plugin(metadata: bytes) -> tuple[str, bytes]:
+    """Return the name of the plugin that shows a value, and what it has recorded."""
+    name, content = "", b""
     for field, kind, value in fields(metadata):
         if field == 1 and kind == BYTES:
-            for inner, wire, name in fields(value):
+            for inner, wire, data in fields(value):
                 if inner == 1 and wire == BYTES:
-                    return str(name.decode("utf-8", "replace"))
-    return ""
+                    name = data.decode("utf-8", "replace")
+                elif inner == 2 and wire == BYTES:
+                    content = data
+    return name, content
+
+
+def _hparams(tag: str, content: bytes) -> Value | None:
+    """Decode the start or the end of a session of the HParams tab."""
+    # Fields of HParamsPluginData: 3 session_start_info, 4 session_end_info; of these 1 hparams and 1 status.
+    for field, kind, value in fields(content):
+        if kind == BYTES and field == 3:
+            pairs = [_pair(inner) for number, wire, inner in fields(value) if (number, wire) == (1, BYTES)]
+            return Value(tag, hparams=dict(pairs))
+        if kind == BYTES and field == 4:
+            status = next((inner for number, wire, inner in fields(value) if (number, wire) == (1, VARINT)), 0)
+            return Value(tag, session_end=status)
+    return None
+
+
+def _pair(data: bytes) -> tuple[str, Any]:
+    """Decode an entry of a map to google.protobuf.Value: 2 number, 3 string, 4 bool."""
+    name, found = "", None
+    for field, kind, value in fields(data):
+        if field == 1 and kind == BYTES:
+            name = value.decode("utf-8", "replace")
+        elif field == 2 and kind == BYTES:
+            for number, wire, inner in fields(value):
+                if (number, wire) == (2, FIXED64):
+                    (found,) = DOUBLE.unpack(inner)
+                elif (number, wire) == (3, BYTES):
+                    found = inner.decode("utf-8", "replace")
+                elif (number, wire) == (4, VARINT):
+                    found = bool(inner)
+    return name, found
 
 
 def _tensor(data: bytes) -> tuple[list[Any], tuple[int, ...]]:

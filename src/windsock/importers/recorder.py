@@ -86,11 +86,13 @@ class Recorder:
         step: int | None = None,
         at: float | None = None,
         repeats: bool = False,
+        keeps_attempt: bool = False,
     ) -> None:
         """Record the values of one step. A step that comes again below the last one begins another attempt.
 
         Without a step it is counted. A null is NaN where a metric mostly has numbers, else no value. With ``repeats``
-        a log has one row per step, so that also the last step begins an attempt if it comes again.
+        a log has one row per step, so that also the last step begins an attempt if it comes again. With
+        ``keeps_attempt`` none does: the reader knows where attempts begin, and calls ``restart``.
         """
         found = self._numbers(values)
         if not found:
@@ -100,7 +102,7 @@ class Recorder:
         elif step not in STEPS:
             self.unread("", f"the step {step} is out of range")
             return
-        else:
+        elif not keeps_attempt:
             self._notice_restart(step, found, repeats)
         self.state["rows"] += 1
         self.state["last_steps"].update(dict.fromkeys(found, step))
@@ -133,8 +135,12 @@ class Recorder:
             self._journal.samples(step, seen, encoded, self._time(at))
 
     def config(self, config: Mapping[str, Any]) -> None:
-        """Record settings, in addition to those recorded before; secrets in them are blanked."""
+        """Record settings, in addition to those recorded before, without the secrets among them."""
         self._event("config", config=Redactor().redact(to_plain(dict(config))))
+
+    def has_any_of(self, names: Iterable[str]) -> bool:
+        """Return whether the attempt has values of one of some metrics."""
+        return not self.state["last_steps"].keys().isdisjoint(names)
 
     def restart(self) -> None:
         """Begin another attempt: the log has another start of the training here."""
