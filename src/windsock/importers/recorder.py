@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from windsock.errors import LogError
 from windsock.journal import samples
 from windsock.journal.decoding import MAX_TIME, STATUS_WORDS
 from windsock.journal.frames import Kind
 from windsock.journal.writer import JournalWriter
 from windsock.model import MAIN_ROLE, Histogram, Writer
+from windsock.redaction import Redactor
 from windsock.samples.parsing import to_sample
 
 FLUSH_BYTES = 1 << 20
@@ -46,10 +48,10 @@ class BulkWriter(JournalWriter):
         return True
 
     def flush(self) -> None:
-        """Write what waits; raise OSError if the disk does not take it."""
+        """Write what waits; raise LogError if the disk does not take it."""
         data, self._frames, self._size = b"".join(self._frames), [], 0
         if data and (not self.segment.append(data) or self.segment.waiting):
-            raise OSError(f"cannot write to {self.segment.folder}: {self.segment.trouble}")
+            raise LogError(f"cannot write to {self.segment.folder}: {self.segment.trouble}")
 
     def close(self, timeout: float = 0.0) -> int:
         """Write what waits and close."""
@@ -131,8 +133,8 @@ class Recorder:
             self._journal.samples(step, seen, encoded, self._time(at))
 
     def config(self, config: Mapping[str, Any]) -> None:
-        """Record settings, in addition to those recorded before."""
-        self._event("config", config=dict(config))
+        """Record settings, in addition to those recorded before; secrets are redacted."""
+        self._event("config", config=Redactor().redact(dict(config)))
 
     def restart(self) -> None:
         """Begin another attempt: the log has another start of the training here."""
