@@ -103,13 +103,15 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _clean_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Remove the machine's variables, write runs to a temporary directory, and finish runs that were left open."""
     for name in list(os.environ):
         if name.startswith(LAUNCHERS) or name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     for run in list(windsock.session._runs):
         run.finish()

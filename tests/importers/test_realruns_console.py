@@ -20,7 +20,7 @@ def rows_of(name: str) -> list[dict[str, str]]:
 
 def agrees(value: float, digits: str) -> bool:
     """Return whether a value is the one that was rounded to six digits."""
-    return float(f"{value:.6g}") == float(digits) or math.isnan(value) and digits == "nan"
+    return float(f"{value:.6g}") == float(digits) or (math.isnan(value) and digits == "nan")
 
 
 def check(found: dict[int, float], expected: dict[int, str]) -> None:

@@ -17,18 +17,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from windsock.errors import LogError
 from windsock.formatting import describe_error
 from windsock.importers.formats import Facts, Log, Reader, RewrittenError, format_of
 from windsock.importers.recorder import Recorder
+from windsock.importers.text_lines import SETTLED_SECONDS
 from windsock.journal.folder import ID_ALPHABET, RUN_FILE, folder_name, segments, write_run_info
 from windsock.model import RunInfo
 
 VERSION = 1  # of import.json and of what formats record: another one is imported again
 STATE_FILE = "import.json"
+NEEDS = "needs"
+"""Entry of a reader's state: a package that it lacked. Where it is installed later, the log is read again."""
 GENERIC = ("trainer_state", "metrics", "events", "log", "logs", "output", "stdout", "train", "history", "results")
 
 
@@ -59,47 +64,59 @@ class ImportedLog:
 
     def update(self) -> bool:
         """Read what is new in the log; return whether the journal was begun anew, since the log was rewritten."""
-        reader = format_of(self.log.format).Reader(self.log, {})
-        states = _states(reader.files())
+        states = _states(format_of(self.log.format).Reader(self.log, {}).files())
         if states == self._seen:
             return False
         with self._locked():
+            if not states and self._load() is None:
+                raise LogError(f"{self.log.path} does not exist")
             try:
-                is_new = self._read(states)
-            except RewrittenError:
-                self._clear()
-                self._read(states)
-                is_new = True
-        self._seen = states
+                is_new, is_settled = self._read(states)
+            except OSError as problem:
+                raise LogError(f"cannot write to {self.folder}: {problem.strerror or problem}") from problem
+        self._seen = states if is_settled else None
         return is_new
 
-    def _read(self, states: dict[str, tuple[int, int]]) -> bool:
+    def _read(self, states: dict[str, tuple[int, int]]) -> tuple[bool, bool]:
+        """Read what is new; return whether the journal is new, and whether the log was at rest meanwhile."""
         state = self._load()
+        files = [[name, *found] for name, found in states.items()]
+        if state is not None and not states:
+            return False, True  # the log was removed: what was read of it is kept
+        if state is not None and state["files"] == files and state["settled"]:
+            return False, True
+        try:
+            return state is None, self._read_from(state, states)
+        except RewrittenError:
+            return True, self._read_from(None, states)
+
+    def _read_from(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> bool:
+        """Read on from a state, or from the beginning; return whether the log was at rest meanwhile."""
+        newest = max((modified for _, modified in states.values()), default=0) / 1e9
+        files = [[name, *found] for name, found in states.items()]
+        is_new = state is None
         if state is None:
             self._clear()
-            state = {"version": VERSION, "reader": {}, "recorder": {}}
-        elif state["files"] == [[name, *found] for name, found in states.items()]:
-            return False
-        is_new = not state["reader"]
+            state = {"version": VERSION, "reader": {}, "recorder": {}, "files": files}
+        # A log that was longer the second time grows; how old its file is tells nothing: it may be a copy.
+        grown = newest if state["files"] != files else state["recorder"].get("grown")
         reader: Reader = format_of(self.log.format).Reader(self.log, state["reader"])
         if is_new:
             write_run_info(self.folder, self._info(reader.facts(), states))
-        newest = max((modified for _, modified in states.values()), default=0) / 1e9
         out = Recorder(self.folder, state["recorder"], self._about(), newest or time.time())
         self._read_all(reader, out)
-        # A log that was longer the second time grows; how old its file is tells nothing: it may be a copy.
-        grown = state["recorder"].get("grown") if is_new else newest
         out.finish(grown)
-        state["files"] = [[name, *found] for name, found in states.items()]
+        # A reader leaves what may be incomplete, so that a log that changed just now is looked at once more.
+        state.update(files=files, settled=time.time() - newest > SETTLED_SECONDS, reader=reader.state)
         state["bytes"] = [[segment.path.name, segment.path.stat().st_size] for segment in segments(self.folder)]
         self._save(state)
-        return is_new
+        return bool(state["settled"])
 
     def _read_all(self, reader: Reader, out: Recorder) -> None:
         """Let the reader read; whatever a log contains, what was read before an error is kept."""
         try:
             reader.read(out)
-        except RewrittenError:
+        except (RewrittenError, LogError):
             out.close()
             raise
         except OSError as problem:
@@ -153,16 +170,19 @@ class ImportedLog:
     def _load(self) -> dict[str, Any] | None:
         """Return the state of the last import, if the journal is as it left it."""
         try:
-            state: dict[str, Any] = json.loads((self.folder / STATE_FILE).read_bytes())
+            checksum, _, text = (self.folder / STATE_FILE).read_bytes().partition(b" ")
+            if int(checksum, 16) != crc32(text):
+                return None
+            state: dict[str, Any] = json.loads(text)
             sizes = [[segment.path.name, segment.path.stat().st_size] for segment in segments(self.folder)]
             is_valid = state["version"] == VERSION and state["bytes"] == sizes and (self.folder / RUN_FILE).exists()
-            return state if is_valid and state["files"] and isinstance(state["recorder"], dict) else None
-        except (OSError, ValueError, KeyError, TypeError):
+            return state if is_valid and not _is_installed(state["reader"].get(NEEDS)) else None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
 
     def _save(self, state: dict[str, Any]) -> None:
-        draft = self.folder / f".{STATE_FILE}"
-        draft.write_text(json.dumps(state))
+        draft, text = self.folder / f".{STATE_FILE}", json.dumps(state).encode()
+        draft.write_bytes(b"%08x %s" % (crc32(text), text))
         draft.replace(self.folder / STATE_FILE)
 
     def _clear(self) -> None:
@@ -172,6 +192,10 @@ class ImportedLog:
             elif entry.name != "lock":
                 with suppress(OSError):
                     entry.unlink()
+
+
+def _is_installed(package: str | None) -> bool:
+    return package is not None and find_spec(package) is not None
 
 
 def _states(files: list[Path]) -> dict[str, tuple[int, int]]:

@@ -21,8 +21,10 @@ HINT = "docs/importing.md lists the formats"
 def log_at(path: Path) -> Log:
     """Return the log at a path; raise LogError if there is none, or several."""
     found = logs_at(path)
-    if len(found) == 1:
-        return found[0]
+    # Of an output directory with event files in a folder of their own, the directory itself is meant.
+    own = [log for log in found if log.path == path and not log.member]
+    if len(found) == 1 or len(own) == 1:
+        return own[0] if own else found[0]
     if not found:
         raise LogError(f"{path} has no log that windsock can read; {HINT}")
     if path.is_dir():
@@ -49,6 +51,8 @@ def _log_of_file(path: Path) -> Log:
         raise LogError(f"{path} is empty")
     format = recognise(seen)
     if format is None:
+        if seen.is_pickle:
+            raise LogError(f"{path} is a pickle, which could run any program: save it as JSON lines or Parquet instead")
         what = "binary data" if seen.is_binary else "text without metrics that windsock knows"
         raise LogError(f"{path} is {what}; {HINT}")
     return Log(path, format)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from windsock.errors import LogError
 from windsock.journal import samples
 from windsock.journal.decoding import MAX_TIME, STATUS_WORDS
 from windsock.journal.frames import Kind
@@ -48,10 +49,10 @@ class BulkWriter(JournalWriter):
         return True
 
     def flush(self) -> None:
-        """Write what waits; raise OSError if the disk does not take it."""
+        """Write what waits; raise LogError if the disk does not take it."""
         data, self._frames, self._size = b"".join(self._frames), [], 0
         if data and (not self.segment.append(data) or self.segment.waiting):
-            raise OSError(f"cannot write to {self.segment.folder}: {self.segment.trouble}")
+            raise LogError(f"cannot write to {self.segment.folder}: {self.segment.trouble}")
 
     def close(self, timeout: float = 0.0) -> int:
         """Write what waits and close."""

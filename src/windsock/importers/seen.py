@@ -40,6 +40,12 @@ class Seen:
         return controls * 50 > len(head) and head[:2] not in (b"\xff\xfe", b"\xfe\xff")
 
     @property
+    def is_pickle(self) -> bool:
+        """Whether the file is a pickle, or an archive of torch.save with one."""
+        is_archive = self.head[:4] == b"PK\3\4" and b"/data.pkl" in self.head[:1024]
+        return is_archive or (self.head[:1] == b"\x80" and self.head[1:2] in b"\2\3\4\5")
+
+    @property
     def name(self) -> str:
         """The file's name."""
         return self.path.name

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from windsock.formatting import describe_error
 from windsock.importers.clean_lines import Line, clean_line, decode, first_time
@@ -18,7 +18,8 @@ from windsock.importers.seen import MAX_LINE
 
 CHUNK = 4 << 20
 SETTLED_SECONDS = 3.0  # without a change: the last line is complete, although no newline ends it
-HEAD_BYTES = 256  # that identify a file
+HEAD_BYTES, TAIL_BYTES = 256, 64  # that identify a file, up to where it was read
+MAX_UTF16 = 1 << 28
 MAX_REASON = 300
 MAX_TRACEBACK = 2000  # lines after which an exception is not looked for any more
 CREATED_BYTES = 64 << 10  # at the beginning of a log, in which the time of its first line is looked for
@@ -133,11 +134,12 @@ class LineReader:
         """Yield the new complete lines that are to be looked at, with their numbers."""
         with self.log.path.open("rb") as file:
             state = os.fstat(file.fileno())
-            self._check_same(file.read(HEAD_BYTES), state.st_size)
+            self._check_same(file, state.st_size)
             if self.state.get("utf-16"):
-                yield from self._utf16_lines(file.read(), out)
+                yield from self._utf16_lines(file, out)
                 return
             file.seek(self.state["offset"])
+            self._after_torn_line(file)
             left = b""
             while chunk := file.read(CHUNK):
                 complete, newline, left = (left + chunk).rpartition(b"\n")
@@ -149,6 +151,22 @@ class LineReader:
             if left and time.time() - state.st_mtime > SETTLED_SECONDS:
                 yield from self._wanted(left, out)
                 self.state["offset"] += len(left)
+                self.state["torn"] = True
+            self._remember_end(file)
+
+    def _after_torn_line(self, file: BinaryIO) -> None:
+        """Skip the end of a line that was taken for complete; raise RewrittenError if it was longer."""
+        if self.state.get("torn") and (byte := file.read(1)):
+            if byte != b"\n":
+                raise RewrittenError
+            self.state["offset"] += 1
+            del self.state["torn"]
+
+    def _remember_end(self, file: BinaryIO) -> None:
+        """Remember the last bytes that were read, by which a file that was written anew shows."""
+        size = min(TAIL_BYTES, self.state["offset"])
+        file.seek(self.state["offset"] - size)
+        self.state["tail"] = file.read(size).hex()
 
     def _wanted(self, block: bytes, out: Recorder) -> Iterator[tuple[bytes, int]]:
         """Yield those of some complete lines that are to be looked at.
@@ -181,22 +199,28 @@ class LineReader:
         out.unread(f"line {number}", f"a line of more than {MAX_LINE:,} bytes")
         return b""  # the end of a line that is not complete is taken for a line of its own, and not understood
 
-    def _check_same(self, head: bytes, size: int) -> None:
-        """Raise RewrittenError if the file is shorter, or begins in another way, than the one that was read."""
-        known = bytes.fromhex(self.state.get("head", ""))
+    def _check_same(self, file: BinaryIO, size: int) -> None:
+        """Raise RewrittenError if the file is shorter, or another one up to where it was read."""
+        head = file.read(HEAD_BYTES)
+        known, tail = (bytes.fromhex(self.state.get(name, "")) for name in ("head", "tail"))
         if size < self.state["offset"] or head[: len(known)] != known:
             raise RewrittenError
+        if tail and not self.state.get("utf-16"):
+            file.seek(self.state["offset"] - len(tail))
+            if file.read(len(tail)) != tail:
+                raise RewrittenError
         self.state["head"] = head.hex()
         if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             self.state["utf-16"] = True
 
-    def _utf16_lines(self, rest: bytes, out: Recorder) -> Iterator[tuple[bytes, int]]:
-        data = bytes.fromhex(self.state["head"]) + rest
+    def _utf16_lines(self, file: BinaryIO, out: Recorder) -> Iterator[tuple[bytes, int]]:
+        file.seek(0)
+        data = file.read(MAX_UTF16)
         if self.state["offset"] not in (0, len(data)):
             raise RewrittenError  # rare enough to be read again
         if self.state["offset"] == 0:
             self.state["offset"] = len(data)
-            yield from self._wanted("\n".join(data.decode("utf-16", "replace").splitlines()).encode(), out)
+            yield from self._wanted("\n".join(data.decode("utf-16", "replace").splitlines()).encode("utf-8", "replace"), out)
 
 
 def _next_place(block: bytes, place: int, ahead: dict[bytes, int]) -> int:
