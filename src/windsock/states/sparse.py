@@ -20,6 +20,7 @@ AT_ONCE = 32  # states that are decoded together
 SIZES = np.array([np.dtype(TYPES[bytes((code,))]).itemsize if bytes((code,)) in TYPES else 0 for code in range(256)])
 """The bytes of a number, by the first byte."""
 BITS = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+bits_of = getattr(np, "bitwise_count", BITS.__getitem__)  # NumPy 1 has no function for it
 
 
 def encode(vector: Floats) -> bytes:
@@ -73,9 +74,9 @@ def intact(joined: bytes, lengths: NDArray[np.int64], width: int, start: int = 0
     # An array of overlapping heads, one from every byte on: the type of the numbers, and the bits.
     heads = np.ndarray((len(joined) - size,), f"V{1 + size}", joined, 0, (1,))[places]
     heads = heads.view(np.uint8).reshape(len(places), 1 + size)
-    counts = BITS[heads[:, 1:]].sum(axis=1, dtype=np.int64)
+    counts = bits_of(heads[:, 1:]).sum(axis=1, dtype=np.int64)
     if width % 8:
-        counts -= BITS[heads[:, size] >> width % 8]  # bits behind the last slot
+        counts -= bits_of(heads[:, size] >> width % 8)  # bits behind the last slot
     of_number = SIZES[heads[:, 0]]
     fits[fits] = (of_number > 0) & (lengths[fits] - start == 1 + size + counts * of_number)
     return fits
