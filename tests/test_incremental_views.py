@@ -84,6 +84,14 @@ def test_one_metric_merges_its_own_states(ranks: list[windsock.Run], monkeypatch
     assert 0 < 10 * of_one < columns.since(view.names)
 
 
+def test_a_layout_that_all_ranks_write_is_decoded_once(ranks: list[windsock.Run], monkeypatch: pytest.MonkeyPatch):
+    """The ranks of a role measure the same."""
+    measure(ranks, range(2))
+    view = windsock.open(ranks[0].path)
+    decoded = Calls(monkeypatch, RoleMerger, "_add_layout", lambda self, record: 1)
+    assert decoded.since(view.names) == len(view._merged_of("trainer")._merger.measured.layouts)
+
+
 def test_a_new_row_resolves_its_own_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Steps that are settled are not looked up again."""
     resolved = Calls(monkeypatch, AttemptSteps, "resolve", lambda self, index, offsets, *rest: len(offsets))

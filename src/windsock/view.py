@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windsock.errors import MetricNotFoundError
 from windsock.folder_changes import FolderChanges
 from windsock.formatting import encodable
-from windsock.journal.columns import Attempt, poll_readers
+from windsock.journal.columns import Attempt
 from windsock.journal.folder import FileState, SegmentFile, read_run_info, segment_files
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
@@ -78,11 +78,11 @@ class View:
         files = self._list_files()
         self._add_segments(name for name in files if name not in self._readers)
         grown = [name for name, state in files.items() if state != self._files.get(name)]
-        size = sum(files[name][0] - self._files.get(name, (0, 0))[0] for name in grown)
         self._kept.clear()
         for merged in self._merged_roles.values():
             merged.is_current = False
-        found = poll_readers([self._readers[name][0] for name in grown], size)
+        # One by one: threads would wait for each other, since most of the work is done by the interpreter.
+        found = [reader for name in grown if (reader := self._readers[name][0]).poll()]
         # Only now: a segment that could not be read is tried again.
         self._files.update((name, files[name]) for name in grown)
         self._is_read = True

@@ -9,6 +9,7 @@ from journals import contents
 from odd_segments import segments
 
 from windsock.journal import frames, reader
+from windsock.journal.payload_batch import intact_frames
 from windsock.journal.reader import SegmentReader
 
 
@@ -44,6 +45,34 @@ def test_the_size_of_a_read_changes_nothing(data: bytes, size: int):
         finally:
             reader.CHUNK = usual
         assert contents(pieces) == contents(whole)
+
+
+@settings(max_examples=300, deadline=None)
+@given(segments)
+def test_frames_that_are_found_together_are_those_that_are_found_one_by_one(data: bytes):
+    """In small reads they are looked at one by one, in large ones together up to the first that is damaged."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trainer.0.1.0.seg"
+        path.write_bytes(data)
+        one_by_one, together = SegmentReader(path), SegmentReader(path)
+        one_by_one.poll()
+        usual, reader.MANY_BYTES = reader.MANY_BYTES, 0
+        try:
+            together.poll()
+        finally:
+            reader.MANY_BYTES = usual
+        assert contents(together) == contents(one_by_one)
+
+
+def test_frames_are_found_together_up_to_the_first_odd_one():
+    """One with the magic in its payload, a damaged one, one without content, or one whose end is not there yet."""
+    fine = [frames.frame(bytes([5]) * size) for size in (1, 40, 300)]
+    inner = frames.frame(b"x" + frames.frame(b"y"))
+    for odd in (inner, fine[1][:-1] + b"?", frames.frame(b""), fine[2][:-1], b""):
+        starts, sizes = intact_frames(b"".join([*fine, odd]))
+        assert (sizes, starts) == ([1, 40, 300], [12, 25, 77])
+    assert intact_frames(b"".join([*fine, b"no frame"]))[1] == [1, 40]  # the one before is looked at on its own
+    assert intact_frames(b"no frame") == intact_frames(b"") == ([], [])
 
 
 def test_tables_are_in_the_order_in_which_they_were_first_logged(tmp_path: Path):

@@ -51,6 +51,26 @@ def test_damaged_bytes_are_refused(damaged: bytes):
         sparse.summed([b"B\x01\x00\x05", damaged], 10)
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(DAMAGED), st.binary(max_size=6), st.lists(numbers, min_size=10, max_size=10)))
+)
+def test_intact_are_those_that_can_be_decoded(states: list[bytes | list[float]]):
+    """Of vectors that lie one behind the other, each after a head."""
+    bodies = [one if isinstance(one, bytes) else sparse.encode(np.array(one)) for one in states]
+
+    def is_decoded(body: bytes) -> bool:
+        try:
+            sparse.decoded([body], 10)
+        except ValueError:
+            return False
+        return True
+
+    joined = b"".join(b"head" + body for body in bodies)
+    found = sparse.intact(joined, np.array([4 + len(body) for body in bodies], np.int64), 10, 4)
+    assert found.tolist() == [is_decoded(body) for body in bodies]
+
+
 def test_a_layout_has_its_sparse_states_apart():
     """The others keep the layout, and its hash, that they have without them."""
     kinds = {"a": MEAN, "b": QUANTILES, "c": MEAN, "d": POSITIVE_QUANTILES}

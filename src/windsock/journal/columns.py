@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from windsock.journal.frames import Kind
 from windsock.journal.growing import GrowingArray
 from windsock.journal.indexed_reader import IndexedReader
 from windsock.journal.reader import SampleFrame, SegmentReader, decoded, events
-from windsock.journal.records import Record, Records
+from windsock.journal.records import Record
 from windsock.journal.resolved_rows import ResolvedRows
 from windsock.journal.row_tables import RowTable
 from windsock.journal.series import Series
@@ -33,7 +32,6 @@ EVENT_BEGIN = bytes((Kind.EVENT,)) + b'{"event":"'
 SHARED_EVENTS = tuple(
     EVENT_BEGIN + name + b'"' for name in (b"alone", b"shared", b"open_report", b"gather_failed", b"counts")
 )
-MANY_BYTES = 8 << 20  # are read by several threads
 MAX_KEPT = 4 << 20  # values of a segment's columns
 
 
@@ -227,8 +225,9 @@ class Attempt:
         for index, segment in sorted(self._segments.items()):
             first, known = segment.shared_records, len(segment.reader.records)
             new = segment.reader.records[first:known]
-            records = list(new.of(*SHARED_KINDS)) if known > first else []
-            new_events = list(_shared_events(new)) if known > first else []
+            found = list(new.of(*SHARED_KINDS, Kind.EVENT)) if known > first else []
+            records = [record for record in found if record.kind != Kind.EVENT]
+            new_events = list(_shared_events(record for record in found if record.kind == Kind.EVENT))
             segment.shared_records = known
             states = list(_new_rows(segment.reader.states, segment.shared_states))
             sparse = list(_new_rows(segment.reader.sparse_states, segment.shared_sparse))
@@ -302,9 +301,9 @@ class Attempt:
         return Series(name, steps[keep], values[keep], times[keep], self.writer)
 
 
-def _shared_events(records: Records) -> Iterator[dict[str, Any]]:
+def _shared_events(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """Yield the events that merging over ranks asks for; others are not decoded, unless they may be such ones."""
-    for record in records.of(Kind.EVENT):
+    for record in records:
         payload = record.payload
         is_other = payload.startswith(EVENT_BEGIN) and not payload.startswith(SHARED_EVENTS)
         if not is_other or payload.count(b'"event"') > 1:
@@ -322,17 +321,5 @@ def _new_rows(tables: Mapping[int, RowTable], known: dict[int, int]) -> Iterator
 
 def poll_all(attempts: Iterable[Attempt]) -> bool:
     """Read what is new in all segments; return whether there was anything."""
-    return bool(poll_readers([reader for attempt in attempts for reader in attempt.readers]))
-
-
-def poll_readers(readers: Sequence[SegmentReader], bytes: int | None = None) -> list[SegmentReader]:
-    """Read what is new in some segments, several at a time if it is much; return those that had anything.
-
-    ``bytes`` is about how much there is to read.
-    """
-    if len(readers) < 2 or (bytes is not None and bytes < MANY_BYTES):
-        return [reader for reader in readers if reader.poll()]
-    with ThreadPoolExecutor(max_workers=min(4, len(readers))) as pool:
-        # A list, since leaving the iterator early cancels the polls that wait.
-        found = list(pool.map(SegmentReader.poll, readers))
-    return [reader for reader, is_new in zip(readers, found, strict=True) if is_new]
+    found = [reader.poll() for attempt in attempts for reader in attempt.readers]
+    return any(found)

@@ -31,9 +31,9 @@ from windsock.journal.frames import (
     Kind,
 )
 from windsock.journal.heartbeats import HEARTBEAT, Heartbeats
-from windsock.journal.payload_batch import COMMIT_TYPE, HEAD_TYPE, PayloadBatch, row_type
+from windsock.journal.payload_batch import COMMIT_TYPE, HEAD_TYPE, PayloadBatch, intact_frames
 from windsock.journal.records import Record, Records, of_kinds
-from windsock.journal.row_tables import RowChunk, RowTable, united_heads
+from windsock.journal.row_tables import RowChunk, RowTable, split, united_heads
 from windsock.journal.segment_damage import SegmentDamage
 from windsock.journal.span_rows import doubtful
 from windsock.journal.steps import SegmentSteps
@@ -48,6 +48,7 @@ ROW_KINDS = (Kind.ROW, Kind.STATE)
 COLUMN_KINDS = (*ROW_KINDS, Kind.SPARSE_STATE, Kind.COMMIT)
 FIRST_HEADS = 4  # that are looked at one by one
 FIRST_BLOCK, LAST_BLOCK = 4 << 10, 1 << 20  # bytes that are searched for further heads at once
+MANY_BYTES = 64 << 10  # whose frames are found together
 SMALL_FRAME = 512  # bytes; heads of frames up to this size are always checked
 WASTE_FACTOR, WASTE_BYTES = 4, 16 << 20  # limit of the bytes whose checksum was wrong: 16 MiB and 4 times those read
 
@@ -230,10 +231,10 @@ class SegmentReader:
 
         ``whole`` says that the file ends where ``data`` does.
         """
-        place, end = 0, len(data)
-        starts: list[int] = []
-        payloads: list[bytes] = []
-        unpack, seed_of, add_start, add = FRAME_HEAD.unpack_from, frames.length_seed, starts.append, payloads.append
+        end = len(data)
+        starts, sizes = intact_frames(data) if end >= MANY_BYTES and not self._wasted else ([], [])
+        place = starts[-1] + sizes[-1] if starts else 0
+        unpack, seed_of, add_start, add_size = FRAME_HEAD.unpack_from, frames.length_seed, starts.append, sizes.append
         while end - place >= HEAD:
             magic, length, crc = unpack(data, place)
             stop = place + HEAD + length
@@ -241,9 +242,9 @@ class SegmentReader:
                 if stop > end and not whole:
                     break  # the rest of the frame is in the next chunk
                 if stop <= end and (length <= SMALL_FRAME or not self._wasted or self._can_check(place)):
-                    if crc32(payload := data[place + HEAD : stop], seed_of(length)) == crc:
+                    if crc32(data[place + HEAD : stop], seed_of(length)) == crc:
                         add_start(place + HEAD)
-                        add(payload)
+                        add_size(length)
                         place = stop
                         continue
                     self._wasted += length
@@ -252,9 +253,9 @@ class SegmentReader:
                 break  # a frame that is being written, or a torn end: no complete frame follows
             self._damage.skip(Damage(self.offset + place, self.offset + following))
             place = following
-        if payloads:
+        if starts:
             self._last_frame = self.offset + starts[-1] - HEAD
-            self._add_frames(PayloadBatch(data, starts, payloads), self.offset)
+            self._add_frames(PayloadBatch(data, starts, sizes), self.offset)
         return place
 
     def _can_check(self, place: int) -> bool:
@@ -329,9 +330,11 @@ class SegmentReader:
         found: list[tuple[int, int, RowChunk]] = []
         for size in set(sizes.tolist()):
             of_size = numbers[sizes == size]
-            rows, offsets = batch.windows(of_size, row_type(size)), batch.offsets(of_size, base)
-            fine = self._readable_rows(rows, offsets)
-            found += _by_table(rows, offsets) if fine.all() else _by_table(rows[fine], offsets[fine])
+            heads, offsets = batch.windows(of_size, HEAD_TYPE), batch.offsets(of_size, base)
+            fine = self._readable_rows(heads, offsets, size)
+            if not fine.all():
+                of_size, heads, offsets = of_size[fine], heads[fine], offsets[fine]
+            found += _by_table(heads, offsets, batch.values(of_size, (size - ROW_HEAD.size) // 8))
         added = [
             chunk
             for kind, key, chunk in sorted(found, key=lambda one: int(one[2].offsets[0]))
@@ -354,9 +357,8 @@ class SegmentReader:
         layouts, firsts, which = np.unique(heads["schema"], return_index=True, return_inverse=True)
         for number in np.argsort(firsts).tolist():
             rows = np.flatnonzero(which == number)
-            payloads = [batch.payloads[one] for one in numbers[rows].tolist()]
             steps, times = heads["step"][rows], heads["time"][rows]
-            chunk = RowChunk(offsets[rows], steps, times, np.empty((len(rows), 0)), payloads)
+            chunk = RowChunk(offsets[rows], steps, times, np.empty((len(rows), 0)), batch.payloads(numbers[rows]))
             self.sparse_states.setdefault(int(layouts[number]), RowTable(0)).add(chunk)
 
     def _add_to_table(self, kind: int, key: int, rows: RowChunk) -> bool:
@@ -371,15 +373,15 @@ class SegmentReader:
         table.add(rows)
         return True
 
-    def _readable_rows(self, rows: NDArray[Any], offsets: Ints) -> NDArray[np.bool_]:
-        """Return which rows have a time that is in range, if their length is that of whole numbers."""
-        fine, reason = _in_range(rows["time"]), "its time is out of range"
-        if "excess" in (rows.dtype.names or ()):
-            fine, reason = np.zeros(len(rows), bool), "it has an odd length"
+    def _readable_rows(self, heads: NDArray[Any], offsets: Ints, size: int) -> NDArray[np.bool_]:
+        """Return which rows of one size have a time that is in range, if the size is that of whole numbers."""
+        fine, reason = _in_range(heads["time"]), "its time is out of range"
+        if (size - ROW_HEAD.size) % 8:
+            fine, reason = np.zeros(len(heads), bool), "it has an odd length"
         for kind in ROW_KINDS if not fine.all() else ():
-            bad = np.flatnonzero(~fine & (rows["kind"] == kind))
+            bad = np.flatnonzero(~fine & (heads["kind"] == kind))
             if len(bad):
-                self._damage.add_unreadable(kind, int(offsets[bad[0]]), rows.dtype.itemsize, reason, len(bad))
+                self._damage.add_unreadable(kind, int(offsets[bad[0]]), size, reason, len(bad))
         return fine
 
 
@@ -389,24 +391,20 @@ def _in_range(times: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def _by_table(rows: NDArray[Any], offsets: Ints) -> Iterator[tuple[int, int, RowChunk]]:
+def _by_table(heads: NDArray[Any], offsets: Ints, values: Floats) -> Iterator[tuple[int, int, RowChunk]]:
     """Yield rows of one size by kind and schema."""
-    kinds, keys = rows["kind"], rows["schema"]
-    if len(rows) and (kinds == kinds[0]).all() and (keys == keys[0]).all():
-        yield int(kinds[0]), int(keys[0]), _chunk(rows, offsets)
+    kinds, keys = heads["kind"], heads["schema"]
+    whole = RowChunk(offsets, np.ascontiguousarray(heads["step"]), np.ascontiguousarray(heads["time"]), values)
+    if len(heads) and (kinds == kinds[0]).all() and (keys == keys[0]).all():
+        yield int(kinds[0]), int(keys[0]), whole
         return
     order = np.lexsort((keys, kinds))  # stable: rows of a schema stay in the order of the file
     kinds, keys = kinds[order], keys[order]
-    starts = np.append(True, (keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])).nonzero()[0] if len(rows) else order
-    bounds = [*starts.tolist(), len(rows)]
-    whole = _chunk(rows[order], offsets[order])
+    starts = np.append(True, (keys[1:] != keys[:-1]) | (kinds[1:] != kinds[:-1])).nonzero()[0] if len(heads) else order
+    bounds = [*starts.tolist(), len(heads)]
+    ordered = RowChunk(whole.offsets[order], whole.steps[order], whole.times[order], whole.values[order])
     tables = zip(kinds[starts].tolist(), keys[starts].tolist(), bounds, bounds[1:], strict=False)
-    yield from ((kind, key, whole.slice(start, stop)) for kind, key, start, stop in tables)
-
-
-def _chunk(rows: NDArray[Any], offsets: Ints) -> RowChunk:
-    steps, times, values = (np.ascontiguousarray(rows[name]) for name in ("step", "time", "values"))
-    return RowChunk(offsets, steps, times, values)
+    yield from ((kind, key, ordered.slice(start, stop)) for kind, key, start, stop in tables)
 
 
 def _file_state(fd: int) -> FileState:
@@ -431,7 +429,9 @@ def sparse_records(tables: Mapping[int, RowTable], known: Mapping[int, int] | No
         Record(Kind.SPARSE_STATE, offset, payload)
         for layout, table in tables.items()
         for chunk in table.since((known or {}).get(layout, 0))
-        for offset, payload in zip(chunk.offsets.tolist(), chunk.payloads(np.arange(len(chunk))), strict=True)
+        for offset, payload in zip(
+            chunk.offsets.tolist(), split(*chunk.joined_payloads(np.arange(len(chunk)))), strict=True
+        )
     ]
 
 

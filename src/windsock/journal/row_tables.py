@@ -55,8 +55,8 @@ class Rows(Protocol):
         """Return the values of some rows in some columns."""
         ...
 
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some sparse states."""
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of some sparse states, one behind the other, and their lengths."""
         ...
 
     def slice(self, start: int, stop: int) -> Rows:
@@ -86,9 +86,9 @@ class RowChunk:
         found: Floats = self.values[rows[:, None], columns]
         return found
 
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some sparse states."""
-        return [self.encoded[row] for row in rows.tolist()]
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of some sparse states, one behind the other, and their lengths."""
+        return joined([self.encoded[row] for row in rows.tolist()])
 
     def slice(self, start: int, stop: int) -> RowChunk:
         """Return the rows from ``start`` up to ``stop``."""
@@ -108,6 +108,17 @@ class RowChunk:
             np.concatenate([one.values for one in chunks]),
             [payload for one in chunks for payload in one.encoded],
         )
+
+
+def joined(payloads: list[bytes]) -> tuple[bytes, Ints]:
+    """Return payloads one behind the other, and their lengths."""
+    return b"".join(payloads), np.fromiter(map(len, payloads), np.int64, len(payloads))
+
+
+def split(payloads: bytes, lengths: Ints) -> list[bytes]:
+    """Return payloads that lie one behind the other."""
+    ends = np.cumsum(lengths)
+    return [payloads[start:end] for start, end in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
 
 
 def united_heads(chunks: Sequence[RowChunk]) -> tuple[Ints, Ints, Floats]:
@@ -186,7 +197,15 @@ class RowTable:
 
     def payloads(self, rows: Ints) -> list[bytes]:
         """Return the payloads of some sparse states, in ascending order."""
-        return [payload for chunk, within in self._chunks_of(rows) for payload in chunk.payloads(within)]
+        return split(*self.joined_payloads(rows))
+
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of some sparse states, in ascending order, one behind the other, and their lengths."""
+        found = [chunk.joined_payloads(within) for chunk, within in self._chunks_of(rows)]
+        if len(found) == 1:
+            return found[0]
+        lengths = np.concatenate([np.empty(0, np.int64), *(lengths for _, lengths in found)])
+        return b"".join([payloads for payloads, _ in found]), lengths
 
     def _chunks_of(self, rows: Ints) -> Iterator[tuple[Rows, Ints]]:
         """Yield the chunks that have some rows, with the numbers of the rows in the chunk."""

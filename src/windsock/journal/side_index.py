@@ -32,7 +32,7 @@ from windsock.journal.folder import INDEX_FOLDER
 from windsock.journal.frames import FRAME_HEAD, ROW_HEAD, Kind
 from windsock.journal.reader import read_payload
 from windsock.journal.records import Record, RecordColumns
-from windsock.journal.row_tables import RowChunk, united_heads
+from windsock.journal.row_tables import RowChunk, joined, united_heads
 from windsock.journal.steps import RowSummary
 from windsock.model import Damage
 
@@ -444,10 +444,10 @@ class StoredRows:
             picked[:, number] = column[self._start : self._stop][rows]
         return picked
 
-    def payloads(self, rows: Ints) -> list[bytes]:
-        """Return the payloads of some sparse states."""
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of some sparse states, one behind the other, and their lengths."""
         if self._are_few(rows) and (frames := self._frames(rows)) is not None:
-            return frames
+            return joined(frames)
         rows = rows + self._start
         try:
             sizes, length = self._entry[-2:]
@@ -456,9 +456,11 @@ class StoredRows:
             ends = np.cumsum(found)
             payloads = self._part.block(place + sizes + CRC.size, length)
         except UNUSABLE:
-            return self._recovered().payloads(rows)
+            return self._recovered().joined_payloads(rows)
+        if len(rows) == self._count:  # all: no row is wanted twice
+            return payloads, found
         bounds = zip((ends - found)[rows].tolist(), ends[rows].tolist(), strict=True)
-        return [payloads[start:end] for start, end in bounds]
+        return joined([payloads[start:end] for start, end in bounds])
 
     def slice(self, start: int, stop: int) -> StoredRows:
         """Return the rows from ``start`` up to ``stop``."""
@@ -521,9 +523,9 @@ class StoredRecords:
 
     def _stored(self, wanted: frozenset[int] | None, start: int, stop: int) -> list[Record]:
         _, kinds_place, kinds_length, place, length = self._part.described["records"]
-        kinds = np.frombuffer(zlib.decompress(self._part.block(kinds_place, kinds_length)), np.uint8)
-        if wanted is not None and not np.isin(kinds[start:stop], list(wanted)).any():
+        if wanted is not None and wanted.isdisjoint(map(int, self._part.described["payloads"])):
             return []
+        kinds = np.frombuffer(zlib.decompress(self._part.block(kinds_place, kinds_length)), np.uint8)
         offsets, sizes = _unpacked(self._part.block(place, length), 2, self._count)
         found: dict[int, Record] = {}
         for kind, (at, size) in self._part.described["payloads"].items():

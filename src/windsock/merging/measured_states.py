@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.journal.frames import ROW_HEAD
+from windsock.journal.row_tables import joined
+from windsock.journal.steps import MAX_STEP
+from windsock.merging.places_by_step import Places, PlacesByStep, united
 from windsock.model import Writer
 from windsock.states import KINDS, Layout, sparse
 
@@ -56,6 +58,10 @@ class EncodedRows(Protocol):
         """Return the payloads of some states, in ascending order."""
         ...
 
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of some states, in ascending order, one behind the other, and their lengths."""
+        ...
+
 
 class Payloads(dict[int, bytes]):
     """Sparse states that were read one by one."""
@@ -63,6 +69,10 @@ class Payloads(dict[int, bytes]):
     def payloads(self, rows: Ints) -> list[bytes]:
         """Return the payloads of those states that were not forgotten."""
         return [self[row] for row in rows.tolist() if row in self]
+
+    def joined_payloads(self, rows: Ints) -> tuple[bytes, Ints]:
+        """Return the payloads of those states that were not forgotten, one behind the other, and their lengths."""
+        return joined(self.payloads(rows))
 
 
 class _Origin(NamedTuple):
@@ -99,11 +109,11 @@ class _Source:
             return self.origin.width == width
         first, self.checked = self.checked, self.count
         if first < self.count:
-            new = list(range(first, self.count))
+            new = np.arange(first, self.count)
             if isinstance(self.encoded, Payloads):
-                new = [row for row in new if row in self.encoded]
-            intact = sparse.intact(self.encoded.payloads(np.array(new, np.int64)), width, ROW_HEAD.size)
-            self.damaged.update(row for row, is_intact in zip(new, intact.tolist(), strict=True) if not is_intact)
+                new = np.array([row for row in new.tolist() if row in self.encoded], np.int64)
+            intact = sparse.intact(*self.encoded.joined_payloads(new), width, ROW_HEAD.size)
+            self.damaged.update(new[~intact].tolist())
         return not self.damaged
 
 
@@ -119,12 +129,26 @@ class Arranged(NamedTuple):
         return (*found, BETWEEN, *((id, len(places)) for id, places in self.encoded.items() if id in layouts))
 
 
-@dataclass(slots=True)
-class _Step:
-    """The states of one step."""
+class _Columns(NamedTuple):
+    """What is known about each source, by its number."""
 
-    dense: list[tuple[int, int, float]] = field(default_factory=list)  # source, row and time
-    encoded: list[tuple[int, int]] = field(default_factory=list)
+    order: Ints  # in which the sources are merged
+    last: Ints  # the last step before it is superseded
+    layouts: Ints  # numbers of ``ids``
+    ids: list[int]
+
+    @classmethod
+    def of(cls, origins: list[_Origin], limits: Mapping[Writer, int]) -> _Columns:
+        order = np.empty(len(origins), np.int64)
+        order[sorted(range(len(origins)), key=origins.__getitem__)] = np.arange(len(origins))
+        ids = list(dict.fromkeys(origin.layout for origin in origins))
+        numbers = {id: number for number, id in enumerate(ids)}
+        return cls(
+            order,
+            np.array([limits.get(origin.writer, MAX_STEP + 1) - 1 for origin in origins], np.int64),
+            np.array([numbers[origin.layout] for origin in origins], np.int64),
+            ids,
+        )
 
 
 class MeasuredStates:
@@ -135,13 +159,14 @@ class MeasuredStates:
         self._sources: list[_Source] = []
         self._numbers: dict[_Origin, int] = {}
         self._limits: dict[Writer, int] = {}  # the step from which on a writer is superseded
-        self._in_order = True  # whether the sources were added in their order
+        self._known: _Columns | None = None  # of the sources; None after a change
         self._unchecked: set[int] = set()  # sources that have got further states
         self._unreadable: set[int] = set()  # sources with states that cannot be read
-        self._steps: dict[int, _Step] = {}
+        self._dense = PlacesByStep()
+        self._encoded = PlacesByStep()
 
     def __contains__(self, step: int) -> bool:
-        return step in self._steps
+        return step in self._dense or step in self._encoded
 
     @property
     def version(self) -> tuple[int, int]:
@@ -169,128 +194,127 @@ class MeasuredStates:
         layout: int,
         table: tuple[StateRows, int],
         first: int,
-        heads: Iterable[tuple[int, float]],
+        steps: Ints,
+        times: Floats,
     ) -> None:
         """Add rows of a table, which is given with its width: the number of the first one, and steps and times."""
         rows, width = table
         number = self._number(_Origin(writer, segment, layout, width))
         self._sources[number].rows = rows
-        steps = self._steps
-        for row, (step, time) in enumerate(heads, first):
-            found = steps.get(step)
-            if found is None:
-                found = steps[step] = _Step()
-            found.dense.append((number, row, time))
+        self._dense.add(number, first, steps, times)
 
     def add_vector(self, writer: Writer, segment: int, layout: int, step: int, time: float, vector: Floats) -> None:
         """Add one state."""
         source = self._sources[self._number(_Origin(writer, segment, layout, len(vector)))]
         assert isinstance(source.rows, Vectors)
         source.rows[source.count] = vector
-        self.add_rows(writer, segment, layout, (source.rows, len(vector)), source.count, [(step, time)])
+        table = source.rows, len(vector)
+        self.add_rows(writer, segment, layout, table, source.count, np.array([step], np.int64), np.array([time]))
         source.count += 1
 
     def add_encoded(
-        self, writer: Writer, segment: int, layout: int, table: EncodedRows, first: int, of_steps: Iterable[int]
+        self, writer: Writer, segment: int, layout: int, table: EncodedRows, first: int, steps: Ints
     ) -> None:
         """Add sparse states of a table: the number of the first one, and their steps.
 
         The state of the same step that follows each tells that the rank has contributed, and when.
         """
         number = self._number(_Origin(writer, segment, layout, ENCODED))
-        source, steps = self._sources[number], self._steps
+        source = self._sources[number]
         source.encoded = table
-        for row, step in enumerate(of_steps, first):
-            found = steps.get(step)
-            if found is None:
-                found = steps[step] = _Step()
-            found.encoded.append((number, row))
-            source.count = row + 1
+        source.count = first + len(steps)
+        self._encoded.add(number, first, steps, np.zeros(len(steps)))
 
     def add_payload(self, writer: Writer, segment: int, layout: int, step: int, payload: bytes) -> None:
         """Add one sparse state."""
         source = self._sources[self._number(_Origin(writer, segment, layout, ENCODED))]
         assert isinstance(source.encoded, Payloads)
         source.encoded[source.count] = payload
-        self.add_encoded(writer, segment, layout, source.encoded, source.count, [step])
+        self.add_encoded(writer, segment, layout, source.encoded, source.count, np.array([step], np.int64))
 
     def set_limits(self, limits: Mapping[Writer, int]) -> None:
         """Set the steps from which on writers are superseded."""
-        self._limits = dict(limits)
+        if limits != self._limits:
+            self._limits, self._known = dict(limits), None
 
     def forget(self, step: int) -> None:
         """Forget the states of a step."""
-        found = self._steps.pop(step)
-        for number, row, _ in found.dense:
+        dense, encoded = self._dense.take(step), self._encoded.take(step)
+        for number, row in zip(dense.numbers.tolist(), dense.rows.tolist(), strict=True):
             rows = self._sources[number].rows
             if isinstance(rows, Vectors):
                 del rows[row]
-        for number, row in found.encoded:
-            encoded = self._sources[number].encoded
-            if isinstance(encoded, Payloads):
-                del encoded[row]
+        for number, row in zip(encoded.numbers.tolist(), encoded.rows.tolist(), strict=True):
+            payloads = self._sources[number].encoded
+            if isinstance(payloads, Payloads):
+                del payloads[row]
 
     def writers(self, step: int) -> set[Writer]:
         """Return the writers that have contributed to a step."""
-        return {self._sources[number].origin.writer for number, _, _ in self._steps[step].dense}
+        return {self._sources[number].origin.writer for number in np.unique(self._dense.of(step).numbers).tolist()}
 
     def ranks(self, step: int) -> set[int]:
         """Return the ranks whose contributions to a step count."""
-        return {writer.rank for writer in self.writers(step) if self._counts(writer, step)}
+        return {self._sources[number].origin.writer.rank for number in np.unique(self._counted(step).numbers).tolist()}
 
     def some_sources(self, step: int) -> set[tuple[int, int]]:
         """Return rank and segment of up to two processes whose states of a step count."""
         found: set[tuple[int, int]] = set()
-        states = self._steps[step]
-        for number in chain((number for number, _, _ in states.dense), (number for number, _ in states.encoded)):
-            origin = self._sources[number].origin
-            if self._counts(origin.writer, step):
+        for places in (self._counted(step), self._counted_encoded(step)):
+            for number in places.numbers.tolist():
+                origin = self._sources[number].origin
                 found.add((origin.writer.rank, origin.segment))
                 if len(found) > 1:
-                    break
+                    return found
         return found
 
     def time(self, step: int) -> float:
         """Return the time of the last state of a step that counts; 0 if none does."""
-        dense = self._steps[step].dense
-        if self._limits:
-            dense = [one for one in dense if self._counts(self._sources[one[0]].origin.writer, step)]
-        return max((time for _, _, time in dense), default=0.0)
+        return float(self._counted(step).times.max(initial=0.0))
 
     def arranged(self, step: int) -> Arranged | None:
         """Return the states of a step by layout; None if one cannot be read."""
-        found = self._steps[step]
-        dense = self._counted([(number, row) for number, row, _ in found.dense], step)
-        encoded = self._counted(found.encoded, step)
-        if all(map(self._is_readable, (dense, encoded))):
-            return Arranged(self._by_layout(dense), self._by_layout(encoded))
+        dense, encoded = self._counted(step), self._counted_encoded(step)
+        if self._is_readable(dense) and self._is_readable(encoded):
+            return Arranged(self._by_layout(self._in_order(dense)), self._by_layout(self._in_order(encoded)))
         return None
 
-    def _by_layout(self, places: list[Place]) -> dict[int, Ints]:
-        found: dict[int, list[Place]] = {}
-        for place in places:
-            found.setdefault(self._sources[place[0]].origin.layout, []).append(place)
-        return {id: np.array(alike, np.int64) for id, alike in found.items()}
+    def _columns(self) -> _Columns:
+        if self._known is None:
+            self._known = _Columns.of([source.origin for source in self._sources], self._limits)
+        return self._known
 
-    def _counted(self, places: list[Place], step: int) -> list[Place]:
-        """Return the states that count, in the order in which they are merged."""
-        sources = self._sources
-        if self._limits:
-            places = [place for place in places if self._counts(sources[place[0]].origin.writer, step)]
-        return sorted(places) if self._in_order else sorted(places, key=lambda one: (sources[one[0]].origin, one[1]))
+    def _counted(self, step: int) -> Places:
+        """Return the dense states of a step that count."""
+        return self._not_superseded(self._dense.of(step), step)
 
-    def _counts(self, writer: Writer, step: int) -> bool:
-        limit = self._limits.get(writer)
-        return limit is None or step < limit
+    def _counted_encoded(self, step: int) -> Places:
+        return self._not_superseded(self._encoded.of(step), step)
 
-    def _is_readable(self, places: list[Place]) -> bool:
+    def _not_superseded(self, places: Places, step: int) -> Places:
+        return places.where(step <= self._columns().last[places.numbers]) if self._limits else places
+
+    def _in_order(self, places: Places) -> Places:
+        """Return places in the order in which their states are merged."""
+        return places.where(np.lexsort((places.rows, self._columns().order[places.numbers])))
+
+    def _by_layout(self, places: Places) -> dict[int, Ints]:
+        """Return the places of each layout, in the order in which the layouts come first."""
+        known = self._columns()
+        layouts, pairs = known.layouts[places.numbers], np.stack((places.numbers, places.rows), axis=1)
+        if (layouts == layouts[:1]).all():
+            return {known.ids[int(layouts[0])]: pairs} if len(layouts) else {}
+        _, firsts = np.unique(layouts, return_index=True)
+        return {known.ids[one]: pairs[layouts == one] for one in layouts[np.sort(firsts)].tolist()}
+
+    def _is_readable(self, places: Places) -> bool:
         """Return whether the layouts of some states are known, and the states intact."""
         self._check_sources()
         if not self._unreadable:
             return True
         return not any(
             number in self._unreadable and (row in damaged if (damaged := self._sources[number].damaged) else True)
-            for number, row in places
+            for number, row in zip(places.numbers.tolist(), places.rows.tolist(), strict=True)
         )
 
     def _check_sources(self) -> None:
@@ -306,8 +330,8 @@ class MeasuredStates:
         """Return the states of a step that count, one by one."""
         from windsock.measurement.merged import RankState
 
-        found = self._steps[step]
-        places = self._counted([*found.encoded, *((number, row) for number, row, _ in found.dense)], step)
+        found = self._in_order(united([self._counted_encoded(step), self._counted(step)]))
+        places = list(zip(found.numbers.tolist(), found.rows.tolist(), strict=True))
         vectors: dict[Place, Floats | bytes] = {}
         for number, rows in _rows_by_source(places).items():
             vectors |= zip([(number, row) for row in rows], self._sources[number].vectors(np.array(rows)), strict=True)
@@ -391,8 +415,8 @@ class MeasuredStates:
         number = self._numbers.get(origin)
         if number is None:
             number = self._numbers[origin] = len(self._sources)
-            self._in_order = self._in_order and (not self._sources or origin > self._sources[-1].origin)
             self._sources.append(_Source(origin))
+            self._known = None
         self._unchecked.add(number)
         return number
 

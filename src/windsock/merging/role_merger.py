@@ -104,6 +104,7 @@ class RoleMerger:
         self._ranks_of_name: dict[str, set[int]] = {}
         self._name_sets: set[tuple[int, tuple[str, ...]]] = set()  # that ranks were seen to write
         self._reduced_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._layout_payloads: set[bytes] = set()
         self._unpacking = Budget()
         self._unread: Counter[str] = Counter()  # reasons why contributions could not be read
         self._with_problems: set[int] = set()  # steps
@@ -161,7 +162,9 @@ class RoleMerger:
             if record.kind == Kind.SPARSE_STATE:
                 return self._add_sparse_state(writer, record.payload, segment)
             if record.kind == Kind.LAYOUT:
-                self._add_layout(decoding.decode(record.kind, record.payload))
+                if record.payload not in self._layout_payloads:  # every rank writes the same
+                    self._add_layout(decoding.decode(record.kind, record.payload))
+                    self._layout_payloads.add(record.payload)
             elif record.kind == Kind.EVENT:
                 self.add_event(writer, decoding.decode(record.kind, record.payload))
             elif record.kind == Kind.GATHERED:
@@ -192,17 +195,16 @@ class RoleMerger:
     def add_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
         """Add the measured states of a table from a row on."""
         for chunk in table.since(first):
-            steps = chunk.steps.tolist()
-            self._note_states(writer, steps)
-            heads = zip(steps, chunk.times.tolist(), strict=True)
-            self.measured.add_rows(writer, segment, layout, (table, table.width), first, heads)
+            steps = chunk.steps
+            self._note_states(writer, steps.tolist())
+            self.measured.add_rows(writer, segment, layout, (table, table.width), first, steps, chunk.times)
             first += len(chunk)
 
     def add_sparse_states(self, writer: Writer, segment: int, layout: int, table: RowTable, first: int) -> None:
         """Add the encoded states of a table from a row on."""
         for chunk in table.since(first):
-            steps = chunk.steps.tolist()
-            self._note_steps(steps)
+            steps = chunk.steps
+            self._note_steps(steps.tolist())
             self.measured.add_encoded(writer, segment, layout, table, first, steps)
             first += len(chunk)
 

@@ -20,6 +20,7 @@ AT_ONCE = 32  # states that are decoded together
 SIZES = np.array([np.dtype(TYPES[bytes((code,))]).itemsize if bytes((code,)) in TYPES else 0 for code in range(256)])
 """The bytes of a number, by the first byte."""
 BITS = np.array([byte.bit_count() for byte in range(256)], np.uint8)
+bits_of = getattr(np, "bitwise_count", BITS.__getitem__)  # NumPy 1 has no function for it
 
 
 def encode(vector: Floats) -> bytes:
@@ -59,19 +60,25 @@ def decoded(bodies: Sequence[bytes], width: int) -> Floats:
     return vectors
 
 
-def intact(payloads: Sequence[bytes], width: int, start: int = 0) -> NDArray[np.bool_]:
-    """Return which encoded vectors can be decoded and have this width; they begin at byte ``start`` of the payloads."""
+def intact(joined: bytes, lengths: NDArray[np.int64], width: int, start: int = 0) -> NDArray[np.bool_]:
+    """Return which encoded vectors can be decoded and have this width.
+
+    They are given as payloads that follow each other and their lengths. A vector begins at byte ``start`` of its
+    payload.
+    """
     size = (width + 7) // 8
-    lengths = np.fromiter(map(len, payloads), np.int64, len(payloads)) - start
-    if not (lengths > size).all():
-        return np.array([len(one) > start + size and bool(intact([one], width, start)[0]) for one in payloads])
-    joined = b"".join([payload[start : start + 1 + size] for payload in payloads])
-    heads = np.frombuffer(joined, np.uint8).reshape(len(payloads), 1 + size)
-    counts = BITS[heads[:, 1:]].sum(axis=1, dtype=np.int64)
+    fits: NDArray[np.bool_] = lengths > start + size
+    places = (np.cumsum(lengths) - lengths)[fits] + start
+    if not len(places):
+        return fits
+    # An array of overlapping heads, one from every byte on: the type of the numbers, and the bits.
+    heads = np.ndarray((len(joined) - size,), f"V{1 + size}", joined, 0, (1,))[places]
+    heads = heads.view(np.uint8).reshape(len(places), 1 + size)
+    counts = bits_of(heads[:, 1:]).sum(axis=1, dtype=np.int64)
     if width % 8:
-        counts -= BITS[heads[:, size] >> width % 8]  # bits behind the last slot
+        counts -= bits_of(heads[:, size] >> width % 8)  # bits behind the last slot
     of_number = SIZES[heads[:, 0]]
-    fits: NDArray[np.bool_] = (of_number > 0) & (lengths == 1 + size + counts * of_number)
+    fits[fits] = (of_number > 0) & (lengths[fits] - start == 1 + size + counts * of_number)
     return fits
 
 
