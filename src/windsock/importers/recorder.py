@@ -6,6 +6,8 @@ middle of a file. The rules for this are here, once for all formats.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -199,15 +201,20 @@ class Recorder:
         self.state["recent"] = list(self._recent)
 
     def _describe(self, status: str | None, reason: str) -> None:
-        self._event(
-            "imported",
-            **self._about,
-            status=status,
-            reason=reason,
-            grown=self.state.get("grown"),
-            notes=self.state.get("notes", []),
-            unread=self.state.get("unread", []),
-        )
+        """Write what is known about the log, if that is not what was written last."""
+        known = {
+            "status": status,
+            "reason": reason,
+            "grown": self.state.get("grown"),
+            "notes": self.state.get("notes", []),
+            "unread": self.state.get("unread", []),
+            "attempt": self.state["attempt"],
+        }
+        digest = hashlib.blake2b(json.dumps(known).encode(), digest_size=8).hexdigest()
+        if digest != self.state.get("described"):
+            self.state["described"] = digest
+            del known["attempt"]
+            self._event("imported", **self._about, **known)
 
     def _event(self, event: str, **fields: Any) -> None:
         last = self.state.get("last_time", self._default_time)

@@ -220,7 +220,8 @@ class LineReader:
             raise RewrittenError  # rare enough to be read again
         if self.state["offset"] == 0:
             self.state["offset"] = len(data)
-            yield from self._wanted("\n".join(data.decode("utf-16", "replace").splitlines()).encode("utf-8", "replace"), out)
+            lines = "\n".join(data.decode("utf-16", "replace").splitlines())
+            yield from self._wanted(lines.encode("utf-8", "replace"), out)
 
 
 def _next_place(block: bytes, place: int, ahead: dict[bytes, int]) -> int:
