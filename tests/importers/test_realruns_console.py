@@ -37,3 +37,14 @@ def test_verl_lines():
     assert (view.info.name, view.info.project, view.info.producer) == ("smoke_test", "textcraft_prefix", "verl")
     assert view.config["trainer"]["total_epochs"] == 1
     assert unread(view) == []
+
+
+def test_dicts_of_trl():
+    """Every row in its order, though a terminal has wrapped them; a job that was cancelled later had finished."""
+    rows = rows_of("trl-openenvhack-200")
+    view = imported(REALRUNS / "trl-openenvhack-200")
+    for name in rows[0]:
+        check(points(view, name), {number: row[name] for number, row in enumerate(rows, 1) if row[name]})
+    assert view.info.producer == "trl"
+    assert view.status.word == "finished"
+    assert unread(view) == []

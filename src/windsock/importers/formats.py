@@ -18,6 +18,7 @@ FORMATS: tuple[str, ...] = (
     "verl_console",
     "verl_file",
     "areal",
+    "dict_lines",
     "json_lines",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
