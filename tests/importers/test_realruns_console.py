@@ -48,3 +48,23 @@ def test_dicts_of_trl():
     assert view.info.producer == "trl"
     assert view.status.word == "finished"
     assert unread(view) == []
+
+
+DEEPSPEED = {
+    "epoch": "epoch", "act_loss": "act_loss", "cri_loss": "cri_loss", "reward": "average reward score",
+    "e2e_s": "E2E latency", "gen_s": "Generate time", "train_s": "Training time", "samples_per_s": "CurSamplesPerSec",
+    "skipped": "skipped", "lr": "lr",
+}  # fmt: skip
+
+
+def test_deepspeed_chat():
+    """Every column of every step, under the names that the log prints; it has finished."""
+    rows = rows_of("dschat-opt13b-ppo")
+    view = imported(REALRUNS / "dschat-opt13b-ppo")
+    assert rows[0].keys() == {"step", *DEEPSPEED}
+    for column, name in DEEPSPEED.items():
+        check(points(view, name), {int(row["step"]): row[column] for row in rows if row[column]})
+    assert view.status.word == "finished"
+    assert view.info.producer == "deepspeed-chat"
+    assert view.config["actor_learning_rate"] == 9.65e-6
+    assert unread(view) == []

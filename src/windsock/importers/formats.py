@@ -18,6 +18,7 @@ FORMATS: tuple[str, ...] = (
     "verl_console",
     "verl_file",
     "areal",
+    "deepspeed_chat",
     "dict_lines",
     "json_lines",
 )
