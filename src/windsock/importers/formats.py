@@ -17,6 +17,7 @@ FORMATS: tuple[str, ...] = (
     "event_files",
     "verl_console",
     "verl_file",
+    "roll_console",
     "areal",
     "deepspeed_chat",
     "dict_lines",
