@@ -19,6 +19,7 @@ FORMATS: tuple[str, ...] = (
     "verl_console",
     "verl_file",
     "areal",
+    "slime",
     "json_lines",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
