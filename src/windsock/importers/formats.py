@@ -20,6 +20,7 @@ FORMATS: tuple[str, ...] = (
     "verl_file",
     "areal",
     "slime",
+    "prime_rl",
     "json_lines",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
