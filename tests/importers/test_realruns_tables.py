@@ -19,6 +19,14 @@ AREAL = {"areal-h200-89": 1, "areal-a40-fast": 2, "areal-a40-circuitbreaker": 1,
 STATUS = {"areal-a40-fast": "finished", "areal-a40-circuitbreaker": "finished", "areal-a100-crashloop": "crashed"}
 
 
+NOTEBOOKS = {
+    "unsloth-gemma4-2048": 1, "unsloth-llama-fp8-kl": 2, "unsloth-llama32-3b-500": 1,
+    "unsloth-ministral-sudoku-klspike": 1, "unsloth-qwen3-8b-fp8-dead": 2,
+}  # fmt: skip
+"""Notebooks and the number of trainings in each: some begin with a short supervised one."""
+SUMMARY = {"train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos", "train_loss"}
+
+
 def log_of(run: str) -> Path:
     """Return the log of a run: the file that is not the reference."""
     if not (FOLDER / run).is_dir():
@@ -39,11 +47,11 @@ def reference(run: str) -> list[list[dict[str, str]]]:
     return attempts
 
 
-def assert_same(view: View, attempts: list[list[dict[str, str]]]) -> None:
+def assert_same(view: View, attempts: list[list[dict[str, str]]], first: int = 1) -> None:
     """Compare each metric at each step of each attempt, to the digits given; an empty cell is no value, or NaN."""
     names = attempts[0][0].keys() - {"step"}
-    assert set(view.names()) == names
-    for number, rows in enumerate(attempts, 1):
+    assert set(view.names()) - SUMMARY == names
+    for number, rows in enumerate(attempts, first):
         for name in names:
             found = view.find_series(name, attempt=number)
             points = dict(zip(found.steps.tolist(), found.values.tolist(), strict=True)) if found is not None else {}
@@ -72,3 +80,21 @@ def test_tables_of_areal_have_the_values_of_the_reference(run: str):
     assert view.series("epoch").times[0] > 1.7e9
     if run in STATUS:
         assert view.status.word == STATUS[run]
+
+
+@pytest.mark.parametrize("run", NOTEBOOKS)
+def test_tables_in_notebooks_have_the_values_of_the_reference(run: str):
+    """Metric by metric, step by step, of the last training."""
+    view = open_run(log_of(run))
+    assert_same(view, reference(run), first=NOTEBOOKS[run])
+    assert view.damage() == []
+    assert view.status.word == "finished"
+    assert ("train_runtime" in view.names()) == (run != "unsloth-gemma4-2048")  # which was stopped at step 432 of 600
+
+
+def test_printed_lines_in_a_notebook_have_the_values_of_the_reference():
+    """Those of veRL, with its config."""
+    view = open_run(log_of("verl-ppo-gettingstarted"))
+    assert_same(view, reference("verl-ppo-gettingstarted"))
+    assert view.source == "verl"
+    assert view.config["actor_rollout_ref"]["actor"]["clip_ratio"] == 0.2

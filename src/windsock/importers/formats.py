@@ -15,11 +15,14 @@ from windsock.importers.seen import Seen
 FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
     "event_files",
+    "notebooks",
+    "areal",
     "verl_console",
     "verl_file",
     "roll_console",
-    "areal",
     "deepspeed_chat",
+    "slime",
+    "prime_rl",
     "dict_lines",
     "json_lines",
 )
