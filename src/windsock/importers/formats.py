@@ -16,6 +16,7 @@ FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
     "event_files",
     "trainer_state",
+    "rollout_dumps",
     "verl_console",
     "verl_file",
     "areal",
