@@ -91,6 +91,17 @@ def test_an_open_view_follows_a_log_that_grows(tmp_path: Path):
     assert view.series("loss").steps.tolist() == [9]
 
 
+def test_a_log_without_news_leaves_its_journal_as_it_is(tmp_path: Path):
+    """Although one that changed just now is looked at again."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(1, 2))
+    view = windsock.open(path)
+    sizes = [segment.stat().st_size for segment in view.path.rglob("*.seg*")]
+    assert not view.refresh()
+    assert not windsock.open(path).refresh()
+    assert [segment.stat().st_size for segment in view.path.rglob("*.seg*")] == sizes
+
+
 def test_a_line_without_its_end_is_read_when_the_log_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Although nothing in the file has changed since it was opened first."""
     path = tmp_path / "metrics.jsonl"

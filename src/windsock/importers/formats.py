@@ -15,6 +15,8 @@ from windsock.importers.seen import Seen
 FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
     "event_files",
+    "trainer_state",
+    "rollout_dumps",
     "notebooks",
     "areal",
     "verl_console",
