@@ -206,6 +206,16 @@ def test_du_prints_sizes_and_their_sum(run: windsock.Run, capsys: pytest.Capture
     assert "1 runs in" in cli(capsys, "du")[1]
 
 
+def test_du_has_indexes_apart(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """They are no data of the run: a reader makes them again."""
+    before = json.loads(cli(capsys, "du", "--json")[1])[0]["bytes"]
+    (run.path / "index" / "segments").mkdir(parents=True)
+    (run.path / "index" / "segments" / "part").write_bytes(bytes(12_300))
+    [record] = json.loads(cli(capsys, "du", "--json")[1])
+    assert (record["bytes"], record["index_bytes"]) == (before, 12_300)
+    assert cli(capsys, "du")[1].count("and 12.3 kB of indexes, which can be deleted") == 2
+
+
 def test_an_unknown_run_is_a_one_line_error(capsys: pytest.CaptureFixture[str]):
     """There is no traceback, and the exit code is 1."""
     code, out, err = cli(capsys, "show", "nothing")

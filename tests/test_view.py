@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windsock
-from windsock.journal import frames
+from windsock.journal import folder, frames
 from windsock.journal.columns import Attempt, poll_all
 from windsock.journal.folder import segments
 from windsock.journal.frames import Kind
@@ -35,6 +35,21 @@ def test_a_run_is_found_by_id_prefix_name_path_and_last():
     for reference in ("abc123", "abc", "older", newer.path.parent / "abc123"):
         assert windsock.open(reference).id == "abc123"
     assert windsock.open().id == windsock.open("@last").id == "abd456"
+
+
+def test_a_run_is_found_by_id_without_a_look_at_others(monkeypatch: pytest.MonkeyPatch):
+    """Its directory has the id as its name; where two projects have it, or the id is another, all runs are read."""
+    made = [make("same", id=id) for id in ("aaa1", "aaa2", "aaa3")]
+    made[2].path.rename(made[2].path.with_name("bbb"))
+    shutil.copytree(made[1].path, made[1].path.parents[1] / "second" / "aaa2")
+    read: list[Path] = []
+    identity = folder.identity
+    monkeypatch.setattr(folder, "identity", lambda path: read.append(path) or identity(path))
+    assert folder.find_run("aaa1") == made[0].path
+    assert read == [made[0].path]
+    assert folder.find_run("aaa3").name == "bbb"
+    with pytest.raises(windsock.RunNotFoundError, match="2 runs match 'aaa2'"):
+        folder.find_run("aaa2")
 
 
 def test_a_reference_that_matches_no_run_or_several_is_an_error():

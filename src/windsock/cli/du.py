@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from windsock.cli.arguments import add_json, directory, print_json
 from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives
-from windsock.journal.folder import read_run_info, run_folders
+from windsock.journal.folder import INDEX_FOLDER, read_run_info, run_folders
 from windsock.terminal.output import say
 
 HELP = "show the disk usage of runs"
 EXAMPLE = "windsock du"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Usage:
+    """The bytes of one run. Its indexes can be deleted: readers make them again."""
+
+    bytes: int  # without indexes
+    index_bytes: int
+    id: str
+    name: str
+    project: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,24 +35,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the sizes."""
     dir = directory(options)
-    sizes = [
-        (
-            sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-            info.id,
-            info.name,
-            info.project,
-        )
-        for folder in run_folders(dir)
-        for info in [read_run_info(folder)]
+    found = [_usage(folder) for folder in run_folders(dir)]
+    found += [
+        Usage(file.stat().st_size, 0, file.name.removesuffix(SUFFIX), "(archived)", file.parent.name)
+        for file in archives(dir)
     ]
-    sizes += [
-        (file.stat().st_size, file.name.removesuffix(SUFFIX), "(archived)", file.parent.name) for file in archives(dir)
-    ]
-    sizes.sort(reverse=True)
+    found.sort(key=lambda usage: (usage.bytes + usage.index_bytes, usage), reverse=True)
     if options.json:
-        print_json([dict(zip(("bytes", "id", "name", "project"), one, strict=True)) for one in sizes])
+        print_json([asdict(usage) for usage in found])
         return 0
-    for bytes, id, name, project in sizes:
-        say(f"{size(bytes):>10}  {id}  {project}/{name}")
-    say(f"{size(sum(one[0] for one in sizes)):>10}  {len(sizes)} runs in {dir}")
+    for usage in found:
+        say(f"{size(usage.bytes):>10}  {usage.id}  {usage.project}/{usage.name}{_indexes(usage.index_bytes)}")
+    indexes = sum(usage.index_bytes for usage in found)
+    say(f"{size(sum(usage.bytes for usage in found)):>10}  {len(found)} runs in {dir}{_indexes(indexes)}")
     return 0
+
+
+def _usage(folder: Path) -> Usage:
+    info = read_run_info(folder)
+    bytes = {True: 0, False: 0}  # of indexes, and of other files
+    for file in folder.rglob("*"):
+        if file.is_file():
+            bytes[file.relative_to(folder).parts[0] == INDEX_FOLDER] += file.stat().st_size
+    return Usage(bytes[False], bytes[True], info.id, info.name, info.project)
+
+
+def _indexes(bytes: int) -> str:
+    return f"  and {size(bytes)} of indexes, which can be deleted" if bytes else ""

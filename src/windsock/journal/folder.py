@@ -311,8 +311,9 @@ def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path
     text, dir = str(reference), dir or default_dir()
     if text == "@last":
         return last_run(dir)
-    folders = list(run_folders(dir))
-    infos = [(folder, identity(folder)) for folder in folders]
+    if (folder := _folder_of_id(text, dir)) is not None:
+        return folder
+    infos = [(folder, identity(folder)) for folder in run_folders(dir)]
     for matches in (
         # Exact matches come first, so that an id which is a prefix of another can still be given.
         [folder for folder, info in infos if info.id == text],
@@ -324,6 +325,17 @@ def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path
         if matches:
             raise RunNotFoundError(_several(text, matches))
     raise RunNotFoundError(_none(text, dir, [info.id for _, info in infos]))
+
+
+def _folder_of_id(id: str, dir: Path) -> Path | None:
+    """Return the only run with an id that its directory has as its name, without a look at the other runs."""
+    if not ID_PATTERN.fullmatch(id) or is_run(dir):
+        return None
+    inside = [folder / id for folder in subfolders(dir)]
+    found = [folder for folder in (dir / id, *inside) if folder.is_dir() and is_run(folder)]
+    if len(found) == 1 and not is_run(found[0].parent) and identity(found[0]).id == id:
+        return found[0]
+    return None
 
 
 def last_run(dir: Path) -> Path:
