@@ -75,3 +75,47 @@ def test_a_guessed_unit_is_marked(serve: Serve, own: None, visit: Open):
     page.wait_for_selector(".chart .unit")
     assert page.inner_text(".chart .unit") == "seconds (guessed)"
     assert page.inner_text(".family h2") == "Time"
+
+
+LINES = """name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines
+    .map(line => [line.run, line.main.name, line.main.last.at(-1)])"""
+
+
+@pytest.fixture
+def two_frameworks() -> None:
+    """Record a run of TRL and one of veRL, which share three quantities under different names or units."""
+    lengths = {"response_length/mean": 60.0, "response_length/max": 80.0, "response_length/min": 10.0}
+    trl = {"grad_norm": 1.0, "kl": 0.1, "entropy": 0.4, "completions/mean_length": 50.0, "own": 1.0}
+    verl = {"actor/grad_norm": 2.0, "actor/kl_loss": 0.2, **lengths, "actor/pg_loss": 3.0}
+    for id, source, values in (("t", "trl/grpo", trl), ("v", "verl", verl)):
+        run = windsock.init(project="p", name=source, id=id, source=source)
+        for step in range(30):
+            run.log(values, step=step)
+        run.finish()
+
+
+def test_charts_of_two_frameworks_are_joined_by_meaning(serve: Serve, two_frameworks: None, visit: Open):
+    """One chart has both lines with their names; what only one run has is shown, and what cannot be joined is said."""
+    page = visit(f"{serve().base_url}/?run=t&with=v&tab=charts", 1440, 3000)
+    page.wait_for_function(f"name => ({LINES})(name)?.length === 2", arg="grad_norm")
+    assert page.evaluate(LINES, "grad_norm") == [["t", "grad_norm", 1.0], ["v", "actor/grad_norm", 2.0]]
+    legend = page.inner_text(".chart[data-name=grad_norm] .chart-legend")
+    assert "grad_norm" in legend.split()
+    assert "actor/grad_norm" in legend.split()
+    page.wait_for_function(f"name => ({LINES})(name)?.length", arg="completions/mean_length")
+    assert page.evaluate(LINES, "completions/mean_length") == [
+        ["t", "completions/mean_length", 50.0],
+        ["v", "response_length/mean", 60.0],
+    ]
+    page.wait_for_function(f"name => ({LINES})(name)?.length", arg="actor/pg_loss")
+    assert page.locator(".chart[data-name='actor/grad_norm']").count() == 0
+    assert page.locator(".chart[data-name=own] .chart-legend").count() == 0
+    assert "actor/kl_loss" in page.inner_text(".refused")
+    page.wait_for_function(f"name => ({LINES})(name)?.length", arg="actor/kl_loss")  # in a chart of its own
+
+
+def test_compare_has_the_name_of_each_run(serve: Serve, two_frameworks: None, visit: Open):
+    """The legend of a chart with two names shows both."""
+    page = visit(f"{serve().base_url}/?run=t&with=v&tab=compare&filter=grad_norm")
+    page.wait_for_selector(".chart-legend")
+    assert page.inner_text(".chart-legend").split() == ["grad_norm", "actor/grad_norm"]

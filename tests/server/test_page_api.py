@@ -390,6 +390,47 @@ def test_one_name_of_two_meanings_has_two_charts():
     assert charts == {"mine": (None, 2), "kl": ("policy/kl_loss", 1), "kl (trl/rloo)": ("policy/ref_kl_k1", 1)}
 
 
+def test_each_run_has_one_line_in_a_chart():
+    """Two names of one meaning keep their charts; another framework's name joins the first of them."""
+    names = ("grpo_actor/task_reward/avg", "rollout/reward")
+    runs = [
+        compared("a", "areal", *names),
+        compared("b", "areal", *reversed(names)),
+        compared("t", "trl/grpo", "reward"),
+    ]
+    charts = {
+        chart["key"]: [(line["run"], line["name"]) for line in chart["lines"]] for chart in comparison(runs)["charts"]
+    }
+    assert charts[names[0]][:2] == [("a", names[0]), ("b", names[0])]
+    assert charts[names[1]][:2] == [("a", names[1]), ("b", names[1])]
+    assert sum(("t", "reward") in lines for lines in charts.values()) == 1
+    assert len(charts) == 2
+
+
+def test_a_name_that_is_not_decided_is_drawn_apart():
+    """An ambiguous kl does not share an axis with a known one, and the reason says what decides."""
+    undecided = compared("u", None, "kl", "reward", "zz", "zy", "zx")
+    assert undecided.meanings.ambiguous == ["kl"]
+    found = comparison([compared("g", "trl/grpo", "kl"), undecided])
+    assert {chart["key"]: len(chart["lines"]) for chart in found["charts"] if "kl" in chart["key"]} == {
+        "kl": 1,
+        "kl (u)": 1,
+    }
+    [one] = found["refused"]
+    assert (one["run"], one["name"]) == ("u", "kl")
+    assert "trl/grpo" in one["reason"]["en"]
+    assert "来源" in one["reason"]["zh"]
+
+
+def test_what_cannot_be_compared_is_still_drawn():
+    """In a chart of its own, which later runs of the same kind share."""
+    runs = [compared("o", "windsock:roll", "actor/kl_loss"), *(compared(key, "verl", "actor/kl_loss") for key in "vw")]
+    found = comparison(runs)
+    lines = {chart["key"]: [line["run"] for line in chart["lines"]] for chart in found["charts"]}
+    assert lines == {"actor/kl_loss": ["o"], "actor/kl_loss (verl)": ["v", "w"]}
+    assert [one["run"] for one in found["refused"]] == ["v", "w"]
+
+
 def test_names_are_explained(serve: Serve):
     """In both languages; an unknown name has the nearest known ones."""
     client = serve()

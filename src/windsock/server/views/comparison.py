@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,12 @@ def compared_run(opened: OpenRun) -> ComparedRun:
 
 def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     """Compare runs; names that mean the same share a chart, under the name of the first run that has it."""
-    lines, meant, refused = _lines(runs)
+    charts = _Charts()
+    for run in runs:
+        charts.add(run)
+    for run in runs:
+        charts.refuse_undecided(run)
+    lines, meant, refused = charts.lines, charts.meant, charts.refused
     order = [chart.main for chart in group_into_charts(list(lines), runs[0].meanings)]
     found = [_chart(name, lines[name], meant[name]) for name in dict.fromkeys([*order, *lines])]
     # Charts with several runs first. The sort is stable, so both parts stay in display order.
@@ -61,43 +66,101 @@ def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
 Meaning = tuple[str, bool]  # the id of the metric, filled in, and whether the number is of an evaluation
 
 
-def _lines(
-    runs: Sequence[ComparedRun],
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Match | None], list[dict[str, Any]]]:
-    """Return the lines of every chart, what each chart means, and the names whose numbers fit no chart.
+class _Charts:
+    """The charts of several runs: a run has at most one line in each, and a chart is named by the first run with it."""
 
-    A chart has the name that the first run with this meaning gives it.
-    """
-    lines: dict[str, list[dict[str, Any]]] = {}
-    meant: dict[str, Match | None] = {}
-    first: dict[Meaning, str] = {}  # chart of each meaning
-    refused = []
-    for run in runs:
-        for name in run.names:
-            match = run.meanings.match(name)
-            chart = _chart_of(name, match, meant, first)
+    def __init__(self) -> None:
+        self.lines: dict[str, list[dict[str, Any]]] = {}
+        self.meant: dict[str, Match | None] = {}
+        self.refused: list[dict[str, Any]] = []
+        self._of_meaning: dict[Meaning, list[str]] = {}
+
+    def add(self, run: ComparedRun) -> None:
+        """Add the lines of a run: to charts of the same name, else of the same meaning, else to new ones."""
+        matches = {name: run.meanings.match(name) for name in run.names}
+        same = {name: None for name, match in matches.items() if name in self.meant and self._is_alike(name, match)}
+        for name in same:
+            self._add_line(run, name, matches[name], name)
+        others = [name for name in run.names if name not in same]
+        # Of several names with one meaning, the one that is the metric itself is compared.
+        for name in sorted(others, key=lambda name: _differs(matches[name])):
+            self._add_line(run, name, matches[name], self._chart_of(run, name, matches[name]))
+
+    def _is_alike(self, name: str, match: Match | None) -> bool:
+        other = self.meant[name]
+        if _meaning(match) != _meaning(other):
+            return False
+        try:
+            _relation(match, other)
+        except TranslationError:
+            return False
+        return True
+
+    def _chart_of(self, run: ComparedRun, name: str, match: Match | None) -> str:
+        """Return the first chart of the same meaning that the number fits; note why it does not fit another."""
+        meaning = _meaning(match)
+        reasons = []
+        for chart in self._of_meaning.get(meaning, ()) if meaning else ():
             try:
-                factor, same, note = _relation(match, meant.setdefault(chart, match))
+                _relation(match, self.meant[chart])
             except TranslationError as refusal:
-                reason = {"metric": match.metric.id if match else None, "reason": bilingual(refusal.reason)}
-                refused.append({"run": run.key, "name": name, **reason})
+                reasons.append(refusal.reason)
                 continue
-            line = {"run": run.key, "name": name, "factor": factor, "same": same, "note": bilingual(note)}
-            lines.setdefault(chart, []).append(line)
-    return lines, meant, refused
+            if all(line["run"] != run.key for line in self.lines[chart]):
+                break
+        else:
+            chart = self._new_chart(run, name, match)
+        if reasons and match is not None:
+            self.refuse(run, name, match.metric.id, reasons[0])
+        return chart
+
+    def _new_chart(self, run: ComparedRun, name: str, match: Match | None) -> str:
+        # Under one name two trainers may log two metrics, which must not share an axis.
+        origin = match.source if match is not None else run.name
+        keys = (name, f"{name} ({origin})", f"{name} ({run.key})", f"{name} ({len(self.meant)})")
+        chart = next(key for key in keys if key not in self.meant)
+        self.meant[chart] = match
+        self.lines[chart] = []
+        if match is not None:
+            self._of_meaning.setdefault((match.id, match.evaluated), []).append(chart)
+        return chart
+
+    def _add_line(self, run: ComparedRun, name: str, match: Match | None, chart: str) -> None:
+        factor, same, note = _relation(match, self.meant[chart])
+        line = {"run": run.key, "name": name, "factor": factor, "same": same, "note": bilingual(note)}
+        self.lines[chart].append(line)
+
+    def refuse(self, run: ComparedRun, name: str, metric: str | None, reason: Text) -> None:
+        """Note that a name is drawn apart from those of the same meaning."""
+        self.refused.append({"run": run.key, "name": name, "metric": metric, "reason": bilingual(reason)})
+
+    def refuse_undecided(self, run: ComparedRun) -> None:
+        """Note the names of a run that may mean what another run logs."""
+        elsewhere = {
+            match.metric.id
+            for chart, match in self.meant.items()
+            if match is not None and any(line["run"] != run.key for line in self.lines[chart])
+        }
+        for name in run.meanings.ambiguous:
+            meanings = run.meanings.resolve(name).meanings
+            if elsewhere & meanings.keys():
+                self.refuse(run, name, None, _undecided(meanings))
 
 
-def _chart_of(name: str, match: Match | None, meant: dict[str, Match | None], first: dict[Meaning, str]) -> str:
-    """Return the chart of a name: the one with the same name and meaning, with the same meaning, or a new one."""
-    if name in meant and _meaning(meant[name]) == _meaning(match):
-        return name
-    # Under one name two trainers may log two metrics, which must not share an axis.
-    new = name if name not in meant or match is None else f"{name} ({match.source})"
-    return new if match is None else first.setdefault((match.id, match.evaluated), new)
+def _undecided(meanings: Mapping[str, tuple[str, ...]]) -> Text:
+    options = [f"{id} ({sources[0]})" for id, sources in meanings.items()]
+    return Text(
+        f"Its meaning is not decided: {' or '.join(options)}. Choose the source of the run's names.",
+        f"其含义未定：{' 或 '.join(options)}。请选定该实验名字的来源。",
+    )
 
 
 def _meaning(match: Match | None) -> Meaning | None:
     return None if match is None else (match.id, match.evaluated)
+
+
+def _differs(match: Match | None) -> bool:
+    return match is not None and match.name.difference is not None
 
 
 def _relation(match: Match | None, other: Match | None) -> tuple[float, bool, Text | None]:

@@ -5,6 +5,7 @@ import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { download, el, ICONS, icon } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
+import { swatch } from "../ui/widgets.js";
 import { linesCsv } from "./csv.js";
 import { enlarge } from "./enlarged.js";
 import { Plot } from "./plot.js";
@@ -31,7 +32,20 @@ export class ChartCard {
     this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const nameRow = el("div", { class: "names" }, heading, el("span", { class: "quiet unit", text: unit }));
-    this.node.append(el("header", {}, nameRow, this.sub), this.area, this.tools());
+    this.legend = this.makeLegend();
+    this.node.append(el("header", {}, nameRow, this.sub, this.legend), this.area, this.tools());
+  }
+
+  // Where runs log it under different names, the name of each in its colour.
+  makeLegend() {
+    const lines = this.chart.lines.filter((line) => line.mean);
+    if (new Set(lines.map((line) => line.mean)).size < 2) return null;
+    const entries = lines.map(({ run, mean }) => {
+      const entry = swatch(seriesColour(colourOf(run)), mean);
+      entry.title = `${runs.get(run)?.name ?? run}: ${mean}`;
+      return entry;
+    });
+    return el("div", { class: "chart-legend" }, entries);
   }
 
   tools() {
@@ -108,12 +122,12 @@ export class ChartCard {
     if (!this.hasCursor) this.showLast(lines);
   }
 
-  // Without a cursor, show the last value of each line, and the key of the chart.
+  // Without a cursor, show the last value of each line, and the key of the chart where no legend has the names.
   showLast(lines) {
     const cut = getState("log") === "1" && lines.some((line) => line.main.min.some((v) => v <= 0));
     const last = lines.map((line) => ({ line, value: line.main.x.length ? line.main.last.at(-1) : null }));
-    const key = el("code", { text: cut ? t("log_cut") : this.chart.key });
-    this.sub.replaceChildren(...valueNodes(last), key);
+    const key = cut ? t("log_cut") : this.legend ? "" : this.chart.key;
+    this.sub.replaceChildren(...valueNodes(last), el("code", { text: key }));
     this.area.title = lines.length ? pointCountText(lines[0]) : "";
   }
 

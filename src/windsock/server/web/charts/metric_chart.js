@@ -23,6 +23,14 @@ export function metricChart(chart, metrics, runs) {
   };
 }
 
+// A chart of several runs, of which each has a line of its own name.
+export function joinedChart(chart, metrics) {
+  const { lines } = chart;
+  const notes = lines.map((line) => line.note).filter(Boolean);
+  const first = metricChart({ ...chart, lines: chart.names }, metrics, []);
+  return { ...first, note: notes[0] ?? first.note, names: [...new Set(lines.map((line) => line.mean))], lines };
+}
+
 // What the form of an unknown name suggests is marked as guessed.
 function guessedUnit({ guessed }) {
   return guessed?.unit ? `${guessed.unit} (${t("guessed")})` : "";

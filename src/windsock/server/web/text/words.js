@@ -180,9 +180,10 @@ export const WORDS = {
   choose_two: ["Select at least two runs: click the squares in the list.", "请至少选择两个实验：点击列表左侧的方块。"],
   refused: ["Not comparable", "不可比较"],
   refused_intro: [
-    "These metrics are not drawn together, because their values mean different things.",
-    "这些指标的数值含义不同，因此不画在一起。",
+    "These names are drawn apart from those of other runs, because their values mean something else or their meaning is not decided.",
+    "这些名字的数值含义不同，或含义未定，因此不与其他实验的画在一起。",
   ],
+  too_many: ["Charts show the first {n} selected runs.", "图表只显示前 {n} 个选中的实验。"],
   config_diff: ["Config differences", "配置差异"],
   same_config: ["The configs are the same.", "配置相同。"],
   phase_diff: ["Time per step by phase", "每步各阶段耗时"],

@@ -3,7 +3,8 @@ import { axisBar } from "../charts/axis_bar.js";
 import { ChartCard } from "../charts/card.js";
 import { sortByFamily } from "../charts/families.js";
 import { histogramSection } from "../charts/histograms.js";
-import { metricChart } from "../charts/metric_chart.js";
+import { joinCharts, joinFamilies } from "../charts/joined.js";
+import { joinedChart, metricChart } from "../charts/metric_chart.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { colourOf, runs, selectedRuns } from "../data/runs.js";
@@ -12,12 +13,17 @@ import { localized, t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
+import { showMessage } from "../ui/toast.js";
 import { emptyState, filterField, filterPredicate, swatch } from "../ui/widgets.js";
+import { notComparablePanel } from "./not_comparable.js";
+
+const MAX_RUNS = 32; // that the server compares
 
 export function chartsView(host, context) {
   const store = new SeriesStore();
   const families = el("nav", { class: "families", "aria-label": t("families") });
   const body = el("div");
+  const apart = el("div");
   const count = el("span", { class: "quiet" });
   const filter = filterField(t("filter"));
   let bar = null;
@@ -27,7 +33,7 @@ export function chartsView(host, context) {
     const matches = filterPredicate(filter);
     const pins = getList("pins");
     const shown = data.charts.filter(
-      (chart) => Object.values(chart.lines).some(matches) || matches(localized(data.metrics[chart.metric]?.title)),
+      (chart) => namesOf(chart).some(matches) || matches(localized(data.metrics[chart.metric]?.title)),
     );
     const pinned = pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean);
     const groups = sortByFamily(data.families).map(({ key, title, intro }) => ({
@@ -54,7 +60,7 @@ export function chartsView(host, context) {
 
   async function read() {
     try {
-      data = await fetchJson(runPath(context.run, "names"));
+      data = await readCharts(context);
     } catch (problem) {
       return context.fail(problem);
     }
@@ -69,8 +75,9 @@ export function chartsView(host, context) {
               context.chosen.map((key) => swatch(seriesColour(colourOf(key)), runs.get(key).name)),
             )
           : null;
-      host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body);
+      host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body, apart);
     }
+    apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
     build();
   }
 
@@ -108,8 +115,26 @@ function familySection({ title, intro }, cards, width) {
   );
 }
 
+// The charts of the run in view, or of all selected runs, joined by what their names mean.
+async function readCharts({ run, chosen }) {
+  const keys = chosen.slice(0, MAX_RUNS);
+  if (keys.length < 2) return fetchJson(runPath(run, "names"));
+  if (chosen.length > MAX_RUNS) showMessage(t("too_many", { n: MAX_RUNS }));
+  const [comparison, ...all] = await Promise.all([
+    fetchJson("/api/compare", { run: keys }),
+    ...keys.map((key) => fetchJson(runPath(key, "names"))),
+  ]);
+  const views = all.map((data, i) => ({ run: keys[i], data }));
+  const metrics = Object.assign({}, ...all.map((one) => one.metrics));
+  return { ...all[0], comparison, metrics, charts: joinCharts(views, comparison), families: joinFamilies(views) };
+}
+
+function namesOf(chart) {
+  return Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
+}
+
 function pinnable(chart, data) {
-  return { ...metricChart(chart, data.metrics, selectedRuns()), pinnable: true };
+  return { ...(data.comparison ? joinedChart : metricChart)(chart, data.metrics, selectedRuns()), pinnable: true };
 }
 
 function sectionLink({ title, node }) {

@@ -11,6 +11,7 @@ import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { emptyState, filterField, filterPredicate, panel, swatch, table } from "../ui/widgets.js";
+import { notComparablePanel } from "./not_comparable.js";
 
 export function compareView(host, context) {
   if (context.chosen.length < 2) {
@@ -58,7 +59,7 @@ export function compareView(host, context) {
       differences(data, names),
       el("div", { class: "bar" }, bar.nodes, count),
       grid,
-      untranslatable(data) ?? "",
+      notComparablePanel(data) ?? "",
     );
     build();
   }
@@ -119,15 +120,4 @@ function differences(data, names) {
 
 function truncateEnd(name) {
   return name.length > 24 ? `${name.slice(0, 23)}…` : name;
-}
-
-function untranslatable(data) {
-  if (!data.refused.length) return null;
-  const rows = data.refused.map((one) => [runs.get(one.run)?.name ?? one.run, one.name, localized(one.reason)]);
-  return panel(
-    t("refused"),
-    String(rows.length),
-    el("p", { class: "quiet", text: t("refused_intro") }),
-    table([t("run"), t("name"), t("why_not")], rows),
-  );
 }
