@@ -12,6 +12,7 @@ from windsock.journal.frames import Kind
 from windsock.measurement import gather
 from windsock.measurement.batch import Batch
 from windsock.measurement.step import Measurement, measure
+from windsock.measurement.values import finished
 
 SHARES = (1, 10, 50, 90, 99)
 
@@ -105,3 +106,21 @@ def test_ranks_are_merged_by_readers_and_by_an_exchange():
     assert len(shares[0].body) < 8000
     for run in runs:
         run.finish()
+
+
+@pytest.mark.parametrize("count", [-5.0, math.inf, math.nan, 1e300])
+def test_counts_that_no_data_has_change_no_other_quantiles(count: float):
+    """As a damaged journal may have them: the counts of all states are added up together."""
+    measurement = Measurement()
+    measurement.add(Batch(**arrays(0)))
+    layout, vector = measurement.packed()
+    states = layout.unpack(vector)
+    expected = finished(states, "roll")
+    states["policy/entropy:quantiles"] = np.full_like(states["policy/entropy:quantiles"], count)
+    states["policy/entropy:quantiles"][-1] = 0.0
+    with np.errstate(all="ignore"):
+        got = finished(states, "roll")
+    assert got.keys() == expected.keys()
+    assert {name for name in expected if got[name] != expected[name]} <= {
+        f"policy/entropy/p{share}" for share in SHARES
+    }

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.measurement.batch import LABELS, to_numpy
+from windsock.measurement.packed_states import PackedStates
 from windsock.measurement.plan import Plan
+from windsock.measurement.reduced_states import reduced_states
 from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
 from windsock.stats.channels import CHANNELS
 from windsock.stats.groups import joined_labels
-from windsock.stats.rows import REDUCED_SLOTS, Table
-from windsock.stats.sequences import LossSums
+from windsock.stats.rows import REDUCED_SLOTS, WEIGHT, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-TOTAL, SQUARES, LOW, HIGH, MEANS, ODD = range(len(REDUCED_SLOTS))
+COUNT, ODD = REDUCED_SLOTS.index("count"), REDUCED_SLOTS.index("odd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ class Fetched:
     table: Table
     rows: NDArray[Any]  # without those of arrays
     arrays: dict[str, list[Any]]  # of the sequences, in parts
-    histograms: Floats | None  # None where the table has none
+    histograms: NDArray[Any]  # times WEIGHT
     reduced: Floats | None = None
-    """The statistics of ``REDUCED_SLOTS`` of each channel, where the device has computed them."""
+    """The statistics of ``REDUCED_SLOTS`` of each channel and number, where the device has computed them."""
 
 
 def copied(values: Any) -> Any:
@@ -61,9 +62,17 @@ class DeviceSelection(Selection):
         if rows is None:
             rows = pieces[0].rows if len(pieces) == 1 else np.concatenate([piece.rows for piece in pieces], axis=1)
         self._rows = rows
-        self.counts = rows[self.table.blocks["valid"].start].astype(np.int64)
-        self.response_lengths = rows[self.table.blocks["response"].start].astype(np.int64)
         self._arrays: dict[str, NDArray[Any]] = {}
+
+    @cached_property
+    def counts(self) -> Ints:  # type: ignore[override]
+        """The number of valid tokens of each sequence."""
+        return np.asarray(self._rows[self.table.blocks["valid"].start], np.int64)
+
+    @cached_property
+    def response_lengths(self) -> Ints:  # type: ignore[override]
+        """The number of response tokens of each sequence."""
+        return np.asarray(self._rows[self.table.blocks["response"].start], np.int64)
 
     def subset(self, chosen: Bools) -> DeviceSelection:
         """Return the statistics of some of the sequences; they have no histograms."""
@@ -131,8 +140,7 @@ class DeviceSelection(Selection):
         bins = self.table.histograms[channel]
         state = np.zeros(bins.stop - bins.start + 1)
         for piece in self._pieces:
-            if piece.histograms is not None:
-                state[:-1] += piece.histograms[bins]
+            state[:-1] += piece.histograms[bins] / WEIGHT
         state[-1] = self.nonfinite(channel).sum()
         return state
 
@@ -225,8 +233,6 @@ class ReducedSelection(DeviceSelection):
 
     def __init__(self, piece: Fetched) -> None:
         super().__init__([piece])
-        assert piece.reduced is not None
-        self._reduced = piece.reduced
         self._totals_so_far: dict[str, Floats] = {}
 
     def totals(self, channel: str) -> Floats:
@@ -245,57 +251,17 @@ class ReducedSelection(DeviceSelection):
         """Return the number of values of each sequence that are not finite: none."""
         return np.zeros(len(self.counts))
 
-    def states(self, kind: StateKind, channels: tuple[str, ...], rank: int) -> Floats:
-        """Return the states of some channels over all their tokens."""
-        if isinstance(kind, Quantiles):
-            return super().states(kind, channels, rank)
-        states = np.zeros((len(channels), kind.width))
-        if kind is MEAN:
-            states[:, 0] = _factors(self.table, channels) @ self._reduced[:, TOTAL]
-            states[:, 1] = self._tokens
-            return states
-        assert kind is EXTREMA or kind is MOMENTS
-        reduced = self._reduced[[self.table.places[channel] for channel in channels]]
-        if kind is MOMENTS:
-            states[:, 0] = self._tokens
-            states[:, 1:3] = reduced[:, TOTAL : SQUARES + 1]
-        else:
-            states[:, 0], states[:, 2] = reduced[:, LOW], reduced[:, HIGH]
-            states[:, 1] = states[:, 3] = rank
-        return states
-
-    def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
-        """Return the state of the mean of a channel's sums per sequence, times a factor."""
-        return np.array([0.0 + factor * self._whole(channel, TOTAL), len(self.counts), 0.0])
-
-    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
-        """Return the state of a loss, over all sequences or the chosen ones."""
-        if weights is not None or chosen is not None:
-            return super().reduced(channel, weights, chosen)
-        total, means = self._whole(channel, TOTAL), self._whole(channel, MEANS)
-        sums = LossSums(total, means, self._tokens, self.with_tokens, len(self.counts))
-        return np.array([*self._loss_of(sums), 0.0])
-
-    def _whole(self, channel: str, slot: int) -> float:
-        """Return a sum over all sequences."""
-        places, combined = self.table.places, CHANNELS[channel].combines or {channel: 1.0}
-        return sum(factor * self._reduced.item(places[other], slot) for other, factor in combined.items())
-
-
-@lru_cache(maxsize=256)
-def _factors(table: Table, channels: tuple[str, ...]) -> Floats:
-    """Return the matrix that leads from the sums of a table's channels to those of some channels."""
-    factors = np.zeros((len(channels), len(table.channels)))
-    for row, channel in enumerate(channels):
-        for other, factor in (CHANNELS[channel].combines or {channel: 1.0}).items():
-            factors[row, table.places[other]] = factor
-    return factors
+    def packed(self, rank: int) -> tuple[PackedStates, Plan]:
+        """Return the states that follow from the reduced statistics, and the plan of the others."""
+        piece = self._pieces[0]
+        assert piece.reduced is not None
+        prepared = reduced_states(self.plan, self.table)
+        return prepared.packed(piece.reduced, piece.histograms, rank), prepared.rest
 
 
 def selection_of(pieces: Sequence[Fetched]) -> DeviceSelection:
     """Return the selection of batches with the same plan."""
-    reduced = pieces[0].reduced
-    if len(pieces) > 1 or reduced is None or reduced[:, ODD].any():
+    reduced, table = pieces[0].reduced, pieces[0].table
+    if len(pieces) > 1 or reduced is None or np.count_nonzero(reduced[:, ODD]):
         return DeviceSelection(pieces)
-    found = ReducedSelection(pieces[0])
-    return found if found.with_tokens else DeviceSelection(pieces)
+    return ReducedSelection(pieces[0]) if reduced[table.reduced["some_valid"], COUNT] else DeviceSelection(pieces)

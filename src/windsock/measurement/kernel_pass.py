@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
-from windsock.stats.rows import REDUCED_SLOTS, WEIGHT, Table, moved_to
+from windsock.stats.rows import REDUCED_SLOTS, Table, moved_to
 
 LEAST_SEQUENCES = 64
 LEAST_ALIGNED = 16  # words of 32 bits
@@ -59,19 +59,26 @@ class ResultMatrix:
     def reduce(self, chunk: Any) -> None:
         """Queue the reduction over all sequences."""
         device = self.outline.key[0]
-        addresses = self.address, self.address + 4 * self.reduced
+        addresses = self.address, self.address + 4 * self.reduced, self.histograms + 4 * self._lengths
         with _current(device):
             self.outline.reduction.launch(
                 device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences
             )
         self.is_reduced = True
 
-    def _reduction(self, chunk: Any) -> tuple[Any, Any]:
-        """Return the cells and the memory of their reduction as tensors of their dtypes."""
+    @property
+    def _lengths(self) -> int:
+        """Where the histogram of response lengths begins among all of them."""
+        bins = self.outline.table.histograms.get("response")
+        return bins.start if bins is not None else 0
+
+    def _reduction(self, chunk: Any) -> tuple[Any, Any, Any]:
+        """Return the cells, the memory of their reduction and the bins of lengths as tensors of their dtypes."""
         import torch
 
         words = chunk[self.offset + self.reduced : self.offset + self.reduced + reduced_words(self.outline.table)]
-        return self.parts(chunk)[0], words.view(torch.float64)
+        cells, histograms = self.parts(chunk)
+        return cells, words.view(torch.float64), histograms[self._lengths :]
 
     def fetched(self, chunk: NDArray[np.int32]) -> Fetched:
         """Return the results from the copy of the chunk that has them."""
@@ -87,7 +94,7 @@ class ResultMatrix:
             # Labels are of one batch: with the same label in another one they are a different group.
             arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.
-        histograms = words[cells : cells + table.histogram_size].view(np.uint32) / WEIGHT if table.bins else None
+        histograms = words[cells : cells + table.histogram_size].view(np.uint32)
         reduced = words[self.reduced :].view(np.float64).reshape(-1, len(REDUCED_SLOTS)) if self.is_reduced else None
         return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms, reduced)
 
@@ -162,7 +169,7 @@ class ResultMemory:
 
 def reduced_words(table: Table) -> int:
     """Return the words of memory that the reduction of a table needs."""
-    return 2 * len(REDUCED_SLOTS) * len(table.channels)
+    return 2 * len(REDUCED_SLOTS) * len(table.reduced)
 
 
 def _aligned(words: int) -> int:

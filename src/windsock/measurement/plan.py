@@ -9,7 +9,7 @@ from typing import Literal
 from windsock.measurement.batch import COMPUTED_FROM, FIELDS, SEQUENCE_FIELDS
 from windsock.measurement.options import Options, given
 from windsock.measurement.quantities import QUANTITIES, Quantity
-from windsock.states import KINDS, Quantiles, StateKind
+from windsock.states import KINDS, POSITIVE_QUANTILES, Quantiles, StateKind
 from windsock.stats.channels import Need, arrays_of, wanted
 from windsock.stats.rows import STORED, Bins, Table
 
@@ -83,14 +83,16 @@ class Plan:
 
     def table(self, arrays: tuple[str, ...]) -> Table:
         """Return the table that a device fills; ``arrays`` are those of the sequences that are on it."""
-        return _table(self.channels, arrays, self.repeats)
+        return _table(self.channels, arrays, self.repeats, "data" in self.parts)
 
 
 # Options such as a coefficient may change with every step: they have no part in it.
 @lru_cache(maxsize=256)
-def _table(names: frozenset[str], arrays: tuple[str, ...], repeats: bool) -> Table:
+def _table(names: frozenset[str], arrays: tuple[str, ...], repeats: bool, lengths: bool) -> Table:
     channels = tuple(channel for channel in STORED if channel.name in names)
     kinds = {channel.name: KINDS[channel.quantiles] for channel in channels if channel.quantiles}
+    if lengths:
+        kinds["response"] = POSITIVE_QUANTILES
     return Table(channels, arrays, repeats, {name: _bins(kind) for name, kind in kinds.items()})
 
 

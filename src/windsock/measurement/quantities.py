@@ -19,11 +19,23 @@ from windsock.measurement.selection import Selection
 from windsock.states import COMOMENTS, EXTREMA, KINDS, LAST, MEAN, MOMENTS, POSITIVE_QUANTILES, RATIO, SUM, StateKind
 from windsock.stats import groups, policy
 from windsock.stats.channels import CHANNELS, Need
+from windsock.stats.sequences import LossSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Data = Callable[[Selection, Any], Any]
 """Takes the batch and the options, of which the needed ones are set; returns the values of a state, or a whole one."""
+Sum = Mapping[tuple[str, str], float]
+"""A sum over a whole batch: factors of reduced statistics, by row and slot (``windsock.stats.rows``)."""
+Sums = Callable[[Any], Sequence[Sum]]
+"""Takes the options; returns the slots of a state."""
+
+NOTHING: Sum = {}
+RANK: Sum = {("rank", ""): 1.0}
+"""Stands for the number of the process."""
+TOKENS: Sum = {("valid", "total"): 1.0}
+SEQUENCES: Sum = {("valid", "count"): 1.0}
+WITH_TOKENS: Sum = {("some_valid", "count"): 1.0}
 
 NO_TOKEN = "no valid token"
 NO_SEQUENCE = "no sequence"
@@ -44,6 +56,8 @@ class Quantity:
     gives_state: bool = False  # the data is the state itself
     metrics: Mapping[str, str] = field(default_factory=dict)  # id to the statistic of the state
     empty: str = NO_TOKEN  # the reason for no value where there was nothing to measure
+    sums: Sums | None = None  # how the state follows from sums of the whole batch, where a device has them
+    histogram: str = ""  # the name of the histogram that a device has of a state of quantiles
 
     @property
     def by_domain(self) -> bool:
@@ -68,7 +82,8 @@ def needs_of(words: str) -> tuple[Need, ...]:
 
 def token_mean(id: str, channel: str, part: str | None = None) -> Quantity:
     """Measure the mean of a channel."""
-    return Quantity(id, MEAN, part or CHANNELS[channel].parts[0], needs_of(channel), channel, metrics={id: "mean"})
+    part = part or CHANNELS[channel].parts[0]
+    return Quantity(id, MEAN, part, needs_of(channel), channel, metrics={id: "mean"}, sums=_sums_of(MEAN, channel))
 
 
 def token_spread(id: str, channel: str, stats: Sequence[str] = ("mean", "max", "min")) -> list[Quantity]:
@@ -79,14 +94,16 @@ def token_spread(id: str, channel: str, stats: Sequence[str] = ("mean", "max", "
 def token_quantiles(id: str, channel: str) -> Quantity:
     """Measure quantiles of a channel, in the kind of state that the channel names."""
     kind, part = KINDS[CHANNELS[channel].quantiles], CHANNELS[channel].parts[0]
-    return Quantity(f"{id}:quantiles", kind, part, needs_of(channel), channel, metrics=_quantile_metrics(id))
+    metrics = _quantile_metrics(id)
+    return Quantity(f"{id}:quantiles", kind, part, needs_of(channel), channel, metrics=metrics, histogram=channel)
 
 
 def loss(id: str, channel: str, more_needs: str = "", data: Data | None = None) -> Quantity:
     """Measure a loss: a channel reduced by the ``loss`` option to a numerator and a denominator."""
     part, needs = CHANNELS[channel].parts[0], needs_of(f"{channel} {more_needs}")
+    sums = _loss_sums(channel) if data is None else None
     data = data or (lambda s, o: s.reduced(channel))
-    return Quantity(id, RATIO, part, needs, data=data, gives_state=True, metrics={id: "ratio"})
+    return Quantity(id, RATIO, part, needs, data=data, gives_state=True, metrics={id: "ratio"}, sums=sums)
 
 
 def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
@@ -94,19 +111,21 @@ def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
     return Quantity(id, MEAN, "data", needs_of(needs), data=data, metrics={id: "mean"}, empty=empty)
 
 
-def share(id: str, needs: str, condition: Data) -> Quantity:
-    """Measure the share of sequences that meet a condition; ``condition`` returns booleans."""
+def share(id: str, needs: str, condition: Data, holding: Sum | None = None) -> Quantity:
+    """Measure the share of sequences that meet a condition, which returns booleans; ``holding`` is their number."""
 
     def data(s: Selection, o: Any) -> Floats:
         holds = condition(s, o)
         return np.array([np.count_nonzero(holds), len(holds), 0.0])
 
-    return replace(mean(id, needs, data), gives_state=True)
+    sums = None if holding is None else lambda o: (holding, SEQUENCES, NOTHING)
+    return replace(mean(id, needs, data), gives_state=True, sums=sums)
 
 
 def mean_total(id: str, needs: str, channel: str, factor: Callable[[Any], float]) -> Quantity:
     """Measure the mean over sequences of a channel's sum, times a factor that options give."""
-    return replace(mean(id, needs, lambda s, o: s.mean_total(channel, factor(o))), gives_state=True)
+    found = mean(id, needs, lambda s, o: s.mean_total(channel, factor(o)))
+    return replace(found, gives_state=True, sums=lambda o: (_total_of(channel, factor(o)), SEQUENCES, NOTHING))
 
 
 def total(id: str, needs: str, data: Data) -> Quantity:
@@ -114,14 +133,18 @@ def total(id: str, needs: str, data: Data) -> Quantity:
     return Quantity(id, SUM, "data", needs_of(needs), data=data, metrics={id: "sum"})
 
 
-def count(id: str, needs: str, number: Callable[[Selection], int]) -> Quantity:
+def count(id: str, needs: str, number: Callable[[Selection], int], counted: Sum) -> Quantity:
     """Measure a number of sequences of the data part."""
-    return replace(total(id, needs, lambda s, o: np.array([number(s), 0.0])), gives_state=True)
+    found = total(id, needs, lambda s, o: np.array([number(s), 0.0]))
+    return replace(found, gives_state=True, sums=lambda o: (counted, NOTHING))
 
 
-def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN) -> Quantity:
+def quotient(id: str, needs: str, data: Data, empty: str = NO_TOKEN, sums: Sums | None = None) -> Quantity:
     """Measure a quotient of totals of the data part; ``data`` returns its state."""
-    return Quantity(id, RATIO, "data", needs_of(needs), data=data, gives_state=True, metrics={id: "ratio"}, empty=empty)
+    metrics = {id: "ratio"}
+    return Quantity(
+        id, RATIO, "data", needs_of(needs), data=data, gives_state=True, metrics=metrics, empty=empty, sums=sums
+    )
 
 
 def of_sequences(
@@ -134,19 +157,23 @@ def of_sequences(
 
 
 def sequence_spread(
-    id: str, needs: str, data: Data, stats: Sequence[str] = ("mean", "max", "min"), empty: str = NO_SEQUENCE
+    id: str,
+    needs: str,
+    data: Data,
+    stats: Sequence[str] = ("mean", "max", "min"),
+    empty: str = NO_SEQUENCE,
+    row: str = "",
 ) -> list[Quantity]:
-    """Measure mean, spread and extremes of a number per sequence, as two states."""
-    return _spread(id, stats, "data", needs_of(needs), None, data, empty)
+    """Measure mean, spread and extremes of a number per sequence, as two states; ``row`` is that of a device."""
+    return _spread(id, stats, "data", needs_of(needs), None, data, empty, row)
 
 
-def sequence_quantiles(id: str, needs: str, data: Data) -> Quantity:
+def sequence_quantiles(id: str, needs: str, data: Data, histogram: str) -> Quantity:
     """Measure quantiles of a number per sequence that is not negative."""
-    metrics = _quantile_metrics(id)
-    needed = needs_of(needs)
     return Quantity(
-        f"{id}:quantiles", POSITIVE_QUANTILES, "data", needed, data=data, metrics=metrics, empty=NO_SEQUENCE
-    )
+        f"{id}:quantiles", POSITIVE_QUANTILES, "data", needs_of(needs), data=data, metrics=_quantile_metrics(id),
+        empty=NO_SEQUENCE, histogram=histogram,
+    )  # fmt: skip
 
 
 def _quantile_metrics(id: str) -> dict[str, str]:
@@ -155,7 +182,8 @@ def _quantile_metrics(id: str) -> dict[str, str]:
 
 def _extreme(id: str, channel: str, stat: str) -> Quantity:
     """Measure the largest or the smallest value of a channel."""
-    return Quantity(id, EXTREMA, CHANNELS[channel].parts[0], needs_of(channel), channel, metrics={id: stat})
+    part, sums = CHANNELS[channel].parts[0], _sums_of(EXTREMA, channel)
+    return Quantity(id, EXTREMA, part, needs_of(channel), channel, metrics={id: stat}, sums=sums)
 
 
 def _spread(
@@ -166,14 +194,54 @@ def _spread(
     channel: str | None,
     data: Data | None = None,
     empty: str = NO_TOKEN,
+    row: str = "",
 ) -> list[Quantity]:
     moments = {f"{id}/{stat}": stat for stat in stats if stat in ("mean", "std", "var")}
     extremes = {f"{id}/{stat}": stat for stat in stats if stat in ("max", "min")}
+    of_moments, of_extremes = (_sums_of(kind, channel or row) for kind in (MOMENTS, EXTREMA))
     return [
         # Two states, because moments add up and extremes are compared: a state has one way to merge.
-        Quantity(f"{id}:moments", MOMENTS, part, needs, channel, data, metrics=moments, empty=empty),
-        Quantity(f"{id}:extrema", EXTREMA, part, needs, channel, data, metrics=extremes, empty=empty),
+        Quantity(f"{id}:moments", MOMENTS, part, needs, channel, data, False, moments, empty, of_moments),
+        Quantity(f"{id}:extrema", EXTREMA, part, needs, channel, data, False, extremes, empty, of_extremes),
     ]
+
+
+def _sums_of(kind: StateKind, row: str) -> Sums | None:
+    """Return how a state follows from the statistics of a row; None where a device reduces no such row."""
+    if not row:
+        return None
+    count = TOKENS if row in CHANNELS else {(row, "count"): 1.0}
+    squares, low, high = ({(row, slot): 1.0} for slot in ("squares", "min", "max"))
+    found: dict[StateKind, tuple[Sum, ...]] = {
+        MEAN: (_total_of(row), count, NOTHING),
+        MOMENTS: (count, _total_of(row), squares, NOTHING),
+        EXTREMA: (low, RANK, high, RANK, NOTHING),
+    }
+    return lambda o: found[kind]
+
+
+def _total_of(row: str, factor: float = 1.0) -> Sum:
+    """Return the sum of a row, or of a channel that combines others."""
+    combined = CHANNELS[row].combines if row in CHANNELS else {}
+    return {(other, "total"): factor * weight for other, weight in (combined or {row: 1.0}).items()}
+
+
+def _loss_sums(channel: str) -> Sums:
+    """Return how the state of a loss follows from sums."""
+
+    def sums(o: Any) -> Sequence[Sum]:
+        # The numerator and the denominator are linear: the factor of each sum is what 1 of it alone gives.
+        alone = [LossSums(*row).reduced(o.loss, o.loss_norm, o.loss_batch) for row in np.eye(5).tolist()]
+        (total, _), (means, _), (_, tokens), (_, with_tokens), (_, sequences) = alone
+        numerator = {
+            (row, slot): factor * weight
+            for slot, factor in (("total", total), ("means", means))
+            for (row, _), weight in _total_of(channel).items()
+        }
+        counts = {("valid", "total"): tokens, ("some_valid", "count"): with_tokens, ("valid", "count"): sequences}
+        return numerator, counts, NOTHING
+
+    return sums
 
 
 def _scores(s: Selection, o: Any) -> Floats:
@@ -390,7 +458,7 @@ def _sft(positive: bool) -> Data:
 
 
 LENGTHS = [
-    *sequence_spread("tokens/response_length", "response_mask", lambda s, o: s.response_lengths),
+    *sequence_spread("tokens/response_length", "response_mask", lambda s, o: s.response_lengths, row="response"),
     *sequence_spread("tokens/prompt_length", "prompt_lengths", lambda s, o: s.prompt_lengths),
     *sequence_spread("tokens/total_length", "prompt_lengths", lambda s, o: s.response_lengths + s.prompt_lengths),
     *sequence_spread(
@@ -399,9 +467,12 @@ LENGTHS = [
     ),
     *sequence_spread(
         "tokens/response_length_not_aborted", "response_mask",
-        lambda s, o: s.response_lengths[s.response_lengths > 0], empty=ALL_ABORTED,
+        lambda s, o: s.response_lengths[s.response_lengths > 0], empty=ALL_ABORTED, row="some_response",
     ),
-    share("tokens/aborted", "response_mask", lambda s, o: s.response_lengths == 0),
+    share(
+        "tokens/aborted", "response_mask", lambda s, o: s.response_lengths == 0,
+        {("response", "count"): 1.0, ("some_response", "count"): -1.0},
+    ),
     share("tokens/response_truncated", "max_response_length", lambda s, o: s.response_lengths >= o.max_response_length),
     share(
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
@@ -409,9 +480,11 @@ LENGTHS = [
     ),
     mean("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
     mean("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
-    total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")),
+    replace(
+        total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")), sums=lambda o: (_total_of("ends"), NOTHING)
+    ),
     share("tokens/contains_eos", "ends", lambda s, o: s.totals("ends") > 0),
-    share("tokens/repetition", "response_mask actions", lambda s, o: s.repeats()),
+    share("tokens/repetition", "response_mask actions", lambda s, o: s.repeats(), {("repeats", "total"): 1.0}),
 ]  # fmt: skip
 
 REWARDS = [
@@ -423,7 +496,10 @@ REWARDS = [
         empty=ALL_ABORTED,
     ),
     *token_spread("reward/advantages", "advantages", ("mean", "max", "min", "std")),
-    quotient("reward/advantages/zero", "nonzero_advantages", _zero_advantages),
+    quotient(
+        "reward/advantages/zero", "nonzero_advantages", _zero_advantages,
+        sums=lambda o: ({**TOKENS, ("nonzero_advantages", "total"): -1.0}, TOKENS, NOTHING),
+    ),
     *token_spread("reward/returns", "returns"),
     mean_total("reward/non_score/mean", "old_minus_ref kl_coef", "old_minus_ref", lambda o: -float(o.kl_coef)),
     mean("reward/rlhf/mean", "scores old_minus_ref kl_coef", _rlhf),
@@ -449,9 +525,9 @@ REWARDS = [
 ]  # fmt: skip
 
 SAMPLES = [
-    count("ppo/valid_samples", "response_mask", lambda s: s.with_tokens),
-    count("ppo/total_samples", "response_mask", lambda s: len(s.counts)),
-    share("ppo/valid_sample_ratio", "response_mask", lambda s, o: s.counts > 0),
+    count("ppo/valid_samples", "response_mask", lambda s: s.with_tokens, WITH_TOKENS),
+    count("ppo/total_samples", "response_mask", lambda s: len(s.counts), SEQUENCES),
+    share("ppo/valid_sample_ratio", "response_mask", lambda s, o: s.counts > 0, WITH_TOKENS),
     *sequence_spread("ppo/sample_weights", "weights", lambda s, o: s.sequence("weights")),
 ]
 
@@ -465,7 +541,14 @@ OLD_POLICY = [
     token_mean("policy/ref_kl_k3", "old_ref_k3"),
     *token_spread("value/values", "old_values"),
     # Without a metric of its own: the explained variance is derived from it.
-    Quantity("value/residual:moments", MOMENTS, "data", needs_of("residual"), "residual"),
+    Quantity(
+        "value/residual:moments",
+        MOMENTS,
+        "data",
+        needs_of("residual"),
+        "residual",
+        sums=_sums_of(MOMENTS, "residual"),
+    ),
 ]
 
 MISMATCH = [
@@ -500,7 +583,7 @@ MISMATCH = [
 TRUNCATED = "policy/mismatch/truncated_weight"
 CORRECTION = [
     Quantity(f"{TRUNCATED}:moments", MOMENTS, "data", needs_of("truncated_weight"), "truncated_weight",
-             metrics={f"{TRUNCATED}/mean": "mean"}),
+             metrics={f"{TRUNCATED}/mean": "mean"}, sums=_sums_of(MOMENTS, "truncated_weight")),
     of_sequences(
         TRUNCATED, MOMENTS, "mismatch truncate truncate/sequence",
         lambda s, o: policy.truncated(_sequence_weights(s, o), o.truncate.cap), {f"{TRUNCATED}/mean": "mean"},
@@ -548,7 +631,7 @@ POLICY = [
     # Without a metric of its own: the term of the total loss, which has the reduction of the loss.
     Quantity(
         "policy/entropy:loss", RATIO, "policy", needs_of("entropy"), data=lambda s, o: s.reduced("entropy"),
-        gives_state=True,
+        gives_state=True, sums=_loss_sums("entropy"),
     ),
     loss("sft/loss", "nll"),
     loss("sft/positive_loss", "nll", "scores", _sft(positive=True)),
@@ -612,7 +695,7 @@ QUANTILES = [
     token_quantiles("policy/entropy", "entropy"),
     token_quantiles("policy/ratio", "log_ratio"),
     token_quantiles("policy/mismatch/log_prob_difference", "log_prob_difference"),
-    sequence_quantiles("tokens/response_length", "response_mask", lambda s, o: s.response_lengths),
+    sequence_quantiles("tokens/response_length", "response_mask", lambda s, o: s.response_lengths, "response"),
     token_quantiles("reward/advantages", "advantages"),
 ]
 

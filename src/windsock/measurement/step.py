@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -17,9 +17,11 @@ from windsock.measurement import device
 from windsock.measurement.batch import Batch
 from windsock.measurement.completion import completed
 from windsock.measurement.device import Launches
+from windsock.measurement.device_selection import ReducedSelection
 from windsock.measurement.domains import Domains, domain_states
 from windsock.measurement.host_batches import HostBatches
 from windsock.measurement.options import Options
+from windsock.measurement.packed_states import PackedStates
 from windsock.measurement.plan import Part, Plan, plan_of
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
 from windsock.measurement.selection import Selection
@@ -44,8 +46,8 @@ class Measurement:
     def __init__(
         self,
         rank: int = 0,
-        states: dict[str, Floats] | None = None,
-        missing: dict[str, str] | None = None,
+        states: Mapping[str, Floats] | None = None,
+        missing: Mapping[str, str] | None = None,
         report: Report | None = None,
         warn: Callable[[str], None] | None = None,
         domains: Domains | None = None,
@@ -56,10 +58,12 @@ class Measurement:
         self._warn = warn or (lambda text: None)
         # Re-entrant: ``_collect`` merges while it has the lock.
         self._lock = threading.RLock()
-        self._states: dict[str, Floats] = states or {}
-        self._missing: dict[str, str] = missing or {}
-        self._batches: Counter[Plan] = Counter()  # measured so far
+        self._states: Mapping[str, Floats] = states or {}
+        self._coefficients: dict[str, Floats] = {}
+        self._missing: Mapping[str, str] = missing or {}
+        self._batches: dict[Plan, int] = {}  # how many were added
         self._newest: dict[Plan, int] = {}  # the number of the newest batch
+        self._added = 0
         self._on_host = HostBatches()
         self._on_devices = [Launches()]
 
@@ -69,8 +73,9 @@ class Measurement:
         batch = completed(batch, options, "data" in parts)
         plan = plan_of(batch.given, parts, options)
         with self._lock:
-            self._batches[plan] += 1
-            self._newest[plan] = self._batches.total()
+            self._added += 1
+            self._batches[plan] = self._batches.get(plan, 0) + 1
+            self._newest[plan] = self._added
             if device.on_device(batch):
                 self._on_devices[0].add(batch, plan)
                 return
@@ -82,38 +87,54 @@ class Measurement:
         """Merge another measurement of the same step into this one."""
         with self._lock:
             self._merge_states(other._states, other._missing)
-            self._batches.update(other._batches)
+            self._merge_coefficients(other._coefficients)
+            self._added += other._added
+            for plan, count in other._batches.items():
+                self._batches[plan] = self._batches.get(plan, 0) + count
             self._newest |= other._newest
             self._on_host.merge(other._on_host)
             self._on_devices += [launches for launches in other._on_devices if launches]
 
-    def _merge_states(self, states: dict[str, Floats], missing: dict[str, str]) -> None:
-        if not self._states:
-            self._states = dict(states)
-            self._missing.update(missing)
-            return
-        for name, state in states.items():
-            known = self._states.get(name)
-            self._states[name] = state if known is None else BY_STATE[name].kind.merge(known, state)
-        self._missing.update(missing)
+    def _merge_states(self, states: Mapping[str, Floats], missing: Mapping[str, str]) -> None:
+        known = self._states
+        if not known:
+            self._states = states
+        elif isinstance(known, PackedStates) and known.keys().isdisjoint(states):
+            self._states = known.joined(states)
+        elif states:
+            self._states = _merged(known, states)
+        self._missing = {**self._missing, **missing} if self._missing else missing
+
+    def _merge_coefficients(self, states: Mapping[str, Floats]) -> None:
+        """Merge the states of options, which every part of a step may have."""
+        if states:
+            self._coefficients = _merged(self._coefficients, states)
+
+    def _all_states(self) -> Mapping[str, Floats]:
+        self._collect()
+        if not self._coefficients:
+            return self._states
+        if isinstance(self._states, PackedStates):
+            return self._states.joined(self._coefficients)
+        return _merged(self._states, self._coefficients)
 
     @property
-    def missing(self) -> dict[str, str]:
+    def missing(self) -> Mapping[str, str]:
         """The reasons for metrics that a batch lacks the inputs of, by id."""
         self._collect()
         return self._missing
 
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
-        self._collect()
-        layout = _layout(tuple(self._states))
-        return layout, layout.pack(self._states)
+        states = self._all_states()
+        layout = _layout(tuple(states))
+        return layout, layout.pack(states)
 
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
-        self._collect()
+        states = self._all_states()
         self._tell_lacking_inputs()
-        return finished(self._states, vocabulary, self._missing, self._report)
+        return finished(states, vocabulary, self._missing, self._report)
 
     def _collect(self) -> None:
         """Merge the batches that were only queued or copied so far."""
@@ -130,18 +151,21 @@ class Measurement:
         states, missing = measured_states(selection, plan, self._rank, self._report)
         by_domain = plan.by_domain
         if by_domain is not None:
-            states |= domain_states(
+            of_domains = domain_states(
                 selection,
                 self._domains,
                 lambda part: measured_states(part, by_domain, self._rank, self._report)[0],
                 self._report,
             )
+            states = PackedStates.of(states).joined(of_domains)
         with self._lock:
-            states |= coefficient_states(plan.options, self._newest[plan])
             self._merge_states(states, missing)
+            self._merge_coefficients(coefficient_states(plan.options, self._newest[plan]))
 
     def _tell_lacking_inputs(self) -> None:
         """Warn of metrics that some batches of a part have and others lack: their values are of the former alone."""
+        if len(self._batches) < 2:
+            return
         by_parts: dict[tuple[Part, ...], dict[Plan, int]] = {}
         for plan, count in self._batches.items():
             by_parts.setdefault(plan.parts, {})[plan] = count
@@ -160,6 +184,15 @@ class Measurement:
                 )
 
 
+def _merged(known: Mapping[str, Floats], states: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Return the states of both; those that both have are merged."""
+    found = dict(known)
+    for name, state in states.items():
+        old = found.get(name)
+        found[name] = state if old is None else BY_STATE[name].kind.merge(old, state)
+    return found
+
+
 @lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
 def _layout(names: tuple[str, ...]) -> Layout:
     return Layout.from_kinds({name: BY_STATE[name].kind for name in names})
@@ -168,8 +201,21 @@ def _layout(names: tuple[str, ...]) -> Layout:
 @np.errstate(all="ignore")  # NaN and infinities are results, and are counted
 def measured_states(
     selection: Selection, plan: Plan, rank: int = 0, report: Report = lambda quantity, error: None
-) -> tuple[dict[str, Floats], dict[str, str]]:
+) -> tuple[Mapping[str, Floats], Mapping[str, str]]:
     """Return the states of a plan's quantities, and the reasons for the missing metrics."""
+    if isinstance(selection, ReducedSelection):
+        packed, plan = selection.packed(rank)
+        if not plan.quantities:
+            return packed, plan.missing
+        states, missing = _computed_states(selection, plan, rank, report)
+        return packed.joined(states), missing
+    return _computed_states(selection, plan, rank, report)
+
+
+def _computed_states(
+    selection: Selection, plan: Plan, rank: int, report: Report
+) -> tuple[dict[str, Floats], Mapping[str, str]]:
+    """Compute the states of a plan's quantities by kind, and one by one where that fails."""
     states: dict[str, Floats] = {}
     missing = dict(plan.missing)
 

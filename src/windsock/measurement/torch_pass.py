@@ -11,7 +11,7 @@ from windsock.measurement.batch import Batch
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.stats.channels import CHANNELS, Tokens
-from windsock.stats.rows import WEIGHT, Table, moved_to, owners, torch_rows
+from windsock.stats.rows import Table, moved_to, owners, torch_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class TorchResults:
 
     def fetched(self, arrays: Iterator[Any]) -> Fetched:
         """Return the results from the copies of the tensors, which are the next ones of ``arrays``."""
-        rows, histograms = next(arrays), next(arrays) / WEIGHT
+        rows, histograms = next(arrays), next(arrays)
         of_sequences = {name: [values] for name, values in self.on_host.items()}
         of_sequences |= {name: [next(arrays)] for name in self.on_device}
         return Fetched(self.plan, self.table, rows, of_sequences, histograms)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from windsock.catalogue.by_domain import BY, has_domains, split_domain
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.formatting import describe_error
+from windsock.measurement.packed_states import PackedStates, Packing, packing_of
 from windsock.measurement.quantities import BY_STATE, NO_TOKEN
 from windsock.model import Missing
-from windsock.states import RATIO, StateKind
+from windsock.states import RATIO, Quantiles, StateKind
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -24,6 +25,7 @@ Derivation = Callable[[Values, Mapping[str, Floats]], "float | Missing | None"]
 """Takes the values and the states by id; returns None where the metric does not apply."""
 
 FAILED_ELSEWHERE = "it could not be computed on another rank"
+LARGE = 2.0**48  # counts below it, in sixteenths, are added without rounding
 NONFINITE = "windsock/nonfinite/"  # before the name of a metric: how many of its inputs were not finite
 
 
@@ -61,20 +63,21 @@ def finished(
     A metric that cannot be computed is missing, with the error as the reason; ``report`` is called with it.
     """
     missing = missing or {}
+    packed = PackedStates.of(states)
     # Of the metrics that others are derived from the reasons count too.
     values: Values = {id: Missing(missing[id]) for id in DERIVED_FROM if id in missing}
     nonfinite: dict[str, float] = {}
-    usable = states
-    for finishing in _finishings(tuple(states)):
+    usable: Mapping[str, Floats] = packed
+    for finishing in _finishings(packed.packing):
         try:
-            if finishing.add_values(states, values, nonfinite):
+            if finishing.add_values(packed.vector, values, nonfinite):
                 continue
         except Exception:  # noqa: BLE001 - a metric costs only itself: find the one
             pass
-        usable = {name: state for name, state in states.items() if not has_failed(state)}
+        usable = {name: state for name, state in packed.items() if not has_failed(state)}
         for name in finishing.names:
             if name in usable:
-                _add_one(name, usable, values, nonfinite, report)
+                _add_one(name, usable[name], values, nonfinite, report)
             else:
                 for id in BY_STATE[name].metrics:
                     values.setdefault(id, Missing(missing.get(id, FAILED_ELSEWHERE)))
@@ -87,108 +90,155 @@ def finished(
 
 
 class _Finishing(ABC):
-    """How the values of some states are computed together."""
+    """How the values of some of the states in a vector are computed together."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], places: Mapping[str, slice]) -> None:
         self.names = tuple(names)
         metrics = [(name, id, statistic) for name in names for id, statistic in BY_STATE[name].metrics.items()]
         self._metrics = metrics
         self.ids = [id for _, id, _ in metrics]
         self._rows = np.array([self.names.index(name) for name, _, _ in metrics])
+        self._bad = np.array([places[name].stop - 1 for name in names])
 
-    def add_values(self, states: Mapping[str, Floats], values: Values, nonfinite: dict[str, float]) -> bool:
+    def add_values(self, vector: Floats, values: Values, nonfinite: dict[str, float]) -> bool:
         """Add the values of the metrics, and the numbers of inputs that are not finite.
 
         Adds nothing and returns False where a state has failed.
         """
-        found, empty, bad = self._computed([states[name] for name in self.names])
-        if bad.any():
+        bad = vector[self._bad]
+        if np.count_nonzero(bad):
             if np.isnan(bad).any():
                 return False
             counts = zip(self.ids, bad[self._rows].tolist(), strict=True)
             nonfinite |= {id: count for id, count in counts if count}
+        found, empty = self._computed(vector)
         values.update(zip(self.ids, found.tolist(), strict=True))
-        if empty.any():
+        if np.count_nonzero(empty):
             for place in np.flatnonzero(empty[self._rows]):
                 name, id, _ = self._metrics[place]
                 values[id] = Missing(BY_STATE[name].empty)
         return True
 
     @abstractmethod
-    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
-        """Return the values by metric, and by state whether it is empty and how many inputs are not finite."""
+    def _computed(self, vector: Floats) -> tuple[Floats, Bools]:
+        """Return the values by metric, and by state whether it is empty."""
 
 
 class _ByFormulas(_Finishing):
-    """The values of all kinds that have formulas: the slots of their states are one vector."""
+    """The values of all kinds that have formulas."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(names)
-        kinds = [BY_STATE[name].kind for name in self.names]
-        starts = dict(zip(self.names, np.cumsum([0, *(kind.width for kind in kinds)]).tolist(), strict=False))
-        one = sum(kind.width for kind in kinds)  # behind all slots: the denominator of a statistic without one
+    def __init__(self, names: Sequence[str], places: Mapping[str, slice]) -> None:
+        super().__init__(names, places)
+        kinds = {name: BY_STATE[name].kind for name in names}
 
-        def place(name: str, slot: str | None) -> int:
-            return one if slot is None else int(starts[name]) + BY_STATE[name].kind.slots.index(slot)
+        def place(name: str, slot: str) -> int:
+            return int(places[name].start) + kinds[name].slots.index(slot)
 
-        formulas = [(name, BY_STATE[name].kind.formulas[statistic]) for name, _, statistic in self._metrics]
+        formulas = [(name, kinds[name].formulas[statistic]) for name, _, statistic in self._metrics]
         self._numerators = np.array([place(name, formula.numerator) for name, formula in formulas])
-        self._denominators = np.array([place(name, formula.denominator) for name, formula in formulas])
+        divided = [
+            (number, place(name, formula.denominator))
+            for number, (name, formula) in enumerate(formulas)
+            if formula.denominator
+        ]
+        self._divided = np.array([number for number, _ in divided], np.int64)
+        self._denominators = np.array([denominator for _, denominator in divided], np.int64)
         self._roots = np.flatnonzero([formula.is_root for _, formula in formulas])
-        self._bad = np.array([place(name, "nonfinite") for name in self.names])
-        # Of a kind whose states are never empty the slot behind all, which is never NaN.
-        marks = [kind.empty_mark or (None, np.nan) for kind in kinds]
-        self._marks = np.array([place(name, slot) for name, (slot, _) in zip(self.names, marks, strict=True)])
+        # A slot of a kind whose states are never empty is compared with NaN, which nothing equals.
+        marks = [kinds[name].empty_mark or (kinds[name].slots[-1], np.nan) for name in names]
+        self._marks = np.array([place(name, slot) for name, (slot, _) in zip(names, marks, strict=True)])
         self._empty = np.array([content for _, content in marks])
 
     @np.errstate(all="ignore")
-    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
-        vector = np.concatenate([*states, _ONE])
-        found = vector[self._numerators] / vector[self._denominators]
-        found[self._roots] = np.sqrt(found[self._roots])
-        return found, vector[self._marks] == self._empty, vector[self._bad]
+    def _computed(self, vector: Floats) -> tuple[Floats, Bools]:
+        found = vector[self._numerators]
+        found[self._divided] /= vector[self._denominators]
+        if len(self._roots):
+            found[self._roots] = np.sqrt(found[self._roots])
+        return found, vector[self._marks] == self._empty
 
 
-_ONE = np.ones(1)
+class _ByQuantiles(_Finishing):
+    """The quantiles of all states of counts in bins: the counts of all of them are added up in one run."""
+
+    def __init__(self, names: Sequence[str], places: Mapping[str, slice]) -> None:
+        super().__init__(names, places)
+        self._places = [places[name] for name in names]
+        self._kinds = [kind for name in names if isinstance(kind := BY_STATE[name].kind, Quantiles)]
+        self._columns = np.array([Quantiles.statistics.index(statistic) for _, _, statistic in self._metrics])
+        self._percents = Quantiles.percents[self._columns]
+        slots = np.concatenate([np.arange(place.start, place.stop) for place in self._places])
+        is_run = bool((np.diff(slots) == 1).all())
+        self._slots: Any = slice(int(slots[0]), int(slots[-1]) + 1) if is_run else slots
+        widths = np.array([kind.width for kind in self._kinds])
+        self._starts = np.cumsum(widths) - widths
+        self._lasts = self._starts + widths - 2
+        self._middles = np.concatenate([[*kind.middles, np.nan] for kind in self._kinds])
+
+    def _computed(self, vector: Floats) -> tuple[Floats, Bools]:
+        counts = vector[self._slots]
+        below = counts.cumsum()
+        if not (np.minimum.reduce(counts) >= 0 and below[-1] < LARGE):
+            return self._one_by_one(vector)
+        before = below[self._starts] - counts[self._starts]
+        totals = below[self._lasts] - before
+        # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more.
+        wanted = before[self._rows] + self._percents * totals[self._rows] / 100
+        found = self._middles.take(below.searchsorted(wanted), mode="clip")
+        bad = vector[self._bad]
+        if np.count_nonzero(bad):
+            found[bad[self._rows] != 0] = np.nan
+        return found, (totals == 0) & (bad == 0)
+
+    def _one_by_one(self, vector: Floats) -> tuple[Floats, Bools]:
+        """Return the values of counts that no data has: each state by itself."""
+        alone = [kind.values_of(vector[None, place]) for kind, place in zip(self._kinds, self._places, strict=True)]
+        found = np.concatenate([values for values, _ in alone])
+        return found[self._rows, self._columns], np.concatenate([empty for _, empty in alone])
 
 
 class _OfKind(_Finishing):
     """The values of states of one kind, which has no formulas."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(names)
+    def __init__(self, names: Sequence[str], places: Mapping[str, slice]) -> None:
+        super().__init__(names, places)
         self._kind = BY_STATE[self.names[0]].kind
+        self._slots = np.array([np.arange(places[name].start, places[name].stop) for name in names])
         self._columns = np.array([self._kind.statistics.index(statistic) for _, _, statistic in self._metrics])
 
-    def _computed(self, states: list[Floats]) -> tuple[Floats, Bools, Floats]:
-        stack = np.array(states)
-        found, empty = self._kind.values_of(stack)
-        return found[self._rows, self._columns], empty, stack[:, -1]
+    def _computed(self, vector: Floats) -> tuple[Floats, Bools]:
+        found, empty = self._kind.values_of(vector[self._slots])
+        return found[self._rows, self._columns], empty
 
 
-@lru_cache(maxsize=1 << 10)  # a training has a few, as its steps have the same states; a reader asks for some of them
-def _finishings(names: tuple[str, ...]) -> tuple[_Finishing, ...]:
-    """Return the ways to finish the states that have metrics."""
-    simple: list[str] = []
-    others: dict[StateKind, list[str]] = {}
-    for name in names:
+@lru_cache(maxsize=1 << 10)
+def _finishings(packing: Packing) -> tuple[_Finishing, ...]:
+    """Return the ways to finish those of the states in a vector that have metrics."""
+    alike: dict[Any, list[str]] = {}
+    for name in packing.names:
         quantity = BY_STATE[name]
         if quantity.metrics:
-            (simple if quantity.kind.formulas else others.setdefault(quantity.kind, [])).append(name)
-    return (*([_ByFormulas(simple)] if simple else []), *map(_OfKind, others.values()))
+            alike.setdefault(_way(quantity.kind), []).append(name)
+    ways = sorted(alike, key=lambda way: way is not _ByFormulas)
+    return tuple((way if isinstance(way, type) else _OfKind)(alike[way], packing.places) for way in ways)
+
+
+def _way(kind: StateKind) -> Any:
+    """Return the class that finishes a kind together with others, or the kind."""
+    return _ByFormulas if kind.formulas else _ByQuantiles if isinstance(kind, Quantiles) else kind
 
 
 def _add_one(
     name: str,
-    usable: Mapping[str, Floats],
+    state: Floats,
     values: Values,
     nonfinite: dict[str, float],
     report: Callable[[str, Exception], None],
 ) -> None:
     """Add the values of one state, or why it has none."""
     try:
-        for finishing in _finishings((name,)):
-            finishing.add_values(usable, values, nonfinite)
+        for finishing in _finishings(packing_of((name,))):
+            finishing.add_values(state, values, nonfinite)
     except Exception as error:  # noqa: BLE001 - it is reported
         report(name, error)
         values |= dict.fromkeys(BY_STATE[name].metrics, Missing(describe_error(error)))
@@ -220,24 +270,35 @@ def _names_of_domains(states: tuple[str, ...]) -> list[str]:
 
 
 def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
-    names = _names(tuple(values), vocabulary)
+    ids = tuple(values)
+    names = _names(ids, vocabulary)
     absent = {id: value.reason for id, value in values.items() if isinstance(value, Missing)}
     found: dict[str, Any] = dict(zip(names.values(), values.values(), strict=True))
     for id in absent:
         del found[names[id]]
-    reasons = dict(zip(_names(tuple(missing), vocabulary).values(), missing.values(), strict=True))
-    # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
-    for id in values.keys() & missing.keys():
-        reasons.pop(names[id], None)
+    reasons = _reasons(tuple(missing), tuple(missing.values()), ids, vocabulary)
     # A domain that a step has too little of is no news; the reasons of all sequences are.
-    reasons |= {names[id]: reason for id, reason in absent.items() if BY not in id}
-    for id, factor in _factors(tuple(values), vocabulary).items():
+    reasons = reasons | {names[id]: reason for id, reason in absent.items() if BY not in id}
+    for id, factor in _factors(ids, vocabulary).items():
         if names[id] in found:
             found[names[id]] /= factor
     for id, count in nonfinite.items():
         if names[id] in found:
             found[f"{NONFINITE}{names[id]}"] = count
     return Measured(found, reasons)
+
+
+@lru_cache(maxsize=256)
+def _reasons(
+    missing: tuple[str, ...], reasons: tuple[str, ...], measured: tuple[str, ...], vocabulary: str
+) -> dict[str, str]:
+    """Return the reasons for metrics that batches lack the inputs of, by name, without those that were measured."""
+    found = dict(zip(_names(missing, vocabulary).values(), reasons, strict=True))
+    # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
+    names = _names(measured, vocabulary)
+    for id in {*measured}.intersection(missing):
+        found.pop(names[id], None)
+    return found
 
 
 @lru_cache(maxsize=1 << 10)
@@ -265,7 +326,7 @@ def written_name(id: str, vocabulary: str) -> str:
 
 def ids_in_order(states: Sequence[str]) -> list[str]:
     """Return the ids of the metrics of states, without derived ones, in the order of ``finished``."""
-    return [id for finishing in _finishings(tuple(states)) for id in finishing.ids]
+    return [id for finishing in _finishings(packing_of(tuple(states))) for id in finishing.ids]
 
 
 def _explained_variance(values: Values, states: Mapping[str, Floats]) -> float | Missing | None:

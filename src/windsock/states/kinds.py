@@ -378,7 +378,8 @@ class Quantiles(_Additive):
     """The slot of zero."""
     signed: ClassVar[bool] = True
     statistics = ("p1", "p10", "p50", "p90", "p99")
-    _percents = np.array([1, 10, 50, 90, 99])
+    percents = np.array([1, 10, 50, 90, 99])
+    """The statistics as numbers."""
     slots = (*(f"bin{n}" for n in range(-SIDE, SIDE + 1)), "nonfinite")
 
     @property
@@ -426,7 +427,7 @@ class Quantiles(_Additive):
     def values_of(self, states: Floats) -> tuple[Floats, Bools]:
         """Return the usual quantiles."""
         below = states[:, :-1].cumsum(axis=1)
-        found = np.array([self._at(counts, self._percents) for counts in below])
+        found = np.array([self._at(counts, self.percents) for counts in below])
         bad = states[:, -1] != 0
         if bad.any():
             found[bad] = math.nan
@@ -437,11 +438,11 @@ class Quantiles(_Additive):
         # Multiplied first: 7 % of 100 are 7, and 0.07 times 100 is more.
         places = below.searchsorted(percents * below[-1] / 100, side="left")
         # Beyond the last place only for counts that no data has.
-        found: Floats = self._middles.take(places, mode="clip")
+        found: Floats = self.middles.take(places, mode="clip")
         return found
 
     @cached_property
-    def _middles(self) -> Floats:
+    def middles(self) -> Floats:
         """The value that stands for each slot."""
         steps = np.arange(self.width - 1) - self.ZERO
         # Not the arithmetic middle: from this point both ends of the bin are ACCURACY away, relative to themselves.
@@ -464,9 +465,10 @@ class LogQuantiles(Quantiles):
     name = "log-quantiles"
 
     @cached_property
-    def _middles(self) -> Floats:
+    def middles(self) -> Floats:
+        """The value that stands for each slot."""
         with _quiet:
-            return np.exp(super()._middles)
+            return np.exp(super().middles)
 
 
 SUM, MEAN, RATIO, MOMENTS, EXTREMA, LAST = Sum(), Mean(), Ratio(), Moments(), Extrema(), Last()

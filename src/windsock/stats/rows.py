@@ -20,9 +20,13 @@ SPREAD_SLOTS = ("squares", "shift", "min", "max")
 COUNT_SLOTS = ("bad", "nan")
 """The numbers of values that are not finite, and that are NaN, of spreads and sums; conditions have none."""
 
-REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "odd")
-"""The statistics of a channel over all sequences. The squares are of the distances to the mean, ``means`` is the sum
-of the sequences' means, and ``odd`` is not 0 where any number is not finite."""
+REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "count", "odd")
+"""The statistics of a channel over all sequences, or those of a number of each sequence. The squares are of the
+distances to the mean, ``means`` is the sum of the sequences' means, ``count`` the number of tokens or sequences, and
+``odd`` is not 0 where any number is not finite."""
+REDUCED_ROWS = ("valid", "some_valid", "response", "some_response", "repeats")
+"""The numbers of sequences that are reduced, after the channels: of valid and of response tokens, each of all sequences
+and of those that have some, and whether a sequence ends in a repetition, where that is wanted."""
 
 STORED: tuple[Channel, ...] = tuple(
     channel
@@ -64,12 +68,15 @@ class Table:
     The first two rows are the numbers of valid and of response tokens, then that of repetition where it is wanted. The
     sums of all channels follow, then the further slots, each for all its channels together, so that the host computes
     with whole blocks. Two rows for each array of the sequences are the last.
+
+    A histogram is followed by one word that stays 0, so that all of them have the places of their states' slots. That
+    of the response lengths is filled when the results are reduced.
     """
 
     channels: tuple[Channel, ...]  # in the order of STORED
     arrays: tuple[str, ...] = ()  # of the sequences, which are copied into the table
     repeats: bool = False
-    bins: Mapping[str, Bins] | None = None  # by the channels that have a histogram
+    bins: Mapping[str, Bins] | None = None  # by the channels that have a histogram, and of "response" lengths
 
     @cached_property
     def spreads(self) -> int:
@@ -115,13 +122,19 @@ class Table:
         found, start = {}, 0
         for name, bins in (self.bins or {}).items():
             found[name] = slice(start, start + bins.size)
-            start += bins.size
+            start += bins.size + 1
         return found
 
     @cached_property
     def histogram_size(self) -> int:
-        """The number of bins of all histograms together."""
-        return sum(bins.size for bins in (self.bins or {}).values())
+        """The number of words of all histograms together."""
+        return sum(bins.size + 1 for bins in (self.bins or {}).values())
+
+    @cached_property
+    def reduced(self) -> dict[str, int]:
+        """The place of each row among the reduced statistics."""
+        of_sequences = REDUCED_ROWS if self.repeats else REDUCED_ROWS[:-1]
+        return self.places | {name: len(self.channels) + place for place, name in enumerate(of_sequences)}
 
     def row(self, channel: str, slot: str = "sum") -> int:
         """Return the row of a slot of a channel."""

@@ -711,13 +711,62 @@ def _cells_of(cells, row, columns, places, end):
     return tl.load(cells + row * columns + places, mask=places < end, other=0.0).to(tl.float64)
 
 
+@triton.jit
+def _reduce_numbers(
+    cells, out, lengths, columns, sequences, number, BINS: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Write the statistics of a number of each sequence: of all sequences, or of those where it is above 0.
+
+    The numbers are the first rows of the table, and each has both in turn. Response lengths are counted in their bins.
+    """
+    row = number // 2
+    least = tl.where(number % 2 == 0, -1.0, 0.0)
+    lane = tl.arange(0, BLOCK)
+    zero = tl.zeros([BLOCK], tl.float64)
+    total, count, low, high = zero, zero, zero + float("inf"), zero - float("inf")
+    for at in range(0, sequences, BLOCK):
+        places = at + lane
+        value = _cells_of(cells, row, columns, places, sequences)
+        counts = (places < sequences) & (value > least)
+        total += value
+        count += tl.where(counts, 1.0, 0.0)
+        low = tl.where(counts, tl.minimum(low, value), low)
+        high = tl.where(counts, tl.maximum(high, value), high)
+        if BINS is not None:  # noqa: SIM102 - known when the kernel is compiled
+            if number == 2:
+                steps = tl.log(value) * BINS[0] + BINS[1]
+                steps = tl.minimum(tl.maximum(steps, 0.0), BINS[2]).to(tl.int32)
+                weights = tl.zeros([BLOCK], tl.int32) + SAMPLE_WEIGHT
+                tl.atomic_add(lengths + steps, weights, mask=places < sequences, sem="relaxed")
+    sums, counted = tl.sum(total, 0), tl.sum(count, 0)
+    mean = sums / tl.maximum(counted, 1.0)
+    squares = zero
+    for at in range(0, sequences, BLOCK):
+        places = at + lane
+        value = _cells_of(cells, row, columns, places, sequences)
+        counts = (places < sequences) & (value > least)
+        squares += tl.where(counts, (value - mean) * (value - mean), 0.0)
+    tl.store(out, sums)
+    tl.store(out + 1, tl.sum(squares, 0))
+    tl.store(out + 2, tl.min(low, 0))
+    tl.store(out + 3, tl.max(high, 0))
+    tl.store(out + 4, 0.0)
+    tl.store(out + 5, counted)
+    tl.store(out + 6, 0.0)
+
+
 @triton.jit(do_not_specialize=["columns", "sequences"])
 def _reduce(
-    cells, reduced, columns, sequences,
-    BLOCKS: tl.constexpr, WITH_SPREAD: tl.constexpr, WITH_COUNT: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    cells, reduced, lengths, columns, sequences,
+    CHANNELS: tl.constexpr, BLOCKS: tl.constexpr, WITH_SPREAD: tl.constexpr, WITH_COUNT: tl.constexpr,
+    BINS: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write the statistics of one channel over all sequences, in double precision."""
+    """Write the statistics of one channel over all sequences, in double precision; after those, of sequences."""
     channel = tl.program_id(0).to(tl.int64)
+    if channel >= CHANNELS:
+        out = reduced + channel * SLOTS
+        _reduce_numbers(cells, out, lengths, columns, sequences, channel - CHANNELS, BINS, BLOCK)
+        return
     # Other channels have no such rows.
     of_spreads = tl.where(channel < WITH_SPREAD, sequences, 0)
     of_counted = tl.where(channel < WITH_COUNT, sequences, 0)
@@ -759,7 +808,8 @@ def _reduce(
     tl.store(out + 2, tl.min(low, 0))
     tl.store(out + 3, tl.max(high, 0))
     tl.store(out + 4, mean_sum)
-    tl.store(out + 5, tl.sum(bad, 0) + tl.where(finite, 0.0, 1.0))
+    tl.store(out + 5, counts)
+    tl.store(out + 6, tl.sum(bad, 0) + tl.where(finite, 0.0, 1.0))
 
 
 _indirect: list[Exception] = []
@@ -803,6 +853,7 @@ class Pass:
         self._given = [name in arrays for name in ARRAYS]
         self._copied = len(table.arrays)
         wanted = {channel.name for channel in table.channels}
+        sampled = not wanted.isdisjoint(table.bins or {})
         constants = {
             "WANTED": Wanted(*(name in wanted for name in Wanted._fields)),
             "PLACE": Places(*(table.places.get(name, -1) for name in Places._fields)),
@@ -813,8 +864,8 @@ class Pass:
             "BINS": Places(*(
                 tuple((table.bins or {}).get(name, (0.0, 0.0, 0, False))) for name in Places._fields
             )),
-            "SAMPLED": bool(table.bins),
-            "SECOND": bool(table.bins) or table.repeats,
+            "SAMPLED": sampled,
+            "SECOND": sampled or table.repeats,
             "KEEP": keep,
             "PACKED": packed,
         }  # fmt: skip
@@ -863,20 +914,29 @@ class Reduction:
     """The kernel that reduces the results of a table's passes over all sequences."""
 
     def __init__(self, table: Table) -> None:
-        self._grid = (len(table.channels), 1, 1)
+        self._grid = (len(table.reduced), 1, 1)
+        lengths = (table.bins or {}).get("response")
         constants = {
+            "CHANNELS": len(table.channels),
             "BLOCKS": _blocks(table),
             "WITH_SPREAD": table.spreads,
             "WITH_COUNT": table.summed,
+            "BINS": None if lengths is None else tuple(lengths),
             "SLOTS": len(REDUCED_SLOTS),
             "BLOCK": SEQUENCES_AT_ONCE,
         }
         self._launch = _Launcher(_reduce, constants, {"num_warps": 4})
 
     def launch(
-        self, device: int | None, addresses: tuple[int, int], tensors: Callable[[], tuple[Any, Any]], *numbers: int
+        self,
+        device: int | None,
+        addresses: tuple[int, int, int],
+        tensors: Callable[[], tuple[Any, Any, Any]],
+        *numbers: int,
     ) -> None:
-        """Queue the kernel: cells and result, as addresses and as tensors; columns of a row, and those in use."""
+        """Queue the kernel: cells, result and the bins of lengths, as addresses and as tensors; columns of a row, and
+        those in use.
+        """
         self._launch(device, self._grid, (*addresses, *numbers), lambda: (*tensors(), *numbers))
 
 
