@@ -18,7 +18,6 @@ from windsock.importers.text_lines import LineReader
 TITLE = "DeepSpeed-Chat log"
 
 STEP = re.compile(r"(?P<epoch>epoch: (\d{1,9})) ?\| ?step: (\d{1,12}) ?\|(?P<rest>.*)", re.IGNORECASE)
-REWARD = re.compile(r"average reward score: ", re.IGNORECASE)
 OLD_TIMES = re.compile(r"\|([A-Za-z][\w ]*)=([-+\d.einfa]+)s?\b")
 NEW_TIMES = re.compile(r"(End-to-End|Generation|Training) *=> (.+)")
 NEW_TIME = re.compile(r"([A-Z][\w/. -]*?):? ([-+]?\d[\d.e+-]*|nan|-?inf)(?: ?(?:s|ms|GB/sec))?(?:,|$)")
@@ -59,19 +58,21 @@ class Reader(LineReader):
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record what is in a line."""
-        out.clock(line.at if line.at is not None else time_in(line.text[:STAMP_CHARACTERS]))
-        if found := STEP.search(line.text):
+        text = line.text
+        if line.at is not None or text[:3] == "[20":
+            out.clock(line.at or time_in(text[:STAMP_CHARACTERS]))
+        if "tep: " in text and (found := STEP.search(text)):
             self._begin_step(int(found[2]), int(found[3]), out)
-            out.row(_items(f"{found['epoch']}|{found['rest']}"), self.state["step"])
+            out.row(_items(f"{found['epoch']}|{found['rest']}"), self.state["step"], keeps_attempt=True)
             return True
-        if "cmd = " in line.text:
+        if "cmd = " in text:
             self._begin_training(line, out)
-        elif SUCCEEDED in line.text:
+        elif SUCCEEDED in text:
             self.mark_finished(line, out)
-        elif (failed := FAILED.search(line.text)) and not self.state.get("ended"):
+        elif "exits with" in text and not self.state.get("ended") and (failed := FAILED.search(text)):
             self._end(out, "killed" if int(failed[1]) < 0 else "crashed", f"line {line.number}: {failed[0]}")
-        elif "step" in self.state:
-            out.row(self._values(line.text), self.state["step"])
+        elif "step" in self.state and (values := self._values(text)):
+            out.row(values, self.state["step"], keeps_attempt=True)
         return False
 
     def _begin_training(self, line: Line, out: Recorder) -> None:
@@ -92,17 +93,17 @@ class Reader(LineReader):
         self.state.update(last=[epoch, number], step=step, engine=None)
 
     def _values(self, text: str) -> dict[str, float]:
-        if REWARD.search(text):
+        if "reward score: " in text:
             return _items(text)
-        if found := ENGINE.search(text):
-            return self._engine_values(found)
         pairs: list[tuple[str, str]] = []
-        if found := TIMER.search(text):
-            pairs = TIMER_VALUE.findall(found[1])
-        elif found := NEW_TIMES.match(text.strip()):
-            pairs = [(f"{found[1]}/{name}", digits) for name, digits in NEW_TIME.findall(found[2])]
-        elif "latency=" in text:
+        if "latency=" in text:
             pairs = OLD_TIMES.findall(text)
+        elif "skipped=" in text and (engine := ENGINE.search(text)):
+            return self._engine_values(engine)
+        elif "global_step=" in text and (timer := TIMER.search(text)):
+            pairs = TIMER_VALUE.findall(timer[1])
+        elif "=> " in text and (times := NEW_TIMES.match(text.strip())):
+            pairs = [(f"{times[1]}/{name}", digits) for name, digits in NEW_TIME.findall(times[2])]
         return {name: number for name, digits in pairs if (number := number_of(digits)) is not None}
 
     def _engine_values(self, found: re.Match[str]) -> dict[str, float]:

@@ -87,14 +87,22 @@ def _dict_at(text: str, start: int, last: int) -> tuple[int | None, dict[str, An
 
 def is_row(found: Mapping[str, Any]) -> bool:
     """Return whether a dict is one of metrics: it has a name that trainers print, with a number."""
-    return any(
-        (name in HALLMARKS or name.startswith(FAMILIES)) and _number(value) is not None for name, value in found.items()
-    )
+    known = HALLMARKS & found.keys() or [name for name in found if name.startswith(FAMILIES)]
+    return any(_number(found[name]) is not None for name in known)
 
 
 def numbers_of(found: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the numbers in a dict, also those that are printed as texts, as newer versions of transformers do."""
-    return flat_numbers({name: _number(value) if isinstance(value, str) else value for name, value in found.items()})
+    values: dict[str, float | None] = {}
+    for name, value in found.items():
+        if type(value) is float:
+            values[name] = value
+        elif isinstance(value, str):
+            if (number := _number(value)) is not None:
+                values[name] = number
+        else:
+            values |= flat_numbers({name: value})
+    return values
 
 
 def _number(value: Any) -> Any:
@@ -181,12 +189,12 @@ class Reader(LineReader):
 
     def _notice_steps(self, line: Line) -> None:
         """Remember the progress of the trainer's bar, and how often it logs."""
-        if "%|" in line.text or "%|" in line.before:
-            for bar in BAR.finditer(f"{line.before}\r{line.text}"):
+        for text in (line.before, line.text):
+            for bar in BAR.finditer(text, 0, max(text.find("{'"), 0) or len(text)) if "%|" in text else ():
                 done, total = int(bar[1]), int(bar[2])
                 if self.state.get("total", total) == total:
                     self.state["bar"] = [done, total]
-        if stride := LOGGING_STEPS.search(line.text):
+        if "logging_steps" in line.text and (stride := LOGGING_STEPS.search(line.text)):
             self.state["logging_steps"] = int(stride[1]) or 1
 
     def _step(self, before: str, is_training: bool, out: Recorder) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +15,7 @@ TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time", "datetime", "creat
 SPECIAL = {
     "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "-infinity": -math.inf,
 }  # fmt: skip
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
+WORDS = {"True": 1.0, "False": 0.0}
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
 MAX_DEPTH = 8
 MAX_STEP = 2**53
@@ -57,9 +56,10 @@ def number_of(text: str) -> float | None:
         if head not in NUMBER_CALLS:
             return None
         text = inner.partition(",")[0]
-    if text in ("True", "False"):
-        return float(text == "True")
-    return to_float(float(text)) if NUMBER.fullmatch(text) else None
+    try:
+        return float(text) if "_" not in text else None
+    except ValueError:
+        return WORDS.get(text)
 
 
 NUMBER_CALLS = frozenset(
@@ -75,8 +75,7 @@ NUMBER_CALLS = frozenset(
 def step_of(found: Mapping[str, Any]) -> tuple[int | None, str]:
     """Return the step of a row and the name under which it stands; None and "" if it has none."""
     for name in STEP_NAMES:
-        step = as_step(found.get(name))
-        if step is not None:
+        if name in found and (step := as_step(found[name])) is not None:
             return step, name
     return None, ""
 
@@ -91,8 +90,7 @@ def as_step(value: Any) -> int | None:
 def time_of(found: Mapping[str, Any]) -> tuple[float | None, str]:
     """Return the time of a row in seconds since 1970, and its name; None and "" if it has none."""
     for name in TIME_NAMES:
-        at = as_time(found.get(name))
-        if at is not None:
+        if name in found and (at := as_time(found[name])) is not None:
             return at, name
     return None, ""
 

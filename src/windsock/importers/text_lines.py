@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import heapq
 import os
 import re
 import time
@@ -30,6 +31,7 @@ EXCEPTION = re.compile(
 )
 KILLED = re.compile(r"CANCELLED AT|oom-kill|Killed process|^Killed$|DUE TO TIME LIMIT|DUE TO PREEMPTION")
 END_NEEDLES = (TRACEBACK, b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
+END_MARKS = tuple(needle.decode() for needle in END_NEEDLES)
 
 
 class LineReader:
@@ -108,7 +110,7 @@ class LineReader:
 
     def _look_for_end(self, line: Line, out: Recorder) -> None:
         """Notice an exception or a signal. The first one counts: others are often its consequences."""
-        if self.state.get("ended"):
+        if self.state.get("ended") or not ("traceback" in self.state or _may_be_end(line.text)):
             return
         text = line.text.strip()
         if TRACEBACK.decode() in text:
@@ -174,12 +176,12 @@ class LineReader:
         Most lines of a large log are none of these. They are skipped without being made an object each: the places of
         all needles are known ahead.
         """
-        ahead = dict.fromkeys((*self.needles, *END_NEEDLES), -1)
+        places = [(-1, needle) for needle in (*self.needles, *END_NEEDLES)]
         number, place = self.state["line"], 0
         while place <= len(block):
             start = place
             if not self.wants_all:
-                found = _next_place(block, place, ahead)
+                found = _next_place(block, place, places)
                 if found == len(block):
                     break
                 start = block.rfind(b"\n", place, found) + 1 or place
@@ -224,12 +226,20 @@ class LineReader:
             yield from self._wanted(lines.encode("utf-8", "replace"), out)
 
 
-def _next_place(block: bytes, place: int, ahead: dict[bytes, int]) -> int:
-    """Return where the next needle is, at or after a place; the length of the block if none is."""
-    first = len(block)
-    for needle, found in ahead.items():
-        if found < place:
-            found = block.find(needle, place)
-            ahead[needle] = found = found if found >= 0 else len(block)
-        first = min(first, found)
-    return first
+def _next_place(block: bytes, place: int, places: list[tuple[int, bytes]]) -> int:
+    """Return where the next needle is, at or after a place; the length of the block if none is.
+
+    ``places`` is a heap of where each needle was found: only those that were passed are looked for again.
+    """
+    while places[0][0] < place:
+        needle = places[0][1]
+        found = block.find(needle, place)
+        heapq.heapreplace(places, (found if found >= 0 else len(block), needle))
+    return places[0][0]
+
+
+def _may_be_end(text: str) -> bool:
+    for mark in END_MARKS:  # noqa: SIM110 - a generator would take most of the time of a line
+        if mark in text:
+            return True
+    return False

@@ -30,7 +30,7 @@ TEXT_ENDS = ("}", "}'", '}"', "}')", '}")', "None", "None'", 'None"')
 
 def parse_line(text: str) -> tuple[int, dict[str, float]] | None:
     """Return the step and the numbers of a line of metrics, whatever is before them; None if it is no such line."""
-    found = STEP.search(text)
+    found = STEP.search(text) if "step:" in text else None
     if found is None or abs(int(found[1])) > MAX_STEP:
         return None
     values = _values(text[found.end() :])
@@ -39,6 +39,11 @@ def parse_line(text: str) -> tuple[int, dict[str, float]] | None:
 
 def _values(text: str) -> dict[str, float]:
     """Return the numbers in ``name:value - name:value``; names may have colons, and dashes with spaces around them."""
+    text = text.rstrip()
+    wrapped = text.count(":np.float64(")
+    if wrapped and wrapped == text.count(") - ") + text.endswith(")"):
+        # Nothing else has a closing bracket, so that taking all of them off is the same, and half of the work.
+        text = text.replace(":np.float64(", ":").replace(") - ", " - ").removesuffix(")")
     values: dict[str, float] = {}
     begun = ""  # a name with " - " in it, whose value comes later
     number: float | None = 0.0
@@ -47,18 +52,11 @@ def _values(text: str) -> dict[str, float]:
         if not colon:
             begun = f"{begun}{part} - " if number is not None else ""  # else it belongs to a value that is a text
             continue
-        number = _number(digits)
+        number = number_of(digits)
         if number is not None:
             values[f"{begun}{name}"] = number
         begun = ""
     return values
-
-
-def _number(digits: str) -> float | None:
-    try:
-        return float(digits) if "_" not in digits else None
-    except ValueError:
-        return number_of(digits)
 
 
 def matches(seen: Seen) -> bool:
@@ -103,12 +101,12 @@ class Reader(LineReader):
                 self.mark_finished(Line(f"step {found[0]} is the last one", number=line.number), out)
                 return False
             return True
-        if total := TOTAL.search(line.text):
-            self.state["total"] = int(total[1])
-        elif validation := VALIDATION.search(line.text):
-            self._begin("validation", line.text[validation.start() :])
-        elif line.text.startswith("{'"):
+        if line.text.startswith("{'"):
             self._begin("config", line.text)
+        elif " validation metrics: " in line.text and (validation := VALIDATION.search(line.text)):
+            self._begin("validation", line.text[validation.start() :])
+        elif "Total training steps: " in line.text and (total := TOTAL.search(line.text)):
+            self.state["total"] = int(total[1])
         elif "block" in self.state:
             self._continue(line)
         self._end_block(line, out)
