@@ -95,8 +95,8 @@ class Reader(LineReader):
                 out.unread(f"line {line.number}", "a table without its beginning")
             return False
         self._values.update((name, float(number)) for name, number in cells)
-        filled = sum(bool(cell.strip()) for cell in line.text.partition("│")[2].split("│"))
-        if filled != 2 * len(cells):
+        is_full = line.text.rstrip().endswith("│") and line.text.count("│") == 2 * len(cells) + 1
+        if not is_full and _filled(line.text) != 2 * len(cells):
             out.unread(f"line {line.number}", "a line of a table is cut, or has values that are no numbers")
         return bool(cells)
 
@@ -114,6 +114,11 @@ class Reader(LineReader):
         if config != self.state.get("config", {}):  # after the row, which may begin another attempt
             out.config(config)
             self.state["config"] = config
+
+
+def _filled(text: str) -> int:
+    """Return how many cells of a line are not empty; the last columns may end earlier."""
+    return sum(bool(cell.strip()) for cell in text.partition("│")[2].split("│"))
 
 
 def _moment(text: str) -> float | None:
