@@ -78,7 +78,8 @@ def test_experiment_trial_and_version_are_told(tmp_path: Path):
 def test_the_time_of_areal_is_used_where_there_is_no_other(tmp_path: Path):
     """It has no zone and is taken for UTC."""
     lines = [line.partition("Z ")[2] for line in step_lines(1, 7)]
-    assert open_run(write(tmp_path / "a.log", *lines)).series("epoch").times[0] == 1762979527.1
+    view = open_run(write(tmp_path / "a.log", *lines))
+    assert view.series("epoch").times[0] == view.info.created == 1762979527.1
 
 
 def test_a_step_that_is_printed_again_is_another_attempt(tmp_path: Path):

@@ -10,11 +10,11 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from windsock.importers.clean_lines import Line
+from windsock.importers.clean_lines import Line, decode
 from windsock.importers.formats import Facts, Log
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen, look_at
-from windsock.importers.text_lines import LineReader
+from windsock.importers.text_lines import CREATED_BYTES, LineReader
 
 TITLE = "AReaL console log"
 
@@ -23,7 +23,7 @@ STEP = re.compile(rf"Epoch {_INT}/{_INT} Step {_INT}/{_INT} Train step {_INT}/{_
 NEXT_TABLE = re.compile(r"Stats \((?:[2-9]|\d\d+)/\d+\):")
 LAUNCH = re.compile(r"Launcher: experiment_name=([^,]+), trial_name=([^,]+),")
 VERSION = re.compile(r"\bareal(?:==|-)(\d+(?:\.\d+)+)")
-STAMP = re.compile(r"\b(\d{8}-\d\d:\d\d:\d\d)\.(\d{3}) ")
+STAMP = re.compile(r"(?<!\d)(\d{8}-\d\d:\d\d:\d\d)\.(\d{3}) ")
 _NUMBER = r"(?:[-+]?\d+\.?\d*(?:e[-+]?\d+)?|[-+]?inf|nan)"
 CELLS = re.compile(rf"│ *(?!{_NUMBER} *│)([^│]*[^│ ]) *│ *({_NUMBER}) *(?=│)")
 BEGIN, END = "╒", "╘"
@@ -53,7 +53,13 @@ class Reader(LineReader):
         lines = seen.lines if seen is not None else []
         version = next((found[1] for line in lines if (found := VERSION.search(line))), "")
         project, name = next((found.groups() for line in lines if (found := LAUNCH.search(line))), ("", ""))
-        return Facts(name=name, project=project, producer=f"areal/{version}" if version else "areal")
+        producer = f"areal/{version}" if version else "areal"
+        return Facts(name=name, project=project, producer=producer, created=self.created())
+
+    def created(self) -> float | None:
+        """Return the first time in the log, of the container or of AReaL."""
+        found = super().created()
+        return found if found is not None else _moment(decode(self.beginning(CREATED_BYTES))[0])
 
     def read(self, out: Recorder) -> None:
         """Record the tables that are new."""
@@ -95,8 +101,8 @@ class Reader(LineReader):
                 out.unread(f"line {line.number}", "a table without its beginning")
             return False
         self._values.update((name, float(number)) for name, number in cells)
-        filled = sum(bool(cell.strip()) for cell in line.text.partition("│")[2].split("│"))
-        if filled != 2 * len(cells):
+        is_full = line.text.rstrip().endswith("│") and line.text.count("│") == 2 * len(cells) + 1
+        if not is_full and _filled(line.text) != 2 * len(cells):
             out.unread(f"line {line.number}", "a line of a table is cut, or has values that are no numbers")
         return bool(cells)
 
@@ -114,6 +120,11 @@ class Reader(LineReader):
         if config != self.state.get("config", {}):  # after the row, which may begin another attempt
             out.config(config)
             self.state["config"] = config
+
+
+def _filled(text: str) -> int:
+    """Return how many cells of a line are not empty; the last columns may end earlier."""
+    return sum(bool(cell.strip()) for cell in text.partition("│")[2].split("│"))
 
 
 def _moment(text: str) -> float | None:

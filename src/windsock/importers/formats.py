@@ -25,6 +25,7 @@ FORMATS: tuple[str, ...] = (
     "deepspeed_chat",
     "slime",
     "prime_rl",
+    "openrlhf",
     "dict_lines",
     "json_lines",
 )

@@ -60,7 +60,7 @@ class Reader:
 
     def facts(self) -> Facts:
         """Return the trainer that the code uses, else what the printed lines prove."""
-        return Facts(producer=self._found.producer)
+        return Facts(producer=self._found.producer, created=self._found.created)
 
     def files(self) -> list[Path]:
         """Return the notebook."""
@@ -120,6 +120,7 @@ class _Outputs:
     def __init__(self) -> None:
         self.calls = KeptCalls()
         self.producer = ""
+        self.created: float | None = None
         self._table: list[str] = []  # the rows of the last one
         self._last_step = 0
 
@@ -193,13 +194,14 @@ class _Outputs:
         with tempfile.TemporaryDirectory(prefix="windsock-") as folder:
             path = Path(folder) / "output.log"
             path.write_text(f"{text}\n", encoding="utf-8", errors="replace", newline="\n")
-            found, producer = _read_lines(path)
+            found, facts = _read_lines(path)
         steps = found.steps()
         if steps:
             self._begin(where, steps[0])
             self._table = []
             self._last_step = max((step for step in steps if step is not None), default=0)
-            self.producer = producer or self.producer
+            self.producer = facts.producer or self.producer
+            self.created = self.created if self.created is not None else facts.created
             self.calls.calls.extend(_at(where, call) for call in found.calls)
             self.calls.status(*found.end)
 
@@ -252,8 +254,8 @@ def _printed(outputs: list[dict[str, Any]]) -> Iterator[str]:
         yield text if text.endswith("\n") or not text else f"{text}\n"
 
 
-def _read_lines(path: Path) -> tuple[KeptCalls, str]:
-    """Return what the first format of text logs that knows a file finds in it, and the source of its names."""
+def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
+    """Return what the first format of text logs that knows a file finds in it, and what it tells as a whole."""
     found = KeptCalls()
     seen = look_at(path)
     for name in FORMATS:
@@ -261,10 +263,10 @@ def _read_lines(path: Path) -> tuple[KeptCalls, str]:
         is_text = isinstance(module.Reader, type) and issubclass(module.Reader, LineReader)
         if is_text and name != "csv" and seen is not None and module.matches(seen):
             reader = module.Reader(Log(path, name), {})
-            producer = reader.facts().producer
+            facts = reader.facts()
             reader.read(cast("Recorder", found))
-            return found, producer
-    return found, ""
+            return found, facts
+    return found, Facts()
 
 
 def _at(where: str, call: Call) -> Call:

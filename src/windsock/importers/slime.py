@@ -19,8 +19,6 @@ from windsock.importers.text_lines import LineReader
 TITLE = "slime console log"
 
 ROW = re.compile(r"(?:^|\.py:\d+ - )((?:\w+-)?step|rollout|perf|eval|passrate|multi_turn) (\d{1,15})(?: full)?: (?=\{)")
-JOB = re.compile(r"Job '[\w.-]+' (succeeded|failed|was stopped)")
-ENDS = {"failed": "crashed", "was stopped": "killed"}
 
 
 def parse_line(text: str) -> tuple[str, int, dict[str, float | None]] | None:
@@ -40,7 +38,7 @@ def matches(seen: Seen) -> bool:
 class Reader(LineReader):
     """Reads one row per line; rows of one rollout have different metrics."""
 
-    needles = (b"step ", b"rollout ", b"perf ", b"eval ", b"passrate ", b"multi_turn ", b"Job '")
+    needles = (b"step ", b"rollout ", b"perf ", b"eval ", b"passrate ", b"multi_turn ")
 
     def facts(self) -> Facts:
         """Return miles where only its files are named, else slime, which it is made from."""
@@ -49,18 +47,13 @@ class Reader(LineReader):
         return Facts(producer="miles" if is_miles else "slime", created=self.created())
 
     def line(self, line: Line, out: Recorder) -> bool:
-        """Record the metrics of a line, or how the job ended."""
+        """Record the metrics of a line."""
         found = parse_line(line.text)
         if found is not None:
             kind, number, values = found
             at = line.at if line.at is not None else time_in(line.text[: line.text.find("{")])
             out.row(values, number, at, repeats=kind == "step")
             return True
-        if (job := JOB.search(line.text)) is None:
-            if ROW.search(line.text):
-                out.unread(f"line {line.number}", "metrics that cannot be read")
-        elif job[1] == "succeeded":
-            self.mark_finished(line, out)
-        elif "ended" not in self.state:
-            self._end(out, ENDS[job[1]], f"line {line.number}: {line.text.strip()}")
+        if ROW.search(line.text):
+            out.unread(f"line {line.number}", "metrics that cannot be read")
         return False

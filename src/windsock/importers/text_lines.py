@@ -30,7 +30,9 @@ EXCEPTION = re.compile(
     r"^(?:\[rank\d+\]: )?(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)|Exception)(?::.*)?$"
 )
 KILLED = re.compile(r"CANCELLED AT|oom-kill|Killed process|^Killed$|DUE TO TIME LIMIT|DUE TO PREEMPTION")
-END_NEEDLES = (TRACEBACK, b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
+JOB = re.compile(r"^Job '[\w.-]+' (succeeded|failed|was stopped)")  # what ``ray job submit`` prints last
+JOB_ENDS = {"failed": "crashed", "was stopped": "killed"}
+END_NEEDLES = (TRACEBACK, b"Job '", b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
 END_MARKS = tuple(needle.decode() for needle in END_NEEDLES)
 
 
@@ -110,10 +112,17 @@ class LineReader:
 
     def _look_for_end(self, line: Line, out: Recorder) -> None:
         """Notice an exception or a signal. The first one counts: others are often its consequences."""
-        if self.state.get("ended") or not ("traceback" in self.state or _may_be_end(line.text)):
+        if not ("traceback" in self.state or _may_be_end(line.text)):
             return
         text = line.text.strip()
-        if TRACEBACK.decode() in text:
+        job = JOB.match(text)
+        if job is not None and job[1] == "succeeded":
+            self.mark_finished(line, out)
+        elif self.state.get("ended"):
+            return
+        elif job is not None:
+            self._end(out, JOB_ENDS[job[1]], f"line {line.number}: {text[:MAX_REASON]}")
+        elif TRACEBACK.decode() in text:
             self.state["traceback"] = line.number
             out.status("crashed", f"line {line.number}: an exception")
         elif "traceback" in self.state and EXCEPTION.match(text):
