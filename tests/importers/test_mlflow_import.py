@@ -26,11 +26,6 @@ INSERT INTO experiments VALUES (1, 'maze');
 """
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / ".cache"))
-
-
 def facts(view: View) -> dict[str, Any]:
     """Return what the last reading says about the log."""
     return next(event for event in reversed(view.events()) if event["event"] == "imported")

@@ -20,11 +20,6 @@ HEAD, OLD_HEAD = b":SWL\xd6\xe1\x02", b":SWL\xd6\xe1\x01"
 STARTED = 1_700_000_000
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / ".cache"))
-
-
 def start() -> bytes:
     record = Record()
     record.start.project, record.start.name, record.start.id = "maze", "first", "abc"

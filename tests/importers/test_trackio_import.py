@@ -26,11 +26,6 @@ CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, timestamp TEXT NOT N
 WRITE = "INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, ?)"
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / ".cache"))
-
-
 def connect(path: Path, schema: str = SCHEMA) -> sqlite3.Connection:
     connection = sqlite3.connect(path)
     connection.executescript(schema)

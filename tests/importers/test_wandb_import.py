@@ -22,11 +22,6 @@ HEAD = b":W&B\xe1\xbe\x00"
 STARTED = 1_700_000_000
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / ".cache"))
-
-
 def run(**config: Any) -> bytes:
     record = Record()
     record.run.run_id, record.run.project, record.run.display_name = "abc", "maze", "first"
