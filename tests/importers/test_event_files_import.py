@@ -27,11 +27,6 @@ from windsock.view import View
 REAL_RUNS = Path(os.environ.get("WINDSOCK_REALRUNS", Path(__file__).parents[3] / "shared" / "realruns"))
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path / ".cache"))
-
-
 def write(folder: Path, points: dict[int, float], at: float = 1e9, suffix: str = "", tag: str = "a") -> Path:
     writer = EventFileWriter(str(folder), filename_suffix=suffix)
     for step, value in points.items():

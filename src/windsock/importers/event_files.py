@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,6 +30,7 @@ from windsock.importers.events import (
 from windsock.importers.formats import Facts, Found, Log, RewrittenError
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
+from windsock.importers.step_rows import StepRows
 
 TITLE = "TensorBoard event files"
 PATTERN = "tfevents"  # in the name of every event file
@@ -37,7 +39,6 @@ SIGNATURE = b"brain.Event:"
 CHUNK = 4 << 20
 MAX_CHUNK = 128 << 20  # a record that is larger is skipped
 HEAD_BYTES = 64  # that identify a file
-SAME_ROW_SECONDS = 1.0  # between the events whose values become one row
 GENERIC = ("runs", "logs", "log", "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "tfevents",
            "lightning_logs", "event_files")  # fmt: skip
 SETTINGS = ("args/text_summary", "model_config/text_summary")  # as the Trainer of transformers writes them, in JSON
@@ -87,9 +88,8 @@ class Reader:
         state.setdefault("unstepped", {})  # number of points, of tags that never had a step but 0
         self._layouts = Layouts()
         self._unnumbered: dict[str, list[tuple[float, float]]] = {}  # time and value, of their points but the first
-        self._row: dict[str, float] = {}
-        self._row_step, self._row_time, self._row_end = 0, 0.0, 0.0
         self._file: dict[str, Any] = {}
+        self._rows: StepRows
 
     def files(self) -> list[Path]:
         """Return the event files."""
@@ -115,6 +115,7 @@ class Reader:
         files = self.files()
         if not set(self.state["files"]) <= {path.name for path in files}:
             raise RewrittenError  # one was removed
+        self._rows = StepRows(partial(self._record, out))
         for path in files:
             self._file = self.state["files"].setdefault(path.name, {"offset": 0})
             try:
@@ -122,7 +123,7 @@ class Reader:
                     self._read_file(file, path.name, out)
             except OSError as problem:
                 out.unread(path.name, f"cannot be read: {problem.strerror or problem}")
-            self._end_row(out)
+            self._rows.end()
         self._number_points(out)
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -179,11 +180,11 @@ class Reader:
         """Record an event; return what is wrong with its values."""
         numbers = self._layouts.decode(record)
         if numbers is not None:
-            self._numbers(*numbers, out)
+            self._rows.add(*numbers)
             return ()
         at, step, encoded, starts = decode_event(record)
         if starts:
-            self._end_row(out)
+            self._rows.end()
             self._file["starts"] = True
         return [problem for data in encoded if (problem := self._encoded_value(data, at, step, out))]
 
@@ -198,13 +199,13 @@ class Reader:
 
     def _value(self, value: Value, at: float, step: int, out: Recorder) -> None:
         if value.number is not None:
-            self._numbers(at, step, (value.tag,), (value.number,), out)
+            self._rows.add(at, step, (value.tag,), (value.number,))
         elif value.histogram is not None:
             out.histogram(value.tag, value.histogram, step, at)
         elif value.hparams is not None:
             out.config(value.hparams)
         elif value.session_end is not None:
-            self._end_row(out)
+            self._rows.end()
             self._session_ended(value.session_end, out)
         elif value.text is not None:
             settings = _settings(value)
@@ -213,38 +214,27 @@ class Reader:
             else:
                 out.config(settings)
 
-    def _numbers(self, at: float, step: int, tags: Sequence[str], values: Sequence[float], out: Recorder) -> None:
-        """Add numbers to the row of their step, if they were written at the same time."""
-        row = self._row
-        if step != self._row_step or at - self._row_time > SAME_ROW_SECONDS or not row.keys().isdisjoint(tags):
-            self._end_row(out)
-        if not self._row:
-            self._row_step, self._row_time = step, at
-        self._row.update(zip(tags, values, strict=True))
-        self._row_end = at
-
-    def _end_row(self, out: Recorder) -> None:
-        """Record the row."""
-        if not self._row:
-            return
-        row, self._row = self._row, {}
-        self._begin_attempt(row, out)
+    def _record(self, out: Recorder, row: dict[str, float], step: int, first: float | None, last: float | None) -> None:
+        """Record a row."""
+        assert first is not None
+        assert last is not None
+        self._begin_attempt(row, first, last, out)
         if self.state.pop("ended", None):
             out.status(None)
-        if self._row_step == 0:
-            row = self._without_steps(row, out)
+        if step == 0:
+            row = self._without_steps(row, first, out)
         elif self.state["unstepped"]:
             self._have_steps(row, out)
-        out.row(row, self._row_step, self._row_time, keeps_attempt=True)
+        out.row(row, step, first, keeps_attempt=True)
 
-    def _begin_attempt(self, row: Mapping[str, float], out: Recorder) -> None:
+    def _begin_attempt(self, row: Mapping[str, float], first: float, last: float, out: Recorder) -> None:
         """Begin another attempt with the first row of a file, or of a session, that logs known metrics anew."""
         file, attempt = self._file, self.state["attempt"]
         if file.get("attempt", attempt) != attempt:
             raise RewrittenError  # a file that had ended goes on: it was written at the same time as later ones
         if "attempt" not in file:
             others = [one for one in self.state["files"].values() if one is not file and one.get("attempt") == attempt]
-            file["starts"] = bool(others) and all(self._row_time >= one["ended"] for one in others)
+            file["starts"] = bool(others) and all(first >= one["ended"] for one in others)
             file["attempt"] = attempt
         if file.get("starts"):
             file["starts"] = False
@@ -253,17 +243,17 @@ class Reader:
                 self.state["unstepped"] = {}
                 out.restart()
                 self.state["attempt"] = file["attempt"] = attempt + 1
-        file["ended"] = max(self._row_end, file.get("ended", self._row_end))
+        file["ended"] = max(last, file.get("ended", last))
 
     # -- points without a step -----------------------------------------------------------------------------------
 
-    def _without_steps(self, row: Mapping[str, float], out: Recorder) -> dict[str, float]:
+    def _without_steps(self, row: Mapping[str, float], at: float, out: Recorder) -> dict[str, float]:
         """Return the values whose step may be 0, and keep those of tags that have one at step 0 already."""
         counts, kept = self.state["unstepped"], {}
         for tag, value in row.items():
             if tag in counts:
                 counts[tag] += 1
-                self._unnumbered.setdefault(tag, []).append((self._row_time, value))
+                self._unnumbered.setdefault(tag, []).append((at, value))
             else:
                 kept[tag] = value
                 if not out.has_any_of((tag,)):

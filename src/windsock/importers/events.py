@@ -110,7 +110,7 @@ class Layouts:
                     return None
                 parts = layout.unpack(body)
             tags, values = layout.tags, parts[1::2]
-        return DOUBLE.unpack_from(data, 1)[0], _signed(step), tags, values
+        return DOUBLE.unpack_from(data, 1)[0], signed(step), tags, values
 
     def _learn(self, body: bytes) -> _Layout | None:
         layout = _layout_of(body)
@@ -177,7 +177,7 @@ def decode_event(data: bytes) -> tuple[float, int, list[bytes], bool]:
         if number == 1 and kind == FIXED64:
             (time,) = DOUBLE.unpack(value)
         elif number == 2 and kind == VARINT:
-            step = _signed(value)
+            step = signed(value)
         elif number == 5 and kind == BYTES:
             values += [inner for field, wire, inner in fields(value) if field == 1 and wire == BYTES]
         elif number == 7 and kind == BYTES:
@@ -246,6 +246,12 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
                 return value, place
     except IndexError:
         raise UndecodableError("a number is incomplete") from None
+
+
+def timestamp(data: bytes) -> float:
+    """Return the seconds since 1970 of a google.protobuf.Timestamp."""
+    found = {field: value for field, kind, value in fields(data) if kind == VARINT}
+    return float(signed(found.get(1, 0)) + found.get(2, 0) / 1e9)
 
 
 def _plugin(metadata: bytes) -> tuple[str, bytes]:
@@ -343,15 +349,16 @@ def _packed(field: int, kind: int, value: Any) -> list[float]:
 def _integers(kind: int, value: Any) -> Iterator[int]:
     """Yield the integers of a repeated field, packed or not."""
     if kind == VARINT:
-        yield _signed(value)
+        yield signed(value)
         return
     place = 0
     while place < len(value):
         number, place = _varint(value, place)
-        yield _signed(number)
+        yield signed(number)
 
 
-def _signed(number: int) -> int:
+def signed(number: int) -> int:
+    """Return an integer of 64 bits with its sign."""
     # Protobuf writes negative numbers as 64 bits in two's complement.
     return number if number < 1 << 63 else number - (1 << 64)
 

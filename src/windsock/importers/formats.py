@@ -15,6 +15,10 @@ from windsock.importers.seen import Seen
 FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
     "event_files",
+    "wandb_offline",
+    "swanlab_store",
+    "trackio_store",
+    "mlflow_store",
     "trainer_state",
     "rollout_dumps",
     "notebooks",
