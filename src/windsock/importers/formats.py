@@ -27,6 +27,7 @@ FORMATS: tuple[str, ...] = (
     "prime_rl",
     "dict_lines",
     "json_lines",
+    "tables",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
 
