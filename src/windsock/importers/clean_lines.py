@@ -27,6 +27,8 @@ class Line:
 
 def clean_line(text: str, number: int = 0) -> Line:
     """Return a line without colours, the time stamp of a container and the prefix of a Ray worker."""
+    if text[:1] == "\ufeff":  # the mark of the encoding, before the first line
+        text = text[1:]
     if "\x1b" in text:
         text = ANSI.sub("", text)
     before = ""

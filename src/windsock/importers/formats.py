@@ -32,6 +32,7 @@ FORMATS: tuple[str, ...] = (
     "openrlhf",
     "dict_lines",
     "json_lines",
+    "tables",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
 

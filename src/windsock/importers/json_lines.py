@@ -7,26 +7,33 @@ from collections.abc import Mapping
 from typing import Any
 
 from windsock.importers.clean_lines import Line
-from windsock.importers.numbers import flat_numbers, step_of, time_of
+from windsock.importers.formats import Facts, Log
+from windsock.importers.metric_rows import MetricRows, has_fractions, has_place, is_metric_row
+from windsock.importers.numbers import as_step
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
 from windsock.importers.text_lines import LineReader
 
 TITLE = "JSON lines"
+PRODUCERS = {
+    "ms-swift": (b'"global_step/max_steps"',),
+    "llama-factory": (b'"current_steps"', b'"total_steps"', b'"percentage"'),
+}
+"""Names that only the logs of a framework have."""
+HEAD_BYTES = 8 << 10
+LAST = ("current_steps", "total_steps")
 
 
 def matches(seen: Seen) -> bool:
-    """Return whether most lines are objects with numbers."""
+    """Return whether most lines are rows of metrics: objects with numbers, with a step, a time, or fractions."""
     if seen.name.endswith(".ipynb"):  # a notebook without a training, on one line
         return False
     lines = [line for line in seen.lines if line.strip()]
-    rows = sum(_has_numbers(line) for line in lines)
-    return rows * 2 > len(lines)
-
-
-def _has_numbers(line: str) -> bool:
-    found = object_of(line)
-    return found is not None and bool(flat_numbers(found))
+    rows = [found for line in lines if (found := object_of(line)) is not None and is_metric_row(found)]
+    if len(rows) * 2 <= len(lines):
+        return False
+    # A single object may be a vocabulary or a result.
+    return any(map(has_place, rows)) or (len(rows) > 1 and any(map(has_fractions, rows)))
 
 
 def object_of(text: str) -> dict[str, Any] | None:
@@ -46,6 +53,17 @@ class Reader(LineReader):
 
     needles = (b"{",)
 
+    def __init__(self, log: Log, state: dict[str, Any]) -> None:
+        super().__init__(log, state)
+        self._rows = MetricRows(state)
+
+    def facts(self) -> Facts:
+        """Return the framework, where the names of its logs are its own."""
+        with self.log.path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        found = (name for name, needles in PRODUCERS.items() if all(needle in head for needle in needles))
+        return Facts(producer=next(found, ""), created=self.created())
+
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the numbers of an object."""
         found = object_of(line.text)
@@ -56,12 +74,10 @@ class Reader(LineReader):
 
     def row(self, found: Mapping[str, Any], line: Line, out: Recorder) -> bool:
         """Record an object."""
-        step, step_name = step_of(found)
-        at, time_name = time_of(found)
-        if step_name:
-            out.note(f"steps are read from {step_name!r}")
-        if time_name:
-            out.note(f"times are read from {time_name!r}")
-        values = flat_numbers({name: value for name, value in found.items() if name not in (step_name, time_name)})
-        out.row(values, step, at if at is not None else line.at)
-        return True
+        if LAST[0] in found and LAST[1] in found:
+            self._look_for_last_step(as_step(found[LAST[0]]), as_step(found[LAST[1]]), out)
+        return self._rows.record(found, f"line {line.number}", out, line.at)
+
+    def _look_for_last_step(self, step: int | None, last: int | None, out: Recorder) -> None:
+        if step is not None and last is not None and 0 < last <= step:
+            out.status("finished", f"step {step} of {last}")

@@ -10,8 +10,13 @@ from typing import Any
 STEP_NAMES = (
     "step", "global_step", "_step", "training/global_step", "train/global_step", "trainer/global_step", "global_steps",
     "train_step", "training_step", "iteration", "iter", "steps", "update", "rollout/step", "train/step", "Step",
+    "current_steps", "current_step", "rollout_id", "Iteration", "num_updates", "total_timesteps",
+    "time/total_timesteps", "timesteps",
 )  # fmt: skip
-TIME_NAMES = ("_timestamp", "timestamp", "time", "wall_time", "datetime", "created_at", "ts", "date")
+TIME_NAMES = (
+    "_timestamp", "timestamp", "time", "wall_time", "datetime", "created_at", "ts", "date", "Wall time", "wall_clock",
+    "@timestamp", "logged_at", "Timestamp",
+)  # fmt: skip
 SPECIAL = {
     "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "-infinity": -math.inf,
 }  # fmt: skip
@@ -19,10 +24,11 @@ WORDS = {"True": 1.0, "False": 0.0}
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
 MAX_DEPTH = 8
 MAX_STEP = 2**53
+MAX_DIGITS = 40
 
 
 def flat_numbers(found: Mapping[str, Any], prefix: str = "", depth: int = 0) -> dict[str, float | None]:
-    """Return the numbers in nested objects, with their names joined by slashes; a null is kept, a text is left out."""
+    """Return the numbers in nested objects, with their names joined by slashes; nulls are kept, texts left out."""
     return dict(_flat(found, prefix, depth))
 
 
@@ -34,8 +40,9 @@ def _flat(found: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tuple[s
         elif isinstance(value, int | float):  # a truth value is one too
             yield name, to_float(value)
         elif isinstance(value, str):
-            if value.lower() in SPECIAL:
-                yield name, SPECIAL[value.lower()]
+            number = text_number(value)
+            if number is not None:
+                yield name, number
         elif isinstance(value, Mapping) and depth < MAX_DEPTH:
             yield from _flat(value, f"{name}/", depth + 1)
 
@@ -46,6 +53,11 @@ def to_float(value: float) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def text_number(text: str) -> float | None:
+    """Return the number that a text is; None for other texts."""
+    return float(text) if len(text) <= MAX_DIGITS and NUMBER.fullmatch(text) else None
 
 
 def number_of(text: str) -> float | None:
@@ -81,7 +93,9 @@ def step_of(found: Mapping[str, Any]) -> tuple[int | None, str]:
 
 
 def as_step(value: Any) -> int | None:
-    """Return a value as a step: a whole number; None for others."""
+    """Return a value as a step: a whole number, or a text that is one; None for others."""
+    if isinstance(value, str):
+        value = text_number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) < MAX_STEP and value == int(value) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from dataclasses import dataclass
@@ -67,6 +68,15 @@ def look_at(path: Path) -> Seen | None:
             if state.st_size > len(head):
                 file.seek(max(len(head), state.st_size - END_BYTES))
                 tail = file.read(END_BYTES)
-            return Seen(path, state.st_size, head, tail)
+            return Seen(path, state.st_size, *_as_utf8(head, tail))
     except OSError:
         return None
+
+
+def _as_utf8(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """Return both ends in UTF-8, if the file begins as one in UTF-16 does, and without the mark of the encoding."""
+    if head[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return head.removeprefix(codecs.BOM_UTF8), tail
+    encoding = "utf-16-le" if head[:2] == codecs.BOM_UTF16_LE else "utf-16-be"
+    whole, rest = (part.decode(encoding, "replace").encode("utf-8", "replace") for part in (head[2:], tail))
+    return whole, rest
