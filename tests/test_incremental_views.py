@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import windsock
+from windsock import view as view_module
 from windsock.journal import decoding
 from windsock.journal.columns import Attempt
 from windsock.journal.row_tables import RowTable
@@ -82,6 +83,22 @@ def test_one_metric_merges_its_own_states(ranks: list[windsock.Run], monkeypatch
     columns = Calls(monkeypatch, RowTable, "pick", lambda self, rows, columns: len(rows) * len(columns))
     of_one = columns.since(lambda: view.series("actor/valid_sample_ratio"))
     assert 0 < 10 * of_one < columns.since(view.names)
+
+
+def test_missing_counts_are_looked_for_in_new_steps(ranks: list[windsock.Run], monkeypatch: pytest.MonkeyPatch):
+    """Not in those that all ranks have committed."""
+    measure(ranks, range(40))
+    measure(ranks[:1], range(40, 41))
+    view = windsock.open(ranks[0].path)
+    added_up = Calls(
+        monkeypatch, view_module, "reduced_series", lambda name, how, by_rank: sum(map(len, by_rank.values()))
+    )
+    assert added_up.since(view.missing_ranks) == len(view._merged_of("trainer").reductions.counted())
+    assert {(one.rank, one.step) for one in view.missing_ranks() if one.share == "counted"} == {
+        (1, 40),
+        (2, 40),
+        (3, 40),
+    }
 
 
 def test_a_layout_that_all_ranks_write_is_decoded_once(ranks: list[windsock.Run], monkeypatch: pytest.MonkeyPatch):

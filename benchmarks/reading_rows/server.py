@@ -37,6 +37,12 @@ class Server:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def answer_seconds(self, path: str) -> float:
+        """Return the CPU seconds that the answer to a request takes, to a hundredth of a second."""
+        before = self.cpu_seconds()
+        self.get(path)
+        return self.cpu_seconds() - before
+
     def mebibytes(self, field: str = "VmRSS") -> float:
         """Return the memory of the process; the field ``VmHWM`` is its peak."""
         found = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from reading_rows.server import Server, serving
+from reading_rows.server import serving
 from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, cpu_seconds, wall_seconds
 
 PROJECT = "reading"
 RANKS = 8  # of the run whose overview is open
 MEASURED_STEPS = 500
 NEW_STEPS = 10  # that are appended while a run is followed
+ANSWERS = 40  # of a server whose CPU time is known to a hundredth of a second
 FIRST_STEPS = 3  # that are not measured
 BEATING_RANKS = 64
 LOGGED_STEPS = 20
@@ -73,7 +74,7 @@ class GrowingRun:
 
 def make_overview(steps: int, folder: Path) -> None:
     """Record what the ranks of a watched run write."""
-    record_ranks(steps + NEW_STEPS, folder)
+    record_ranks(steps + ANSWERS, folder)
 
 
 def measure_overview(steps: int, folder: Path) -> Numbers:
@@ -81,21 +82,18 @@ def measure_overview(steps: int, folder: Path) -> Numbers:
     run = GrowingRun(folder, RANKS, steps)
     with serving(folder / "runs") as server:
         path = f"/api/runs/{quote(server.get('/api/runs')['runs'][0]['key'], safe='')}/overview"
-        first, _ = wall_seconds(lambda: server.get(path))
+        first = server.answer_seconds(path)
         used, seconds = server.cpu_seconds(), []
-        for _ in range(NEW_STEPS):
+        for _ in range(ANSWERS):
             run.append()
-            seconds.append(_answer_seconds(server, path))
-        percent = 100 * (server.cpu_seconds() - used) / NEW_STEPS
+            seconds.append(wall_seconds(lambda: server.get(path))[0])
+        of_each = (server.cpu_seconds() - used) / ANSWERS
     return {
-        "first overview s": first,
-        "overview ms": 1000 * sorted(seconds)[NEW_STEPS // 2],
-        "one step/s, CPU %": percent,
+        "first overview CPU s": first,
+        "overview ms": 1000 * sorted(seconds)[ANSWERS // 2],
+        "overview CPU ms": 1000 * of_each,
+        "one step/s, CPU %": 100 * of_each,
     }
-
-
-def _answer_seconds(server: Server, path: str) -> float:
-    return wall_seconds(lambda: server.get(path))[0]
 
 
 def make_measured_names(ranks: int, folder: Path) -> None:
@@ -114,7 +112,7 @@ def measure_measured_names(ranks: int, folder: Path) -> Numbers:
     for _ in range(NEW_STEPS):
         run.append()
         again += cpu_seconds(lambda: (view.refresh(), view.names()))[0] / NEW_STEPS
-    return {"names s": first, "new step ms": 1000 * again, "names": len(names)}
+    return {"names CPU s": first, "new step CPU ms": 1000 * again, "names": len(names)}
 
 
 def make_heartbeats(beats: int, folder: Path) -> None:
@@ -138,7 +136,9 @@ def measure_heartbeats(beats: int, folder: Path) -> Numbers:
 
     opened, view = cpu_seconds(lambda: windsock.open(folder / PROJECT / "run"))
     status, _ = cpu_seconds(lambda: view.status)
-    return {"open s": opened, "status s": status, "kept": len(view.events()) / BEATING_RANKS}
+    again, _ = cpu_seconds(lambda: windsock.open(folder / PROJECT / "run"))
+    numbers = {"open CPU s": opened, "status CPU s": status, "open again CPU s": again}
+    return {**numbers, "events of a rank kept": len(view.events()) / BEATING_RANKS}
 
 
 def make_rank_names(ranks: int, folder: Path) -> None:
@@ -163,7 +163,8 @@ def measure_rank_names(ranks: int, folder: Path) -> Numbers:
     with (folder / PROJECT / "run" / "trainer.1.1.0.seg").open("ab") as segment:
         segment.write(_row(LOGGED_STEPS, ("loss", "lr", "time/step")))
     count, refresh = _opened_files(lambda: cpu_seconds(view.refresh)[0])
-    return {"open s": opened, "names s": names, "one grew: files opened": count, "one grew: ms": 1000 * refresh}
+    numbers = {"open CPU s": opened, "names CPU s": names}
+    return {**numbers, "one grew: files opened": count, "one grew: CPU ms": 1000 * refresh}
 
 
 def _opened_files(work: Any) -> tuple[int, Any]:
@@ -199,7 +200,7 @@ def measure_following(steps: int, folder: Path) -> Numbers:
     run = folder / PROJECT / "run"
     names = tuple(f"metric/{number}" for number in range(10))
     view = windsock.open(run)
-    found = dict.fromkeys(("refresh ms", "names and status ms", "one series ms"), 0.0)
+    found = dict.fromkeys(("refresh CPU ms", "names and status CPU ms", "one series CPU ms"), 0.0)
     for step in range(steps, steps + FIRST_STEPS + NEW_STEPS):
         with (run / "trainer.0.1.0.seg").open("ab") as segment:
             segment.write(_committed_row(step, names))
@@ -211,7 +212,7 @@ def measure_following(steps: int, folder: Path) -> Numbers:
         # The first ones read the run, and keep the column of the series.
         for name, one in zip(found, seconds, strict=True) if step >= steps + FIRST_STEPS else ():
             found[name] += 1000 * one / NEW_STEPS
-    return {**found, "a step ms": sum(found.values())}
+    return {**found, "a step CPU ms": sum(found.values())}
 
 
 def _committed_row(step: int, names: tuple[str, ...]) -> bytes:
@@ -246,8 +247,8 @@ ROWS = [
         full=(100, 1000, 3000),
         windsock=Subject(make_overview, measure_overview),
         should_be=(
-            Under("overview ms", 100),
-            Flat("overview ms", floor=40),
+            Under("overview CPU ms", 100),
+            Flat("overview CPU ms", floor=20),
             Under("one step/s, CPU %", 5),
         ),
     ),
@@ -258,7 +259,7 @@ ROWS = [
         sizes=(8, 64),
         full=(8, 64, 256),
         windsock=Subject(make_measured_names, measure_measured_names),
-        should_be=(Under("names s", 2), Linear("names s", floor=0.1), Under("new step ms", 200)),
+        should_be=(Under("names CPU s", 2), Linear("names CPU s", floor=0.1), Under("new step CPU ms", 200)),
     ),
     Row(
         name="heartbeats",
@@ -267,7 +268,7 @@ ROWS = [
         sizes=(600, 6048),
         full=(6048, 60_480),
         windsock=Subject(make_heartbeats, measure_heartbeats),
-        should_be=(Under("peak MiB", 200), Under("kept", 3), Flat("status s", floor=0.01)),
+        should_be=(Under("peak MiB", 200), Under("events of a rank kept", 3), Flat("status CPU s", floor=0.01)),
     ),
     Row(
         name="rank names",
@@ -276,7 +277,7 @@ ROWS = [
         sizes=(256, 2048),
         full=(256, 1024, 4096, 10_000),
         windsock=Subject(make_rank_names, measure_rank_names),
-        should_be=(Under("names s", 1), Linear("names s", floor=0.05), Under("one grew: files opened", 2)),
+        should_be=(Under("names CPU s", 1), Linear("names CPU s", floor=0.05), Under("one grew: files opened", 2)),
     ),
     Row(
         name="following",
@@ -285,6 +286,6 @@ ROWS = [
         sizes=(1000, 50_000),
         full=(1000, 100_000, 400_000),
         windsock=Subject(make_following, measure_following),
-        should_be=(Flat("names and status ms", floor=1), Flat("a step ms", floor=4)),
+        should_be=(Flat("names and status CPU ms", floor=1), Flat("a step CPU ms", floor=2)),
     ),
 ]

@@ -14,6 +14,8 @@ from windsock.formatting import ranges
 from windsock.readable import Readable
 
 MAX_REASONS = 3  # ranks that a warning names
+WRITE_NAMES = ("dropped", "waiting", "failed_writes", "failed_syncs")
+WRITE_COUNTS = frozenset(WRITE_NAMES)
 LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
@@ -55,8 +57,9 @@ def verdicts(view: Readable, names: RunNames) -> list[Verdict]:
 
 def missing(view: Readable) -> dict[str, str]:
     """Return the reasons why metrics are missing, by name."""
-    found = [event["metrics"] for event in view.events() if event.get("event") == "missing" and event["metrics"]]
-    return dict(found[-1]) if found else {}  # an event replaces the one before
+    events = reversed(view.events())  # an event replaces the one before
+    found = (event["metrics"] for event in events if event.get("event") == "missing" and event["metrics"])
+    return dict(next(found, {}))
 
 
 def run_warnings(view: Readable) -> list[str]:
@@ -75,11 +78,13 @@ def _missing_ranks(view: Readable) -> Iterator[str]:
     """Yield a message for the ranks that do not record, and for each step without the share of a rank."""
     absent: dict[str, list[int]] = {}
     steps: dict[tuple[str, int | None], list[str]] = {}
-    for missing in view.missing_ranks():
+    found = view.missing_ranks()
+    was_killed = bool(found) and view.status.word == "killed"
+    for missing in found:
         if missing.step is None:
             absent.setdefault(missing.role, []).append(missing.rank)
         # A step that nobody has contributed to needs no warning where the status says that the run was killed.
-        elif time.time() - missing.since > LATE_SECONDS and (missing.share or view.status.word != "killed"):
+        elif time.time() - missing.since > LATE_SECONDS and (missing.share or not was_killed):
             reasons = steps.setdefault((missing.role, missing.step), [])
             reasons += [missing.reason] if missing.reason not in reasons else []
     for role, ranks in absent.items():
@@ -93,10 +98,8 @@ def _missing_ranks(view: Readable) -> Iterator[str]:
 def _failed_writes(view: Readable) -> Iterator[str]:
     """Yield what the heartbeats and the end of the run count: frames that were dropped, failed writes and syncs."""
     # Each heartbeat has the total so far, so the numbers must not be added up.
-    dropped, waiting, writes, syncs = (
-        max((event.get(name, 0) for event in view.events()), default=0)
-        for name in ("dropped", "waiting", "failed_writes", "failed_syncs")
-    )
+    counted = [event for event in view.events() if not WRITE_COUNTS.isdisjoint(event)]
+    dropped, waiting, writes, syncs = (max((one.get(name, 0) for one in counted), default=0) for name in WRITE_NAMES)
     if dropped:
         yield f"{dropped} frames were dropped because they could not be written"
     if writes:

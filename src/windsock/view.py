@@ -402,8 +402,9 @@ class View:
 
     def _missing_counts(self, role: str) -> Iterator[MissingRank]:
         merged, ranks = self._merged_of(role), self._ranks(role)
+        since = merged.may_lack_counts_since()
         for name in merged.reductions.counted() if len(ranks) > 1 else ():
-            by_rank = {rank: self._series_of(name, role, rank, None) for rank in ranks}
+            by_rank = {rank: self._series_of(name, role, rank, None).since(since) for rank in ranks}
             total = reduced_series(name, "sum", by_rank)
             if total is not None:
                 yield from merged.missing_counts(role, by_rank, total)

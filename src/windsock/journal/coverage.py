@@ -76,6 +76,13 @@ class Coverage:
         passed = [progress.passed for progress in self._progress.values()]
         return None if None in passed else min((step for step in passed if step is not None), default=None)
 
+    def may_lack_since(self, share: Share) -> int | None:
+        """Return a step before which no rank's part of a share is missing; None if there is none."""
+        told = any(share in shares for shares in self._first_state.values())
+        is_open = any(share == one for reports in self._open.values() for _, one in reports)
+        complete = None if told or is_open else self.complete_until()
+        return None if complete is None else complete + 1
+
     def add_contributor(self, rank: int, share: Share) -> None:
         """Note that a rank contributes to a share."""
         self._shares.setdefault(rank, set()).add(share)

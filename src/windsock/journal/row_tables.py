@@ -136,12 +136,14 @@ class RowTable:
 
     width: int
     chunks: list[Rows] = field(default_factory=list)
+    _count: int = 0
 
     def __len__(self) -> int:
-        return sum(len(chunk) for chunk in self.chunks)
+        return self._count
 
     def add(self, rows: RowChunk) -> None:
         """Add rows. Small chunks are united as the digits of a binary counter: a row is copied log(n) times."""
+        self._count += len(rows)
         max_rows = MAX_CHUNK // (8 * (self.width + 3))
         while self.chunks and len(self.chunks[-1]) <= len(rows) <= max_rows // 2:
             last = self.chunks[-1]
@@ -160,6 +162,7 @@ class RowTable:
         """Replace the rows in memory by the same on disk, or add further ones that are on disk."""
         self.chunks = [chunk for chunk in self.chunks if not isinstance(chunk, RowChunk)]
         self.chunks.append(rows)
+        self._count = sum(map(len, self.chunks))
 
     def since(self, count: int) -> Iterator[Rows]:
         """Yield the rows behind the first ``count``."""

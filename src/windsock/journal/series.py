@@ -115,6 +115,13 @@ class Series:
         stop = int(np.searchsorted(self.steps, limit))
         return Series(self.name, self.steps[:stop], self.values[:stop], self.times[:stop], self.writer)
 
+    def since(self, step: int | None) -> Series:
+        """Return the points from a step on; all of them if it is None."""
+        if step is None:
+            return self
+        start = int(np.searchsorted(self.steps, step))
+        return Series(self.name, self.steps[start:], self.values[start:], self.times[start:], self.writer)
+
     def zoom(self, lo: int | None = None, hi: int | None = None, max_points: int = 1000) -> Buckets:
         """Return the steps from ``lo`` to ``hi``, both included, in at most ``max_points`` buckets.
 

@@ -96,6 +96,10 @@ class MergedRole:
         complete = self._merger.coverage.complete_until()
         return complete is not None and step <= complete
 
+    def may_lack_counts_since(self) -> int | None:
+        """Return a step before which no rank's part of the counts is missing; None if there is none."""
+        return self._merger.coverage.may_lack_since(COUNTED)
+
     def replaced(self, series: Series) -> Series:
         """Return a series with the merged values where a step has them, and without the steps that lack a rank."""
         name = series.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.verdicts import Verdict
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
+from windsock.journal.series import Series
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.summary import names_sentence, run_names, run_warnings, verdicts
@@ -20,11 +21,14 @@ from windsock.terminal.sparkline import sparkline
 from windsock.view import View
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
     from rich.text import Text
 
 SPARK_WIDTH = 24
+HEADINGS = ("METRIC", "LAST", "", "MIN", "MAX", "STEP")
+NUMBERS = ("LAST", "MIN", "MAX", "STEP")
+GAP = "  "  # before a column
 MAX_PER_FAMILY = 30  # metrics of a family shown without --all
 MAX_FAMILIES = 100  # without --all
 MAX_CONFIG_LINES = 30
@@ -209,36 +213,67 @@ def _config(console: Console, config: Mapping[str, Any], everything: bool) -> No
 
 
 def _values(console: Console, view: View, names: Sequence[str], everything: bool) -> None:
-    from rich.padding import Padding
-
     families = by_family(names)
     listed = families if everything else families[:MAX_FAMILIES]
     for family, members in listed:
         shown = members if everything else members[:MAX_PER_FAMILY]
         console.print(f"\n{printable(family or 'other')}", style="bold", markup=False, highlight=False)
-        console.print(Padding(_family_table(view, family, shown), (0, 0, 0, 2)))
+        console.print(FamilyTable(view, family, shown))
         _print_omitted(console, len(members) - len(shown), options=f"--metrics '{printable(family)}/*' --all")
     _print_omitted(console, len(families) - len(listed), " families", "--metrics 'FAMILY/*', or --all")
 
 
-def _family_table(view: View, family: str, names: Sequence[str]) -> Table:
-    from rich.table import Table
+class FamilyTable:
+    """The last values of some metrics of one family.
 
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for heading in ("METRIC", "LAST"):
-        table.add_column(heading, justify="right" if heading == "LAST" else "left", overflow="fold")
-    table.add_column("", no_wrap=True)
-    for heading in ("MIN", "MAX", "STEP"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name in names:
-        series = view.series(name)
-        extremes = series.zoom(max_points=1)
-        table.add_row(
-            _text(printable(name.removeprefix(f"{family}/") if family else name)),
-            number(series.last),
-            sparkline(series, SPARK_WIDTH),
-            number(float(extremes.min[0])),
-            number(float(extremes.max[0])),
-            f"{int(series.steps[-1]):,}",
-        )
-    return table
+    The lines are put together here, since Rich takes two milliseconds for a table and a run may have thousands. Rich
+    draws a table that is too wide for the terminal.
+    """
+
+    def __init__(self, view: View, family: str, names: Sequence[str]) -> None:
+        self.rows = [_cells(view.series(name), name.removeprefix(f"{family}/") if family else name) for name in names]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the table."""
+        from rich.cells import cell_len
+        from rich.padding import Padding
+        from rich.segment import Segment
+
+        widths = [max(map(cell_len, column)) for column in zip(HEADINGS, *self.rows, strict=True)]
+        if sum(widths) + len(GAP) * len(widths) > options.max_width:
+            yield Padding(self.by_rich(), (0, 0, 0, len(GAP)))
+            return
+        style = console.get_style("dim")
+        for cells in (HEADINGS, *self.rows):
+            line = ""
+            for heading, cell, width in zip(HEADINGS, cells, widths, strict=True):
+                space = " " * (width - cell_len(cell))
+                line += GAP + (space + cell if heading in NUMBERS else cell + space)
+            yield from (Segment(line, style if cells is HEADINGS else None), Segment.line())
+
+    def by_rich(self) -> Table:
+        """Return the table as one of Rich."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, len(GAP), 0, 0))
+        for heading in HEADINGS:
+            justify: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
+            is_folded = heading in ("METRIC", "LAST")
+            table.add_column(
+                heading, justify=justify, overflow="fold" if is_folded else "ellipsis", no_wrap=not is_folded
+            )
+        for name, *others in self.rows:
+            table.add_row(_text(name), *others)
+        return table
+
+
+def _cells(series: Series, name: str) -> tuple[str, ...]:
+    extremes = series.zoom(max_points=1)
+    return (
+        printable(name),
+        number(series.last),
+        sparkline(series, SPARK_WIDTH),
+        number(float(extremes.min[0])),
+        number(float(extremes.max[0])),
+        f"{int(series.steps[-1]):,}",
+    )

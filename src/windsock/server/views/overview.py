@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines, undecided_values
@@ -29,8 +30,9 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     undecided = undecided_values(meanings)
     judged = verdicts(view, meanings)
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
+    reasons = missing(view)
     absent = [
-        _absent(headline, view, undecided.get(headline.key), len(meanings.unknown))
+        _absent(headline, view, reasons, undecided.get(headline.key), len(meanings.unknown))
         for headline in headlines()
         if headline.key not in values
     ]
@@ -120,8 +122,10 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
     }
 
 
-def _absent(headline: Headline, view: Readable, undecided: Resolution | None, unknown: int) -> dict[str, Any]:
-    reasons, known = missing(view), None
+def _absent(
+    headline: Headline, view: Readable, reasons: Mapping[str, str], undecided: Resolution | None, unknown: int
+) -> dict[str, Any]:
+    known = None
     for id in headline.metrics:
         # The recorded reasons are by the name that would have been written, which is the id where there is no other.
         known = known or reasons.get(id) or reasons.get(_written(id, view.info.vocabulary))
