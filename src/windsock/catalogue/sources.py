@@ -74,6 +74,8 @@ SIGNS = {
     "trl/orpo": Signs(("log_odds_ratio", "log_odds_chosen")),
     "trl/bco": Signs(("delta",), (("prompt_sample_size", ()),)),
     "trl/sft": Signs((), (("completion_only_loss", ()), ("assistant_only_loss", ()))),
+    "verl": Signs((), (("ppo_micro_batch_size_per_gpu", ()), ("log_prob_micro_batch_size_per_gpu", ()))),
+    "openrlhf": Signs((), (("micro_rollout_batch_size", ()),)),
 }
 
 _ALL = [(producer, era) for producer in PRODUCERS for era in ERAS.get(producer, ("",))]

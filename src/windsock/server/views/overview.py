@@ -6,7 +6,7 @@ from typing import Any
 
 from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines, undecided_values
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.catalogue.resolution import Resolution
+from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
@@ -30,7 +30,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     judged = verdicts(view, meanings)
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
     absent = [
-        _absent(headline, view, undecided.get(headline.key), len(meanings.unknown))
+        _absent(headline, view, undecided.get(headline.key), meanings)
         for headline in headlines()
         if headline.key not in values
     ]
@@ -120,7 +120,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
     }
 
 
-def _absent(headline: Headline, view: Readable, undecided: Resolution | None, unknown: int) -> dict[str, Any]:
+def _absent(headline: Headline, view: Readable, undecided: Resolution | None, names: RunNames) -> dict[str, Any]:
     reasons, known = missing(view), None
     for id in headline.metrics:
         # The recorded reasons are by the name that would have been written, which is the id where there is no other.
@@ -131,10 +131,13 @@ def _absent(headline: Headline, view: Readable, undecided: Resolution | None, un
         reason = Text(f"Not measured: {known}.", f"未测得：{known}。")
     elif undecided is not None:
         reason = _undecided(undecided)
-    elif unknown:
+    elif headline.key == "kl" and names.config.reference_kl_off:
+        off = names.config.reference_kl_off
+        reason = Text(f"It is not computed: the config has {off}.", f"不计算：配置中有 {off}。")
+    elif names.unknown:
         reason = Text(
-            f"Under no name that windsock knows; unknown names of this run: {unknown}.",
-            f"windsock 认识的名字中没有它；该实验另有 {unknown} 个未知的名字。",
+            f"Under no name that windsock knows; unknown names of this run: {len(names.unknown)}.",
+            f"windsock 认识的名字中没有它；该实验另有 {len(names.unknown)} 个未知的名字。",
         )
     elif listed:
         reason = Text(f"This run does not log it. It needs {listed}.", f"该实验没有记录。它需要 {listed}。")
