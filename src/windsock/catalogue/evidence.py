@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from windsock.catalogue.config_facts import ConfigFacts
 from windsock.catalogue.names import TRL_PREFIXES, Shape
 from windsock.catalogue.sources import ALIKE, HEIRS, SIGNS, producer_bits, source_bits, sources_of
 from windsock.catalogue.spec import ERAS, Text
@@ -22,7 +23,7 @@ class Evidence:
 
     def __init__(self, names: Mapping[str, Shape], config: Mapping[str, Any]) -> None:
         self._names = names
-        self._config = config
+        self.facts = ConfigFacts(config)
         self._compared: dict[tuple[int, int], bool] = {}
         self._best: dict[tuple[str, ...], tuple[tuple[str, ...], Text | None]] = {}
         self._refuted = 0
@@ -141,31 +142,25 @@ class Evidence:
         return frozenset(found)
 
     @cached_property
-    def settings(self) -> dict[str, str]:
-        """The settings of the run by the last word of their key."""
-        from windsock.formatting import flatten  # which a run without a config does not need
-
-        return {key.rpartition(".")[2]: str(value) for key, value in flatten(self._config)} if self._config else {}
-
-    @cached_property
     def _impossible(self) -> int:
         bits = self._refuted
         for source, signs in SIGNS.items():
             if len(self._names) >= _FEW and signs.always and 2 * len(self._there(signs.always)) < len(signs.always):
                 bits |= source_bits(source)
         for producer in dict.fromkeys(source.partition("/")[0] for source in self._configured):
-            configured = sum(source_bits(source) for source in self._configured if source.startswith(f"{producer}/"))
-            bits |= producer_bits(producer) & ~configured
+            configured = [source for source in self._configured if source.partition("/")[0] == producer]
+            bits |= producer_bits(producer) & ~_joined_bits(configured)
         return bits
 
     @cached_property
     def _configured(self) -> dict[str, str]:
         """The sources that the config or a mark in a name shows, and what shows it."""
         found = {}
+        settings = self.facts.settings
         for source, signs in SIGNS.items():
             for key, values in signs.config:
-                if key in self.settings and (not values or self.settings[key] in values):
-                    found[source] = f"{key} = {self.settings[key]}"
+                if key in settings and (not values or settings[key] in values):
+                    found[source] = f"{key} = {settings[key]}"
             if signs.mark and any(signs.mark in name for name in self._names):
                 found[source] = next(name for name in self._names if signs.mark in name)
         return found
@@ -177,8 +172,18 @@ class Evidence:
         """Return the bits of the sources that can have written a name of this run."""
         bits = -1 & ~self._impossible
         # Without a KL term, TRL's trainers do not compute the KL to the reference.
-        if name.rpartition("/")[2] == "kl" and self.settings.get("beta") in ("0", "0.0"):
+        if name.rpartition("/")[2] == "kl" and self.facts.settings.get("beta") in ("0", "0.0"):
             bits &= ~(source_bits("trl/grpo") | source_bits("trl/rloo"))
+        return bits
+
+    @cached_property
+    def configured(self) -> int:
+        """The bits of the sources that the config or a mark shows, and of those that are built on them; 0 for none."""
+        bits = _joined_bits(self._configured)
+        for source in self._configured:
+            producer = source.partition("/")[0]
+            for heir in (*HEIRS.get(producer, ()), *ALIKE.get(producer, ())):
+                bits |= producer_bits(heir)
         return bits
 
     def why_impossible(self, bits: int) -> Text | None:
@@ -189,6 +194,13 @@ class Evidence:
             lacks = ", ".join(name for name in SIGNS[source].always if name not in self._present)
             return Text(f"{source} also logs {lacks}; this run does not.", f"{source} 还会记录 {lacks}，该实验没有。")
         return None
+
+
+def _joined_bits(sources: Iterable[str]) -> int:
+    bits = 0
+    for source in sources:
+        bits |= source_bits(source)
+    return bits
 
 
 def _is_only(known: int, bits: int, others: int) -> bool:

@@ -19,7 +19,7 @@ ROLL_TAGS = frozenset(f"@{tag}" for tag in ("mean", "max", "min", "p50", "p99", 
 TRINITY_TAGS = frozenset(f":{tag}" for tag in ("mean", "sum", "max", "min", "last"))
 TRL_PREFIXES = ("train/", "eval/", "eval_", "test/", "test_")
 """Prefixes that transformers adds to the keys of an evaluation, and its tracker integrations to every key."""
-_WITH_PREFIXES = ("trl", "transformers", "ms-swift", "llama-factory")
+_WITH_PREFIXES = ("trl", "transformers", "ms-swift", "llama-factory", "axolotl")
 
 # The order of PRODUCERS and ERAS decides which meaning of an ambiguous name comes first.
 _WRITERS = [(producer, era) for producer in PRODUCERS for era in ("", *ERAS.get(producer, ()))]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from windsock.catalogue.config_facts import ConfigFacts
 from windsock.catalogue.evidence import Evidence
 from windsock.catalogue.names import Candidate, Match, Shape, shaped
 from windsock.catalogue.sources import ALIKE, COMMON, HEIRS, producer_bits, producers_of, source_bits
@@ -136,6 +137,11 @@ class RunNames:
         """Return the meaning by which the values of a name may be judged, or None."""
         return self.resolve(name).judged
 
+    @property
+    def config(self) -> ConfigFacts:
+        """What the config of the run says about its numbers."""
+        return self._evidence.facts
+
     @cached_property
     def known(self) -> list[str]:
         """The names that have a meaning, ambiguous ones included."""
@@ -227,7 +233,7 @@ class RunNames:
     def _narrowed(self, name: str, found: tuple[Candidate, ...], by_values: bool) -> _Narrowing:
         narrowed = _Narrowing(name, found, self._evidence, self._series if by_values else None)
         narrowed.by_source(self._given)
-        narrowed.by_signs()
+        narrowed.by_signs(self._prior)
         narrowed.by_other_names(self._prior)
         narrowed.by_values(contradiction)
         narrowed.by_trainer()
@@ -268,9 +274,12 @@ class _Narrowing:
         if source is not None:
             self._keep(source_bits(source), lambda: Text(f"The source is {source}.", f"来源为 {source}。"))
 
-    def by_signs(self) -> None:
+    def by_signs(self, prior: str | None) -> None:
         """Drop the sources that always log names which this run lacks, or that the config refutes."""
         self._keep(self._evidence.possible(self.name), lambda: self._evidence.why_impossible(self._bits))
+        # A framework's config may be that of a run which windsock writes.
+        if self._evidence.configured and not (prior and self._bits & source_bits(prior)):
+            self._keep(self._evidence.configured, lambda: self._evidence.why_impossible(self._bits))
 
     def by_other_names(self, prior: str | None) -> None:
         """Keep the frameworks that explain the other names of the run best."""

@@ -13,12 +13,12 @@ from functools import cache, lru_cache
 from windsock.catalogue.spec import ERAS, FRAMEWORKS, OURS, PRODUCERS, CatalogueError, MetricName, Text, unknown
 
 HEIRS = {
-    "transformers": ("trl", "ms-swift", "llama-factory"),
+    "transformers": ("trl", "ms-swift", "llama-factory", "axolotl"),
     "verl": ("trinity", "rllm", "agent-lightning"),
     "slime": ("miles",),
 }
 """Frameworks that write the names of another one as well, since they are built on it."""
-ALIKE = {"trl": ("ms-swift", "llama-factory")}
+ALIKE = {"trl": ("ms-swift", "llama-factory", "axolotl")}
 """Frameworks that write many names of another one; without a name that only they write, a run is of the other one."""
 COMMON = "common"
 """Names that hand-written loops use; a framework's own meaning of such a name is preferred."""
@@ -74,6 +74,11 @@ SIGNS = {
     "trl/orpo": Signs(("log_odds_ratio", "log_odds_chosen")),
     "trl/bco": Signs(("delta",), (("prompt_sample_size", ()),)),
     "trl/sft": Signs((), (("completion_only_loss", ()), ("assistant_only_loss", ()))),
+    "verl": Signs((), (("ppo_micro_batch_size_per_gpu", ()), ("log_prob_micro_batch_size_per_gpu", ()))),
+    "torchtune/ppo": Signs(("scores", "rlhf_reward", "kl_reward", "ratios")),
+    "torchtune/grpo": Signs(("rewards", "successes", "ratios", "approx_policy_kl")),
+    "torchtune/async": Signs(("train_worker_training/loss", "train_worker_training/ratios")),
+    "openrlhf": Signs((), (("micro_rollout_batch_size", ()),)),
 }
 
 _ALL = [(producer, era) for producer in PRODUCERS for era in ERAS.get(producer, ("",))]

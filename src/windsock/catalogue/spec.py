@@ -69,7 +69,7 @@ INPUTS = frozenset((
 FRAMEWORKS = (
     "roll", "trl", "trinity", "verl", "slime", "prime-rl", "areal", "transformers", "openrlhf", "skyrl", "nemo-rl",
     "miles", "rllm", "ms-swift", "open-instruct", "llama-factory", "agent-lightning", "tinker", "deepspeed-chat",
-    "cleanrl", "stable-baselines3", "wandb", "common",
+    "axolotl", "torchtune", "rlinf", "cleanrl", "stable-baselines3", "wandb", "common",
 )  # fmt: skip
 OURS = ("windsock:roll", "windsock:trl", "windsock:trinity")
 TAUGHT = "names.yaml"
@@ -82,7 +82,8 @@ ERAS = {
         "async-1.16", "async-1.10", "ppo-0.11", "experimental",
     ),
     "trinity": ("0.6",),
-    "verl": ("engine", "legacy", "v1", "bypass", "validation", "agentgym", "easyr1"),
+    "verl": ("engine", "legacy", "v1", "bypass", "validation", "agentgym", "easyr1", "ragen", "agent"),
+    "torchtune": ("sft", "grpo", "ppo", "async"),
 }  # fmt: skip
 """Eras of the frameworks, the likeliest first: versions, dates, trainers or modes in which names differ."""
 KINDS = (

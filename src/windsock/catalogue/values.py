@@ -20,13 +20,14 @@ def contradiction(name: str, match: Match, series: Series) -> Text | None:
     """Return why the values of a name cannot be those of a metric; None where they can."""
     metric, difference = match.metric, match.name.difference
     changed = difference is not None and {"sign", "unit", "meaning", "estimator"} & set(difference.kinds)
-    never_negative = _estimator(match) in _NEVER_NEGATIVE or (metric.unit in _SHARES and not changed)
-    if not never_negative:
+    is_configured = difference is not None and "estimator" in difference.kinds
+    positive = _estimator(match) in _NEVER_NEGATIVE and not is_configured
+    if not (positive or (metric.unit in _SHARES and not changed)):
         return None
     values = _finite(series(name))
     negative = sum(value < -_ROUNDING for value in values)
-    what = f"a {_estimator(match)} estimate" if _estimator(match) in _NEVER_NEGATIVE else "a share"
-    zh = f"{_estimator(match)} 估计" if _estimator(match) in _NEVER_NEGATIVE else "比例"
+    what = f"a {_estimator(match)} estimate" if positive else "a share"
+    zh = f"{_estimator(match)} 估计" if positive else "比例"
     if negative:
         return Text(
             f"It is not {metric.id}: {what} is never negative, and {negative} of {len(values)} values are.",

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.catalogue.config_facts import ConfigFacts
 from windsock.catalogue.names import Match, candidates
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Text
@@ -90,13 +91,35 @@ def _noise(values: NDArray[np.float64]) -> float:
 class Condition(Protocol):
     """Condition that a healthy series meets."""
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Return a word of ``WORDS`` and a sentence; ``others`` are the summaries of other metrics, by id."""
         ...
 
 
 def _judgement(word: str, en: str, zh: str) -> Judgement:
     return word, Text(en, zh)
+
+
+def _unmoved(config: ConfigFacts, level: str) -> Judgement:
+    """Return that a series which is constant by construction, or may be, is not judged."""
+    updates = config.updates_per_batch
+    if updates is None:
+        return _judgement(
+            "unknown",
+            f"always {level}: with one update per batch nothing is clipped and the ratio is 1",
+            f"恒为 {level}：每批只更新一次时不会发生裁剪，重要性比恒为 1",
+        )
+    if updates.value == 1:
+        return _judgement(
+            "unknown",
+            f"always {level}, as it must be with one update per batch ({updates.settings})",
+            f"恒为 {level}：每批只更新一次（{updates.settings}），必然如此",
+        )
+    return _judgement(
+        "unknown",
+        f"always {level} over {updates.value} updates per batch ({updates.settings}): the policy hardly moves",
+        f"每批更新 {updates.value} 次（{updates.settings}）仍恒为 {level}：策略几乎没有变化",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,7 @@ class Rising:
 
     points: int = 20
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Compare the series with the condition."""
         change = f"{series.early:.3g} → {series.late:.3g}"
         if series.count < self.points:
@@ -131,7 +154,8 @@ class Rising:
 class Within:
     """The current level is within a band; beyond the alarms it is bad.
 
-    With ``diluted``, a level of 1/num_mini_batches is recognised as an artefact of TRL's PPO.
+    With ``diluted``, a level of 1/num_mini_batches is recognised as an artefact of TRL's PPO. ``unmoved`` is the value
+    before the first update of a batch: a series that never leaves it says nothing.
     """
 
     low: float
@@ -139,11 +163,14 @@ class Within:
     alarm_low: float
     alarm_high: float
     diluted: bool = False
+    unmoved: float | None = None
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Compare the series with the condition."""
         now, band, band_zh = series.now, f"{self.low:g} to {self.high:g}", f"{self.low:g} 到 {self.high:g}"
-        parts = self._parts(series.median)  # the median: single steps may deviate from 1/m
+        if series.low == series.high == self.unmoved:
+            return _unmoved(config, f"{now:g}")
+        parts = self._parts(series.median, config)  # the median: single steps may deviate from 1/m
         if parts:
             return _judgement(
                 "unknown",
@@ -162,8 +189,10 @@ class Within:
         side, side_zh = ("below", "低于") if now < self.low else ("above", "高于")
         return _judgement(word, f"{now:.3g}, {side} {band}", f"{now:.3g}，{side_zh} {band_zh}")
 
-    def _parts(self, level: float) -> int:
-        return next((m for m in (2, 3, 4, 8, 16) if self.diluted and abs(level * m - 1) < 0.03), 0)
+    def _parts(self, level: float, config: ConfigFacts) -> int:
+        given = config.settings.get("num_mini_batches", "")
+        likely = (int(given),) if given.isdecimal() else (2, 3, 4, 8, 16)
+        return next((m for m in likely if self.diluted and m > 1 and abs(level * m - 1) < 0.03), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +202,7 @@ class NoSpike:
     times: float = 10.0
     warm_up: int = 20
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Compare the series with the condition."""
         if series.now == 0.0 and series.high > 0.0:
             return _judgement("bad", f"collapsed to 0 from {series.high:.3g}", f"从 {series.high:.3g} 降为 0")
@@ -203,14 +232,10 @@ class NotBothHigh:
     partners: tuple[str, ...]
     partner_high: float
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Compare the series with the condition."""
         if series.low == series.high == 0.0:
-            return _judgement(
-                "unknown",
-                "always 0: with one update per batch nothing is clipped",
-                "恒为 0：每批只更新一次时不会发生裁剪",
-            )
+            return _unmoved(config, "0")
         beside = next((others[partner] for partner in self.partners if partner in others), None)
         kl, kl_zh = (f", KL {beside.now:.3g}", f"，KL {beside.now:.3g}") if beside else ("", "")
         moved = beside is None or abs(beside.now) > self.partner_high
@@ -233,7 +258,7 @@ class NotGrowing:
 
     times: float = 2.0
 
-    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary]) -> Judgement:
+    def judge(self, series: SeriesSummary, others: Mapping[str, SeriesSummary], config: ConfigFacts) -> Judgement:
         """Compare the series with the condition."""
         change = f"{series.first:.3g} → {series.now:.3g}"
         if series.first > 0 and series.now > self.times * series.first:
@@ -269,6 +294,8 @@ class Verdict:
 Logged = tuple[str, Match, SeriesSummary | None]
 
 _RISING = Rising()
+_POSITIVE_KL = Within(0.0, 1.0, alarm_low=-1e-3, alarm_high=2.0)
+_SIGNED_KL = Within(-0.05, 1.0, alarm_low=-0.2, alarm_high=2.0)
 CRUCIAL: tuple[CrucialValue, ...] = (
     CrucialValue(
         "reward",
@@ -294,8 +321,8 @@ CRUCIAL: tuple[CrucialValue, ...] = (
         ),
         (
             ("policy/ref_kl_sum", Within(-0.5, 10.0, alarm_low=-1.0, alarm_high=100.0)),
-            ("policy/kl_loss", Within(0.0, 1.0, alarm_low=-1e-3, alarm_high=2.0)),
-            ("policy/ref_kl_k1", Within(-0.05, 1.0, alarm_low=-0.2, alarm_high=2.0)),
+            ("policy/kl_loss", _POSITIVE_KL),
+            ("policy/ref_kl_k1", _SIGNED_KL),
         ),
     ),
     CrucialValue(
@@ -308,7 +335,7 @@ CRUCIAL: tuple[CrucialValue, ...] = (
         "ratio",
         Text("Ratio", "重要性比"),
         Text("Stays near 1; at 2 or 0.1 updates are too large.", "在 1 附近波动；到 2 或 0.1 说明更新幅度过大。"),
-        (("policy/ratio/mean", Within(0.8, 1.2, alarm_low=0.1, alarm_high=2.0, diluted=True)),),
+        (("policy/ratio/mean", Within(0.8, 1.2, alarm_low=0.1, alarm_high=2.0, diluted=True, unmoved=1.0)),),
     ),
     CrucialValue(
         "clip",
@@ -332,8 +359,8 @@ CRUCIAL: tuple[CrucialValue, ...] = (
             "一步更新中策略的变化量：一般不超过 0.01 到 0.02。",
         ),
         (
-            ("policy/kl_k2", Within(0.0, 0.02, alarm_low=-1.0, alarm_high=0.1)),
-            ("policy/kl_k1", Within(-0.02, 0.02, alarm_low=-0.1, alarm_high=0.1)),
+            ("policy/kl_k2", Within(0.0, 0.02, alarm_low=-1.0, alarm_high=0.1, unmoved=0.0)),
+            ("policy/kl_k1", Within(-0.02, 0.02, alarm_low=-0.1, alarm_high=0.1, unmoved=0.0)),
         ),
     ),
     CrucialValue(
@@ -368,7 +395,7 @@ def judge_crucial_values(series: Mapping[str, Iterable[float]], names: RunNames 
         id, condition = next(((id, rule) for id, rule in crucial.conditions if id in logged), (None, None))
         if id is not None and condition is not None and all(verdict.metric != id for verdict in verdicts):
             name, match, summary = logged[id]
-            word, text = _verdict(condition, match, summary, summaries)
+            word, text = _verdict(condition, match, summary, summaries, names.config)
             note = match.name.difference.note if match.name.difference else None
             verdicts.append(Verdict(crucial.key, crucial.title, name, id, word, text, note))
     return verdicts
@@ -408,7 +435,11 @@ def _factor(match: Match) -> float:
 
 
 def _verdict(
-    condition: Condition, match: Match, summary: SeriesSummary | None, others: Mapping[str, SeriesSummary]
+    condition: Condition,
+    match: Match,
+    summary: SeriesSummary | None,
+    others: Mapping[str, SeriesSummary],
+    config: ConfigFacts,
 ) -> Judgement:
     if match.name.difference is not None and not match.name.difference.comparable:
         return "unknown", match.name.difference.note
@@ -421,4 +452,22 @@ def _verdict(
             f"{summary.nonfinite} of {summary.count} values are NaN or infinite",
             f"{summary.count} 个值中有 {summary.nonfinite} 个是 NaN 或无穷",
         )
-    return condition.judge(summary, others)
+    if condition in (_POSITIVE_KL, _SIGNED_KL):
+        return _judge_reference_kl(condition, match, summary, config)
+    return condition.judge(summary, others, config)
+
+
+def _judge_reference_kl(condition: Condition, match: Match, series: SeriesSummary, config: ConfigFacts) -> Judgement:
+    """Judge a KL to the reference by the estimator that is configured; where it is not known, the values show it."""
+    off = config.reference_kl_off
+    if series.low == series.high == 0.0 and off:
+        return _judgement("unknown", f"always 0: it is not computed with {off}", f"恒为 0：在 {off} 时不计算")
+    difference = match.name.difference
+    if difference is None or "estimator" not in difference.kinds:
+        return condition.judge(series, {}, config)
+    configured = config.kl_estimator(match.metric.id)
+    signed = configured.value == "k1" if configured else condition is _SIGNED_KL or series.low < 0.0
+    word, text = (_SIGNED_KL if signed else _POSITIVE_KL).judge(series, {}, config)
+    if configured is None:
+        return word, text
+    return word, Text(f"{text.en} ({configured.settings})", f"{text.zh}（{configured.settings}）")

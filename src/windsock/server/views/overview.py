@@ -7,7 +7,7 @@ from typing import Any
 
 from windsock.catalogue.headline import Headline, HeadlineValue, headline_values, headlines, undecided_values
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
-from windsock.catalogue.resolution import Resolution
+from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.readable import Readable
@@ -32,7 +32,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
     reasons = missing(view)
     absent = [
-        _absent(headline, view, reasons, undecided.get(headline.key), len(meanings.unknown))
+        _absent(headline, view, reasons, undecided.get(headline.key), meanings)
         for headline in headlines()
         if headline.key not in values
     ]
@@ -123,7 +123,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
 
 
 def _absent(
-    headline: Headline, view: Readable, reasons: Mapping[str, str], undecided: Resolution | None, unknown: int
+    headline: Headline, view: Readable, reasons: Mapping[str, str], undecided: Resolution | None, names: RunNames
 ) -> dict[str, Any]:
     known = None
     for id in headline.metrics:
@@ -135,10 +135,13 @@ def _absent(
         reason = Text(f"Not measured: {known}.", f"未测得：{known}。")
     elif undecided is not None:
         reason = _undecided(undecided)
-    elif unknown:
+    elif headline.key == "kl" and names.config.reference_kl_off:
+        off = names.config.reference_kl_off
+        reason = Text(f"It is not computed: the config has {off}.", f"不计算：配置中有 {off}。")
+    elif names.unknown:
         reason = Text(
-            f"Under no name that windsock knows; unknown names of this run: {unknown}.",
-            f"windsock 认识的名字中没有它；该实验另有 {unknown} 个未知的名字。",
+            f"Under no name that windsock knows; unknown names of this run: {len(names.unknown)}.",
+            f"windsock 认识的名字中没有它；该实验另有 {len(names.unknown)} 个未知的名字。",
         )
     elif listed:
         reason = Text(f"This run does not log it. It needs {listed}.", f"该实验没有记录。它需要 {listed}。")
