@@ -18,6 +18,11 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def log_of(name: str) -> Path:
+    """Return the log of a run: the file that is not the reference."""
+    return next(path for path in (REALRUNS / name).iterdir() if path.name != "series.csv")
+
+
 def agrees(value: float, digits: str) -> bool:
     """Return whether a value is the one that was rounded to six digits."""
     return float(f"{value:.6g}") == float(digits) or (math.isnan(value) and digits == "nan")

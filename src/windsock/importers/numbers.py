@@ -57,7 +57,12 @@ def to_float(value: float) -> float:
 
 def text_number(text: str) -> float | None:
     """Return the number that a text is; None for other texts."""
-    return float(text) if len(text) <= MAX_DIGITS and NUMBER.fullmatch(text) else None
+    if len(text) > MAX_DIGITS or "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def number_of(text: str) -> float | None:
@@ -68,10 +73,8 @@ def number_of(text: str) -> float | None:
         if head not in NUMBER_CALLS:
             return None
         text = inner.partition(",")[0]
-    try:
-        return float(text) if "_" not in text else None
-    except ValueError:
-        return WORDS.get(text)
+    found = text_number(text)
+    return WORDS.get(text) if found is None else found
 
 
 NUMBER_CALLS = frozenset(
