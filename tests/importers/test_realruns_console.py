@@ -36,7 +36,7 @@ def check(found: dict[int, float], expected: dict[int, str]) -> None:
 def test_verl_lines():
     """Every column of every step; the config, and the names that it has."""
     rows = rows_of("verl-agentgym-prefix-smoke")
-    view = imported(REALRUNS / "verl-agentgym-prefix-smoke")
+    view = imported(log_of("verl-agentgym-prefix-smoke"))
     for name in rows[0].keys() - {"step"}:
         check(points(view, name), {int(row["step"]): row[name] for row in rows if row[name]})
     assert (view.info.name, view.info.project, view.info.producer) == ("smoke_test", "textcraft_prefix", "verl")
@@ -47,7 +47,7 @@ def test_verl_lines():
 def test_dicts_of_trl():
     """Every row in its order, though a terminal has wrapped them; a job that was cancelled later had finished."""
     rows = rows_of("trl-openenvhack-200")
-    view = imported(REALRUNS / "trl-openenvhack-200")
+    view = imported(log_of("trl-openenvhack-200"))
     for name in rows[0]:
         check(points(view, name), {number: row[name] for number, row in enumerate(rows, 1) if row[name]})
     assert view.info.producer == "trl"
@@ -65,7 +65,7 @@ DEEPSPEED = {
 def test_deepspeed_chat():
     """Every column of every step, under the names that the log prints; it has finished."""
     rows = rows_of("dschat-opt13b-ppo")
-    view = imported(REALRUNS / "dschat-opt13b-ppo")
+    view = imported(log_of("dschat-opt13b-ppo"))
     assert rows[0].keys() == {"step", *DEEPSPEED}
     for column, name in DEEPSPEED.items():
         check(points(view, name), {int(row["step"]): row[column] for row in rows if row[column]})
