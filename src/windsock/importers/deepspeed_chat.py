@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from windsock.importers.clean_lines import Line, time_in
 from windsock.importers.formats import Facts
-from windsock.importers.numbers import number_of
+from windsock.importers.numbers import MAX_STEP, number_of
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
 from windsock.importers.text_lines import LineReader
@@ -18,13 +18,13 @@ from windsock.importers.text_lines import LineReader
 TITLE = "DeepSpeed-Chat log"
 
 STEP = re.compile(r"(?P<epoch>epoch: (\d{1,9})) ?\| ?step: (\d{1,12}) ?\|(?P<rest>.*)", re.IGNORECASE)
-OLD_TIMES = re.compile(r"\|([A-Za-z][\w ]*)=([-+\d.einfa]+)s?\b")
+OLD_TIMES = re.compile(r"\|([A-Za-z][\w ]{0,60})=([-+\d.einfa]{1,60})s?\b")
 NEW_TIMES = re.compile(r"(End-to-End|Generation|Training) *=> (.+)")
-NEW_TIME = re.compile(r"([A-Z][\w/. -]*?):? ([-+]?\d[\d.e+-]*|nan|-?inf)(?: ?(?:s|ms|GB/sec))?(?:,|$)")
+NEW_TIME = re.compile(r"([A-Z][\w/. -]{0,60}?):? ([-+]?\d[\d.e+-]{0,60}|nan|-?inf)(?: ?(?:s|ms|GB/sec))?(?:,|$)")
 ENGINE = re.compile(r"\bstep=(\d{1,12}), skipped=(\d{1,12}), lr=\[([^\],]+)")
 TIMER = re.compile(r"global_step=\d+, (.+)")
-TIMER_VALUE = re.compile(r"(\w+)=([-+\d.einfa]+)(?:GB)?(?:, |$)")
-FAILED = re.compile(r"exits with return code = (-?\d+)")
+TIMER_VALUE = re.compile(r"\b(\w{1,60})=([-+\d.einfa]{1,60})(?:GB)?(?:, |$)")
+FAILED = re.compile(r"exits with return code = (-?\d{1,9})\b")
 SUCCEEDED = "exits successfully"
 ENGINES = ("actor", "critic")
 """The order in which the trainer lets its engines step."""
@@ -130,4 +130,7 @@ def _options(text: str) -> Iterator[tuple[str, str | float | bool]]:
             else:
                 value = value if equals else following
                 number = number_of(value)
-                yield name, value if number is None else int(value) if value.isdecimal() else number
+                yield (
+                    name,
+                    value if number is None else int(number) if value.isdecimal() and number < MAX_STEP else number,
+                )

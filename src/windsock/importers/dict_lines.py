@@ -19,9 +19,10 @@ from windsock.importers.text_lines import LineReader
 
 TITLE = "Python dicts in a console log"
 
-START = re.compile(r"\{'[^'\n]*(?:': ?|$)")
+BEGUN = re.compile(r"\{'[^'{}]*(?:': ?[^{}]*)?$")
+"""A dict that does not end in its line, since a terminal has wrapped it: metrics have no braces within."""
 FLAT = re.compile(r"\{'[^{}]*\}")
-BAR = re.compile(r"(?:^|[\r\n])\s*\d{1,3}%\|[^|\r\n]*\| *(\d{1,12})/(\d{1,12}) \[")
+BAR = re.compile(r"(?:^|[\r\n]) *\d{1,3}%\|[^|\r\n]*\| *(\d{1,12})/(\d{1,12}) \[")
 """A progress bar without a title: bars of downloads and of generation have one, that of the trainer has none."""
 STEP_BEFORE = re.compile(r"\b(?:global_)?(?:step|iteration|iter)\W{0,3}(\d{1,12})\b[^{]{0,40}$", re.IGNORECASE)
 LOGGING_STEPS = re.compile(r"logging_steps['\"]?\s{0,3}[=: ]\s{0,3}(\d{1,9})\b(?!\.)")
@@ -64,17 +65,17 @@ def dicts_in(text: str) -> Iterator[tuple[int, int | None, dict[str, Any] | None
     """Yield the dicts in a text with their places; one that only begins there has no end, one without sense is None."""
     start, last, failures = text.find("{'"), text.rfind("}") + 1, 0
     while start >= 0 and failures < MAX_FAILURES:
-        end, found = _dict_at(text, start, last)
-        if end is not None or START.match(text, start):
-            yield start, end, found
-        if end is None:
+        if BEGUN.match(text, start):
+            yield start, None, None
             return
+        end, found = _dict_at(text, start, last)
+        yield start, end, found
         if found is None:
             last, failures = 0, failures + 1  # a long text is not tried again and again
         start = text.find("{'", end)
 
 
-def _dict_at(text: str, start: int, last: int) -> tuple[int | None, dict[str, Any] | None]:
+def _dict_at(text: str, start: int, last: int) -> tuple[int, dict[str, Any] | None]:
     """Return the end of a dict, at the first brace or, if that is in a value, the last one; and the dict."""
     flat = FLAT.match(text, start)
     if flat and (found := parse_dict(flat[0])) is not None:
@@ -82,7 +83,7 @@ def _dict_at(text: str, start: int, last: int) -> tuple[int | None, dict[str, An
     found = parse_dict(text[start:last])
     if found is not None:
         return last, found
-    return flat.end() if flat else None, None
+    return flat.end() if flat else len(text), None
 
 
 def is_row(found: Mapping[str, Any]) -> bool:
@@ -199,7 +200,7 @@ class Reader(LineReader):
 
     def _step(self, before: str, is_training: bool, out: Recorder) -> int:
         """Return the step of a row that does not have it: from the text before it, from the bar, or counted."""
-        if found := STEP_BEFORE.search(before):
+        if found := STEP_BEFORE.search(before[-200:]):
             return int(found[1])
         last = int(self.state.get("step", 0))
         done, total = self.state.get("bar", (0, 0))

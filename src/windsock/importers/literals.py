@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+import warnings
 from typing import Any
 
 from windsock.importers.numbers import NUMBER_CALLS
@@ -16,6 +17,10 @@ NAMES = {
     "nan": math.nan, "NaN": math.nan, "inf": math.inf, "Infinity": math.inf,
     "true": True, "false": False, "null": None,
 }  # fmt: skip
+FILE = "<a line of a log>"
+# What a log has is no code of the user, so that doubts about its syntax are none for him.
+warnings.filterwarnings("ignore", category=SyntaxWarning, module=re.escape(FILE))
+warnings.filterwarnings("ignore", category=DeprecationWarning, module=re.escape(FILE))
 BARE = re.compile(r'(": -?)(nan|inf)(?=[,}])')
 AS_JSON = {"nan": "NaN", "inf": "Infinity"}
 
@@ -51,7 +56,7 @@ def literal_of(text: str) -> Any:
     if len(text) > MAX_LITERAL:
         return None
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body, 0)
+        return _value(ast.parse(text.strip(), FILE, mode="eval").body, 0)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError, OverflowError):
         return None
 

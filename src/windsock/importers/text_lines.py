@@ -22,6 +22,7 @@ SETTLED_SECONDS = 3.0  # without a change: the last line is complete, although n
 HEAD_BYTES, TAIL_BYTES = 256, 64  # that identify a file, up to where it was read
 MAX_UTF16 = 1 << 28
 MAX_REASON = 300
+MAX_EXCEPTION = 1000  # characters of a line that are taken for an exception
 MAX_TRACEBACK = 2000  # lines after which an exception is not looked for any more
 CREATED_BYTES = 64 << 10  # at the beginning of a log, in which the time of its first line is looked for
 
@@ -125,7 +126,7 @@ class LineReader:
         elif TRACEBACK.decode() in text:
             self.state["traceback"] = line.number
             out.status("crashed", f"line {line.number}: an exception")
-        elif "traceback" in self.state and EXCEPTION.match(text):
+        elif "traceback" in self.state and EXCEPTION.match(text[:MAX_EXCEPTION]):
             word = "killed" if "KeyboardInterrupt" in text or "SystemExit" in text else "crashed"
             del self.state["traceback"]
             self._end(out, word, f"line {line.number}: {text[:MAX_REASON]}")

@@ -17,13 +17,14 @@ TITLE = "veRL console log"
 
 STEP = re.compile(r"(?<![\w/])step:(-?\d{1,16}) - ")
 TOTAL = re.compile(r"Total training steps: (\d{1,12})\b")
-VALIDATION = re.compile(r"[(\"']*(Initial|Final) validation metrics: ")
+VALIDATION = re.compile(r"[(\"']{0,3}(Initial|Final) validation metrics: ")
 NAMED = re.compile(r"'(project_name|experiment_name)': '([^'\n]{1,200})'")
 SETTINGS = ("actor_rollout_ref", "trainer", "algorithm", "data")
 """Entries of a printed config of which it has at least two."""
 MARKS = ((b"agentlightning", "agent-lightning"), (b"rllm/", "rllm"))
 """What the beginning of a log has if the framework is one that is built on veRL."""
 MAX_BLOCK = 512 << 10
+MAX_NAME = 500
 MAX_FOREIGN = 200  # lines of other processes within a text over several lines
 TEXT_ENDS = ("}", "}'", '}"', "}')", '}")', "None", "None'", 'None"')
 
@@ -50,7 +51,8 @@ def _values(text: str) -> dict[str, float]:
     for part in text.split(" - "):
         name, colon, digits = part.rpartition(":")
         if not colon:
-            begun = f"{begun}{part} - " if number is not None else ""  # else it belongs to a value that is a text
+            is_name = number is not None and len(begun) < MAX_NAME  # else it belongs to a value that is a text
+            begun = f"{begun}{part} - " if is_name else ""
             continue
         number = number_of(digits)
         if number is not None:
