@@ -194,6 +194,17 @@ def test_a_notebook_that_is_cut_keeps_what_is_complete(tmp_path: Path):
     assert open_run(path).names()
 
 
+def test_a_notebook_that_is_damaged_keeps_what_comes_before(tmp_path: Path):
+    """A message has the place."""
+    path = write(tmp_path / "a.ipynb", cell(shown(html([row(step) for step in (1, 2, 3)]))), cell(printed("end")))
+    data = path.read_text()
+    place = data.index("<td>3</td>")
+    path.write_text(f'{data[:place]}" oops {data[place:]}')
+    view = open_run(path)
+    assert view.series("loss").steps.tolist() == [1, 2]
+    assert "char" in view.damage()[0]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -85,14 +85,14 @@ class Reader:
 
 
 def _cells(text: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the cells of a notebook, and what is wrong with it; of one that is cut, what is complete."""
+    """Return the cells of a notebook, and what is wrong with it; of one that is damaged, what comes before that."""
     problem = ""
     try:
         try:
-            notebook = json.loads(text)
-        except ValueError as error:
-            problem = f"the notebook is damaged or cut: {error}"
-            notebook = json.loads(_closed(text))
+            notebook = json.loads(text, strict=False)
+        except json.JSONDecodeError as error:
+            problem = f"the notebook is damaged or cut, and read up to there: {error}"
+            notebook = json.loads(_closed(text[: error.pos]), strict=False)
     except (ValueError, RecursionError) as error:
         return [], f"the notebook cannot be read: {error}"
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
