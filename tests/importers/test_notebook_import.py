@@ -129,6 +129,13 @@ def test_printed_lines_are_read_as_a_text_log(tmp_path: Path):
     assert [len(again.series("loss", attempt=attempt)) for attempt in (1, 2)] == [4, 4]
 
 
+def test_a_printed_table_is_no_training(tmp_path: Path):
+    """Data with commas are printed for many reasons."""
+    data = "step,loss\n" + "".join(f"{step},0.5\n" for step in range(50))
+    view = open_run(write(tmp_path / "a.ipynb", cell(printed(data)), cell(shown(html([row(1)])))))
+    assert len(view.series("loss")) == 1
+
+
 def test_a_notebook_that_grows_records_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The table is longer when the notebook is saved again; another table is read from the beginning."""
     recorded: list[int | None] = []

@@ -29,6 +29,8 @@ TITLE = "Jupyter notebook"
 MAX_BYTES = 256 << 20
 MAX_OUTPUT = 64 << 20  # characters of one output
 MAX_TRAIN_OUTPUT = 20_000
+NOT_PRINTED = ("tables",)
+"""Formats of files: what a cell prints may look like one by chance."""
 NAMES = {"Training Loss": "loss", "Validation Loss": "eval_loss", "Epoch": "epoch"}
 TRAINING = re.compile(
     rb"""<th>(?:Step|Epoch)</th>|'(?:loss|reward)': |\\"(?:step|loss|reward)\\": |step:\d+ - |Train step \d"""
@@ -261,7 +263,7 @@ def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
     for name in FORMATS:
         module = format_of(name)
         is_text = isinstance(module.Reader, type) and issubclass(module.Reader, LineReader)
-        if is_text and name != "csv" and seen is not None and module.matches(seen):
+        if is_text and name not in NOT_PRINTED and seen is not None and module.matches(seen):
             reader = module.Reader(Log(path, name), {})
             facts = reader.facts()
             reader.read(cast("Recorder", found))
