@@ -125,7 +125,7 @@ def test_printed_lines_are_read_as_a_text_log(tmp_path: Path):
     outputs = printed(lines[:30]), printed("a warning\n", "stderr"), printed(lines[30:])
     view = open_run(write(tmp_path / "a.ipynb", cell(printed("'loss': hello\n")), cell(*outputs)))
     assert view.series("loss").values.tolist() == [0.25, 0.5, 0.75, 1.0]
-    again = open_run(write(tmp_path / "b.ipynb", cell(printed(lines)), cell(printed(lines))))
+    again = open_run(write(tmp_path / "b.ipynb", cell(printed(lines)), cell(shown(lines, "text/plain"))))
     assert [len(again.series("loss", attempt=attempt)) for attempt in (1, 2)] == [4, 4]
 
 

@@ -251,9 +251,15 @@ def _has_steps(table: Table) -> bool:
 def _printed(outputs: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the texts that a cell has printed, those of each stream together: a line may be cut between two."""
     for stream in ("stdout", "stderr"):
-        texts = [_text(output.get("text")) for output in outputs if output.get("name") == stream]
-        text = "".join(texts)
-        yield text if text.endswith("\n") or not text else f"{text}\n"
+        yield _as_lines("".join(_text(output.get("text")) for output in outputs if output.get("name") == stream))
+    for output in outputs:  # as which some notebooks keep long streams
+        data = output.get("data")
+        if output.get("output_type") == "display_data" and isinstance(data, dict):
+            yield _as_lines(_text(data.get("text/plain")))
+
+
+def _as_lines(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
