@@ -180,6 +180,31 @@ def test_tables_without_steps_are_counted(tmp_path: Path):
     assert "without its beginning" in view.damage()[0]
 
 
+def test_the_tables_of_older_versions_follow_the_line_of_the_step(tmp_path: Path):
+    """Several of them, and the time of the whole step at its end."""
+    lines = []
+    for step in (1, 2, 3):
+        lines += [
+            f"20250601-10:00:0{step}.000 master worker INFO: The next step is epoch 1/2 step {step}/5 "
+            f"(global step {step}). Should checkpoint? False.",
+            "20250601-10:00:05.000 master worker INFO: RPC name actor_train returns (1/2)",
+            *table({"ppo_actor/loss": step / 4}),
+            "20250601-10:00:05.000 master worker INFO: RPC name actor_train returns (2/2)",
+            *table({"ppo_actor/loss": step / 2}),
+            "20250601-10:00:05.000 master worker INFO: Model rpc actor_train finished. Detailed time stats:",
+            *table({"timeperf/train": 1.25}),
+            f"20250601-10:00:09.000 master worker INFO: Epoch 1/2 step {step}/5 (global step {step}) finishes. "
+            "#End to end# execution time: *12.500*s. Total time consumption: 20.000s. ",
+        ]
+    view = open_run(write(tmp_path / "a.log", *lines, "master worker INFO: Experiment Completes! Yeah!!!!!!!!"))
+    assert {name: view.series(name).values.tolist() for name in view.names()} == {
+        "ppo_actor/loss": [0.5, 1.0, 1.5], "timeperf/train": [1.25] * 3, "timeperf/e2e": [12.5] * 3, "epoch": [1] * 3,
+    }  # fmt: skip
+    assert len(view.series("ppo_actor/loss", attempt=1)) == 3
+    assert view.config["total_train_steps"] == 10
+    assert "Experiment Completes" in view.status.reason
+
+
 @pytest.mark.parametrize("text", ["", "Train step\n", "│ a │ b │\n", "╒══╕\n│ a │ 1 │\n╘══╛\n"])
 def test_other_texts_are_no_log_of_areal(tmp_path: Path, text: str):
     """A message says so."""

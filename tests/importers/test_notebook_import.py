@@ -125,8 +125,15 @@ def test_printed_lines_are_read_as_a_text_log(tmp_path: Path):
     outputs = printed(lines[:30]), printed("a warning\n", "stderr"), printed(lines[30:])
     view = open_run(write(tmp_path / "a.ipynb", cell(printed("'loss': hello\n")), cell(*outputs)))
     assert view.series("loss").values.tolist() == [0.25, 0.5, 0.75, 1.0]
-    again = open_run(write(tmp_path / "b.ipynb", cell(printed(lines)), cell(printed(lines))))
+    again = open_run(write(tmp_path / "b.ipynb", cell(printed(lines)), cell(shown(lines, "text/plain"))))
     assert [len(again.series("loss", attempt=attempt)) for attempt in (1, 2)] == [4, 4]
+
+
+def test_a_printed_table_is_no_training(tmp_path: Path):
+    """Data with commas are printed for many reasons."""
+    data = "step,loss\n" + "".join(f"{step},0.5\n" for step in range(50))
+    view = open_run(write(tmp_path / "a.ipynb", cell(printed(data)), cell(shown(html([row(1)])))))
+    assert len(view.series("loss")) == 1
 
 
 def test_a_notebook_that_grows_records_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -192,6 +199,17 @@ def test_a_notebook_that_is_cut_keeps_what_is_complete(tmp_path: Path):
         assert set(steps) <= {1, 2, 3}
         assert "cut" in view.damage()[0]
     assert open_run(path).names()
+
+
+def test_a_notebook_that_is_damaged_keeps_what_comes_before(tmp_path: Path):
+    """A message has the place."""
+    path = write(tmp_path / "a.ipynb", cell(shown(html([row(step) for step in (1, 2, 3)]))), cell(printed("end")))
+    data = path.read_text()
+    place = data.index("<td>3</td>")
+    path.write_text(f'{data[:place]}" oops {data[place:]}')
+    view = open_run(path)
+    assert view.series("loss").steps.tolist() == [1, 2]
+    assert "char" in view.damage()[0]
 
 
 @pytest.mark.parametrize(

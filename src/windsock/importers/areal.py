@@ -1,7 +1,8 @@
 """Tables of AReaL in console logs.
 
 AReaL prints ``Epoch 1/5 Step 1/935 Train step 1/4675 done.`` and then the metrics of that step as a table, with the
-names and values of four metrics per line (``areal/utils/stats_logger.py``, versions 0.3.4 to 1.0).
+names and values of four metrics per line (``areal/utils/stats_logger.py``, versions 0.3.1 to 1.0). Up to version 0.3.0
+the line before the tables is ``The next step is epoch 1/5 step 1/935 (global step 1).`` (``realhf/system``).
 """
 
 from __future__ import annotations
@@ -20,27 +21,34 @@ TITLE = "AReaL console log"
 
 _INT = r"(\d{1,15})"
 STEP = re.compile(rf"Epoch {_INT}/{_INT} Step {_INT}/{_INT} Train step {_INT}/{_INT} done")
-NEXT_TABLE = re.compile(r"Stats \((?:[2-9]|\d\d+)/\d+\):")
+OLD_STEP = re.compile(rf"The next step is epoch {_INT}/{_INT} step {_INT}/{_INT} \(global step {_INT}\)")
+OLD_END = re.compile(rf"\(global step {_INT}\) finishes\. #End to end# execution time: \*(\d+\.?\d*)\*s")
+NEXT_TABLE = re.compile(r"(?:Stats|RPC name \S+ returns) \((?:[2-9]|\d\d+)/\d+\)")
 LAUNCH = re.compile(r"Launcher: experiment_name=([^,]+), trial_name=([^,]+),")
 VERSION = re.compile(r"\bareal(?:==|-)(\d+(?:\.\d+)+)")
 STAMP = re.compile(r"(?<!\d)(\d{8}-\d\d:\d\d:\d\d)\.(\d{3}) ")
 _NUMBER = r"(?:[-+]?\d+\.?\d*(?:e[-+]?\d+)?|[-+]?inf|nan)"
 CELLS = re.compile(rf"│ *(?!{_NUMBER} *│)([^│]*[^│ ]) *│ *({_NUMBER}) *(?=│)")
 BEGIN, END = "╒", "╘"
-FINISHED = "StatsLogger INFO: Training completes!"
+FINISHED = ("StatsLogger INFO: Training completes!", "Experiment Completes!")
 
 
 def matches(seen: Seen) -> bool:
     """Return whether a line tells that a train step is done, or there is a table of metrics."""
-    if seen.has(b"Train step "):
-        return any(STEP.search(line) for line in seen.lines)
+    if (seen.has(b"Train step ") or seen.has(b"(global step ")) and any(
+        STEP.search(line) or OLD_STEP.search(line) for line in seen.lines
+    ):
+        return True
     return seen.has(BEGIN.encode(), "│".encode()) and any(len(CELLS.findall(line)) > 1 for line in seen.lines)
 
 
 class Reader(LineReader):
     """Reads one row per table. What is there of the last table is recorded, and the rest when the log has it."""
 
-    needles = tuple(word.encode() for word in ("Train step ", "│", BEGIN, END, "Stats (", "Launcher: ", FINISHED))
+    needles = tuple(
+        word.encode()
+        for word in ("Train step ", "(global step ", "│", BEGIN, END, "Stats (", "returns (", "Launcher: ", *FINISHED)
+    )
 
     def __init__(self, log: Log, state: dict[str, Any]) -> None:
         super().__init__(log, state)
@@ -74,24 +82,30 @@ class Reader(LineReader):
         if BEGIN in text or END in text:
             self._record(out)
             self.state["table"]["is_open"] = BEGIN in text
-        elif found := STEP.search(text):
+        elif found := STEP.search(text) or OLD_STEP.search(text):
             self._begin(found, line, out)
+            return found.re is STEP
+        elif found := OLD_END.search(text):
+            out.row({"timeperf/e2e": float(found[2])}, int(found[1]), _time(line))
             return True
         elif NEXT_TABLE.search(text):
             out.note("the log has several tables per step: the last value of a metric counts")
         elif found := LAUNCH.search(text):
             self.state["launch"] = {"experiment_name": found[1], "trial_name": found[2]}
-        elif FINISHED in text:
+        elif any(word in text for word in FINISHED):
             self.mark_finished(line, out)
         return False
 
     def _begin(self, found: re.Match[str], line: Line, out: Recorder) -> None:
         """Begin a train step."""
         self._record(out)
-        epoch, epochs, _, per_epoch, step, steps = map(int, found.groups())
-        at = line.at if line.at is not None else _moment(line.text)
-        self.state["table"] = {"step": step, "epoch": epoch, "at": at, "is_open": False, "is_begun": False}
-        self.state["totals"] = {"total_train_epochs": epochs, "steps_per_epoch": per_epoch, "total_train_steps": steps}
+        epoch, epochs, _, per_epoch, step, *rest = map(int, found.groups())
+        self.state["table"] = {"step": step, "epoch": epoch, "at": _time(line), "is_open": False, "is_begun": False}
+        self.state["totals"] = {
+            "total_train_epochs": epochs,
+            "steps_per_epoch": per_epoch,
+            "total_train_steps": rest[0] if rest else epochs * per_epoch,
+        }
 
     def _cells(self, line: Line, out: Recorder) -> bool:
         """Take the metrics of a line; one outside of tables may be anything."""
@@ -125,6 +139,10 @@ class Reader(LineReader):
 def _filled(text: str) -> int:
     """Return how many cells of a line are not empty; the last columns may end earlier."""
     return sum(bool(cell.strip()) for cell in text.partition("│")[2].split("│"))
+
+
+def _time(line: Line) -> float | None:
+    return line.at if line.at is not None else _moment(line.text)
 
 
 def _moment(text: str) -> float | None:

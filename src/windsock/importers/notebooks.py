@@ -29,6 +29,8 @@ TITLE = "Jupyter notebook"
 MAX_BYTES = 256 << 20
 MAX_OUTPUT = 64 << 20  # characters of one output
 MAX_TRAIN_OUTPUT = 20_000
+NOT_PRINTED = ("tables",)
+"""Formats of files: what a cell prints may look like one by chance."""
 NAMES = {"Training Loss": "loss", "Validation Loss": "eval_loss", "Epoch": "epoch"}
 TRAINING = re.compile(
     rb"""<th>(?:Step|Epoch)</th>|'(?:loss|reward)': |\\"(?:step|loss|reward)\\": |step:\d+ - |Train step \d"""
@@ -85,14 +87,14 @@ class Reader:
 
 
 def _cells(text: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the cells of a notebook, and what is wrong with it; of one that is cut, what is complete."""
+    """Return the cells of a notebook, and what is wrong with it; of one that is damaged, what comes before that."""
     problem = ""
     try:
         try:
-            notebook = json.loads(text)
-        except ValueError as error:
-            problem = f"the notebook is damaged or cut: {error}"
-            notebook = json.loads(_closed(text))
+            notebook = json.loads(text, strict=False)
+        except json.JSONDecodeError as error:
+            problem = f"the notebook is damaged or cut, and read up to there: {error}"
+            notebook = json.loads(_closed(text[: error.pos]), strict=False)
     except (ValueError, RecursionError) as error:
         return [], f"the notebook cannot be read: {error}"
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
@@ -249,9 +251,15 @@ def _has_steps(table: Table) -> bool:
 def _printed(outputs: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the texts that a cell has printed, those of each stream together: a line may be cut between two."""
     for stream in ("stdout", "stderr"):
-        texts = [_text(output.get("text")) for output in outputs if output.get("name") == stream]
-        text = "".join(texts)
-        yield text if text.endswith("\n") or not text else f"{text}\n"
+        yield _as_lines("".join(_text(output.get("text")) for output in outputs if output.get("name") == stream))
+    for output in outputs:  # as which some notebooks keep long streams
+        data = output.get("data")
+        if output.get("output_type") == "display_data" and isinstance(data, dict):
+            yield _as_lines(_text(data.get("text/plain")))
+
+
+def _as_lines(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"
 
 
 def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
@@ -261,7 +269,7 @@ def _read_lines(path: Path) -> tuple[KeptCalls, Facts]:
     for name in FORMATS:
         module = format_of(name)
         is_text = isinstance(module.Reader, type) and issubclass(module.Reader, LineReader)
-        if is_text and name != "csv" and seen is not None and module.matches(seen):
+        if is_text and name not in NOT_PRINTED and seen is not None and module.matches(seen):
             reader = module.Reader(Log(path, name), {})
             facts = reader.facts()
             reader.read(cast("Recorder", found))
