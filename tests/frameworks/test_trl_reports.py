@@ -1,4 +1,4 @@
-"""Trainings of TRL that report to a tracker open with the values of their state. ``scripts/test-frameworks`` runs it."""
+"""Trainings of TRL that report to a tracker open with the values of their state."""
 
 import importlib.util
 import json
