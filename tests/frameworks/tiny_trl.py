@@ -1,12 +1,18 @@
-"""Run a tiny training of one of TRL's trainers on the CPU, and write what it logs as JSON: tiny_trl.py TRAINER FILE."""
+"""Run a tiny training of one of TRL's trainers on the CPU, and write what it logs as JSON.
 
+``tiny_trl.py TRAINER FILE [TRACKER]``: with a tracker the training is shorter, reports to it, and writes its state
+beside the file.
+"""
+
+import importlib
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "WANDB_MODE": "disabled"}
+os.environ |= {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+os.environ.setdefault("WANDB_MODE", "disabled")
 
 import datasets.fingerprint
 import torch
@@ -15,7 +21,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, Qwen2ForSequenceClassification
 
-STEPS = 25
+STEPS, REPORTED_STEPS = 25, 8
 # The default fingerprint pickles the functions of this file with everything that they refer to.
 datasets.fingerprint.Hasher.hash = classmethod(lambda cls, value: os.urandom(8).hex())
 
@@ -40,14 +46,15 @@ def reward(completions: list[str], **_: Any) -> list[float]:
     return [float(len(text.split()) % 3) for text in completions]
 
 
-def trainer(which: str, folder: Path) -> Any:
+def trainer(which: str, folder: Path, trackers: list[str]) -> Any:
     """Return one of the trainers."""
+    steps = REPORTED_STEPS if trackers else STEPS
     words = tokenizer()
     model = str(folder / "model")
     Qwen2ForCausalLM(config()).save_pretrained(model)
     words.save_pretrained(model)
-    common = {"output_dir": str(folder / "out"), "max_steps": STEPS, "per_device_train_batch_size": 4, "bf16": False}
-    common |= {"logging_steps": 1, "report_to": [], "use_cpu": True, "save_strategy": "no", "disable_tqdm": True}
+    common = {"output_dir": str(folder / "out"), "max_steps": steps, "per_device_train_batch_size": 4, "bf16": False}
+    common |= {"logging_steps": 1, "report_to": trackers, "use_cpu": True, "save_strategy": "no", "disable_tqdm": True}
     evaluated = {"eval_strategy": "steps", "eval_steps": 10}
     sampled = {"num_generations": 4, "max_completion_length": 8, "learning_rate": 1e-3, **common}
     prompts = Dataset.from_dict({"prompt": ["w1 w2 w3", "w4 w5", "w6 w7 w8 w9", "w10"] * 8})
@@ -76,11 +83,15 @@ def trainer(which: str, folder: Path) -> Any:
     return trl.RewardTrainer(scorer, arguments, train_dataset=pairs, processing_class=words)
 
 
-def main(which: str, file: Path) -> None:
+def main(which: str, file: Path, *trackers: str) -> None:
     """Train, and write the numbers by name."""
     torch.manual_seed(0)
-    made = trainer(which, file.parent)
+    made = trainer(which, file.parent, list(trackers))
+    if "swanlab" in trackers:  # the Trainer of transformers cannot start one of SwanLab 0.10
+        importlib.import_module("swanlab").init(project="tiny", mode="offline")
     made.train()
+    if trackers:
+        made.state.save_to_json(str(file.parent / "trainer_state.json"))
     found: dict[str, list[float]] = {}
     for row in made.state.log_history:
         for name, value in row.items():
@@ -90,4 +101,4 @@ def main(which: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

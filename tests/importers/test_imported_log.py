@@ -311,3 +311,11 @@ def test_a_view_of_the_cached_journal_equals_that_of_the_log(tmp_path: Path):
     path = at_rest(tmp_path / "metrics.jsonl", rows(1, 2))
     view = windsock.open(path)
     assert View(view.path).series("loss").values.tolist() == view.series("loss").values.tolist()
+
+
+@pytest.mark.parametrize("place", [".", ".aim"])
+def test_a_store_of_aim_is_refused_with_what_to_do(tmp_path: Path, place: str):
+    """Its database cannot be read without it."""
+    (tmp_path / ".aim" / "meta").mkdir(parents=True)
+    with pytest.raises(LogError, match="Aim.*CSV"):
+        windsock.open(tmp_path / place)

@@ -152,6 +152,8 @@ def test_a_directory_has_many_runs_and_a_resumed_one_is_one_run(tmp_path: Path):
     write(folder, start(), *(scalar("a", step, 1.0) for step in (1, 2, 3)))
     write(folder, start(), scalar("a", 2, 2.0), name="run-20240102_000000-abc")
     other = write(folder, start(), scalar("a", 1, 1.0), name="run-20240101_000000-other")
+    (folder / "runs.swanlab").write_bytes(b"SQLite format 3\0")
+    (write(folder, name="run-20240101_000000-empty")).write_bytes(b"")
     assert [(log.path, log.member) for log in find_logs(tmp_path)] == [(folder, "abc"), (other, "")]
     view = windsock.open(f"{folder}#abc")
     assert view.series("a").values.tolist() == [1, 2]

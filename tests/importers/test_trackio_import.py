@@ -115,7 +115,10 @@ def test_the_step_of_a_trainer_counts(tmp_path: Path):
     with closing(connect(tmp_path / "p.db")) as connection:
         add(connection, "one", 0, **{"loss": 1.0, "train/global_step": 10})
         add(connection, "one", 1, **{"loss": 2.0, "train/global_step": 20})
-    assert windsock.open(tmp_path / "p.db").series("loss").steps.tolist() == [10, 20]
+        add(connection, "one", 2, timing=2.0)
+    view = windsock.open(tmp_path / "p.db")
+    assert view.series("loss").steps.tolist() == [10, 20]
+    assert view.series("timing").steps.tolist() == [20]
 
 
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])

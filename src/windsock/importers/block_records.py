@@ -13,6 +13,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -113,36 +114,48 @@ def first_records(path: Path, count: int) -> Iterator[bytes]:
             yield record
 
 
-def run_logs(folder: Path, names: Sequence[str], format: str, suffix: str, inner: set[str], beside: set[str]) -> Found:
-    """Return the runs whose directories are in a directory, or the one whose own directory it is.
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a tracker arranges the files of its runs."""
 
-    ``inner`` are other names in a run's directory, ``beside`` those beside the directories of runs.
-    """
-    own = [name for name in names if name.endswith(suffix) and (folder / name).is_file()]
-    if own:
-        return Found([Log(folder / name, format) for name in own], {*own, *inner} & set(names))
-    found = Found()
-    for id, files in _runs_in(folder, names, suffix).items():
-        found.logs.append(Log(files[0], format) if len(files) == 1 else Log(folder, format, id))
-        found.taken.update(file.parent.name for file in files)
-    if found.logs:
-        found.taken.update(beside & set(names))
-    return found
+    format: str
+    suffix: str
+    signature: bytes
+    inner: frozenset[str]  # other names in the directory of a run
+    beside: frozenset[str]  # other names beside the directories of runs
 
+    def logs_in(self, folder: Path, names: Sequence[str]) -> Found:
+        """Return the runs whose directories are in a directory, or the one whose own directory it is."""
+        own = [name for name in names if name.endswith(self.suffix) and self._is_own(folder / name)]
+        if own:
+            return Found([Log(folder / name, self.format) for name in own], {*own, *self.inner} & set(names))
+        found = Found()
+        for id, files in self._runs_in(folder, names).items():
+            found.logs.append(Log(files[0], self.format) if len(files) == 1 else Log(folder, self.format, id))
+            found.taken.update(file.parent.name for file in files)
+        if found.logs:
+            found.taken.update(self.beside & set(names))
+        return found
 
-def run_files(log: Log, suffix: str) -> list[Path]:
-    """Return the files of a run, oldest first: of several ones the later ones resumed it."""
-    if not log.member:
-        return [log.path]
-    folders = [path.name for path in log.path.glob("*run-*")]
-    return _runs_in(log.path, folders, suffix).get(log.member, [])
+    def files(self, log: Log) -> list[Path]:
+        """Return the files of a run, oldest first: of several ones the later ones resumed it."""
+        if not log.member:
+            return [log.path]
+        return self._runs_in(log.path, [path.name for path in log.path.glob("*run-*")]).get(log.member, [])
 
+    def _runs_in(self, folder: Path, names: Sequence[str]) -> dict[str, list[Path]]:
+        runs: dict[str, list[Path]] = {}
+        for name in sorted(names, key=lambda name: name.removeprefix("offline-")):
+            found = FOLDER.fullmatch(name)
+            if found and not (folder / name).is_symlink():
+                for file in sorted((folder / name).glob(f"*{self.suffix}")):
+                    if self._is_own(file):
+                        runs.setdefault(found[1], []).append(file)
+        return runs
 
-def _runs_in(folder: Path, names: Sequence[str], suffix: str) -> dict[str, list[Path]]:
-    runs: dict[str, list[Path]] = {}
-    for name in sorted(names, key=lambda name: name.removeprefix("offline-")):
-        found = FOLDER.fullmatch(name)
-        if found and not (folder / name).is_symlink():
-            for file in sorted((folder / name).glob(f"*{suffix}")):
-                runs.setdefault(found[1], []).append(file)
-    return runs
+    def _is_own(self, path: Path) -> bool:
+        try:
+            with path.open("rb") as file:
+                return file.read(len(self.signature)) == self.signature
+        except OSError:
+            return False

@@ -25,6 +25,8 @@ def log_at(path: Path) -> Log:
     own = [log for log in found if log.path == path and not log.member]
     if len(found) == 1 or len(own) == 1:
         return own[0] if own else found[0]
+    if not found and ".aim" in (path.name, *os.listdir(path)):
+        raise LogError(f"{path} is a store of Aim, a RocksDB that only Aim itself can read: export its metrics as CSV")
     if not found:
         raise LogError(f"{path} has no log that windsock can read; {HINT}")
     if path.is_dir():

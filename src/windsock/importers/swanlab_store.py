@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windsock.importers.block_records import first_records, new_records, run_files, run_logs
+from windsock.importers.block_records import Layout, first_records, new_records
 from windsock.importers.events import BYTES, DOUBLE, FIXED64, VARINT, UndecodableError, fields, signed, timestamp
 from windsock.importers.formats import Facts, Found, Log
 from windsock.importers.numbers import SPECIAL, as_time, to_float
@@ -22,7 +22,13 @@ from windsock.importers.seen import Seen
 
 TITLE = "SwanLab run"
 SIGNATURE = b":SWL"
-SUFFIX = ".swanlab"
+LAYOUT = Layout(
+    "swanlab_store",
+    ".swanlab",
+    SIGNATURE,
+    inner=frozenset({"files", "media", "debug", "logs", "console"}),
+    beside=frozenset({"runs.swanlab"}),  # a database of older versions, of what is in the directories
+)
 CONFIG_FILE = Path("files", "config.yaml")  # beside the records
 MAX_CONFIG = 4 << 20
 MEDIA = "texts, pictures and other media are in files of their own, which are not read"
@@ -40,8 +46,7 @@ def matches(seen: Seen) -> bool:
 
 def logs_in(folder: Path, names: Sequence[str]) -> Found:
     """Return the runs in a ``swanlog`` directory, or the one whose own directory it is."""
-    inner = {"files", "media", "debug", "logs", "console"}
-    return run_logs(folder, names, "swanlab_store", SUFFIX, inner, {"runs.swanlab"})
+    return LAYOUT.logs_in(folder, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +73,13 @@ class Reader:
 
     def files(self) -> list[Path]:
         """Return the files of the run and its settings."""
-        files = run_files(self.log, SUFFIX)
+        files = LAYOUT.files(self.log)
         return [*files, *(file.parent / CONFIG_FILE for file in files)]
 
     def facts(self) -> Facts:
         """Return what SwanLab knows of the run."""
         facts: dict[str, Any] = {}
-        for path in run_files(self.log, SUFFIX)[:1]:
+        for path in LAYOUT.files(self.log)[:1]:
             with suppress(OSError, UndecodableError):
                 for record in first_records(path, FIRST_RECORDS):
                     for kind, data in _contents(record):
@@ -84,7 +89,7 @@ class Reader:
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""
-        for path in run_files(self.log, SUFFIX):
+        for path in LAYOUT.files(self.log):
             self._config(path.parent / CONFIG_FILE, out)
             for record in new_records(path, self.state["files"], out):
                 try:

@@ -125,14 +125,21 @@ class Reader:
             if found is None or str(found[0])[:100] != self.state["text"]:
                 raise RewrittenError
 
+    def _step(self, found: Mapping[str, Any], own: Any, out: Recorder) -> int | None:
+        """Return the step of a row: that of a trainer, if it differs from Trackio's own, which then counts calls."""
+        given = as_step(found.get(TRAINER_STEP))
+        if given is not None and (given != own or "trainer_step" in self.state):
+            out.note(f"steps are read from {TRAINER_STEP!r}")
+            self.state["trainer_step"] = given
+        step: int | None = self.state.get("trainer_step", as_step(own))
+        return step
+
     def _row(self, at: float | None, step: Any, text: Any, number: int, out: Recorder) -> None:
         found = _object(text)
         if not found:
             out.unread(f"row {number}", "not a JSON object")
             return
-        step = as_step(found.get(TRAINER_STEP)) if TRAINER_STEP in found else as_step(step)
-        if TRAINER_STEP in found:
-            out.note(f"steps are read from {TRAINER_STEP!r}")
+        step = self._step(found, step, out)
         numbers: dict[str, float | None] = {}
         for name, value in found.items():
             name = name.removeprefix(ESCAPE)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from windsock.importers.block_records import first_records, new_records, run_files, run_logs
+from windsock.importers.block_records import Layout, first_records, new_records
 from windsock.importers.events import BYTES, DOUBLE, FIXED64, VARINT, UndecodableError, fields, timestamp
 from windsock.importers.formats import Facts, Found, Log
 from windsock.importers.numbers import as_step, as_time, to_float
@@ -22,7 +22,13 @@ from windsock.model import Histogram
 
 TITLE = "W&B run"
 SIGNATURE = b":W&B"
-SUFFIX = ".wandb"
+LAYOUT = Layout(
+    "wandb_offline",
+    ".wandb",
+    SIGNATURE,
+    inner=frozenset({"files", "logs", "tmp"}),
+    beside=frozenset({"latest-run", "debug.log", "debug-internal.log", "debug-cli.root.log"}),
+)
 # Fields of Record.
 HISTORY, SUMMARY, CONFIG, METRIC, OUTPUT, RUN, EXIT = 2, 3, 5, 12, 13, 17, 18
 FIRST_RECORDS = 50  # in which the description of the run is
@@ -42,8 +48,7 @@ def matches(seen: Seen) -> bool:
 
 def logs_in(folder: Path, names: Sequence[str]) -> Found:
     """Return the runs in a ``wandb`` directory, or the one whose own directory it is."""
-    beside = {"latest-run", "debug.log", "debug-internal.log", "debug-cli.root.log"}
-    return run_logs(folder, names, "wandb_offline", SUFFIX, {"files", "logs", "tmp"}, beside)
+    return LAYOUT.logs_in(folder, names)
 
 
 class Reader:
@@ -56,7 +61,7 @@ class Reader:
 
     def files(self) -> list[Path]:
         """Return the files of the run, oldest first."""
-        return run_files(self.log, SUFFIX)
+        return LAYOUT.files(self.log)
 
     def facts(self) -> Facts:
         """Return what W&B knows of the run."""
