@@ -5,11 +5,16 @@
 
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import swanlab.proto.swanlab.record.v1.record_pb2 as swanlab
+import wandb.proto.wandb_internal_pb2 as wandb
+from block_files import write_records
 
 from windsock.model import Histogram
 from windsock.trackers import tensorboard_events as events
@@ -172,6 +177,73 @@ def json_lines(folder: Path) -> Path:
     return lines(folder / "metrics.jsonl", [json.dumps({**row, "timestamp": LONG_AGO + row["step"]}) for row in rows()])
 
 
+def openrlhf(folder: Path) -> Path:
+    """Dicts of steps."""
+    text = "2025-06-01 12:00:00 (PPOTrainer pid=7) ✨ Global step {}: {}"
+    return lines(folder / "openrlhf.log", [text.format(row.pop("step"), row) for row in rows()])
+
+
+def wandb_offline(folder: Path) -> Path:
+    """A run with a config, rows and its end."""
+    first, last = wandb.Record(), wandb.Record()
+    first.run.run_id, first.run.project = "abc", "maze"
+    first.run.config.update.add(key="lr", value_json="1e-06")
+    last.exit.exit_code = 0
+    records = [first]
+    for row in rows():
+        record = wandb.Record()
+        for key, value in {**row, "_step": row["step"], "_timestamp": LONG_AGO}.items():
+            record.history.item.add(value_json=json.dumps(value)).nested_key.append(key)
+        records.append(record)
+    data = [record.SerializeToString() for record in (*records, last)]
+    return write_records(folder / "offline-run-20240101_000000-abc" / "run-abc.wandb", b":W&B\xe1\xbe\x00", data)
+
+
+def swanlab_store(folder: Path) -> Path:
+    """A run with its description, rows and its end."""
+    first, last = swanlab.Record(), swanlab.Record()
+    first.start.project, first.start.name, first.start.id = "maze", "first", "abc"
+    last.finish.state = 1
+    records = [first]
+    for row in rows():
+        for key in ("loss", "reward"):
+            record = swanlab.Record()
+            record.scalar.key, record.scalar.step, record.scalar.value.number = key, row["step"], row[key]
+            records.append(record)
+    data = [record.SerializeToString() for record in (*records, last)]
+    return write_records(folder / "run-20240101_000000-abc" / "run-abc.swanlab", b":SWL\xd6\xe1\x02", data)
+
+
+def trackio_store(folder: Path) -> Path:
+    """A database with one run."""
+    schema = "CREATE TABLE metrics (id INTEGER PRIMARY KEY, timestamp TEXT, run_name TEXT, step INTEGER, metrics TEXT)"
+    with closing(sqlite3.connect(folder / "maze.db")) as connection:
+        connection.execute(schema)
+        for row in rows():
+            values = (f"2024-05-01T12:00:0{row['step']}+00:00", "first", row["step"], json.dumps(row))
+            connection.execute("INSERT INTO metrics (timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?)", values)
+        connection.commit()
+    return folder / "maze.db"
+
+
+def mlflow_store(folder: Path) -> Path:
+    """The directory of a run."""
+    run = folder / "mlruns" / "1" / ("0123456789abcdef" * 2)
+    lines(folder / "mlruns" / "1" / "meta.yaml", ["experiment_id: '1'", "name: maze"])
+    about = [
+        "lifecycle_stage: active",
+        f"run_id: {run.name}",
+        "run_name: first",
+        "start_time: 1600000000000",
+        "status: 3",
+    ]
+    lines(run / "meta.yaml", about)
+    for name in ("loss", "reward"):
+        lines(run / "metrics" / name, [f"160000000{row['step']}000 {row[name]} {row['step']}" for row in rows()])
+    lines(run / "params" / "lr", ["1e-06"])
+    return run
+
+
 def tables(folder: Path) -> Path:
     """A table with quoted, empty and odd cells."""
     found = ['step,"loss, mean",reward,model', *(f"{s},{1 / s},{'' if s == 3 else 'nan'},qwen" for s in STEPS)]
@@ -200,6 +272,11 @@ EXAMPLES: dict[str, Callable[[Path], Path]] = {
         deepspeed_chat,
         slime,
         prime_rl,
+        openrlhf,
+        wandb_offline,
+        swanlab_store,
+        trackio_store,
+        mlflow_store,
         dict_lines,
         json_lines,
         tables,

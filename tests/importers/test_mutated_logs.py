@@ -17,7 +17,7 @@ from example_logs import EXAMPLES, LONG_AGO, files_of, write_example
 
 import windsock
 from windsock.errors import WindsockError
-from windsock.importers.formats import FORMATS
+from windsock.importers.formats import FAILURES, FORMATS
 from windsock.importers.logs import log_at, logs_at
 from windsock.view import View
 
@@ -160,7 +160,7 @@ def read_everything(view: View) -> int:
     """Read all that a page or a command reads; return the number of values."""
     count = sum(len(view.series(name)) for name in view.names())
     samples = view.samples(limit=100)
-    assert all(isinstance(text, str) for text in view.damage())
+    assert not [text for text in view.damage() if "the rest cannot be read: " in text], view.damage()
     assert view.status.word in ("running", "finished", "crashed", "killed")
     return count + len(samples) + len(view.texts()) + len(view.config)
 
@@ -199,6 +199,7 @@ def test_damaged_logs_are_read_or_refused(part: int, tmp_path: Path):
         try:
             with limited(SECONDS, how):
                 try_to_open(path)
+            assert not FAILURES
         except Exception as problem:
             raise AssertionError(how) from problem
 
@@ -229,6 +230,15 @@ def test_what_is_before_the_damage_is_kept(name: str, tmp_path: Path):
         assert repr(found.values.tolist()) == repr(expected.values.tolist())
         assert found.steps.tolist() == expected.steps.tolist()
     assert len(view.samples()) == len(whole.samples())
+
+
+def test_a_format_that_fails_leaves_a_log_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One odd file does not hide the other logs of a directory."""
+    write_example("json_lines", tmp_path)
+    monkeypatch.setattr("windsock.importers.areal.matches", lambda seen: 1 / 0)
+    assert [log.format for log in logs_at(tmp_path)] == ["json_lines"]
+    assert "ZeroDivisionError" in FAILURES.pop()
+    FAILURES.clear()
 
 
 def test_every_format_has_an_example():

@@ -22,6 +22,7 @@ SPECIAL = {
 }  # fmt: skip
 WORDS = {"True": 1.0, "False": 0.0}
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
+SCALES = (1.0, 1e3, 1e6, 1e9)  # of seconds, milliseconds, …
 MAX_DEPTH = 8
 MAX_STEP = 2**53
 MAX_DIGITS = 40
@@ -57,7 +58,10 @@ def to_float(value: float) -> float:
 
 def text_number(text: str) -> float | None:
     """Return the number that a text is; None for other texts."""
-    return float(text) if len(text) <= MAX_DIGITS and NUMBER.fullmatch(text) else None
+    try:
+        return float(text) if len(text) <= MAX_DIGITS and "_" not in text else None
+    except ValueError:
+        return None
 
 
 def number_of(text: str) -> float | None:
@@ -114,10 +118,8 @@ def as_time(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        for scale in (1.0, 1e3, 1e6, 1e9):
-            if TIMES[0] <= value / scale <= TIMES[1]:
-                return value / scale
-        return None
+        number = to_float(value)
+        return next((number / scale for scale in SCALES if TIMES[0] <= number / scale <= TIMES[1]), None)
     if isinstance(value, str) and len(value) < 64 and value[:2] in ("19", "20"):
         try:
             moment = datetime.fromisoformat(value.strip())
