@@ -50,14 +50,15 @@ def open_run(
 
 def _open(run: str | os.PathLike[str], dir: Path | None) -> View:
     path = Path(run)
-    if path.is_dir() and is_run(path):
+    is_folder = os.path.isdir(path)  # a name may be too long for a path, which Path.is_dir raises
+    if is_folder and is_run(path):
         return View(path)
-    if path.is_file() or (path.is_dir() and len(path.parts) > 1):
+    if os.path.isfile(path) or (is_folder and len(path.parts) > 1):
         return ImportedView(log_at(path))
     try:
         return View(find_run(run, dir))
     except RunNotFoundError:
-        if path.exists():
+        if os.fspath(run) and os.path.exists(path):
             return ImportedView(log_at(path))
         log = _log_named(str(run), dir or default_dir())
         if log is None:
@@ -67,9 +68,9 @@ def _open(run: str | os.PathLike[str], dir: Path | None) -> View:
 
 def _log_named(text: str, dir: Path) -> Log | None:
     """Return the log that a text names: a path with the name of one of its runs, else the id of one in a directory."""
-    path, _, member = text.rpartition("#")
-    if path and Path(path).exists():
-        found = [log for log in logs_at(Path(path)) if log.member == member]
-    else:
-        found = [log for log in find_logs(dir) if text and log_id(log) == text] if dir.is_dir() else []
-    return found[0] if found else None
+    places = [place for place, character in enumerate(text) if character == "#"]  # a run's name may have one too
+    for path, member in ((text[:place], text[place + 1 :]) for place in places):
+        if path and os.path.exists(path):
+            return next((log for log in logs_at(Path(path)) if log.member == member), None)
+    found = (log for log in find_logs(dir) if text and log_id(log) == text) if dir.is_dir() else iter(())
+    return next(found, None)

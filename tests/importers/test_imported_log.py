@@ -291,6 +291,20 @@ def test_a_directory_that_is_a_run_itself_is_opened_before_those_in_it(tmp_path:
         log_at(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "", "no#run", "\udcff"])
+def test_a_name_that_is_no_path_names_no_run(name: str, tmp_path: Path):
+    """Also one that is too long for a path."""
+    with pytest.raises(windsock.RunNotFoundError):
+        windsock.open(name, dir=tmp_path)
+
+
+def test_a_run_of_a_store_may_have_any_name(tmp_path: Path):
+    """Also one with the mark that separates it from the path."""
+    text = "Step,run #1 - a,run #1 - a__MIN,run #2 - a,run #2 - a__MIN\n1,0.5,0.5,0.25,0.25\n"
+    path = at_rest(tmp_path / "chart.csv", text)
+    assert windsock.open(f"{path}#run #2").series("a").values.tolist() == [0.25]
+
+
 @pytest.mark.parametrize(("data", "message"), [
     (b"", "is empty"),
     (b"\0" * 100, "binary data"),

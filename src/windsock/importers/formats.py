@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from windsock.formatting import describe_error
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
 
@@ -38,6 +40,9 @@ FORMATS: tuple[str, ...] = (
     "tables",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""
+
+FAILURES: deque[str] = deque(maxlen=20)
+"""The last failures of formats that were asked about a log; none is expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +124,7 @@ def format_of(name: str) -> Any:
 def recognise(seen: Seen) -> str | None:
     """Return the format of a file, by its content; None if no format knows it."""
     for name in FORMATS:
-        matches = getattr(format_of(name), "matches", None)
-        if matches is not None and matches(seen):
+        if _ask(name, "matches", seen):
             return name
     return None
 
@@ -129,9 +133,18 @@ def grouped_logs(folder: Path, names: Sequence[str]) -> Found:
     """Return the logs of all formats of directories and stores in a directory with these entries."""
     found = Found()
     for name in FORMATS:
-        logs_in = getattr(format_of(name), "logs_in", None)
-        if logs_in is not None:
-            one: Found = logs_in(folder, [entry for entry in names if entry not in found.taken])
+        one = _ask(name, "logs_in", folder, [entry for entry in names if entry not in found.taken])
+        if one is not None:
             found.logs.extend(one.logs)
             found.taken.update(one.taken)
     return found
+
+
+def _ask(name: str, question: str, *arguments: Any) -> Any:
+    """Return what a format answers; None if it is not asked this, or fails: other formats may know the log."""
+    function = getattr(format_of(name), question, None)
+    try:
+        return None if function is None else function(*arguments)
+    except Exception as problem:  # noqa: BLE001 - one odd file must not hide the other logs of a directory
+        FAILURES.append(f"{name}.{question}: {describe_error(problem)}")
+        return None

@@ -306,7 +306,7 @@ def last_active(folder: Path) -> float:
 def find_run(reference: str | os.PathLike[str], dir: Path | None = None) -> Path:
     """Return the directory of a run, by its path, id, unique prefix of its id, name, or ``@last``."""
     as_path = Path(reference)
-    if as_path.is_dir() and is_run(as_path):
+    if os.path.isdir(as_path) and is_run(as_path):  # Path.is_dir raises for a name that is too long
         return as_path
     text, dir = str(reference), dir or default_dir()
     if text == "@last":
@@ -332,7 +332,7 @@ def _folder_of_id(id: str, dir: Path) -> Path | None:
     if not ID_PATTERN.fullmatch(id) or is_run(dir):
         return None
     inside = [folder / id for folder in subfolders(dir)]
-    found = [folder for folder in (dir / id, *inside) if folder.is_dir() and is_run(folder)]
+    found = [folder for folder in (dir / id, *inside) if os.path.isdir(folder) and is_run(folder)]
     if len(found) == 1 and not is_run(found[0].parent) and identity(found[0]).id == id:
         return found[0]
     return None
