@@ -27,11 +27,10 @@ class PinnedBuffer:
         self._memory = torch.empty(size, dtype=torch.uint8, pin_memory=True)
         self._event = torch.cuda.Event()
         self._views: dict[Any, Any] = {}
+        self._stream: tuple[int, Any] = (-1, None)  # the last one, and its number
 
     def receive(self, tensor: Any) -> Any:
         """Queue a copy of a tensor on the current stream of its device; return the tensor in which it arrives."""
-        import torch
-
         key = tensor.dtype, tensor.shape
         host = self._views.get(key)
         if host is None:
@@ -40,8 +39,17 @@ class PinnedBuffer:
             host = self._views[key] = self._memory[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
         host.copy_(tensor, non_blocking=True)
         # An event of this stream: to synchronise the device would wait for the training's other streams too.
-        self._event.record(torch.cuda.current_stream(tensor.device))
+        self._event.record(self._current_stream(tensor.device))
         return host
+
+    def _current_stream(self, device: Any) -> Any:
+        """Return the current stream. To make an object of it takes longer than to record the event."""
+        import torch
+
+        number = current_stream(device)
+        if number is None or number != self._stream[0]:
+            self._stream = (-1 if number is None else number, torch.cuda.current_stream(device))
+        return self._stream[1]
 
     def arrived(self) -> bool:
         """Return whether the last copy is complete."""
@@ -50,6 +58,16 @@ class PinnedBuffer:
     def wait(self) -> None:
         """Wait for the last copy."""
         self._event.synchronize()
+
+
+def current_stream(device: Any) -> int | None:
+    """Return the number of a device's current stream; None where this version of PyTorch does not tell it."""
+    import torch
+
+    if device.type != "cuda":
+        return 0
+    ask = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return None if ask is None else int(ask(device.index))
 
 
 class DeviceCopy:

@@ -18,7 +18,7 @@ from windsock.measurement.selection import Selection
 from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
 from windsock.stats.channels import CHANNELS
 from windsock.stats.groups import joined_labels
-from windsock.stats.rows import REDUCED_SLOTS, WEIGHT, Table
+from windsock.stats.rows import COUNT_SLOTS, REDUCED_SLOTS, WEIGHT, Table
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -93,7 +93,7 @@ class DeviceSelection(Selection):
 
     def repeats(self) -> Bools:
         """Return which sequences end in a repetition."""
-        return self._row(self.table.blocks["repeats"].start) > 0
+        return np.asarray(self._rows[self.table.blocks["repeats"].start] > 0)
 
     def totals(self, channel: str) -> Floats:
         """Return the sum of a channel per sequence."""
@@ -106,12 +106,12 @@ class DeviceSelection(Selection):
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of values of each sequence that are not finite; conditions are NaN or finite."""
         if (inputs := CHANNELS[channel].nan_of) is not None:
-            return self._row(self.table.row(inputs, "nan"))
+            return self._counted(self.table.row(inputs, "nan"))
         if CHANNELS[channel].combines:
             return self._combined({other: self.nonfinite(other) for other in CHANNELS[channel].combines})
         if CHANNELS[channel].statistics == "count":
             return np.zeros(len(self.counts))
-        return self._row(self.table.row(channel, "bad"))
+        return self._counted(self.table.row(channel, "bad"))
 
     def state(self, kind: StateKind, channel: str, rank: int) -> Floats:
         """Return the state of a channel over all its tokens."""
@@ -144,14 +144,18 @@ class DeviceSelection(Selection):
         state[-1] = self.nonfinite(channel).sum()
         return state
 
-    def _row(self, place: int) -> Floats:
-        row: Floats = self._rows[place].astype(np.float64)
-        return row
+    def _counted(self, rows: int | slice) -> Floats:
+        """Return rows of COUNT_SLOTS, which a device writes only for sequences that are odd."""
+        odd = self._rows[self.table.blocks["odd"].start] > 0
+        # Selected before they are converted: NumPy warns of some bits that memory may have.
+        counts: Floats = np.where(odd, self._rows[rows], 0).astype(np.float64)
+        return counts
 
     def _block(self, slot: str, size: int | None = None) -> Floats:
         """Return a slot of all its channels, or of the first ones."""
-        rows = self.table.blocks[slot]
-        block: Floats = self._rows[rows.start : rows.stop if size is None else rows.start + size].astype(np.float64)
+        found = self.table.blocks[slot]
+        rows = slice(found.start, found.stop if size is None else found.start + size)
+        block: Floats = self._counted(rows) if slot in COUNT_SLOTS else self._rows[rows].astype(np.float64)
         return block
 
     def _sums(self, first: int, stop: int) -> Floats:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.device_copy import current_stream
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
@@ -27,9 +28,12 @@ LEAST_ALIGNED = 16  # words of 32 bits
 
 
 class ResultMatrix:
-    """The results of the passes with one table, and their histograms: words of 32 bits that begin as 0."""
+    """The results of the passes with one table, in a chunk of words of 32 bits, and the memory of their histograms.
 
-    def __init__(self, outline: Outline, capacity: int, chunk: int, offset: int, address: int) -> None:
+    In the chunk the cells are followed by the statistics that the reduction writes, then the counts of the histograms.
+    """
+
+    def __init__(self, outline: Outline, capacity: int, histograms: Any, chunk: int, offset: int, address: int) -> None:
         self.outline = outline
         self.capacity = capacity  # columns
         self.sequences = 0  # so far
@@ -37,10 +41,10 @@ class ResultMatrix:
         self.on_host: list[dict[str, Any]] = []  # arrays of the sequences
         self.chunk = chunk
         self.offset = offset
-        self.cells = outline.table.height * capacity
-        self.reduced = _aligned(self.cells + outline.table.histogram_size)  # where the reduction begins
+        self.cells = outline.table.height * capacity  # aligned, because the capacity is
+        self.counts = self.cells + _aligned(reduced_words(outline.table))  # where they begin
         self.address = address
-        self.histograms = address + 4 * self.cells  # aligned, because the capacity is
+        self.histograms = histograms
         self.is_reduced = False
 
     def add(self, sequences: int, on_host: dict[str, Any]) -> None:
@@ -53,38 +57,34 @@ class ResultMatrix:
         """Return the cells and the histograms as tensors of their dtypes."""
         import torch
 
-        words = chunk[self.offset : self.offset + self.cells + self.outline.table.histogram_size]
-        return words[: self.cells].view(torch.float32), words[self.cells :] if self.outline.table.bins else words
+        return chunk[self.offset : self.offset + self.cells].view(torch.float32), self.histograms
 
     def reduce(self, chunk: Any) -> None:
         """Queue the reduction over all sequences."""
-        device = self.outline.key[0]
-        addresses = self.address, self.address + 4 * self.reduced, self.histograms + 4 * self._lengths
+        outline, start = self.outline, self.address
+        device = outline.key[0]
+        addresses = start, self.histograms.data_ptr(), start + 4 * self.cells, start + 4 * self.counts
         with _current(device):
-            self.outline.reduction.launch(
-                device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences
-            )
+            outline.reduction.launch(device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences)
         self.is_reduced = True
+        outline.reduction.spare[self.histograms.device] = current_stream(self.histograms.device), self.histograms
 
-    @property
-    def _lengths(self) -> int:
-        """Where the histogram of response lengths begins among all of them."""
-        bins = self.outline.table.histograms.get("response")
-        return bins.start if bins is not None else 0
-
-    def _reduction(self, chunk: Any) -> tuple[Any, Any, Any]:
-        """Return the cells, the memory of their reduction and the bins of lengths as tensors of their dtypes."""
+    def _reduction(self, chunk: Any) -> tuple[Any, Any, Any, Any]:
+        """Return the cells, the histograms, and the memory of the statistics and counts, as tensors of their dtypes."""
         import torch
 
-        words = chunk[self.offset + self.reduced : self.offset + self.reduced + reduced_words(self.outline.table)]
-        cells, histograms = self.parts(chunk)
-        return cells, words.view(torch.float64), histograms[self._lengths :]
+        reduced = chunk[self.offset + self.cells : self.offset + self.counts].view(torch.float64)
+        return *self.parts(chunk), reduced, chunk[self.offset + self.counts :]
+
+    def copy_counts(self, chunk: Any) -> None:
+        """Copy the counts of the histograms to the results without the reduction."""
+        chunk[self.offset + self.counts :][: len(self.histograms)] = self.histograms
 
     def fetched(self, chunk: NDArray[np.int32]) -> Fetched:
         """Return the results from the copy of the chunk that has them."""
-        table, cells = self.outline.table, self.cells
-        words = chunk[self.offset : self.offset + self.reduced + reduced_words(table)]
-        matrix = words[:cells].reshape(table.height, self.capacity)[:, : self.sequences]
+        table, start = self.outline.table, self.offset
+        counts = start + self.counts
+        matrix = chunk[start : start + self.cells].reshape(table.height, self.capacity)[:, : self.sequences]
         first = table.blocks["arrays"].start
         arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
         for place, name in enumerate(table.arrays):
@@ -94,8 +94,9 @@ class ResultMatrix:
             # Labels are of one batch: with the same label in another one they are a different group.
             arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.
-        histograms = words[cells : cells + table.histogram_size].view(np.uint32)
-        reduced = words[self.reduced :].view(np.float64).reshape(-1, len(REDUCED_SLOTS)) if self.is_reduced else None
+        histograms = chunk[counts : counts + table.histogram_size].view(np.uint32)
+        statistics = chunk[start + self.cells : start + self.cells + reduced_words(table)].view(np.float64)
+        reduced = statistics.reshape(-1, len(REDUCED_SLOTS)) if self.is_reduced else None
         return Fetched(self.outline.plan, table, matrix[:first].view(np.float32), arrays, histograms, reduced)
 
 
@@ -118,10 +119,19 @@ class ResultMemory:
             self._full.append(found)
         # As many as in the last step, so that one matrix is enough for this one.
         expected = 2 * found.capacity if found is not None else _last_sequences.get(outline.table, LEAST_SEQUENCES)
-        capacity = _aligned(max(sequences, expected))
-        cells = _aligned(outline.table.height * capacity + outline.table.histogram_size)
-        words = cells + _aligned(reduced_words(outline.table))
-        self._open[outline.plan] = found = ResultMatrix(outline, capacity, *self._take(words))
+        table, capacity = outline.table, _aligned(max(sequences, expected))
+        words = table.height * capacity + _aligned(reduced_words(table)) + _aligned(table.histogram_size)
+        histograms = self._cleared(outline)
+        self._open[outline.plan] = found = ResultMatrix(outline, capacity, histograms, *self._take(words))
+        return found
+
+    def _cleared(self, outline: Outline) -> Any:
+        """Return memory for histograms that is 0: that of an earlier step, which was cleared on the current stream."""
+        import torch
+
+        stream, found = outline.reduction.spare.pop(self._device, (None, None))
+        if stream is None or stream != current_stream(self._device):
+            found = torch.zeros(max(outline.table.histogram_size, 1), dtype=torch.int32, device=self._device)
         return found
 
     def chunk(self, matrix: ResultMatrix) -> Any:
@@ -135,7 +145,7 @@ class ResultMemory:
         if words > self._free:
             # As many as in the last step: then all results are copied together.
             size = max(words, 0 if self._chunks else _last_words.get(self._device, 0))
-            self._chunks.append(torch.zeros(size, dtype=torch.int32, device=self._device))
+            self._chunks.append(torch.empty(size, dtype=torch.int32, device=self._device))
             self._free = size
         chunk = self._chunks[-1]
         offset = len(chunk) - self._free
@@ -144,15 +154,27 @@ class ResultMemory:
 
     def reduce(self) -> None:
         """Queue the reductions of all results over their sequences."""
+        failed: list[Exception] = []
         for matrix in self._matrices():
-            if matrix.sequences:
-                matrix.reduce(self.chunk(matrix))
+            chunk = self.chunk(matrix)
+            try:
+                if matrix.sequences:
+                    matrix.reduce(chunk)
+            except Exception as error:  # noqa: BLE001 - it is raised
+                failed.append(error)
+            if not matrix.is_reduced:
+                matrix.copy_counts(chunk)
+        if failed:
+            raise failed[0]
 
     def tensors(self) -> Sequence[Any]:
         """Return the tensors that have to be copied to the host."""
-        used = [*self._chunks[:-1], self._chunks[-1][: len(self._chunks[-1]) - self._free]] if self._chunks else []
-        _last_words[self._device] = sum(len(chunk) for chunk in used)
-        return used
+        if not self._chunks:
+            return []
+        _last_words[self._device] = sum(map(len, self._chunks)) - self._free
+        if not self._free:
+            return self._chunks
+        return [*self._chunks[:-1], self._chunks[-1][: -self._free]]
 
     def fetched(self, chunks: Sequence[NDArray[Any]]) -> Iterator[Fetched]:
         """Yield the results from the copies of the tensors."""
@@ -228,8 +250,8 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) 
 
 def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
     outline = prepared.outline
-    addresses = [matrix.address, matrix.histograms]
-    together = matrix.address | matrix.histograms
+    addresses = [matrix.address, matrix.histograms.data_ptr()]
+    together = addresses[0] | addresses[1]
     for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True):
         address = tensor.data_ptr() + (start + first) * stride
         addresses.append(address)
@@ -268,7 +290,7 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
     dtypes: list[Any] = []
     are_own, ids, keep = True, 0, 0
     for name in names:
-        tensor, start = _located(batch, name)
+        tensor, start = (getattr(batch, name), 0) if batch.whole is None else _located(batch, name)
         if name == "eos_ids":
             given, tensor = tensor, _ids_on(device, tensor)
             are_own = are_own and (isinstance(given, list | tuple) or tensor is given)
@@ -377,8 +399,11 @@ def _listed_ids_on(device: Any, ids: tuple[int, ...]) -> Any:
     return moved_to(device, ids).reshape(-1)
 
 
+_HERE = nullcontext()
+
+
 def _current(device: int | None) -> Any:
     """Return a context in which a CUDA device is the current one."""
     import torch
 
-    return nullcontext() if device is None or torch.cuda.current_device() == device else torch.cuda.device(device)
+    return _HERE if device is None or torch.cuda.current_device() == device else torch.cuda.device(device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,16 @@ NONFINITE = "windsock/nonfinite/"  # before the name of a metric: how many of it
 class Measured(dict[str, float]):
     """Values of metrics by name, and in ``missing`` the reasons for metrics without a value."""
 
-    def __init__(self, values: Mapping[str, float], missing: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, float], missing: dict[str, str] | Callable[[], dict[str, str]]) -> None:
         super().__init__(values)
-        self.missing = dict(missing)
+        self._missing = missing
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The reasons by name. There may be more than values, and few read them: they are named when asked for."""
+        if callable(self._missing):
+            self._missing = self._missing()
+        return self._missing
 
 
 def failed_state(kind: StateKind) -> Floats:
@@ -258,15 +265,15 @@ def _derive(values: Values, states: Mapping[str, Floats], report: Callable[[str,
 
 def _by_domain(states: Mapping[str, Floats]) -> dict[str, dict[str, Floats]]:
     found: dict[str, dict[str, Floats]] = {}
-    for name in _names_of_domains(tuple(states)):
+    for name in _names_of_domains(states.packing if isinstance(states, PackedStates) else packing_of(tuple(states))):
         base, domain = split_domain(name)
         found.setdefault(domain, {})[base] = states[name]
     return found
 
 
 @lru_cache(maxsize=1 << 10)
-def _names_of_domains(states: tuple[str, ...]) -> list[str]:
-    return [name for name in states if BY in name]
+def _names_of_domains(packing: Packing) -> list[str]:
+    return [name for name in packing.names if BY in name]
 
 
 def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
@@ -276,29 +283,26 @@ def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, f
     found: dict[str, Any] = dict(zip(names.values(), values.values(), strict=True))
     for id in absent:
         del found[names[id]]
-    reasons = _reasons(tuple(missing), tuple(missing.values()), ids, vocabulary)
-    # A domain that a step has too little of is no news; the reasons of all sequences are.
-    reasons = reasons | {names[id]: reason for id, reason in absent.items() if BY not in id}
     for id, factor in _factors(ids, vocabulary).items():
         if names[id] in found:
             found[names[id]] /= factor
     for id, count in nonfinite.items():
         if names[id] in found:
             found[f"{NONFINITE}{names[id]}"] = count
-    return Measured(found, reasons)
+    return Measured(found, partial(_reasons, missing, ids, absent, vocabulary))
 
 
-@lru_cache(maxsize=256)
 def _reasons(
-    missing: tuple[str, ...], reasons: tuple[str, ...], measured: tuple[str, ...], vocabulary: str
+    missing: Mapping[str, str], measured: Sequence[str], absent: Mapping[str, str], vocabulary: str
 ) -> dict[str, str]:
-    """Return the reasons for metrics that batches lack the inputs of, by name, without those that were measured."""
-    found = dict(zip(_names(missing, vocabulary).values(), reasons, strict=True))
+    """Return the reasons for metrics that batches lack the inputs of, or that came out without a value, by name."""
+    names = _names(tuple(measured), vocabulary)
+    found = dict(zip(_names(tuple(missing), vocabulary).values(), missing.values(), strict=True))
     # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
-    names = _names(measured, vocabulary)
-    for id in {*measured}.intersection(missing):
+    for id in names.keys() & missing.keys():
         found.pop(names[id], None)
-    return found
+    # A domain that a step has too little of is no news; the reasons of all sequences are.
+    return found | {names[id]: reason for id, reason in absent.items() if BY not in id}
 
 
 @lru_cache(maxsize=1 << 10)

@@ -65,12 +65,13 @@ class Bins(NamedTuple):
 class Table:
     """The rows that a pass over some channels writes, and the histograms that it adds to.
 
-    The first two rows are the numbers of valid and of response tokens, then that of repetition where it is wanted. The
-    sums of all channels follow, then the further slots, each for all its channels together, so that the host computes
-    with whole blocks. Two rows for each array of the sequences are the last.
+    The first two rows are the numbers of valid and of response tokens, then that of repetition where it is wanted, and
+    whether any sum is not finite: only then the cells of COUNT_SLOTS are written. The sums of all channels follow, then
+    the further slots, each for all its channels together, so that the host computes with whole blocks. Two rows for
+    each array of the sequences are the last.
 
-    A histogram is followed by one word that stays 0, so that all of them have the places of their states' slots. That
-    of the response lengths is filled when the results are reduced.
+    A histogram is followed by one word that is 0, so that all of them have the places of their states' slots. That of
+    the response lengths is the last, and is filled when the results are reduced.
     """
 
     channels: tuple[Channel, ...]  # in the order of STORED
@@ -95,6 +96,7 @@ class Table:
             "valid": 1,
             "response": 1,
             "repeats": int(self.repeats),
+            "odd": 1,
             "sum": len(self.channels),
             **dict.fromkeys(SPREAD_SLOTS, self.spreads),
             **dict.fromkeys(COUNT_SLOTS, self.summed),
@@ -180,6 +182,7 @@ def torch_rows(
             data = torch.where(mask, data - reduce.spread_over_tokens(shift), 0.0)
             rows[table.row(channel.name, "squares")] = reduce(data * data)
         rows[table.row(channel.name)] = reduce(data)
+    rows[table.blocks["odd"]] = rows[table.blocks["bad"]].sum(0)
     return rows, histograms
 
 

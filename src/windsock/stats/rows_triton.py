@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import triton
@@ -76,6 +77,7 @@ class Blocks(NamedTuple):
     valid: int
     response: int
     repeats: int
+    odd: int
     sum: int
     squares: int
     shift: int
@@ -628,7 +630,7 @@ def _rows(
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
-    All cells are 0 before. KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
+    KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
     response, which most do, need no masks: they are found first (DENSE). What needs few tokens is done by a second
     program for each sequence, while the others are waiting for memory.
     """
@@ -699,6 +701,7 @@ def _rows(
     tl.store(out + BLOCKS.valid * sequences, valid_tokens)
     tl.store(out + BLOCKS.response * sequences, response_tokens)
     bad = _store(out, sequences, sums, squares, shifts, lows, highs, counts, WANTED, PLACE, BLOCKS)
+    tl.store(out + BLOCKS.odd * sequences, tl.where(bad > 0, 1.0, 0.0))
     if bad > 0:
         _count_not_finite(
             out, sequences, arrays, base, mask, keep, kept, start, end, limits, WANTED, PLACE, BLOCKS, KEEP, BAD
@@ -712,12 +715,25 @@ def _cells_of(cells, row, columns, places, end):
 
 
 @triton.jit
-def _reduce_numbers(
-    cells, out, lengths, columns, sequences, number, BINS: tl.constexpr, BLOCK: tl.constexpr
-):  # fmt: skip
+def _count_lengths(cells, lengths, columns, sequences, BLOCK: tl.constexpr, BINS: tl.constexpr):
+    """Write how many response lengths, which are the second row of the table, are in each bin."""
+    lane = tl.arange(0, BLOCK)
+    for at in range(0, BINS[2] + 2, BLOCK):  # the word behind the bins too
+        tl.store(lengths + at + lane, tl.zeros([BLOCK], tl.int32), mask=at + lane < BINS[2] + 2)
+    tl.debug_barrier()
+    weights = tl.zeros([BLOCK], tl.int32) + SAMPLE_WEIGHT
+    for at in range(0, sequences, BLOCK):
+        length = _cells_of(cells, 1, columns, at + lane, sequences)
+        steps = tl.log(length) * BINS[0] + BINS[1]
+        steps = tl.minimum(tl.maximum(steps, 0.0), BINS[2]).to(tl.int32)
+        tl.atomic_add(lengths + steps, weights, mask=at + lane < sequences, sem="relaxed")
+
+
+@triton.jit
+def _reduce_numbers(cells, out, columns, sequences, number, BLOCK: tl.constexpr):
     """Write the statistics of a number of each sequence: of all sequences, or of those where it is above 0.
 
-    The numbers are the first rows of the table, and each has both in turn. Response lengths are counted in their bins.
+    The numbers are the first rows of the table, and each has both in turn.
     """
     row = number // 2
     least = tl.where(number % 2 == 0, -1.0, 0.0)
@@ -732,12 +748,6 @@ def _reduce_numbers(
         count += tl.where(counts, 1.0, 0.0)
         low = tl.where(counts, tl.minimum(low, value), low)
         high = tl.where(counts, tl.maximum(high, value), high)
-        if BINS is not None:  # noqa: SIM102 - known when the kernel is compiled
-            if number == 2:
-                steps = tl.log(value) * BINS[0] + BINS[1]
-                steps = tl.minimum(tl.maximum(steps, 0.0), BINS[2]).to(tl.int32)
-                weights = tl.zeros([BLOCK], tl.int32) + SAMPLE_WEIGHT
-                tl.atomic_add(lengths + steps, weights, mask=places < sequences, sem="relaxed")
     sums, counted = tl.sum(total, 0), tl.sum(count, 0)
     mean = sums / tl.maximum(counted, 1.0)
     squares = zero
@@ -757,22 +767,34 @@ def _reduce_numbers(
 
 @triton.jit(do_not_specialize=["columns", "sequences"])
 def _reduce(
-    cells, reduced, lengths, columns, sequences,
-    CHANNELS: tl.constexpr, BLOCKS: tl.constexpr, WITH_SPREAD: tl.constexpr, WITH_COUNT: tl.constexpr,
-    BINS: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    cells, histograms, reduced, counts_out, columns, sequences,
+    CHANNELS: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, WITH_SPREAD: tl.constexpr,
+    SAMPLED: tl.constexpr, BINS: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write the statistics of one channel over all sequences, in double precision; after those, of sequences."""
+    """Write the statistics of one channel over all sequences, in double precision; after those, of sequences.
+
+    Then the counts of the histograms are moved to the results, so that their memory is 0 for the next step, and the
+    response lengths are counted.
+    """
     channel = tl.program_id(0).to(tl.int64)
+    if channel >= ROWS:
+        at = (channel - ROWS) * BLOCK
+        if at < SAMPLED:
+            places = at + tl.arange(0, BLOCK)
+            inside = places < SAMPLED
+            moved = tl.atomic_xchg(histograms + places, tl.zeros([BLOCK], tl.int32), mask=inside, sem="relaxed")
+            tl.store(counts_out + places, moved, mask=inside)
+        elif BINS is not None:
+            _count_lengths(cells, counts_out + SAMPLED, columns, sequences, BLOCK, BINS)
+        return
     if channel >= CHANNELS:
-        out = reduced + channel * SLOTS
-        _reduce_numbers(cells, out, lengths, columns, sequences, channel - CHANNELS, BINS, BLOCK)
+        _reduce_numbers(cells, reduced + channel * SLOTS, columns, sequences, channel - CHANNELS, BLOCK)
         return
     # Other channels have no such rows.
     of_spreads = tl.where(channel < WITH_SPREAD, sequences, 0)
-    of_counted = tl.where(channel < WITH_COUNT, sequences, 0)
     lane = tl.arange(0, BLOCK)
     zero = tl.zeros([BLOCK], tl.float64)
-    total, tokens, bad, low, high = zero, zero, zero, zero + float("inf"), zero - float("inf")
+    total, tokens, low, high = zero, zero, zero + float("inf"), zero - float("inf")
     for at in range(0, sequences, BLOCK):
         places = at + lane
         count = _cells_of(cells, BLOCKS.valid, columns, places, sequences)
@@ -780,7 +802,6 @@ def _reduce(
         shift = _cells_of(cells, BLOCKS.shift + channel, columns, places, of_spreads)
         total += _cells_of(cells, BLOCKS.sum + channel, columns, places, sequences) + shift * count
         tokens += count
-        bad += _cells_of(cells, BLOCKS.bad + channel, columns, places, of_counted)
         lowest = _cells_of(cells, BLOCKS.min + channel, columns, places, of_spreads)
         highest = _cells_of(cells, BLOCKS.max + channel, columns, places, of_spreads)
         low = tl.where(count > 0, tl.minimum(low, lowest), low)
@@ -809,7 +830,7 @@ def _reduce(
     tl.store(out + 3, tl.max(high, 0))
     tl.store(out + 4, mean_sum)
     tl.store(out + 5, counts)
-    tl.store(out + 6, tl.sum(bad, 0) + tl.where(finite, 0.0, 1.0))
+    tl.store(out + 6, tl.where(finite, 0.0, 1.0))
 
 
 _indirect: list[Exception] = []
@@ -850,8 +871,12 @@ class Pass:
     """The kernel for batches of one kind: one table, and one way to exclude tokens."""
 
     def __init__(self, table: Table, arrays: Sequence[str], keep: int, packed: bool, byte_mask: bool) -> None:
-        self._given = [name in arrays for name in ARRAYS]
-        self._copied = len(table.arrays)
+        # Where the arguments are among the given ones; the others are None, which is put behind those.
+        copied, first = len(table.arrays), 2 + len(table.arrays)
+        self._others = first + sum(name in arrays for name in ARRAYS)
+        self._copied = itemgetter(*range(2, first), *(-1,) * (MOST_ARRAYS - copied))
+        places = iter(range(first, self._others))
+        self._arrays = itemgetter(*(next(places) if name in arrays else -1 for name in ARRAYS))
         wanted = {channel.name for channel in table.channels}
         sampled = not wanted.isdisjoint(table.bins or {})
         constants = {
@@ -901,26 +926,27 @@ class Pass:
         )
 
     def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
-        place = 2 + self._copied
-        copied = SequenceArrays(*given[2:place], *(None,) * (MOST_ARRAYS - self._copied))
-        arrays = []
-        for is_given in self._given:
-            arrays.append(given[place] if is_given else None)
-            place += is_given
-        return (given[0], given[1], copied, Arrays(*arrays), *given[place:], *numbers, limits)
+        some = (*given, None)
+        arrays = Arrays._make(self._arrays(some))
+        return (*given[:2], SequenceArrays._make(self._copied(some)), arrays, *given[self._others :], *numbers, limits)
 
 
 class Reduction:
     """The kernel that reduces the results of a table's passes over all sequences."""
 
     def __init__(self, table: Table) -> None:
-        self._grid = (len(table.reduced), 1, 1)
+        self.spare: dict[Any, Any] = {}
+        """Memory of histograms that is 0, by device, for the next step."""
         lengths = (table.bins or {}).get("response")
+        sampled = table.histogram_size - (lengths.size + 1 if lengths else 0)
+        programs = len(table.reduced) + -(-sampled // SEQUENCES_AT_ONCE) + (lengths is not None)
+        self._grid = (programs, 1, 1)
         constants = {
             "CHANNELS": len(table.channels),
+            "ROWS": len(table.reduced),
             "BLOCKS": _blocks(table),
             "WITH_SPREAD": table.spreads,
-            "WITH_COUNT": table.summed,
+            "SAMPLED": sampled,
             "BINS": None if lengths is None else tuple(lengths),
             "SLOTS": len(REDUCED_SLOTS),
             "BLOCK": SEQUENCES_AT_ONCE,
@@ -930,12 +956,14 @@ class Reduction:
     def launch(
         self,
         device: int | None,
-        addresses: tuple[int, int, int],
-        tensors: Callable[[], tuple[Any, Any, Any]],
+        addresses: tuple[int, int, int, int],
+        tensors: Callable[[], tuple[Any, Any, Any, Any]],
         *numbers: int,
     ) -> None:
-        """Queue the kernel: cells, result and the bins of lengths, as addresses and as tensors; columns of a row, and
-        those in use.
+        """Queue the kernel.
+
+        It reads the cells and the histograms, and writes the statistics and the counts; these are given as addresses
+        and as tensors. The numbers are the columns of a row, and those in use.
         """
         self._launch(device, self._grid, (*addresses, *numbers), lambda: (*tensors(), *numbers))
 
