@@ -77,24 +77,23 @@ def report(row: Row, options: argparse.Namespace) -> bool:
     holds = True
     for who, _ in subjects(row, options.alone):
         found = {size: measured(row, who, size, options.dir) for size in sorted(sizes)}
-        print_numbers(who, row.unit, found)
-        if who == OURS:
-            holds = print_verdicts(row.should_be, found)
+        bars = row.should_be if who == OURS else ()
+        print_numbers(who, row.unit, found, bars)
+        holds = holds and all(bar.holds(found) for bar in bars)
     return holds
 
 
-def print_numbers(who: str, unit: str, found: dict[int, Numbers]) -> None:
-    print(f"  {who + ', ' + unit:32}" + "".join(f"{size:>14,}" for size in found))
+def print_numbers(who: str, unit: str, found: dict[int, Numbers], bars: Sequence[Bar]) -> None:
+    """Print the numbers by size, and behind each what it should be."""
+    print(f"  {who + ', ' + unit:32}" + "".join(f"{size:>12,}" for size in found))
     for name in dict.fromkeys(name for numbers in found.values() for name in numbers):
-        cells = "".join(f"{numbers.get(name, float('nan')):>14,.3g}" for numbers in found.values())
-        print(f"    {name:30}{cells}")
+        cells = "".join(f"{_rounded(numbers.get(name, float('nan'))):>12}" for numbers in found.values())
+        verdicts = [f"{bar} {'holds' if bar.holds(found) else 'DOES NOT HOLD'}" for bar in bars if bar.number == name]
+        print(f"    {name:30}{cells}   {', '.join(verdicts)}".rstrip())
 
 
-def print_verdicts(bars: Sequence[Bar], found: dict[int, Numbers]) -> bool:
-    verdicts = [(bar, bar.holds(found)) for bar in bars]
-    for bar, holds in verdicts:
-        print(f"    {'holds' if holds else 'DOES NOT HOLD'}: {bar}")
-    return all(holds for _, holds in verdicts)
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def arguments() -> argparse.Namespace:

@@ -8,10 +8,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import quote
 
-from reading_rows.server import serving
+from reading_rows.server import serving, tensorboard
 from reading_rows.table import PEAK, Flat, Numbers, Row, Subject, Under, cpu_seconds
 
 PROJECT = "reading"
@@ -27,7 +30,7 @@ def make_large_run(mebibytes: int, folder: Path, id: str = "large") -> None:
     import numpy as np
 
     from windsock.journal import frames
-    from windsock.journal.frames import FRAME_HEAD, Kind, frame
+    from windsock.journal.frames import Kind, frame
 
     run = folder / PROJECT / id
     run.mkdir(parents=True)
@@ -37,7 +40,7 @@ def make_large_run(mebibytes: int, folder: Path, id: str = "large") -> None:
     values = np.random.default_rng(0).normal(size=(997, METRICS)).tolist()
     with (run / "trainer.0.1.0.seg").open("wb") as file:
         file.write(frames.segment_head() + frame(frames.schema_payload(key, names)))
-        for step in range((mebibytes << 20) // (FRAME_HEAD.size + encode.size)):
+        for step in range(steps_of(mebibytes)):
             file.write(frame(encode.pack(Kind.ROW, key, step, BEFORE + step, *values[step % len(values)])))
     leave(run)
 
@@ -95,6 +98,64 @@ def measure_large_run(size: int, folder: Path) -> Numbers:
         "again read %": 100 * again["MiB"] / size,
         "again peak MiB": again[PEAK],
     }
+
+
+def steps_of(mebibytes: int) -> int:
+    """Return the steps of a run of so many MiB in windsock's journal."""
+    from windsock.journal import frames
+
+    return (mebibytes << 20) // (frames.FRAME_HEAD.size + frames.row_struct(METRICS).size)
+
+
+def make_event_run(mebibytes: int, folder: Path) -> None:
+    """Write as many values as an event file."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder / "events"), max_queue_size=1000, flush_secs=60)
+    summary = Summary(value=[Summary.Value(tag=metric(number), simple_value=0.1) for number in range(METRICS)])
+    for step in range(steps_of(mebibytes)):
+        writer.add_event(Event(wall_time=BEFORE + step, step=step, summary=summary))
+    writer.close()
+
+
+def measure_event_run(mebibytes: int, folder: Path) -> Numbers:
+    """Measure TensorBoard until it has the last step of one metric. It shows 1,000 points of each."""
+    last, path = steps_of(mebibytes) - 1, f"/data/plugin/scalars/scalars?run=.&tag={quote(metric(150))}"
+    with tensorboard(folder / "events") as server:
+        points: list[list[float]] = []
+        while not points or points[-1][1] < last:
+            time.sleep(0.1)
+            with suppress(HTTPError):  # it has not read the metric yet
+                points = server.get(path)
+        both = [server, *server.children()]
+        return {
+            "first CPU s": sum(one.cpu_seconds() for one in both),
+            "first RSS MiB": sum(one.mebibytes() for one in both),
+            "points": len(points),
+        }
+
+
+def make_trackio_run(mebibytes: int, folder: Path) -> None:
+    """Write as many values as trackio stores them."""
+    os.environ["TRACKIO_DIR"] = str(folder)  # trackio reads it at import
+    from trackio.sqlite_storage import SQLiteStorage
+
+    names = [metric(number) for number in range(METRICS)]
+    steps = steps_of(mebibytes)
+    for begin in range(0, steps, 1000):
+        some = list(range(begin, min(begin + 1000, steps)))
+        SQLiteStorage.bulk_log(PROJECT, "large", [dict.fromkeys(names, step / 7) for step in some], some)
+
+
+def measure_trackio_run(mebibytes: int, folder: Path) -> Numbers:
+    """Measure how long trackio reads one metric."""
+    os.environ["TRACKIO_DIR"] = str(folder)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    seconds, found = cpu_seconds(lambda: SQLiteStorage.get_metric_values(PROJECT, "large", metric(150)))
+    return {"first CPU s": seconds, "points": len(found)}
 
 
 def make_ranks(steps: int, folder: Path) -> None:
@@ -161,6 +222,10 @@ ROWS = [
             Flat("first peak MiB"),
             Flat("again peak MiB"),
         ),
+        peers={
+            "TensorBoard": Subject(make_event_run, measure_event_run),
+            "trackio": Subject(make_trackio_run, measure_trackio_run),
+        },
     ),
     Row(
         name="ranks_series",

@@ -15,9 +15,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from reading_rows.server import Server, process_serving, serving
-from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, wall_seconds
+from reading_rows.table import Flat, Linear, Numbers, Row, Subject, Under, cpu_seconds, wall_seconds
 
-PROJECTS = 5
+PROJECT, PROJECTS = "reading", 5
 STEPS, METRICS = 150, 12  # of a run in the list
 REWARD = "critic/score/mean"
 IDLE_SECONDS = 10.0
@@ -127,7 +127,7 @@ def measure_event_runs(size: int, folder: Path) -> Numbers:
         began = time.perf_counter()
         while sum(map(bool, (tags := server.get("/data/plugin/scalars/tags")).values())) < size:
             time.sleep(0.2)
-        both = [server, *(Server(server.url, pid) for pid in children(server.pid))]
+        both = [server, *server.children()]
         return {
             "first list s": time.perf_counter() - began,
             "sparklines CPU s": sum(one.cpu_seconds() for one in both),
@@ -136,9 +136,25 @@ def measure_event_runs(size: int, folder: Path) -> Numbers:
         }
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes that a process has started."""
-    return [int(found) for found in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def make_trackio_runs(size: int, folder: Path) -> None:
+    """Write the same runs as trackio stores them."""
+    os.environ["TRACKIO_DIR"] = str(folder)  # trackio reads it at import
+    from trackio.sqlite_storage import SQLiteStorage
+
+    steps = list(range(STEPS))
+    rows = [dict.fromkeys(names(METRICS), step / STEPS) for step in steps]
+    for number in range(size):
+        SQLiteStorage.bulk_log(PROJECT, f"run{number:05d}", rows, steps, run_id=f"run{number:05d}")
+
+
+def measure_trackio_runs(size: int, folder: Path) -> Numbers:
+    """Measure how long trackio lists the runs of a project with their last steps."""
+    os.environ["TRACKIO_DIR"] = str(folder)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    seconds, found = cpu_seconds(lambda: SQLiteStorage.get_max_steps_for_runs(PROJECT))
+    assert len(found) == size
+    return {"list CPU s": seconds}
 
 
 def make_large(size: int, folder: Path) -> None:
@@ -181,7 +197,10 @@ ROWS = [
             Linear("sparklines CPU s", floor=1.0),
             Under("next list s", 3.0),
         ),
-        peers={"TensorBoard": Subject(make_event_runs, measure_event_runs)},
+        peers={
+            "TensorBoard": Subject(make_event_runs, measure_event_runs),
+            "trackio": Subject(make_trackio_runs, measure_trackio_runs),
+        },
     ),
     Row(
         name="open-runs",

@@ -43,6 +43,11 @@ class Server:
         self.get(path)
         return self.cpu_seconds() - before
 
+    def children(self) -> list[Server]:
+        """Return the processes that the server has started."""
+        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [Server(self.url, int(pid)) for pid in found]
+
     def mebibytes(self, field: str = "VmRSS") -> float:
         """Return the memory of the process; the field ``VmHWM`` is its peak."""
         found = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)

@@ -29,7 +29,7 @@ class Under:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.number} under {self.limit:g}"
+        return f"under {self.limit:g}"
 
     def holds(self, measured: BySize) -> bool:
         """Return whether it does."""
@@ -45,7 +45,7 @@ class Flat:
     floor: float = 0.0  # a number below this is noise, and counts as this
 
     def __str__(self) -> str:
-        return f"{self.number} flat"
+        return "flat"
 
     def holds(self, measured: BySize) -> bool:
         """Return whether it does."""
@@ -62,7 +62,7 @@ class Linear:
     floor: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.number} linear"
+        return "linear"
 
     def holds(self, measured: BySize) -> bool:
         """Return whether it does."""
