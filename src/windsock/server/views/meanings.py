@@ -18,7 +18,7 @@ from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import guess_record, metric_records, names_of
 from windsock.summary import place_of
 
-MAX_LISTED = 1000  # unknown names with similar ones
+MAX_LISTED = 300  # unknown names with similar ones
 SIMILAR = 3
 
 
