@@ -188,3 +188,13 @@ def test_measured_names_stay_windsocks_beside_a_source(tmp_path: Path):
     """What windsock writes in its vocabulary keeps its meaning in a run of another framework."""
     view = record(tmp_path, UNDECIDED, source="trl/rloo")
     assert run_names(view).resolve("actor/policykl").match.metric.id == "policy/kl_exact"  # type: ignore[union-attr]
+
+
+def test_a_file_beside_a_log_of_another_program_is_read(tmp_path: Path):
+    """The journal of an imported log is in the cache; names.yaml lies beside the log."""
+    steps = [{"loss": 1.0, "squeak": 2.0, "step": step} for step in range(5)]
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": steps, "global_step": 5}))
+    view = windsock.open(tmp_path / "trainer_state.json")
+    assert run_names(view).unknown == ["squeak"]
+    (tmp_path / "names.yaml").write_text("squeak:\n  about: how much it squeaks\n")
+    assert run_names(view).unknown == []

@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 from windsock.catalogue.sources import check_source
+from windsock.catalogue.spec import CatalogueError
 from windsock.errors import RunNotFoundError
 from windsock.importers.formats import Log
 from windsock.importers.imported import ImportedLog, log_id
 from windsock.importers.logs import find_logs, log_at, logs_at
+from windsock.journal.annotation import latest_annotation
 from windsock.journal.folder import default_dir, find_run, is_run
 from windsock.view import View
 
@@ -39,13 +41,25 @@ def open_run(
     """Open a run for reading, by its id, a unique prefix of it, its name, its path, or ``@last``.
 
     The path may also be that of a log of another program: event files, ``trainer_state.json``, a console log, ….
-    ``source`` is the framework that wrote its names, with trainer or version (``trl/rloo``), where it is not recorded.
+    ``source`` is the framework that wrote its names, with trainer or version (``trl/rloo``), where it is not recorded;
+    without it the one that was chosen on the page counts.
     """
     if source is not None:
         check_source(source)
     view = _open(run, Path(dir) if dir is not None else None)
-    view.source = source or view.source
+    view.source = source or _chosen_source(view) or view.source
     return view
+
+
+def _chosen_source(view: View) -> str | None:
+    """Return the source that a person has chosen on the page; None where it is unknown to this version."""
+    chosen = latest_annotation(view.path, view.id.replace("/", "_"), "source")
+    try:
+        if chosen is not None:
+            check_source(str(chosen))
+    except CatalogueError:
+        return None
+    return None if chosen is None else str(chosen)
 
 
 def _open(run: str | os.PathLike[str], dir: Path | None) -> View:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source
@@ -12,6 +13,7 @@ from windsock.catalogue.taught import taught_names
 from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
 from windsock.readable import Readable
+from windsock.view import View
 
 MAX_REASONS = 3  # ranks that a warning names
 WRITE_NAMES = ("dropped", "waiting", "failed_writes", "failed_syncs")
@@ -29,8 +31,14 @@ def run_names(view: Readable, source: str | None = None) -> RunNames:
         prior=f"windsock:{info.vocabulary}" if recorded and _is_source(f"windsock:{info.vocabulary}") else None,
         config=view.config,
         series=lambda name: view.series(name).values,
-        taught=taught_names(view.path).matches,
+        taught=taught_names(place_of(view)).matches,
     )
+
+
+def place_of(view: Readable) -> Path:
+    """Return where a run lies: its folder, or the log of another program that it was read from."""
+    origin = view.origin if isinstance(view, View) else None
+    return view.path if origin is None else Path(origin.path)
 
 
 def names_sentence(names: RunNames) -> str:
@@ -70,7 +78,7 @@ def run_warnings(view: Readable) -> list[str]:
     late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
-    taught = taught_names(view.path).problems
+    taught = taught_names(place_of(view)).problems
     return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage(), *taught]
 
 

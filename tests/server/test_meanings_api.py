@@ -1,5 +1,6 @@
 """Sources and meanings of names over HTTP: choosing a source, ambiguous and unknown names, and files about names."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from serving_runs import Serve, eventually
 
 import windsock
+from windsock.cli import main
 from windsock.server.views.charts import family_of
 
 UNDECIDED = {"kl": 0.2, "reward": 0.5, "my/own_s": 2.0, "zzzqq": 1.0}
@@ -59,6 +61,24 @@ def test_a_source_is_chosen_and_remembered(serve: Serve, undecided: None):
     assert fetch(first, "/api/runs/undecided/overview")["source"] == "trl/rloo"
     first.patch("/api/runs/undecided", json={"source": None})
     assert fetch(first, "/api/runs/undecided/meanings")["ambiguous"]
+
+
+def test_the_commands_know_the_source_that_was_chosen_on_the_page(
+    serve: Serve, undecided: None, capsys: pytest.CaptureFixture[str]
+):
+    """``open``, ``show``, ``explain`` and ``names`` read the page's annotation; a source that is given counts more."""
+    client = serve()
+    assert windsock.open("undecided").source is None
+    client.patch("/api/runs/undecided", json={"source": "trl/grpo"})
+    client.patch("/api/runs/undecided", json={"source": "trl/rloo"})
+    assert windsock.open("undecided").source == "trl/rloo"
+    assert windsock.open("undecided", source="trl/grpo").source == "trl/grpo"
+    assert main(["explain", "kl", "--run", "undecided", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["id"] == "policy/ref_kl_k1"
+    assert main(["names", "undecided", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "trl/rloo"
+    client.patch("/api/runs/undecided", json={"source": None})
+    assert windsock.open("undecided").source is None
 
 
 def test_a_wrong_source_is_refused(serve: Serve, undecided: None):

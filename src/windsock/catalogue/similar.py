@@ -17,8 +17,13 @@ _ENOUGH = 0.12  # similarity from which on a name is shown
 
 def nearest(name: str, count: int = 5) -> list[str]:
     """Return known names that are similar to a name, the closest first."""
-    # The version is part of the cache's key: ``define`` adds names.
-    return _index(REGISTRY.version).nearest(name, count)
+    # The version is part of the caches' keys: ``define`` adds names.
+    return list(_nearest(name, count, REGISTRY.version))
+
+
+@lru_cache(maxsize=1 << 12)
+def _nearest(name: str, count: int, version: int) -> tuple[str, ...]:
+    return tuple(_index(version).nearest(name, count))
 
 
 @lru_cache(maxsize=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ TIME_NAMES = (
 SPECIAL = {
     "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "-infinity": -math.inf,
 }  # fmt: skip
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
 WORDS = {"True": 1.0, "False": 0.0}
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
 MAX_DEPTH = 8

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from windsock.directory_watch import DirectoryWatch
+from windsock.journal.annotation import EVENT
 from windsock.journal.folder import PAGE_FOLDER, segments
 from windsock.journal.frames import Kind, frame, record_payload
 from windsock.journal.reader import SegmentReader, events
@@ -19,7 +20,6 @@ from windsock.journal.segment import SegmentWriter
 from windsock.model import Writer
 from windsock.server.responses import RequestError
 
-EVENT = "mark"  # the event's name on disk, written since 0.1
 WRITER = Writer("page", 0, 1)
 DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": "", "source": None}
 

@@ -8,6 +8,8 @@ import { debounce } from "../ui/scheduling.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
 import { copyButton, filterField, filterPredicate, panel, table } from "../ui/widgets.js";
 
+const MAX_ROWS = 500; // of known names; the filter finds the others
+
 export function namesView(host, context) {
   const filter = filterField(t("filter_names"));
   const known = el("div");
@@ -26,14 +28,12 @@ export function namesView(host, context) {
   function drawKnown() {
     const matches = filterPredicate(filter);
     const shown = data.known.filter((one) => matches(one.name) || matches(localized(data.metrics[one.metric]?.title)));
+    const rows = shown.slice(0, MAX_ROWS).map((one) => knownRow(one, data));
     known.replaceChildren(
-      shown.length
-        ? table(
-            [t("name"), t("meaning"), t("written_by")],
-            shown.map((one) => knownRow(one, data)),
-            "names-table",
-          )
+      rows.length
+        ? table([t("name"), t("meaning"), t("written_by")], rows, "names-table")
         : el("p", { class: "quiet", text: t("nothing_found") }),
+      moreNames(shown.length - rows.length) ?? "",
     );
   }
 
@@ -171,14 +171,17 @@ function unknownPanel(data) {
     el("span", { class: "similar" }, nearest.length ? nearest.map((one) => el("code", { text: one })) : "–"),
     guessed ? localized(guessed.text) : "",
   ]);
-  const hidden = data.unknown_count - data.unknown.length;
   return panel(
     t("unknown_names"),
     String(data.unknown_count),
     el("p", { class: "quiet", text: t("unknown_help") }),
     table([t("name"), t("similar_names"), t("guessed_from_form")], rows, "names-table"),
-    hidden ? el("p", { class: "quiet", text: t("more_names", { n: hidden }) }) : null,
+    moreNames(data.unknown_count - data.unknown.length),
   );
+}
+
+function moreNames(count) {
+  return count ? el("p", { class: "quiet", text: t("more_names", { n: count }) }) : null;
 }
 
 function teachPanel(data) {
