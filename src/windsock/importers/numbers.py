@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -21,9 +20,9 @@ TIME_NAMES = (
 SPECIAL = {
     "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "+inf": math.inf, "infinity": math.inf, "-infinity": -math.inf,
 }  # fmt: skip
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|infinity)", re.IGNORECASE)
 WORDS = {"True": 1.0, "False": 0.0}
 TIMES = (1e9, 4.2e9)  # seconds from 2001 to 2103
+SCALES = (1.0, 1e3, 1e6, 1e9)  # of seconds, milliseconds, …
 MAX_DEPTH = 8
 MAX_STEP = 2**53
 MAX_DIGITS = 40
@@ -59,10 +58,8 @@ def to_float(value: float) -> float:
 
 def text_number(text: str) -> float | None:
     """Return the number that a text is; None for other texts."""
-    if len(text) > MAX_DIGITS or "_" in text:
-        return None
     try:
-        return float(text)
+        return float(text) if len(text) <= MAX_DIGITS and "_" not in text else None
     except ValueError:
         return None
 
@@ -119,10 +116,8 @@ def as_time(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        for scale in (1.0, 1e3, 1e6, 1e9):
-            if TIMES[0] <= value / scale <= TIMES[1]:
-                return value / scale
-        return None
+        number = to_float(value)
+        return next((number / scale for scale in SCALES if TIMES[0] <= number / scale <= TIMES[1]), None)
     if isinstance(value, str) and len(value) < 64 and value[:2] in ("19", "20"):
         try:
             moment = datetime.fromisoformat(value.strip())
