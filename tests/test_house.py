@@ -29,11 +29,11 @@ LEVELS = [
     },
     {"catalogue", "directory_watch", "journal", "settings", "states", "stats", "environment"},
     {"folder_changes", "recording", "ticket"},
-    {"counters", "device_values", "doctor", "measurement", "probe", "rollouts", "samples", "trackers"},
+    {"counters", "device_values", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},
     {"readable", "run", "view"},
     {"opening", "summary", "relay"},
-    {"session"},
+    {"diagnosis", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
     {"cli"},
 ]
@@ -77,7 +77,7 @@ def test_the_public_surface_is_pinned():
         "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
         "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
         "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define",
-        "histogram", "init", "join", "log", "measure", "open", "translate",
+        "doctor", "histogram", "init", "join", "log", "measure", "open", "translate",
     ]  # fmt: skip
     assert len(windsock.__all__) <= 40
     assert all(getattr(windsock, name) is not None for name in windsock.__all__)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from windsock.catalogue.define import define
     from windsock.catalogue.spec import Band, Difference, Metric, MetricName, RelatedMetric, Text, Trap
     from windsock.catalogue.translate import translate
+    from windsock.diagnosis.doctor import doctor
     from windsock.errors import (
         JournalError,
         MetricNotFoundError,
@@ -68,6 +69,7 @@ _HOMES = {
     "View": "view",
     "WindsockError": "errors",
     "define": "catalogue.define",
+    "doctor": "diagnosis.doctor",
     "histogram": "scalars",
     "init": "session",
     "join": "session",
@@ -81,8 +83,8 @@ _HOMES = {
 __all__ = [
     "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
-    "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "histogram",
-    "init", "join", "log", "measure", "open", "translate",
+    "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "doctor",
+    "histogram", "init", "join", "log", "measure", "open", "translate",
 ]  # fmt: skip
 
 

@@ -258,6 +258,12 @@ class View:
         """Return all writers, attempt by attempt."""
         return list(self._attempts)
 
+    def attempt_steps(self) -> list[tuple[int, int]]:
+        """Return the first and the last step of each attempt of the main writer that logged one."""
+        attempts = next(iter(self._by_rank.values()), [])
+        found = [(attempt.steps.first_step(), attempt.last_step()) for attempt in attempts]
+        return [(first, last) for first, last in found if first is not None and last is not None]
+
     def names(self, pattern: str | Iterable[str] = "*") -> list[str]:
         """Return the names of the metrics that match a shell pattern, or one of several, in the order logged."""
         patterns = [pattern] if isinstance(pattern, str) else list(pattern)

@@ -15,7 +15,7 @@ from windsock.formatting import printable
 from windsock.terminal.output import any_encoding
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "phases", "samples", "tail", "export", "report", "explain", "names", "sync",
+    "demo", "up", "ls", "show", "doctor", "phases", "samples", "tail", "export", "report", "explain", "names", "sync",
     "tensorboard", "rm", "archive", "du",
 )  # fmt: skip
 

@@ -1,0 +1,6 @@
+"""The doctor: rules that read a run and say what is wrong, since when, and what to look at next.
+
+``tracks`` has the values of a signal with statistics of what was known at each row, ``case`` the signals of a run by
+their meaning, ``rules`` the rules by what they look at, ``rules.toml`` their words, ``diagnose`` the findings with
+their causes, and ``doctor`` the diagnosis of a view.
+"""

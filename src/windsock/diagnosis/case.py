@@ -1,0 +1,177 @@
+"""The case that rules look at: the signals of a run, by their meaning, with its config, restarts and status."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from windsock.catalogue.names import Match
+from windsock.catalogue.resolution import RunNames
+from windsock.diagnosis.tracks import Floats, Ints, Track
+
+SIGNALS: dict[str, tuple[str, ...]] = {
+    "reward": (
+        "reward/score/mean", "reward/score_not_aborted/mean", "reward/rlhf/mean", "reward/shaped/mean",
+        "reward/shaped_not_aborted/mean", "reward/token/mean",
+    ),
+    "score": ("reward/score/mean", "reward/score_not_aborted/mean"),
+    "trained_reward": ("reward/rlhf/mean", "reward/shaped/mean", "reward/shaped_not_aborted/mean"),
+    "reward_std": ("reward/score/std",),
+    "reward_min": ("reward/score/min", "reward/score_not_aborted/min"),
+    "reward_max": ("reward/score/max", "reward/score_not_aborted/max"),
+    "dead_groups": ("reward/zero_std_groups",),
+    "solved_none": ("reward/groups/solved_none",),
+    "solved_all": ("reward/groups/solved_all",),
+    "advantage_min": ("reward/advantages/min",),
+    "advantage_max": ("reward/advantages/max",),
+    "loss": ("policy/loss/total", "policy/loss/pg", "training/loss"),
+    "gradient": ("policy/grad_norm",),
+    "entropy": ("policy/entropy/mean", "evaluation/entropy/mean"),
+    "kl": ("policy/kl_loss", "policy/ref_kl_k3", "policy/ref_kl_exact", "policy/ref_kl_k1"),
+    "kl_sum": ("policy/ref_kl_sum",),
+    "kl_coef": ("reward/kl_coef",),
+    "step_kl": ("policy/kl_k2", "policy/kl_k3", "policy/kl_exact", "policy/kl_k1"),
+    "ratio": ("policy/ratio/mean", "verl/actor/prefix_ratio_mean"),
+    "ratio_max": ("policy/ratio/max",),
+    "clipped": ("policy/clip_fraction",),
+    "length": ("tokens/response_length/mean", "tokens/response_length_not_aborted/mean", "tokens/total_length/mean"),
+    "length_max": ("tokens/response_length/max", "tokens/response_length_not_aborted/max"),
+    "length_min": ("tokens/response_length/min", "tokens/response_length_not_aborted/min"),
+    "truncated": ("tokens/response_truncated", "tokens/response_length_not_aborted/truncated"),
+    "learning_rate": ("policy/lr",),
+    "value_loss": ("value/loss",),
+    "explained_variance": ("value/explained_variance",),
+    "value_gradient": ("value/grad_norm",),
+    "mismatch": ("policy/mismatch/probability_difference/mean",),
+    "mismatch_log": ("policy/mismatch/log_prob_difference/mean",),
+    "mismatch_kl": ("policy/mismatch/kl_k3", "policy/mismatch/kl_k1"),
+    "mismatch_ratio": ("policy/mismatch/ratio/mean", "policy/mismatch/is_weight/mean"),
+    "sample_size": ("policy/mismatch/effective_sample_size", "policy/mismatch/is_weight/effective_sample_size"),
+    "staleness": ("sample/staleness/mean",),
+    "step_time": ("time/step",),
+    "tokens": ("system/tokens",),
+    "throughput": ("system/tokens_per_second", "system/tokens_per_second_per_device"),
+    "host_memory": ("memory/host/used",),
+    "device_memory": ("memory/step/max_reserved", "memory/step/max_allocated"),
+}  # fmt: skip
+"""The metrics that a signal can be taken from, by their ids, the best first."""
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "component": ("reward/component/{component}/mean",),
+    "validation": (
+        "validation/score/mean", "validation/accuracy", "validation/correct", "eval/{taskset}/{metric}/mean@{k}",
+        "eval/{taskset}/{metric}/mean",
+    ),
+    "rss": ("memory/cpu/{phase}/{when}/rss",),
+    "phase": ("time/{phase}/execute", "time/rollout", "time/update_actor", "time/adv", "time/ref", "time/old_log_prob"),
+}  # fmt: skip
+"""Signals of which a run can have several, such as the components of its reward."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of the training: the steps that it logged."""
+
+    first_step: int
+    last_step: int
+
+    @property
+    def rows(self) -> int:
+        """The number of steps."""
+        return self.last_step - self.first_step + 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a doctor can look at."""
+
+    tracks: Mapping[str, Track]
+    families: Mapping[str, Sequence[Track]] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    attempts: Sequence[Attempt] = ()
+    status: str = "finished"
+    ambiguous: Sequence[str] = ()
+
+    def get(self, key: str) -> Track | None:
+        """Return a signal; None if the run does not log it."""
+        track = self.tracks.get(key)
+        return track if track is not None and len(track) else None
+
+    def at(self, key: str, steps: Ints) -> Floats:
+        """Return the last value of a signal at or before each step; NaN where there is none."""
+        track = self.get(key)
+        return np.full(len(steps), math.nan) if track is None else values_at(track.steps, track.finite, steps)
+
+    def setting(self, *names: str) -> Any:
+        """Return the value of the first of some settings that the config has, at any depth; None if it has none."""
+        return next((value for name in names for value in _settings(self.config, name)), None)
+
+    def upto(self, step: int) -> Case:
+        """Return the case as it was when a step was the last one."""
+        cut = {key: _before(track, step) for key, track in self.tracks.items()}
+        families = {key: [_before(track, step) for track in many] for key, many in self.families.items()}
+        return Case(cut, families, self.config, self.attempts, self.status, self.ambiguous)
+
+
+def values_at(known: Ints, values: Floats, steps: Ints) -> Floats:
+    """Return the last value at or before each step; NaN before the first."""
+    places = np.searchsorted(known, steps, "right") - 1
+    return np.where(places >= 0, values[np.maximum(places, 0)], math.nan)
+
+
+def _before(track: Track, step: int) -> Track:
+    return track.upto(int(np.searchsorted(track.steps, step, "right")))
+
+
+def _settings(config: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[Any]:
+    if name in config and not isinstance(config[name], Mapping):
+        yield config[name]
+    for inner in config.values() if depth < 6 else ():
+        if isinstance(inner, Mapping):
+            yield from _settings(inner, name, depth + 1)
+
+
+Read = Callable[[str], tuple[Ints, Floats]]
+
+
+def collect(names: RunNames, read: Read, **facts: Any) -> Case:
+    """Return the case of a run from the meanings of its names; ``read`` returns steps and values of a name.
+
+    An ambiguous name is not used, and neither is one whose number is not comparable.
+    """
+    by_id: dict[str, list[tuple[str, Match]]] = {}
+    for name in names.names:
+        match = names.judged(name)
+        if match is not None and not match.evaluated and _is_comparable(match):
+            by_id.setdefault(match.metric.id, []).append((name, match))
+    kept: dict[str, Track] = {}
+
+    def track(key: str, id: str, name: str, match: Match) -> Track:
+        if name not in kept:
+            steps, values = read(name)
+            kept[name] = Track(key, name, id, steps, values * _factor(match))
+        return kept[name]
+
+    tracks = {
+        key: track(key, id, *by_id[id][0])
+        for key, ids in SIGNALS.items()
+        for id in [next((id for id in ids if id in by_id), None)]
+        if id is not None
+    }
+    families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
+    return Case(tracks, families, ambiguous=tuple(names.ambiguous), **facts)
+
+
+def _is_comparable(match: Match) -> bool:
+    return match.name.difference is None or match.name.difference.comparable
+
+
+def _factor(match: Match) -> float:
+    """Return the factor from a logged number to the one that is judged."""
+    difference = match.name.difference
+    if difference is None or difference.factor is not None:
+        return match.name.factor or 1.0
+    return -1.0 if "sign" in difference.kinds else 1.0

@@ -1,0 +1,204 @@
+"""The diagnosis of a case: findings with their causes, what is fine, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from windsock.catalogue.spec import Text
+from windsock.diagnosis.case import Case
+from windsock.diagnosis.rule import SEVERITIES, Reading, Rule, Spell, Unmeasured, filled, spells
+from windsock.diagnosis.rules import RULES
+
+MAX_GAP = 50  # steps between the end of a cause and what it has left
+MIN_ROWS = 20  # of the reward, before a run can be called healthy
+HELPFUL = (
+    "gradient",
+    "kl",
+    "kl_sum",
+    "entropy",
+    "truncated",
+    "length",
+    "dead_groups",
+    "reward_std",
+    "loss",
+    "ratio",
+    "value_loss",
+)
+VERDICTS = {
+    "healthy": Text("healthy", "正常"),
+    "watch": Text("watch", "留意"),
+    "sick": Text("sick", "异常"),
+    "cannot tell": Text("cannot tell", "无法判断"),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a rule found: since which step, how bad, in which values, and what to do."""
+
+    rule: str
+    severity: str
+    title: Text
+    text: Text
+    name: str
+    metric: str
+    onset: int
+    last: int
+    is_open: bool
+    advice: tuple[Text, ...] = ()
+    evidence: tuple[str, ...] = ()
+    explains: tuple[Finding, ...] = ()
+
+    def record(self) -> dict[str, Any]:
+        """Return the finding as JSON."""
+        own = {name: getattr(self, name) for name in ("rule", "severity", "name", "metric", "onset", "last", "is_open")}
+        return {
+            **own,
+            "title": asdict(self.title),
+            "text": asdict(self.text),
+            "advice": [asdict(text) for text in self.advice],
+            "evidence": list(self.evidence),
+            "explains": [finding.record() for finding in self.explains],
+        }
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a rule says that found nothing: that it is fine, or why it cannot judge."""
+
+    rule: str
+    title: Text
+    text: Text
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the doctor says about a run."""
+
+    verdict: str
+    findings: tuple[Finding, ...]  # open ones, the most important first
+    past: tuple[Finding, ...] = ()  # closed again
+    fine: tuple[Note, ...] = ()
+    unmeasured: tuple[Note, ...] = ()
+    reasons: tuple[Text, ...] = ()
+
+    def record(self, id: str, name: str) -> dict[str, Any]:
+        """Return the diagnosis as JSON; ``id`` and ``name`` are those of the run."""
+        return {
+            "run": id,
+            "name": name,
+            "verdict": self.verdict,
+            "findings": [finding.record() for finding in self.findings],
+            "past": [finding.record() for finding in self.past],
+            "fine": [note.rule for note in self.fine],
+            "unmeasured": [{"rule": note.rule, "reason": asdict(note.text)} for note in self.unmeasured],
+            "reasons": [asdict(reason) for reason in self.reasons],
+        }
+
+
+def diagnose(case: Case) -> Diagnosis:
+    """Judge a case by all rules."""
+    found: list[Finding] = []
+    fine: list[Note] = []
+    unmeasured: list[Note] = []
+    for rule in RULES.values():
+        reading = rule.judge(case)
+        if isinstance(reading, Unmeasured):
+            unmeasured.append(Note(rule.id, rule.words.title, filled(rule.words.cannot[reading.reason], reading.facts)))
+        elif reading is not None:
+            own = findings_of(rule, reading)
+            found += own
+            if not any(finding.is_open for finding in own):
+                fine.append(Note(rule.id, rule.words.title, rule.words.sees))
+    now = [finding for finding in found if finding.is_open]
+    causes = [finding for finding in found if not finding.is_open and any(_left(finding, later) for later in now)]
+    past = tuple(finding for finding in found if not finding.is_open and finding not in causes)
+    findings = merged([*causes, *now])
+    verdict, reasons = _verdict(case, findings)
+    return Diagnosis(verdict, findings, past, tuple(fine), tuple(unmeasured), reasons)
+
+
+def _left(cause: Finding, later: Finding) -> bool:
+    """Return whether a finding that is over has left one that is not: it explains it and came shortly before."""
+    near = cause.onset <= later.onset <= cause.last + max(MAX_GAP, (cause.last - cause.onset) // 2)
+    return later.rule in RULES[cause.rule].explains and later.severity != "info" and near and _can_cause(cause, later)
+
+
+def findings_of(rule: Rule, reading: Reading) -> list[Finding]:
+    """Return the findings of a rule, in the order in which they began."""
+    return [_finding(rule, reading, spell) for spell in spells(reading.levels, rule.persist)]
+
+
+def _finding(rule: Rule, reading: Reading, spell: Spell) -> Finding:
+    track = reading.track
+    row = spell.first if reading.onset is None else reading.onset(spell)
+    beside = (other.name for other in reading.beside if other is not None)
+    return Finding(
+        rule=rule.id,
+        severity=SEVERITIES[spell.level],
+        title=rule.words.title,
+        text=filled(rule.words.says, reading.facts(spell)),
+        name=track.name,
+        metric=track.metric,
+        onset=int(track.steps[row]),
+        last=int(track.steps[spell.last]),
+        is_open=spell.is_open,
+        advice=rule.words.advice,
+        evidence=tuple(dict.fromkeys((track.name, *beside))),
+    )
+
+
+def merged(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Put the findings that another one explains under it, and order by importance."""
+    under: dict[str, list[Finding]] = {}
+    top = []
+    for finding in found:
+        causes = [other for other in found if finding.rule in RULES[other.rule].explains and _can_cause(other, finding)]
+        cause = _root(causes)
+        if cause is None:
+            top.append(finding)
+        else:
+            under.setdefault(cause.rule, []).append(finding)
+    complete = [_with(finding, _all_under(finding.rule, under, set())) for finding in top]
+    return tuple(sorted(complete, key=lambda one: (-SEVERITIES.index(one.severity), one.onset)))
+
+
+def _can_cause(cause: Finding, symptom: Finding) -> bool:
+    """Return whether a finding can explain another: an info explains no warning."""
+    return SEVERITIES.index(cause.severity) >= min(2, SEVERITIES.index(symptom.severity))
+
+
+def _root(causes: Iterable[Finding]) -> Finding | None:
+    """Return the first cause."""
+    return min(causes, key=lambda one: (one.onset, -SEVERITIES.index(one.severity)), default=None)
+
+
+def _all_under(rule: str, under: dict[str, list[Finding]], seen: set[str]) -> list[Finding]:
+    found = []
+    for finding in under.get(rule, ()):
+        if finding.rule not in seen:
+            seen.add(finding.rule)
+            found += [finding, *_all_under(finding.rule, under, seen)]
+    return found
+
+
+def _with(finding: Finding, explained: Sequence[Finding]) -> Finding:
+    """Return a finding that is as severe as what it explains."""
+    worst = max((finding, *explained), key=lambda one: SEVERITIES.index(one.severity)).severity
+    return replace(finding, explains=tuple(explained), severity=worst)
+
+
+def _verdict(case: Case, found: Sequence[Finding]) -> tuple[str, tuple[Text, ...]]:
+    worst = max((SEVERITIES.index(finding.severity) for finding in found), default=0)
+    if worst >= 2:
+        return ("sick" if worst == 3 else "watch"), ()
+    reward = case.get("reward")
+    if reward is None:
+        return "cannot tell", (Text("no reward is logged", "没有记录奖励"),)
+    if len(reward) < MIN_ROWS:
+        return "cannot tell", (Text(f"{len(reward)} rows are too few", f"只有 {len(reward)} 行，太少"),)
+    if sum(case.get(key) is not None for key in HELPFUL) < 2:
+        return "cannot tell", (Text("little besides the reward is logged", "除奖励外几乎没有记录"),)
+    return "healthy", ()

@@ -1,0 +1,66 @@
+"""Rules on the critic of PPO."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from windsock.diagnosis.case import Case
+from windsock.diagnosis.rule import Reading, Unmeasured, graded, rule, unmeasured
+from windsock.diagnosis.rules.shared import after
+from windsock.diagnosis.tracks import MAX_WINDOW
+
+WARM_UP = 20  # rows in which an untrained critic is far off
+
+
+@rule("value_loss_spike", "value_loss", explains=("ev_bad",))
+def value_loss_spike(case: Case) -> Reading | Unmeasured:
+    """The value loss stays far above what it was, or grows without end."""
+    loss = case.get("value_loss")
+    if loss is None:
+        return unmeasured("no_critic")
+    now, usual = loss.median(5), loss.median(MAX_WINDOW)
+    settled = np.fmin.accumulate(usual)
+    high = (now > 10 * settled) & (now > 2 * loss.first(5)) & after(len(loss), WARM_UP)
+    return Reading(
+        loss,
+        graded(len(loss), warning=high, critical=high & (now > 100 * settled)),
+        lambda spell: {
+            "name": loss.name,
+            "most": float(np.nanmax(now[spell.first : spell.last + 1])),
+            "usual": float(settled[spell.first]),
+        },
+        beside=(case.get("explained_variance"), case.get("value_gradient")),
+    )
+
+
+@rule("ev_bad", "explained_variance")
+def ev_bad(case: Case) -> Reading | Unmeasured:
+    """The critic predicts worse than a constant."""
+    variance = case.get("explained_variance")
+    if variance is None:
+        return unmeasured("not_logged" if case.get("value_loss") is not None else "no_critic")
+    now = variance.mean(10)
+    late = after(len(variance), MAX_WINDOW)
+    return Reading(
+        variance,
+        graded(len(variance), warning=(now < 0) & late, critical=(now < -1) & late),
+        lambda spell: {"name": variance.name, "now": float(np.nanmin(now[spell.first : spell.last + 1]))},
+    )
+
+
+@rule("critic_warmup", "value_loss", persist=1)
+def critic_warmup(case: Case) -> Reading | Unmeasured:
+    """The value loss falls steeply in the first rows, as it should."""
+    loss = case.get("value_loss")
+    if loss is None:
+        return unmeasured("no_critic")
+    first = float(loss.finite[0])
+    low = np.fmin.accumulate(loss.median(3))
+    fell = (low * 10 < first) & ~after(len(loss), WARM_UP) & after(len(loss), 3)
+    warm = np.maximum.accumulate(fell)
+    return Reading(
+        loss,
+        graded(len(loss), info=warm),
+        lambda spell: {"name": loss.name, "first": first, "now": float(low[spell.last])},
+        lambda spell: 0,
+    )

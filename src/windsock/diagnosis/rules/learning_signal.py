@@ -1,0 +1,185 @@
+"""Rules on the learning signal: whether rewards differ, whether there is a gradient, and whether answers are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from windsock.diagnosis.case import Case, values_at
+from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
+from windsock.diagnosis.rules.shared import Flags, full_window, held_at, is_learning
+from windsock.diagnosis.tracks import Floats, Levels, Track
+
+WINDOW = 20  # rows over which a share is taken
+TINY_GRADIENT = 1e-8
+STUCK_STEPS = 300  # without a trend
+SPREAD = ("dead_groups", "reward_std", "reward_max", "advantage_max")
+
+
+def _before_window(spell: Spell) -> int:
+    """Return the first row of the window at whose end a level was reached."""
+    return max(0, spell.first - WINDOW + 1)
+
+
+@rule("reward_constant", "reward", explains=("no_signal", "weak_signal", "zero_grad", "reward_flat"), persist=1)
+def reward_constant(case: Case) -> Reading | Unmeasured:
+    """The reward is exactly the same in all rows of a window."""
+    reward = case.get("reward")
+    if reward is None:
+        return unmeasured("not_logged")
+    same = np.concatenate([[False], reward.values[1:] == reward.values[:-1]])
+    constant = full_window(reward.share(same, WINDOW - 1), WINDOW) >= 1.0
+    dead = case.at("gradient", reward.steps) < TINY_GRADIENT
+    spread = spread_of(case)
+    if spread is not None:
+        dead |= values_at(spread[0].steps, spread[1], reward.steps) == 0
+    levels = graded(len(reward), warning=constant, critical=constant & dead)
+    return Reading(
+        reward,
+        levels,
+        lambda spell: {"name": reward.name, "value": float(reward.values[spell.last])},
+        _before_window,
+    )
+
+
+def spread_of(case: Case) -> tuple[Track, Floats] | None:
+    """Return how much the rewards, or advantages, of a batch differ at each row; 0 where they are equal."""
+    std = case.get("reward_std")
+    if std is not None:
+        return std, std.finite
+    for low, high in (("reward_min", "reward_max"), ("advantage_min", "advantage_max")):
+        least, most = case.get(low), case.get(high)
+        if least is not None and most is not None:
+            return most, most.finite - values_at(least.steps, least.finite, most.steps)
+    return None
+
+
+def share_without_signal(case: Case) -> tuple[Track, Floats] | None:
+    """Return the share of groups, else of batches, with equal rewards over the last rows."""
+    groups = case.get("dead_groups")
+    if groups is not None:
+        return groups, full_window(groups.mean(WINDOW), WINDOW)
+    none, whole = case.get("solved_none"), case.get("solved_all")
+    if none is not None and whole is not None:
+        both = none.replaced(none.finite + values_at(whole.steps, whole.finite, none.steps))
+        return both, full_window(both.mean(WINDOW), WINDOW)
+    spread = spread_of(case)
+    return None if spread is None else (spread[0], spread[0].share(spread[1] == 0, WINDOW))
+
+
+def _is_solved(case: Case, track: Track) -> Flags:
+    """Return whether the reward is near the top of its range after it has risen: then equal rewards are success."""
+    reward = case.get("reward")
+    if reward is None:
+        return np.zeros(len(track), bool)
+    start, now, top = reward.first(5), reward.median(10), np.fmax.accumulate(reward.finite)
+    solved = (top > start) & (now - start > 0.5 * (top - start)) & (top - now <= 0.1 * (top - start))
+    return held_at(reward, solved, track.steps)
+
+
+def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> Reading | Unmeasured:
+    found = share_without_signal(case)
+    if found is None:
+        return unmeasured("no_spread")
+    track, share = found
+    rewards = case.at("reward", track.steps)
+    return Reading(
+        track,
+        grade(track, share),
+        lambda spell: {
+            "share": percent(float(np.nanmax(share[spell.first : spell.last + 1]))),
+            "rows": WINDOW,
+            "reward": float(rewards[spell.last]),
+        },
+        _before_window,
+        (case.get("reward"),),
+    )
+
+
+@rule("no_signal", *SPREAD, explains=("zero_grad", "reward_flat", "weak_signal", "grad_spike"), persist=1)
+def no_signal(case: Case) -> Reading | Unmeasured:
+    """Almost all groups or batches have equal rewards."""
+
+    def grade(track: Track, share: Floats) -> Levels:
+        none, solved = share >= 0.9, _is_solved(case, track)
+        return graded(len(track), info=none & solved, critical=none & ~solved)
+
+    return _equal_groups(case, grade)
+
+
+@rule("weak_signal", *SPREAD, explains=("reward_flat",), persist=1)
+def weak_signal(case: Case) -> Reading | Unmeasured:
+    """Most groups or batches have equal rewards, or about half of them have while the reward does not move."""
+
+    def grade(track: Track, share: Floats) -> Levels:
+        good = _is_solved(case, track) | is_learning(case, track.steps)
+        most, half = share >= 0.65, (share >= 0.45) & _is_stuck(case, track)
+        return graded(len(track), info=most, warning=(most & ~good) | half)
+
+    return _equal_groups(case, grade)
+
+
+def _is_stuck(case: Case, track: Track) -> Flags:
+    """Return whether the reward has had no trend for some hundred steps; before that, it is too early to say."""
+    reward = case.get("reward")
+    if reward is None:
+        return np.zeros(len(track), bool)
+    stuck = (reward.trend.chance > 0.05) & (reward.steps - reward.steps[0] >= STUCK_STEPS)
+    return held_at(reward, stuck, track.steps)
+
+
+@rule("zero_grad", "gradient", explains=("reward_flat",), persist=1)
+def zero_grad(case: Case) -> Reading | Unmeasured:
+    """The gradient is exactly 0 in many rows."""
+    gradient = case.get("gradient")
+    if gradient is None:
+        return unmeasured("not_logged")
+    share = gradient.share(np.abs(gradient.finite) < TINY_GRADIENT, WINDOW)
+    return Reading(
+        gradient,
+        graded(len(gradient), warning=share >= 0.4, critical=share >= 0.8),
+        lambda spell: {
+            "name": gradient.name,
+            "share": percent(float(np.nanmax(share[spell.first : spell.last + 1]))),
+            "rows": WINDOW,
+        },
+        _before_window,
+    )
+
+
+@rule(
+    "truncation",
+    "truncated",
+    "length_max",
+    explains=("reward_constant", "no_signal", "weak_signal", "zero_grad", "reward_flat"),
+)
+def truncation(case: Case) -> Reading | Unmeasured:
+    """Many answers reach the length limit."""
+    track = case.get("truncated")
+    found = _all_cut(case) if track is None else (track, track.mean(10))
+    if found is None:
+        return unmeasured("not_logged")
+    track, share = found
+    learning = is_learning(case, track.steps)
+    return Reading(
+        track,
+        graded(len(track), info=share >= 0.05, warning=share >= 0.25, critical=(share >= 0.9) & ~learning),
+        lambda spell: {"share": percent(float(np.nanmax(share[spell.first : spell.last + 1])))},
+        beside=(case.get("length"), case.get("reward")),
+    )
+
+
+def _all_cut(case: Case) -> tuple[Track, Floats] | None:
+    """Return the share of rows in which the shortest answer is as long as the longest, which is the limit."""
+    least, most = case.get("length_min") or case.get("length"), case.get("length_max")
+    if least is None or most is None:
+        return None
+    longest = np.fmax.accumulate(most.finite)
+    cut = (values_at(least.steps, least.finite, most.steps) == most.finite) & (most.finite == longest)
+    return most, most.share(cut, 10)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

@@ -1,0 +1,71 @@
+"""Rules on the learning rate."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from windsock.diagnosis.case import Case
+from windsock.diagnosis.rule import Reading, Unmeasured, graded, rule, unmeasured
+from windsock.diagnosis.rules.shared import after
+from windsock.diagnosis.tracks import Track
+
+SYMPTOMS = ("ppo_kl_high", "kl_spike", "kl_drift", "grad_spike", "entropy_collapse", "reward_falling", "nonfinite")
+
+
+def _rate(case: Case) -> Track | Unmeasured:
+    rate = case.get("learning_rate")
+    if rate is None:
+        return unmeasured("not_logged")
+    # A log with three decimals prints 1e-6 as 0.
+    return unmeasured("rounded", name=rate.name) if not rate.finite.any() and _rounded(case) else rate
+
+
+def _rounded(case: Case) -> bool:
+    """Return whether the values of the run have at most three decimals."""
+    tracks = [track for key in ("loss", "entropy", "gradient") if (track := case.get(key)) is not None]
+    values = np.concatenate([track.finite for track in tracks]) if tracks else np.empty(0)
+    values = values[np.isfinite(values)]
+    return len(values) > 0 and bool((np.abs(values * 1000 - np.round(values * 1000)) < 1e-6).all())
+
+
+@rule("lr_implausible", "learning_rate", explains=SYMPTOMS, persist=1)
+def lr_implausible(case: Case) -> Reading | Unmeasured:
+    """The learning rate is far above what RL of language models bears."""
+    rate = _rate(case)
+    if not isinstance(rate, Track):
+        return rate
+    return Reading(
+        rate,
+        graded(len(rate), warning=rate.finite >= 1e-3, critical=rate.finite >= 5e-3),
+        lambda spell: {"name": rate.name, "most": float(np.nanmax(rate.finite[spell.first : spell.last + 1]))},
+    )
+
+
+@rule("lr_zero", "learning_rate", explains=("reward_flat", "zero_grad"))
+def lr_zero(case: Case) -> Reading | Unmeasured:
+    """The learning rate is 0 although the schedule has not ended."""
+    rate = _rate(case)
+    if not isinstance(rate, Track):
+        return rate
+    never = (np.fmax.accumulate(rate.finite) == 0) & after(len(rate), 20)
+    return Reading(rate, graded(len(rate), warning=never), lambda spell: {"name": rate.name}, lambda spell: 0)
+
+
+@rule("lr_still_warmup", "learning_rate", explains=("reward_flat",))
+def lr_still_warmup(case: Case) -> Reading | Unmeasured:
+    """The learning rate still rises after many steps."""
+    rate = _rate(case)
+    if not isinstance(rate, Track):
+        return rate
+    values, rows = rate.finite, np.arange(len(rate))
+    middle = values[rows // 2]
+    rising = (values >= np.fmax.accumulate(values)) & (values > 1.5 * middle) & (middle > 0)
+    planned = case.setting("max_steps", "total_training_steps", "total_steps")
+    young = rate.steps < 0.1 * planned if isinstance(planned, int) and planned > 0 else np.zeros(len(rate), bool)
+    late = (rate.steps - rate.steps[0] >= 50) & after(len(rate), 20) & ~young
+    return Reading(
+        rate,
+        graded(len(rate), warning=rising & late & (rate.steps - rate.steps[0] >= 200), info=rising & late),
+        lambda spell: {"name": rate.name, "now": float(values[spell.last]), "steps": int(rate.steps[spell.last])},
+        lambda spell: 0,
+    )

@@ -1,0 +1,194 @@
+"""Tracks: the values of one signal over the rows of a run, with statistics of what was known at each row.
+
+Every statistic of a row uses this row and earlier ones only, and at most ``MAX_WINDOW`` of them, the first rows, or
+the rows of a schedule. So a rule says the same while a run goes on as afterwards, and a new row costs one row.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Levels = NDArray[np.int8]
+Statistic = Callable[..., Any]
+
+MAX_WINDOW = 50
+MIN_TREND = 20  # rows before a trend is judged
+MIN_DEX = 0.05  # of the spread of logarithms: a flat series has no outliers of a percent
+MAD_TO_SD = 1.4826
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The trend of a series up to each row: the rise from the first to the last third in units of the noise, and the
+    probability of at least this trend by chance (Mann-Kendall, two-sided).
+    """
+
+    effect: Floats
+    chance: Floats
+
+
+@dataclass(frozen=True)
+class Track:
+    """The values that a run logged under one name. ``values`` has NaN and infinities as they were logged."""
+
+    key: str
+    name: str
+    metric: str
+    steps: Ints
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def finite(self) -> Floats:
+        """The values, where one that is not finite is replaced by the last finite one before it."""
+        good = np.isfinite(self.values)
+        if good.all():
+            return self.values
+        place = np.maximum.accumulate(np.where(good, np.arange(len(good)), -1))
+        return np.where(place >= 0, self.values[place], np.nan)
+
+    @cached_property
+    def is_constant(self) -> bool:
+        """Whether all values are the same: then nothing is measured, or nothing happens."""
+        return len(self) > 0 and bool((self.values == self.values[0]).all())
+
+    def first(self, count: int) -> float:
+        """Return the median of the first rows."""
+        return _median(self.finite[:count])
+
+    def mean(self, width: int) -> Floats:
+        """Return the mean of the last rows, up to each row."""
+        return _rolling(self.finite, width, _quiet_mean)
+
+    def median(self, width: int) -> Floats:
+        """Return the median of the last rows, up to each row."""
+        return _rolling(self.finite, width, _quiet_median)
+
+    def largest(self, width: int) -> Floats:
+        """Return the largest of the last rows."""
+        return _rolling(self.finite, width, np.fmax.reduce)
+
+    def share(self, condition: NDArray[np.bool_], width: int) -> Floats:
+        """Return the share of the last rows in which a condition holds; NaN while there are fewer than ``width``."""
+        found = _rolling(condition.astype(np.float64), width, _quiet_mean)
+        found[: min(width - 1, len(found))] = math.nan
+        return found
+
+    def outlying(self, width: int = MAX_WINDOW, least: int = 10) -> Floats:
+        """Return how far the logarithm of each value lies above those before it, in robust standard deviations."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log10(np.where(self.finite > 0, self.finite, np.nan))
+        found = np.full(len(logs), math.nan)
+        for row in range(least, len(logs)):
+            before = logs[max(0, row - width) : row]
+            before = before[np.isfinite(before)]
+            if len(before) >= least:
+                middle = np.median(before)
+                spread = max(MAD_TO_SD * float(np.median(np.abs(before - middle))), MIN_DEX)
+                found[row] = (logs[row] - middle) / spread
+        return found
+
+    @cached_property
+    def trend(self) -> Trend:
+        """The trend up to each row; computed at some rows, about twenty per doubling, and kept in between."""
+        effect, chance = np.full(len(self), math.nan), np.ones(len(self))
+        for row in scheduled_rows(len(self)):
+            values = self.finite[:row]
+            effect[row - 1 :], chance[row - 1 :] = rise(values), kendall_chance(values)
+        return Trend(effect, chance)
+
+    def replaced(self, values: Floats) -> Track:
+        """Return a track with other values at the same steps."""
+        return Track(self.key, self.name, self.metric, self.steps, values)
+
+    def upto(self, rows: int) -> Track:
+        """Return the first rows."""
+        return Track(self.key, self.name, self.metric, self.steps[:rows], self.values[:rows])
+
+
+def scheduled_rows(count: int) -> list[int]:
+    """Return the numbers of rows at which trends are computed."""
+    found, rows = [], MIN_TREND
+    while rows <= count:
+        found.append(rows)
+        rows += max(1, rows // 20)
+    return found
+
+
+def rise(values: Floats) -> float:
+    """Return the rise from the first third to the last in units of the noise around the straight line."""
+    values = values[np.isfinite(values)]
+    third = max(1, len(values) // 3)
+    if len(values) < 3:
+        return math.nan
+    change = float(values[-third:].mean() - values[:third].mean())
+    places = np.arange(len(values)) - (len(values) - 1) / 2
+    rest = values - values.mean()
+    noise = math.sqrt(float(np.mean((rest - places * (places @ rest) / (places @ places)) ** 2)))
+    scale = float(np.abs(values).max())
+    if noise <= 1e-12 * scale:
+        return math.copysign(math.inf, change) if abs(change) > 1e-9 * scale else 0.0
+    return change / noise
+
+
+def kendall_chance(values: Floats, most: int = 300) -> float:
+    """Return the probability that independent values have a trend as monotone as these (Mann-Kendall, with ties).
+
+    Neighbours of a training are not independent, so long series are averaged to at most ``most`` blocks.
+    """
+    values = values[np.isfinite(values)]
+    count = len(values)
+    if count < 4:
+        return 1.0
+    if count > most:
+        values = np.array([block.mean() for block in np.array_split(values, most)])
+        count = most
+    signs = np.sign(values[None, :] - values[:, None])
+    score = float(np.triu(signs, 1).sum())
+    _, ties = np.unique(values, return_counts=True)
+    variance = (count * (count - 1) * (2 * count + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    if variance <= 0:
+        return 1.0
+    z = (score - math.copysign(1, score)) / math.sqrt(variance) if score else 0.0
+    return math.erfc(abs(z) / math.sqrt(2))
+
+
+def _rolling(values: Floats, width: int, how: Statistic) -> Floats:
+    """Return a statistic of the last ``width`` values up to each; at first of as many as there are."""
+    early = [how(values[: row + 1]) for row in range(min(width - 1, len(values)))]
+    late = how(sliding_window_view(values, width), axis=1) if len(values) >= width else []
+    return np.concatenate([early, late])
+
+
+def _quiet_mean(values: Floats, axis: int = 0) -> Any:
+    """Return the mean of the numbers, without those that are NaN; NaN if there is none."""
+    if not np.isnan(values).any():
+        return values.mean(axis)
+    counts = (~np.isnan(values)).sum(axis)
+    return np.where(counts > 0, np.nansum(values, axis) / np.maximum(counts, 1), math.nan)
+
+
+def _quiet_median(values: Floats, axis: int = 0) -> Any:
+    if not np.isnan(values).any():
+        return np.median(values, axis)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a window without a number, whose median is NaN
+        return np.nanmedian(values, axis)
+
+
+def _median(values: Floats) -> float:
+    good = values[np.isfinite(values)]
+    return float(np.median(good)) if len(good) else math.nan

@@ -1,0 +1,92 @@
+"""Statistics of tracks agree with slow references, and use nothing of the future."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from windsock.diagnosis.tracks import Track, kendall_chance, rise, scheduled_rows
+
+
+def track(values: list[float]) -> Track:
+    """Return a track of values at the steps 1, 2, …"""
+    return Track("reward", "reward", "reward/score/mean", np.arange(1, len(values) + 1), np.array(values, float))
+
+
+def random_values(seed: int, count: int = 60) -> list[float]:
+    """Return noise with a trend, some ties, and some values that are not finite."""
+    random = np.random.default_rng(seed)
+    values = np.round(random.normal(size=count) + np.linspace(0, random.normal(), count), 1)
+    values[random.random(count) < 0.05] = random.choice([math.nan, math.inf])
+    return [float(value) for value in values]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rolling_statistics_are_those_of_the_last_rows(seed: int):
+    """At first of as many as there are; what is not finite counts as the last finite value."""
+    one = track(random_values(seed))
+    for width in (1, 5, 20):
+        for row in range(len(one)):
+            window = one.finite[max(0, row - width + 1) : row + 1]
+            window = window[~np.isnan(window)]
+            if len(window):
+                assert one.mean(width)[row] == pytest.approx(window.mean())
+                assert one.median(width)[row] == pytest.approx(np.median(window))
+                assert one.largest(width)[row] == window.max()
+            else:
+                assert math.isnan(one.mean(width)[row])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_row_knows_nothing_of_later_rows(seed: int):
+    """Statistics of the first rows are the same when more rows follow."""
+    whole = track(random_values(seed, 90))
+    for rows in (1, 19, 20, 21, 50, 77):
+        part = whole.upto(rows)
+        np.testing.assert_array_equal(part.mean(10), whole.mean(10)[:rows])
+        np.testing.assert_array_equal(part.outlying(), whole.outlying()[:rows])
+        np.testing.assert_array_equal(part.trend.effect, whole.trend.effect[:rows])
+        np.testing.assert_array_equal(part.trend.chance, whole.trend.chance[:rows])
+
+
+def test_the_chance_of_a_trend_is_mann_kendalls():
+    """With the correction for ties, pair by pair."""
+    for seed in range(20):
+        values = np.array([value for value in random_values(seed, 40) if math.isfinite(value)])
+        score = sum(np.sign(later - earlier) for earlier, later in itertools.combinations(values.tolist(), 2))
+        count = len(values)
+        ties = [values.tolist().count(value) for value in set(values.tolist())]
+        variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+        z = (score - np.sign(score)) / math.sqrt(variance)
+        assert kendall_chance(values) == pytest.approx(math.erfc(abs(z) / math.sqrt(2)))
+
+
+def test_independent_values_rarely_have_a_trend():
+    """A test at one percent finds a trend in about one of a hundred series of noise."""
+    random = np.random.default_rng(1)
+    found = sum(kendall_chance(random.normal(size=100)) < 0.01 for _ in range(1000))
+    assert 2 <= found <= 25
+
+
+def test_the_rise_is_in_units_of_the_noise():
+    """A line without noise rises without bound; noise alone does not."""
+    assert rise(np.arange(30.0)) == math.inf
+    assert rise(np.full(30, 2.0)) == 0.0
+    noisy = np.linspace(0, 3, 300) + np.random.default_rng(0).normal(size=300)
+    assert 1.5 < rise(noisy) < 2.5
+
+
+def test_trends_are_computed_at_about_twenty_rows_per_doubling():
+    """So that a new row costs the same on average, however long the run is."""
+    rows = scheduled_rows(5000)
+    assert rows[0] == 20
+    assert len([row for row in rows if 1000 <= row < 2000]) in range(12, 22)
+
+
+def test_the_empty_track():
+    """It has no statistics, and none of them raises."""
+    none = track([])
+    assert len(none.mean(5)) == len(none.trend.effect) == len(none.outlying()) == 0
+    assert math.isnan(none.first(5))
+    assert math.isnan(track([math.nan, math.nan]).mean(5)[-1])
