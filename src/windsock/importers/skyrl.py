@@ -12,7 +12,7 @@ from typing import Any
 from windsock.importers.clean_lines import Line, time_in
 from windsock.importers.formats import Facts
 from windsock.importers.literals import parse_dict
-from windsock.importers.numbers import flat_numbers, number_of
+from windsock.importers.numbers import flat_numbers
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
 from windsock.importers.text_lines import LineReader
@@ -64,18 +64,9 @@ class Reader(LineReader):
             values = parse_dict("\n".join(lines))
             if values is not None:
                 del self.state["block"]
-                out.row(flat_numbers(_with_numbers(values)), block["step"], block["at"], repeats=True)
+                out.row(flat_numbers(values), block["step"], block["at"], repeats=True)
                 return True
         if len(lines) > MAX_LINES:
             del self.state["block"]
             out.unread(f"line {block['number']}", "a dict without its end")
         return False
-
-
-def _with_numbers(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a dict with the numbers that its texts are."""
-    return {
-        name: _with_numbers(value) if isinstance(value, dict) else number_of(value) if isinstance(value, str) else value
-        for name, value in values.items()
-        if not isinstance(value, str) or number_of(value) is not None
-    }
