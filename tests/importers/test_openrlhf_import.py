@@ -74,6 +74,14 @@ def test_a_step_that_comes_again_is_another_attempt(tmp_path: Path):
     assert "succeeded" in view.status.reason
 
 
+@pytest.mark.parametrize(("code", "word"), [(-6, "crashed"), (1, "crashed"), (-9, "killed")])
+def test_the_launcher_tells_how_a_process_ended(tmp_path: Path, code: int, word: str):
+    """As DeepSpeed's does, after the whole command."""
+    end = f"[2024-09-05 09:17:51,446] [ERROR] [launch.py:325] ['python'] exits with return code = {code}"
+    view = open_run(write(tmp_path / "a.log", step_line(1), end))
+    assert (view.status.word, view.status.reason) == (word, f"line 2: exits with return code = {code}")
+
+
 def test_a_bar_of_an_episode_has_the_metrics_of_its_steps(tmp_path: Path):
     """It is drawn with the metrics of a step, and once more when it has moved on, with or without new lines."""
     draws = [bar("Episode [1/2]", 0, 3)]
@@ -107,6 +115,15 @@ def test_bars_of_updates_are_steps_where_there_are_no_others(tmp_path: Path):
         "cri": {1: 0, 2: 0.25, 3: 0.5},
     }
     assert any("counted" in note for note in view.origin.notes)
+
+
+def test_bars_of_skyrl_are_told_from_those_of_openrlhf(tmp_path: Path):
+    """They name the model; where it prints dicts too, those are read."""
+    draws = [bar("Policy Train epoch [1/1]", place, 2, pg=place / 8) for _ in range(3) for place in (0, 1, 2)]
+    view = open_run(write(tmp_path / "a.log", *draws))
+    assert (view.info.producer, values(view)["pg"]) == ("skyrl", {1: 0.25, 2: 0.25, 3: 0.25})
+    log = write(tmp_path / "b.log", *draws, "Step 1: ", "{'reward/avg': '0.5000'}")
+    assert log_at(log).format == "skyrl"
 
 
 def test_a_supervised_training_is_read_from_its_bar(tmp_path: Path):

@@ -17,7 +17,7 @@ from windsock.importers.formats import Facts
 from windsock.importers.literals import parse_dict
 from windsock.importers.numbers import flat_numbers, number_of
 from windsock.importers.recorder import COUNTED_NOTE, Recorder
-from windsock.importers.seen import Seen
+from windsock.importers.seen import END_BYTES, Seen
 from windsock.importers.text_lines import LineReader
 
 TITLE = "OpenRLHF console log"
@@ -84,8 +84,9 @@ class Reader(LineReader):
     needles = (b"lobal step ", b"eval_metrics: {", b"Eval at step ", b"%|")
 
     def facts(self) -> Facts:
-        """Return OpenRLHF."""
-        return Facts(producer="openrlhf", created=self.created())
+        """Return OpenRLHF; SkyRL, which has its progress bars, names the model in them."""
+        producer = "skyrl" if b"Policy Train epoch [" in self.beginning(END_BYTES) else "openrlhf"
+        return Facts(producer=producer, created=self.created())
 
     def read(self, out: Recorder) -> None:
         """Record what is new."""

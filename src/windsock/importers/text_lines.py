@@ -33,7 +33,18 @@ EXCEPTION = re.compile(
 KILLED = re.compile(r"CANCELLED AT|oom-kill|Killed process|^Killed$|DUE TO TIME LIMIT|DUE TO PREEMPTION")
 JOB = re.compile(r"^Job '[\w.-]+' (succeeded|failed|was stopped)")  # what ``ray job submit`` prints last
 JOB_ENDS = {"failed": "crashed", "was stopped": "killed"}
-END_NEEDLES = (TRACEBACK, b"Job '", b"CANCELLED AT", b"oom-kill", b"Killed", b"DUE TO TIME LIMIT", b"DUE TO PREEMPTION")
+EXITED = re.compile(r"exits with return code = (-?\d{1,9})$")  # what DeepSpeed's launcher prints last
+SIGNALS = ("-2", "-9", "-15")  # that end a process from outside
+END_NEEDLES = (
+    TRACEBACK,
+    b"Job '",
+    b"exits with return",
+    b"CANCELLED AT",
+    b"oom-kill",
+    b"Killed",
+    b"DUE TO TIME LIMIT",
+    b"DUE TO PREEMPTION",
+)
 END_MARKS = tuple(needle.decode() for needle in END_NEEDLES)
 
 
@@ -123,6 +134,8 @@ class LineReader:
             return
         elif job is not None:
             self._end(out, JOB_ENDS[job[1]], f"line {line.number}: {text[:MAX_REASON]}")
+        elif (code := EXITED.search(text)) is not None:
+            self._end(out, "killed" if code[1] in SIGNALS else "crashed", f"line {line.number}: {code[0]}")
         elif TRACEBACK.decode() in text:
             self.state["traceback"] = line.number
             out.status("crashed", f"line {line.number}: an exception")
