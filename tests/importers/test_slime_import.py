@@ -97,6 +97,15 @@ def test_miles_is_told_by_its_files(tmp_path: Path):
     assert view.info.producer == "miles"
 
 
+def test_lines_of_several_processes_are_one_row(tmp_path: Path):
+    """As miles prints them: the same one twice, or one of each rank."""
+    stamp = "[2026-09-04 01:00:00.000 actor_cell0_rank"
+    lines = [f"{stamp}0] step 0: {{'train/loss': 0.25}}"] * 2 + [f"{stamp}1] step 0: {{'train/loss': 99.0}}"]
+    view = open_run(write(tmp_path / "a.log", *lines, f"{stamp}0] step 1: {{'train/loss': 0.5}}"))
+    assert view.series("train/loss", attempt=1).values.tolist() == [0.25, 0.5]
+    assert view.series("train/loss").times[0] == 1788483600
+
+
 def test_a_second_opening_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And a line that cannot be read is reported with its number."""
     log = write(tmp_path / "a.log", *rollout_lines(0))

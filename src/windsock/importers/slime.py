@@ -18,7 +18,10 @@ from windsock.importers.text_lines import LineReader
 
 TITLE = "slime console log"
 
-ROW = re.compile(r"(?:^|\.py:\d+ - )((?:\w+-)?step|rollout|perf|eval|passrate|multi_turn) (\d{1,15})(?: full)?: (?=\{)")
+ROW = re.compile(
+    r"(?:^|\] |\.py:\d+ - )((?:\w+-)?step|rollout|perf|eval|passrate|multi_turn) (\d{1,15})(?: full)?: (?=\{)"
+)
+OTHER_RANK = re.compile(r"^\[[^\]]*_rank[1-9]\d*\] ")  # miles, where each process may print
 
 
 def parse_line(text: str) -> tuple[str, int, dict[str, float | None]] | None:
@@ -48,9 +51,15 @@ class Reader(LineReader):
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record the metrics of a line."""
+        if OTHER_RANK.match(line.text):
+            return False
         found = parse_line(line.text)
         if found is not None:
             kind, number, values = found
+            printed = [number, repr(values)]
+            if self.state.get(kind) == printed:  # by another process
+                return True
+            self.state[kind] = printed
             at = line.at if line.at is not None else time_in(line.text[: line.text.find("{")])
             out.row(values, number, at, repeats=kind == "step")
             return True
