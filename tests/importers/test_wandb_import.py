@@ -229,7 +229,7 @@ def test_any_bytes_are_read_without_an_error(tmp_path: Path):
             path.write_bytes(data[: chance.randrange(100, len(data))])
         view = windsock.open(path)
         view.names()
-        assert not any("cannot be read" in one["reason"] for one in facts(view)["unread"])
+        assert not [one for one in facts(view)["unread"] if "cannot be read" in one["reason"]]
 
 
 @pytest.mark.parametrize("content", [b":W&B", HEAD, HEAD + bytes(100), HEAD + b"x" * 70_000])
