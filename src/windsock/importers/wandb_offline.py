@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ OWN_STEP = "windsock/step"  # of windsock's tracker: the step of a row
 OWN = ("windsock/created", "windsock/status", "windsock/reason", OWN_STEP)
 MAX_SUMMARY = 1000
 MAX_DEPTH = 8
+MAX_AXES = 100
 MEDIA = "tables, pictures and other media are in files of their own, which are not read"
 MAX_LINE = 300
 SIGNALS = range(129, 193)  # exit codes of a process that a signal ended
@@ -122,13 +124,18 @@ class Reader:
         self.state["last_step"] = step
 
     def _step(self, found: Mapping[str, Any]) -> int | None:
-        axis = self.state.get("axis", OWN_STEP)
-        step = as_step(found.get(axis))
-        if step is None:
-            step = self.state.get("last_step") if axis in self.state.get("axes", ()) else None
-        else:
-            self.state["axes"] = [axis]
-        return step if step is not None else as_step(found.get("_step"))
+        """Return the step of a row: the axis of its metrics, else W&B's own, which counts calls."""
+        axes: dict[str, str] = self.state.get("axes", {})
+        for pattern, axis in sorted(axes.items(), key=lambda pair: pair[0] == "*"):  # which is for all others
+            if any(fnmatchcase(name, pattern) for name in found if name[:1] != "_"):
+                step = as_step(found.get(axis))
+                if step is not None:
+                    self.state.setdefault("positions", {})[axis] = step
+                elif axis in self.state.get("positions", {}):
+                    step = int(self.state["positions"][axis])
+                if step is not None:
+                    return step
+        return as_step(found.get("_step"))
 
     def _object(self, name: str, value: Any, step: int | None, at: float | None, out: Recorder) -> None:
         histogram = histogram_of(value) if isinstance(value, Mapping) and value.get("_type") == "histogram" else None
@@ -151,22 +158,20 @@ class Reader:
                 kept[name] = to_float(value)
 
     def _metric(self, data: bytes, out: Recorder) -> None:
-        """Take the steps from the metric that was defined as the axis of all others."""
-        glob = axis = ""
-        for field, wire, value in fields(data):
-            if field == 2 and wire == BYTES:
-                glob = value.decode("utf-8", "replace")
-            elif field == 4 and wire == BYTES:
-                axis = value.decode("utf-8", "replace")
-        if glob == "*" and axis:
-            self.state["axis"] = axis
-            if axis != OWN_STEP:
-                out.note(f"steps are read from {axis!r}, which the run defined as the axis of its charts")
+        """Note the axis that the run has defined for some metrics."""
+        # Fields of MetricRecord: 1 name, 2 glob_name, 4 step_metric, 10 expanded_from_glob.
+        found = {field: value for field, _, value in fields(data)}
+        name, axis = found.get(2) or found.get(1), found.get(4)
+        axes = self.state.setdefault("axes", {})
+        if isinstance(name, bytes) and isinstance(axis, bytes) and not found.get(10) and len(axes) < MAX_AXES:
+            axes[_text(name)] = _text(axis)
+            if _text(axis) != OWN_STEP:
+                out.note(f"steps are read from {_text(axis)!r}, which the run defined as an axis of its charts")
 
     def _output(self, data: bytes) -> None:
         for field, wire, value in fields(data):
             if field == 3 and wire == BYTES and value.strip():
-                self.state["line"] = value.decode("utf-8", "replace").strip()[-MAX_LINE:]
+                self.state["line"] = _text(value).strip()[-MAX_LINE:]
 
     def _exit(self, data: bytes, out: Recorder) -> None:
         codes = [value for field, wire, value in fields(data) if field == 1 and wire == VARINT]
@@ -185,6 +190,10 @@ class Reader:
             out.status(None)
 
 
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
 def _contents(record: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the messages in a record, by their field."""
     for field, wire, value in fields(record):
@@ -198,7 +207,7 @@ def _facts(data: bytes) -> Facts:
     created = None
     for field, wire, value in fields(data):
         if wire == BYTES and field in (1, 3, 6, 8, 9, 10):
-            texts.setdefault(field, []).append(value.decode("utf-8", "replace"))
+            texts.setdefault(field, []).append(_text(value))
         elif wire == BYTES and field == 17:
             created = as_time(timestamp(value))
     id, project, group, name, notes = (texts.get(field, [""])[-1] for field in (1, 3, 6, 8, 9))
@@ -254,7 +263,7 @@ def _short_pair(item: bytes, parse: Callable[[bytes], Any]) -> tuple[list[str], 
     start = middle + 3
     if item[middle : middle + 2] != b"\x82\x01" or start > len(item) or item[start - 1] != len(item) - start:
         return None
-    return [item[2:middle].decode("utf-8", "replace")], parse(item[start:])
+    return [_text(item[2:middle])], parse(item[start:])
 
 
 def _pair(item: bytes, parse: Callable[[bytes], Any]) -> tuple[list[str], Any]:
@@ -263,11 +272,11 @@ def _pair(item: bytes, parse: Callable[[bytes], Any]) -> tuple[list[str], Any]:
     found: Any = None
     for field, wire, value in fields(item):
         if field in (1, 2) and wire == BYTES:
-            path.append(value.decode("utf-8", "replace"))
+            path.append(_text(value))
         elif field in (8, 16) and wire == BYTES:
             found = parse(value)
         elif field == 7 and wire == BYTES:
-            found = value.decode("utf-8", "replace")
+            found = _text(value)
         elif field == 6 and wire == FIXED64:
             (found,) = DOUBLE.unpack(value)
         elif field == 5 and wire == VARINT:
@@ -290,7 +299,7 @@ def _json(text: bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text.decode("utf-8", "replace")
+        return _text(text)
 
 
 SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
