@@ -31,7 +31,7 @@ NULLS = frozenset({"null", "None", "none", "NA", "N/A", "<NA>", "-"})
 INDEXES = ("", "Unnamed: 0", "index")  # the numbers of rows, as pandas writes them
 STEPS = frozenset(name.lower() for name in (*STEP_NAMES, "it", "timestep", "global step", "training step"))
 TIMES = frozenset(name.lower() for name in (*TIME_NAMES, "wall time"))
-MAX_ROWS = 200  # that are looked at to know a table
+MAX_ROWS = 50  # that are looked at to know a table
 
 
 def matches(seen: Seen) -> bool:
