@@ -61,3 +61,12 @@ found = {10: {"s": 1.0}, 20: {"s": 3.0}}
 print(*(bar.holds(found) for bar in (Under("s", 4), Under("s", 2), Flat("s"), Flat("s", floor=2), Linear("s", 1.2))))
 """
     assert run_in_benchmarks(program) == "True False False True False"
+
+
+def test_importing_opens_each_log_twice_and_leaves_nothing_behind(tmp_path: Path):
+    """Also where it is told to write."""
+    command = [sys.executable, "importing.py", "--scale", "0.01", "--dir", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=BENCHMARKS)
+    assert done.returncode == 0, done.stderr
+    assert "trainer_state.json" in done.stdout
+    assert not [*tmp_path.iterdir()]

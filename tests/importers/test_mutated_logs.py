@@ -195,6 +195,7 @@ def test_damaged_logs_are_read_or_refused(part: int, tmp_path: Path):
         chance = random.Random(number)
         folder = tmp_path / f"{number}"
         path = write_example(names[number % len(names)], folder)
+        FAILURES.clear()
         how = f"file {number}, {names[number % len(names)]}, {mutate(folder, chance)}"
         try:
             with limited(SECONDS, how):

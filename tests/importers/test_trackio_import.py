@@ -11,6 +11,7 @@ import pytest
 
 import windsock
 from windsock.errors import LogError
+from windsock.importers.formats import FAILURES
 from windsock.importers.logs import find_logs
 from windsock.view import View
 
@@ -199,3 +200,15 @@ def test_damaged_pages_give_a_message(tmp_path: Path):
         with suppress(LogError):
             view = windsock.open(path)
             assert len(view.series("a") if view.names("a") else ()) == 60 or facts(view)["unread"]
+
+
+def test_a_damaged_name_in_a_database_is_an_error_of_the_database(tmp_path: Path):
+    """The message of SQLite has bytes of the file, which are no text."""
+    path = tmp_path / "maze.db"
+    with closing(connect(path)) as connection:
+        add(connection, "one", 1, loss=0.5)
+    path.write_bytes(path.read_bytes().replace(b"run_name TEXT", b"run_\xa5ame TE("))
+    FAILURES.clear()
+    with pytest.raises(LogError):
+        windsock.open(path)
+    assert not FAILURES

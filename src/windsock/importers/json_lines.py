@@ -21,6 +21,7 @@ PRODUCERS = {
 }
 """Names that only the logs of a framework have."""
 HEAD_BYTES = 8 << 10
+LOOKED_AT = 30  # lines at both ends that tell what a file is
 LAST = ("current_steps", "total_steps")
 
 
@@ -29,6 +30,7 @@ def matches(seen: Seen) -> bool:
     if seen.name.endswith(".ipynb"):  # a notebook without a training, on one line
         return False
     lines = [line for line in seen.lines if line.strip()]
+    lines = lines if len(lines) < 2 * LOOKED_AT else [*lines[:LOOKED_AT], *lines[-LOOKED_AT:]]
     rows = [found for line in lines if (found := object_of(line)) is not None and is_metric_row(found)]
     if len(rows) * 2 <= len(lines):
         return False

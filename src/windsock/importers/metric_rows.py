@@ -12,6 +12,7 @@ from windsock.importers.recorder import Recorder
 RANKS = ("rank", "global_rank", "process_index", "local_rank", "dp_rank")
 SPLITS = ("split", "phase", "mode", "stage", "set")
 EVALUATIONS = frozenset({"eval", "evaluation", "val", "valid", "validation", "test"})
+PLACES = frozenset({*STEP_NAMES, *RANKS})
 CONFIGS = ("config", "hparams", "hyperparameters")
 INNER = ("metrics", "data", "logs", "values")  # objects that have the values of a row
 OF_TOTAL = "global_step/max_steps"  # ms-swift: "12/100"
@@ -138,10 +139,14 @@ def is_metric_row(row: Mapping[str, Any]) -> bool:
     """Return whether a row has values of metrics, and is not one of a data set."""
     if any(name in TEXTS and isinstance(value, str | list | dict) for name, value in row.items()):
         return False
-    others = {name: value for name, value in row.items() if name not in STEP_NAMES and name not in RANKS}
-    numbers = flat_numbers({name: value for name, value in others.items() if as_time(value) is None})
+    others = {name: value for name, value in row.items() if not (name in PLACES or _is_time(name, value))}
+    numbers = flat_numbers(others)
     texts = sum(_is_text(name, value) for name, value in others.items())
     return bool(numbers) and texts <= len(numbers)
+
+
+def _is_time(name: str, value: Any) -> bool:
+    return name in TIME_NAMES and as_time(value) is not None
 
 
 def _is_text(name: str, value: Any) -> bool:

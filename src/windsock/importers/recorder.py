@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class Recorder:
         self._folder = folder
         self._default_time = default_time  # of rows without a time
         self._writer: BulkWriter | None = None
-        self._recent: dict[int, None] = dict.fromkeys(state.setdefault("recent", []))
+        self._recent = OrderedDict[int, None].fromkeys(state.setdefault("recent", []))
         state.setdefault("attempt", 1)
         state.setdefault("rows", 0)
         state.setdefault("nulls", {})
@@ -151,7 +152,7 @@ class Recorder:
             return
         self._describe(status=None, reason="the training was started again")
         self.close()
-        self._recent = {}
+        self._recent.clear()
         self.state.update(attempt=self.state["attempt"] + 1, rows=0, nulls={}, recent=[], last_steps={})
         for name in ("last_step", "counted"):
             self.state.pop(name, None)
@@ -265,7 +266,7 @@ class Recorder:
             self.restart()
         self._recent[step] = None
         if len(self._recent) > RECENT_STEPS:
-            del self._recent[next(iter(self._recent))]
+            self._recent.popitem(last=False)
 
     def _comes_again(self, step: int, values: Mapping[str, float]) -> bool:
         """Return whether a step was recorded with most of these metrics; one that is long ago probably was."""

@@ -47,6 +47,7 @@ INSIDE = {
 }
 MAX_RECORD = 64 << 20  # bytes of a line
 RECORDS_AT_ONCE = 64
+LOOKED_AT = 30  # lines that tell what a file is
 PARQUET = b"PAR1"
 
 
@@ -62,7 +63,7 @@ def matches(seen: Seen) -> bool:
     """Return whether a file has samples with prompts, completions and rewards."""
     if seen.head[:4] == PARQUET:
         return is_rollout(dict.fromkeys(column_names(seen.path), "")) or seen.name.startswith("completions_")
-    lines = [line for line in _first_lines(seen) if line.strip()]
+    lines = [line for line in _first_lines(seen) if line.strip()][:LOOKED_AT]
     return bool(lines) and sum(is_rollout(_parsed(line)) for line in lines) * 2 > len(lines)
 
 

@@ -16,15 +16,19 @@ BUSY_SECONDS = 5.0
 
 @contextmanager
 def database(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database for reading."""
+    """Open a database for reading; text in it that is not UTF-8 is replaced."""
     with path.open("rb") as file:
         head = file.read(20)
     # Without a write-ahead file nobody writes to such a database. Opened as one that may change, SQLite would make it.
     is_still = head[18:20] == WAL_MODE and not _wal(path).exists()
     uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_still else ''}"
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
-        connection.execute("PRAGMA query_only = ON")
-        yield connection
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        try:
+            connection.execute("PRAGMA query_only = ON")
+            yield connection
+        except UnicodeDecodeError:  # the message of an error has bytes of the file
+            raise sqlite3.DatabaseError("the database is damaged") from None
 
 
 def database_files(path: Path) -> list[Path]:

@@ -31,7 +31,7 @@ NULLS = frozenset({"null", "None", "none", "NA", "N/A", "<NA>", "-"})
 INDEXES = ("", "Unnamed: 0", "index")  # the numbers of rows, as pandas writes them
 STEPS = frozenset(name.lower() for name in (*STEP_NAMES, "it", "timestep", "global step", "training step"))
 TIMES = frozenset(name.lower() for name in (*TIME_NAMES, "wall time"))
-MAX_ROWS = 200  # that are looked at to know a table
+MAX_ROWS = 50  # that are looked at to know a table
 
 
 def matches(seen: Seen) -> bool:
@@ -123,12 +123,12 @@ def _runs(table: _Table | None) -> list[str]:
 def cells(line: str, delimiter: str) -> list[str]:
     """Return the cells of a line."""
     if '"' not in line:
-        return [cell.strip() for cell in line.split(delimiter)]
+        found = line.split(delimiter)
+        return [cell.strip() for cell in found] if " " in line or "\r" in line else found
     try:
-        found = next(csv.reader([line], delimiter=delimiter), [])
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
     except csv.Error:
         return []
-    return [cell.strip() for cell in found]
 
 
 def _number(text: str) -> float | None:
@@ -136,6 +136,12 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return number_of(text)
+
+
+def _value(text: str) -> Any:
+    """Return the number in a cell, None for a null, and other texts as they are."""
+    number = None if text in NULLS else _number(text)
+    return number if number is not None or text in NULLS else text
 
 
 class Reader(LineReader):
@@ -207,22 +213,15 @@ class Reader(LineReader):
         return name in SPLITS or name == "role" or (name in TIMES and as_time(text) is not None)
 
     def _record(self, found: Sequence[str], number: int, out: Recorder) -> None:
-        row: dict[str, Any] = {}
-        for name, text in zip(self.state["columns"], found, strict=True):
-            if name is None or not text:
-                continue
-            try:
-                row[name] = float(text)
-            except ValueError:
-                row[name] = None if text in NULLS else self._odd(name, text)
+        columns: list[str | None] = self.state["columns"]
+        try:
+            row: dict[str | None, Any] = dict(zip(columns, map(float, found), strict=True))
+        except ValueError:
+            row = {name: _value(text) for name, text in zip(columns, found, strict=True) if text}
+        row.pop(None, None)
         self._rows.record(self._named(row, found), f"line {number}", out)
 
-    @staticmethod
-    def _odd(name: str, text: str) -> Any:
-        value = number_of(text)
-        return text if value is None else value
-
-    def _named(self, row: Mapping[str, Any], found: Sequence[str]) -> Mapping[str, Any]:
+    def _named(self, row: Mapping[Any, Any], found: Sequence[str]) -> Mapping[str, Any]:
         """Return a row; one that TensorBoard exported has the value under its tag, which only the file's name has."""
         if set(self.state["header"]) != TENSORBOARD:
             return row
