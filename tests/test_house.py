@@ -31,7 +31,7 @@ LEVELS = [
     {"folder_changes", "recording", "ticket"},
     {"counters", "device_values", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},
-    {"readable", "run", "view"},
+    {"run", "view"},
     {"opening", "summary", "relay"},
     {"diagnosis", "session"},
     {"demo", "integrations", "server", "export", "terminal"},

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import select
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,6 +90,13 @@ class DirectoryWatch:
             for path in found:
                 self._add(path)
         return found
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a change of a directory, no longer than a time."""
+        if self._fd >= 0:
+            select.select([self._fd], [], [], seconds)
+        else:
+            time.sleep(seconds)
 
     def close(self) -> None:
         """Release the kernel's resources; nothing is told any more."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 MAIN_ROLE = "trainer"
 """The role whose metrics are shown first if a run has several."""
-StatusWord = Literal["running", "finished", "crashed", "killed", "stalled", "unreadable"]
+StatusWord = Literal["running", "finished", "crashed", "killed", "stalled", "unreadable", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
-from windsock.errors import RunNotFoundError
+from windsock.errors import LogError, RunNotFoundError
 from windsock.importers.formats import Log
 from windsock.importers.imported import ImportedLog, log_id
-from windsock.importers.logs import find_logs, log_at, logs_at
+from windsock.importers.logs import HINT, find_logs, log_at, logs_at
 from windsock.journal.annotation import latest_annotation
-from windsock.journal.folder import default_dir, find_run, is_run
+from windsock.journal.folder import default_dir, find_run, is_run, run_folders
 from windsock.view import View
 
 
@@ -21,15 +21,25 @@ class ImportedView(View):
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self._imported = ImportedLog(log)
-        self._imported.update()
-        super().__init__(self._imported.folder)
+        self.imported = ImportedLog(log)
+        self.imported.update()
+        super().__init__(self.imported.folder)
+
+    @property
+    def location(self) -> Path:
+        """The path of the log."""
+        return self.log.place
+
+    @property
+    def waits(self) -> bool:
+        """Whether the end of the log is read only if it stays as it is for a moment."""
+        return self.imported.waits
 
     def refresh(self) -> bool:
         """Read what is new in the log; return whether there was anything."""
-        if self._imported.update():
+        if self.imported.update():
             source = self.source
-            super().__init__(self._imported.folder)
+            super().__init__(self.imported.folder)
             self.source = source or self.source
             return True
         return super().refresh()
@@ -46,7 +56,8 @@ def open_run(
     """
     if source is not None:
         check_source(source)
-    view = _open(run, Path(dir) if dir is not None else None)
+    found = find_run_or_log(run, Path(dir) if dir is not None else None)
+    view = ImportedView(found) if isinstance(found, Log) else View(found)
     view.source = source or _chosen_source(view) or view.source
     return view
 
@@ -62,29 +73,65 @@ def _chosen_source(view: View) -> str | None:
     return None if chosen is None else str(chosen)
 
 
-def _open(run: str | os.PathLike[str], dir: Path | None) -> View:
+def find_run_or_log(run: str | os.PathLike[str], dir: Path | None = None) -> Path | Log:
+    """Return the directory of a run, or the log of another program, that is named as in ``open_run``."""
     path = Path(run)
     is_folder = os.path.isdir(path)  # a name may be too long for a path, which Path.is_dir raises
     if is_folder and is_run(path):
-        return View(path)
+        return path
     if os.path.isfile(path) or (is_folder and len(path.parts) > 1):
-        return ImportedView(log_at(path))
+        return _only_run(path)
     try:
-        return View(find_run(run, dir))
+        return find_run(run, dir)
     except RunNotFoundError:
         if os.fspath(run) and os.path.exists(path):
-            return ImportedView(log_at(path))
+            return _only_run(path)
         log = _log_named(str(run), dir or default_dir())
         if log is None:
             raise
-        return ImportedView(log)
+        return log
+
+
+def _only_run(path: Path) -> Path | Log:
+    """Return the only run at a path: the log in a file, or what a directory has."""
+    if not path.is_dir():
+        return log_at(path)
+    journals = list(run_folders(path))
+    if not journals:
+        return log_at(path)
+    if len(journals) == 1 and not any(find_logs(path)):
+        return journals[0]
+    raise RunNotFoundError(f"{path} has several runs: list them with 'windsock ls {path}' and give one")
 
 
 def _log_named(text: str, dir: Path) -> Log | None:
-    """Return the log that a text names: a path with the name of one of its runs, else the id of one in a directory."""
+    """Return the log that a text names: a path with the name of one of its runs, else one in a directory."""
     places = [place for place, character in enumerate(text) if character == "#"]  # a run's name may have one too
     for path, member in ((text[:place], text[place + 1 :]) for place in places):
         if path and os.path.exists(path):
-            return next((log for log in logs_at(Path(path)) if log.member == member), None)
-    found = (log for log in find_logs(dir) if text and log_id(log) == text) if dir.is_dir() else iter(())
-    return next(found, None)
+            return _member(Path(path), member)
+    logs = list(find_logs(dir)) if dir.is_dir() else []
+    if text == "@last":
+        return max(logs, key=_written, default=None)
+    for found in (
+        [log for log in logs if log_id(log) == text],
+        [log for log in logs if text and log_id(log).startswith(text)],
+    ):
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _member(path: Path, member: str) -> Log:
+    """Return one of the runs in a store."""
+    for log in logs_at(path):
+        if log.member == member:
+            return log
+    raise LogError(f"{path} has no run {member!r}; {HINT}")
+
+
+def _written(log: Log) -> float:
+    try:
+        return log.path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -12,7 +12,6 @@ from windsock.catalogue.spec import CatalogueError
 from windsock.catalogue.taught import taught_names
 from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
-from windsock.readable import Readable
 from windsock.view import View
 
 MAX_REASONS = 3  # ranks that a warning names
@@ -21,7 +20,7 @@ WRITE_COUNTS = frozenset(WRITE_NAMES)
 LATE_SECONDS = 60.0  # a rank that is behind for less is no reason for a warning
 
 
-def run_names(view: Readable, source: str | None = None) -> RunNames:
+def run_names(view: View, source: str | None = None) -> RunNames:
     """Return the names of a run with their meanings; ``source`` is the one that the user states."""
     info, stated = view.info, source or view.source
     recorded = info.producer in ("windsock", view.source)  # else it was imported
@@ -31,14 +30,13 @@ def run_names(view: Readable, source: str | None = None) -> RunNames:
         prior=f"windsock:{info.vocabulary}" if recorded and _is_source(f"windsock:{info.vocabulary}") else None,
         config=view.config,
         series=lambda name: view.series(name).values,
-        taught=taught_names(place_of(view)).matches,
+        taught=taught_names(view.location).matches,
     )
 
 
-def place_of(view: Readable) -> Path:
-    """Return where a run lies: its folder, or the log of another program that it was read from."""
-    origin = view.origin if isinstance(view, View) else None
-    return view.path if origin is None else Path(origin.path)
+def beside(view: View) -> Path:
+    """Return the directory of the runs, or that of the log of another program."""
+    return view.path.parent.parent if view.location == view.path else view.location.parent
 
 
 def names_sentence(names: RunNames) -> str:
@@ -58,19 +56,19 @@ def _is_source(source: str) -> bool:
     return True
 
 
-def verdicts(view: Readable, names: RunNames) -> list[Verdict]:
+def verdicts(view: View, names: RunNames) -> list[Verdict]:
     """Return the verdicts on a run's crucial values."""
     return judge_crucial_values({name: view.series(name).values for name in judged_names(names)}, names)
 
 
-def missing(view: Readable) -> dict[str, str]:
+def missing(view: View) -> dict[str, str]:
     """Return the reasons why metrics are missing, by name."""
     events = reversed(view.events())  # an event replaces the one before
     found = (event["metrics"] for event in events if event.get("event") == "missing" and event["metrics"])
     return dict(next(found, {}))
 
 
-def run_warnings(view: Readable) -> list[str]:
+def run_warnings(view: View) -> list[str]:
     """Return warnings about a run: skipped values, failed calls, dropped frames, late batches, incomplete rollouts."""
     found = [f"skipped {name!r} {_times(count)}: {_reason(reason)}" for name, (reason, count) in view.skipped().items()]
     found += [f"{problem.call} failed {_times(problem.count)}: {problem.error}" for problem in view.problems()]
@@ -78,11 +76,11 @@ def run_warnings(view: Readable) -> list[str]:
     late = sum(event.get("late", 0) for event in view.events())
     if late:
         found.append(f"{late} batches were measured after the commit of their step and are not counted")
-    taught = taught_names(place_of(view)).problems
+    taught = taught_names(view.location).problems
     return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage(), *taught]
 
 
-def _missing_ranks(view: Readable) -> Iterator[str]:
+def _missing_ranks(view: View) -> Iterator[str]:
     """Yield a message for the ranks that do not record, and for each step without the share of a rank."""
     absent: dict[str, list[int]] = {}
     steps: dict[tuple[str, int | None], list[str]] = {}
@@ -103,7 +101,7 @@ def _missing_ranks(view: Readable) -> Iterator[str]:
         yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons[:MAX_REASONS])}{more}"
 
 
-def _failed_writes(view: Readable) -> Iterator[str]:
+def _failed_writes(view: View) -> Iterator[str]:
     """Yield what the heartbeats and the end of the run count: frames that were dropped, failed writes and syncs."""
     # Each heartbeat has the total so far, so the numbers must not be added up.
     counted = [event for event in view.events() if not WRITE_COUNTS.isdisjoint(event)]
@@ -125,7 +123,7 @@ def _reason(reason: str) -> str:
     return "value is None" if reason == "None" else reason  # as recorded by version 0.1
 
 
-def _incomplete_rollouts(view: Readable) -> Iterator[str]:
+def _incomplete_rollouts(view: View) -> Iterator[str]:
     """Yield a message for each kind of rollout whose last incomplete step is recorded."""
     last = {event["of"]: event for event in view.events() if event.get("event") == "lacking"}
     for kind, event in last.items():

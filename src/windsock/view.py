@@ -133,6 +133,16 @@ class View:
         return self.info.name
 
     @property
+    def location(self) -> Path:
+        """Where the run is: its directory, or the log of another program that it is read from."""
+        return self.path
+
+    @property
+    def waits(self) -> bool:
+        """Whether there may be something new although no file changes."""
+        return False
+
+    @property
     def status(self) -> Status:
         """The status: running, finished, crashed, killed or stalled, with the reason."""
         return run_status(self.writer_statuses())

@@ -7,17 +7,16 @@ import os
 import pty
 import subprocess
 import sys
-import time
 
 import pytest
 from rich.console import Console
 
 import windsock
 from windsock.cli import main
-from windsock.cli.samples import IndexProgress
 from windsock.formatting import printable
 from windsock.model import Sample
 from windsock.samples.query import Found
+from windsock.terminal import output
 from windsock.terminal.samples import Highlight, show_samples, visible_lines, wrap_line
 
 
@@ -169,14 +168,20 @@ def test_matches_are_highlighted_on_a_terminal():
     assert "\x1b[30;43mAnswer\x1b[0m" in screen.getvalue()
 
 
-def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[str]):
-    """Nothing is printed if it is quick, and the line is removed at the end."""
-    quick, slow = IndexProgress(), IndexProgress()
-    slow._began = time.monotonic() - 10
-    for done in range(1, 33):
+def test_a_long_wait_is_explained_on_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    """Nothing is printed if it is quick or in a pipe, and the line is removed at the end."""
+    monkeypatch.setattr(output, "PROGRESS_SECONDS", 0.0)
+    piped = output.Progress("indexing samples")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    slow = output.Progress("indexing samples")
+    monkeypatch.setattr(output, "PROGRESS_SECONDS", 60.0)
+    quick = output.Progress("indexing samples")
+    monkeypatch.setattr(output, "REPEAT_SECONDS", 60.0)
+    for done in range(16, 33):
         quick.show(done, 32)
+        piped.show(done, 32)
     assert capsys.readouterr().err == ""
-    for done in range(1, 33):
+    for done in range(16, 33):
         slow.show(done, 32)
     assert capsys.readouterr().err == "\rindexing samples: 50 %\r\x1b[K"
 

@@ -30,7 +30,7 @@ def listed(name: str, **given: Any) -> ListedRun:
     facts |= {key: value for key, value in given.items() if key in (*facts, "status")}
     annotations = {"name": None, "pinned": False, "hidden": False, "note": ""}
     annotations |= {key: value for key, value in given.items() if key in annotations}
-    run = ListedRun(RunLocation(name, Path(name), "journal"), facts=facts, annotations=annotations)
+    run = ListedRun(RunLocation(name, Path(name)), facts=facts, annotations=annotations)
     run.reward = {"last": given["reward"]} if "reward" in given else None
     run.update_search_text()
     return run
@@ -218,6 +218,6 @@ def test_rewards_of_the_page_that_is_shown_are_read_first(dir: Path, monkeypatch
 def test_a_row_without_files_is_no_run(tmp_path: Path):
     """It was removed while the list was made."""
     directory = RunDirectory(tmp_path)
-    run = ListedRun(RunLocation("gone", tmp_path / "gone", "journal"), files=RunFiles({}, 0))
+    run = ListedRun(RunLocation("gone", tmp_path / "gone"), files=RunFiles({}, 0))
     assert directory.listing._facts(run) is None
     directory.close()

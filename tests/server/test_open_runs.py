@@ -76,7 +76,7 @@ def test_two_runs_with_one_id_have_different_keys(tmp_path: Path):
     shutil.copytree(folder, folder.parent.parent / "q" / "twin")
     locations = OpenRuns(tmp_path / "runs").locations()
     assert len(locations) == 2
-    assert sorted(location.folder.parent.name for location in locations.values()) == ["p", "q"]
+    assert sorted(location.path.parent.name for location in locations.values()) == ["p", "q"]
     with pytest.raises(RequestError, match="no run"):
         OpenRuns(tmp_path / "runs").location("nobody")
 
@@ -109,4 +109,4 @@ def test_a_run_is_found_as_soon_as_it_exists(tmp_path: Path):
     open_runs = OpenRuns(tmp_path / "runs")
     assert list(open_runs.locations()) == ["earlier"]
     record("newer")
-    assert open_runs.location("newer").folder.name == "newer"
+    assert open_runs.location("newer").path.name == "newer"

@@ -14,6 +14,7 @@ from windsock.relay.delivery_state import DeliveryState, write_delivery_state
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.views.comparison import ComparedRun, comparison
 from windsock.server.views.report import report_data
+from windsock.view import View
 
 DOCS = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -447,7 +448,7 @@ def test_a_report_is_one_strict_json(serve: Serve, demo: windsock.Run):
     assert {one["name"] for one in found["series"]} >= {"critic/score/mean", HTML}
     assert len(found["samples"]["samples"]) == 5
     assert found["overview"]["vital"]
-    own = report_data(Path(demo.path), samples=5)
+    own = report_data(View(Path(demo.path)), samples=5)
     json.dumps(own, allow_nan=False)
     assert own["details"]["config"] == found["details"]["config"]
 
@@ -515,7 +516,7 @@ def test_event_files_are_runs_too(serve: Serve, tmp_path: Path):
     assert (run["name"], run["project"], run["last_step"]) == ("grpo", "lab", 29)
     assert run["reward"]["name"] == "critic/score/mean"
     found = fetch(client, f"/api/runs/{run['key']}/overview")
-    assert found["run"]["kind"] == "tensorboard"
+    assert found["run"]["kind"] == "log"
     assert found["crucial"][0]["word"] == "good"
     [one] = fetch(client, f"/api/runs/{run['key']}/series", name="actor/ppo_kl", format="json")["series"]
     assert one["points"] == 30

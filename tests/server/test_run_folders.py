@@ -11,7 +11,7 @@ import pytest
 
 import windsock
 from windsock import directory_watch
-from windsock.server.runs import run_folders
+from windsock.server.runs import log_folders, run_folders
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.run_folders import RunFolders
 
@@ -29,6 +29,15 @@ def record(dir: Path, id: str, project: str = "p", steps: int = 2) -> Path:
 def look_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folders, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(run_folders, "FOLDERS_PER_SECOND", 1e9)
+    monkeypatch.setattr(log_folders, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(log_folders, "LOGS_PER_SECOND", 1e9)
+
+
+def search_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_folders, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(log_folders, "PAUSE_SHARE", 0.0)
+    monkeypatch.setattr(log_folders, "SEARCH_SECONDS", 60.0)
+    monkeypatch.setattr(log_folders, "FIRST_SECONDS", 60.0)
 
 
 def tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +50,7 @@ def folders(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     look_always(monkeypatch)
     if request.param == "not told":
         tell_nothing(monkeypatch)
-    monkeypatch.setattr(run_folders, "WALK_SECONDS", 0.0)
+    search_always(monkeypatch)
     found = RunFolders(tmp_path / "runs")
     yield found
     found.close()
@@ -115,24 +124,69 @@ def test_a_link_that_leads_elsewhere_is_another_run(folders: RunFolders, tmp_pat
     assert changed(folders, count) == {"link"}
 
 
-def test_event_files_are_found_anywhere(folders: RunFolders, tmp_path: Path):
-    """When they appear, and when they are removed; those inside a run are its own business."""
+def places(folders: RunFolders) -> list[str]:
+    folders.update()
+    return [place.relative_to(folders.dir).as_posix() for place, _ in folders.logs()]
+
+
+def test_logs_are_found_anywhere(folders: RunFolders, tmp_path: Path):
+    """When they appear, grow and are removed; those inside a run that windsock has recorded are its own business."""
     dir = tmp_path / "runs"
     record(dir, "a")
     folders.update()
     deep = dir / "x" / "y" / "z"
     deep.mkdir(parents=True)
     folders.update()
-    (deep / "events.out.tfevents.1").write_bytes(b"1")
-    (dir / "p" / "a" / "events.out.tfevents.1").write_bytes(b"1")
-    folders.update()
-    assert folders.event_folders() == [deep]
+    row = '{"step": 1, "loss": 0.5}\n'
+    (deep / "train.jsonl").write_text(row)
+    (deep / "notes.txt").write_text("nothing to see\n")
+    (dir / "p" / "a" / "train.jsonl").write_text(row)
+    assert places(folders) == ["x/y/z/train.jsonl"]
     count = folders.changed_since(0)[0]
-    (deep / "events.out.tfevents.1").write_bytes(b"12")
-    assert changed(folders, count) == {"z"}
+    (deep / "train.jsonl").write_text(row * 2)
+    assert changed(folders, count) == {"train.jsonl"}
+    assert folders.latest_files(deep / "train.jsonl").bytes == 2 * len(row)
+    (dir / "later.jsonl").write_text(row)
+    assert places(folders) == ["later.jsonl", "x/y/z/train.jsonl"]
     shutil.rmtree(dir / "x")
-    folders.update()
-    assert folders.event_folders() == []
+    (dir / "later.jsonl").unlink()
+    assert places(folders) == []
+
+
+def test_a_log_that_is_empty_at_first_is_found_when_it_has_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A training opens its log long before the first step."""
+    look_always(monkeypatch)
+    search_always(monkeypatch)
+    log = tmp_path / "train.jsonl"
+    log.touch()
+    folders = RunFolders(tmp_path)
+    assert places(folders) == []
+    log.write_text('{"step": 1, "loss": 0.5}\n')
+    assert places(folders) == ["train.jsonl"]
+    folders.close()
+
+
+def test_one_log_can_be_served(tmp_path: Path):
+    """Others beside it are not listed, nor are runs."""
+    for name in ("one.jsonl", "two.jsonl"):
+        (tmp_path / name).write_text('{"step": 1, "loss": 0.5}\n')
+    record(tmp_path, "a")
+    folders = RunFolders(tmp_path / "one.jsonl")
+    assert places(folders) == ["one.jsonl"]
+    assert folders.journals() == []
+    folders.close()
+
+
+def test_a_search_that_takes_long_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Requests do not wait for it, and what it has found is there."""
+    monkeypatch.setattr(log_folders, "FIRST_SECONDS", -1.0)
+    monkeypatch.setattr(log_folders, "SEARCH_SECONDS", -1.0)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text('{"step": 1, "loss": 0.5}\n')
+    folders = RunFolders(tmp_path)
+    assert [len(places(folders)) for _ in range(4)] == [0, 1, 2, 3]
+    folders.close()
 
 
 def test_a_run_that_goes_on_after_its_end_is_noticed_where_nothing_is_told(
@@ -180,7 +234,7 @@ class Calls:
 @LINUX
 def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nor at a directory, however many runs there are and however often it is asked."""
-    monkeypatch.setattr(run_folders, "WALK_SECONDS", 0.0)
+    search_always(monkeypatch)
     dir = tmp_path / "runs"
     for number in range(12):
         record(dir, f"r{number}")
@@ -240,9 +294,9 @@ def test_where_nothing_is_told_a_directory_is_one_call_for_each_run(tmp_path: Pa
     looked: list[Path] = []
     look = run_folders.run_files
     monkeypatch.setattr(run_folders, "run_files", lambda folder: looked.append(folder) or look(folder))
-    monkeypatch.setattr(run_folders, "WALK_SECONDS", 0.0)
+    search_always(monkeypatch)
     searched: list[Path] = []
-    monkeypatch.setattr(run_folders, "walk_folders", lambda folder, skip: searched.append(folder) or iter(()))
+    monkeypatch.setattr(log_folders, "walk_logs", lambda folder, *rest: searched.append(folder) or iter(()))
     calls = Calls(monkeypatch)
     folders.update()
     assert searched == []

@@ -46,7 +46,7 @@ class Direct(OpenRun):
     """A run that is one series in memory."""
 
     def __init__(self, series: Series, folder: Path) -> None:
-        super().__init__(RunLocation("direct", folder, "journal"), folder)
+        super().__init__(RunLocation("direct", folder))
         self._series = series
 
     def cached(self, key, compute, max_age=0.0):  # type: ignore[no-untyped-def]

@@ -96,7 +96,7 @@ def test_a_port_in_use_is_reported_with_a_free_one(tmp_path: Path, capsys: pytes
         assert main(["up", str(tmp_path), "--port", str(port)]) == 1
     assert re.search(rf"port {port} is in use: try  windsock up --port \d+", capsys.readouterr().err)
     assert main(["up", str(tmp_path / "nowhere")]) == 1
-    assert "is not a directory" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])

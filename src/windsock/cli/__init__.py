@@ -15,9 +15,10 @@ from windsock.formatting import printable
 from windsock.terminal.output import any_encoding
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "doctor", "phases", "samples", "tail", "export", "report", "explain", "names", "sync",
-    "tensorboard", "rm", "archive", "du",
+    "demo", "up", "ls", "show", "doctor", "phases", "samples", "tail", "export", "report", "explain", "names", "import",
+    "sync", "tensorboard", "rm", "archive", "du",
 )  # fmt: skip
+MODULES = {"import": "import_log"}  # of commands that cannot have their own names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +56,7 @@ def build_parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"windsock {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in commands:
-        _add(subparsers, name, importlib.import_module(f"windsock.cli.{name}"))
+        _add(subparsers, name, importlib.import_module(f"windsock.cli.{MODULES.get(name, name)}"))
     return parser
 
 
@@ -64,7 +65,7 @@ def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: 
         name,
         help=command.HELP,
         description=command.__doc__,
-        epilog=f"example:\n  {command.EXAMPLE}",
+        epilog=f"{'examples' if chr(10) in command.EXAMPLE else 'example'}:\n  {command.EXAMPLE}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from windsock.cli.arguments import add_run, directory
+from windsock.cli.arguments import add_run, directory, recorded_run
 from windsock.cli.rm import require_ended
 from windsock.errors import RunNotFoundError
 from windsock.formatting import size
 from windsock.journal.archive import SUFFIX, archives, pack, unpack
-from windsock.journal.folder import find_run
 from windsock.journal.glance import glance
 from windsock.terminal.output import say
 
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
         if options.restore:
             _restore(_find_archive(reference, directory(options)), options.delete)
             continue
-        one = glance(find_run(reference, directory(options)))
+        one = glance(recorded_run(reference, directory(options)))
         require_ended(one, options.force)
         packed = pack(one.path)
         sizes = f"{size(one.bytes)} to {size(packed.stat().st_size)}"

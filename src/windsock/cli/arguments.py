@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from windsock.errors import RunNotFoundError, WindsockError
+from windsock.importers.formats import Log
 from windsock.journal.folder import default_dir, find_run
-from windsock.opening import open_run
-from windsock.view import View
+
+if TYPE_CHECKING:
+    from windsock.view import View
 
 
 def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
@@ -36,13 +39,26 @@ def directory(options: argparse.Namespace) -> Path:
     return Path(options.dir) if options.dir else default_dir()
 
 
-def run_folder(options: argparse.Namespace) -> Path:
-    """Return the folder of RUN."""
-    return find_run(options.run_reference, directory(options))
+def recorded_run(reference: str, dir: Path) -> Path:
+    """Return the folder of a run; raise WindsockError for a log of another program, which windsock only reads."""
+    try:
+        return find_run(reference, dir)
+    except RunNotFoundError:
+        from windsock.opening import find_run_or_log
+
+        found = None if reference == "@last" else find_run_or_log(reference, dir)
+        if not isinstance(found, Log):  # a directory that contains a run is not the run
+            raise
+    raise WindsockError(
+        f"{found.place} is a log that windsock did not record, and only reads: "
+        f"'windsock import {found.place}' keeps a copy as a run"
+    )
 
 
 def run_view(options: argparse.Namespace, source: str | None = None) -> View:
     """Open RUN, which may also be the path of a log of another program."""
+    from windsock.opening import open_run  # imports NumPy, which lists of runs can do without
+
     return open_run(options.run_reference, directory(options), source=source)
 
 

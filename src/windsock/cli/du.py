@@ -1,4 +1,4 @@
-"""Show the disk usage of the runs in a directory, largest first."""
+"""Show the disk usage of the runs in a directory, largest first, and of the cache of logs that were read in place."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from windsock.cli.arguments import add_json, directory, print_json
 from windsock.formatting import size
+from windsock.importers.import_cache import cache_dir, cached_imports
 from windsock.journal.archive import SUFFIX, archives
 from windsock.journal.folder import INDEX_FOLDER, read_run_info, run_folders
 from windsock.terminal.output import say
@@ -48,6 +49,9 @@ def run(options: argparse.Namespace) -> int:
         say(f"{size(usage.bytes):>10}  {usage.id}  {usage.project}/{usage.name}{_indexes(usage.index_bytes)}")
     indexes = sum(usage.index_bytes for usage in found)
     say(f"{size(sum(usage.bytes for usage in found)):>10}  {len(found)} runs in {dir}{_indexes(indexes)}")
+    cached = cached_imports()
+    if cached:
+        say(f"{size(sum(one.bytes for one in cached)):>10}  {len(cached)} imported logs in the cache {cache_dir()}")
     return 0
 
 

@@ -1,14 +1,17 @@
-"""List the runs in a directory, newest last."""
+"""List the runs in a directory, newest last. PATH may also be a log of another program, or contain such logs."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 
 from windsock.cli.arguments import add_json, directory, print_json
+from windsock.errors import WindsockError
+from windsock.importers.logs import logs_at
 from windsock.journal.run_facts import Glance
 from windsock.journal.run_list import glances
-from windsock.terminal.output import say
+from windsock.terminal.output import Progress, say
 from windsock.terminal.runs import SYMBOLS
 
 HELP = "list runs"
@@ -17,6 +20,9 @@ EXAMPLE = "windsock ls --project roll-agentic"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock ls``."""
+    parser.add_argument(
+        "listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"
+    )
     parser.add_argument("--project", help="only runs of this project")
     parser.add_argument("--status", help=f"only runs with this status: {', '.join(SYMBOLS)}")
     add_json(parser)
@@ -24,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the list."""
-    runs = sorted(glances(directory(options)), key=lambda run: run.began)
+    path = Path(options.listed) if options.listed else directory(options)
+    if options.listed and not path.exists():
+        raise WindsockError(f"{path} does not exist: give a directory of runs or a log, or leave it out")
+    runs = sorted(_glances(path), key=lambda run: run.began)
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     if options.json:
         print_json([_record(run) for run in runs])
@@ -34,8 +43,20 @@ def run(options: argparse.Namespace) -> int:
 
         make_console().print(RunsTable(runs))
     else:
-        say(f"no runs in {directory(options)}")
+        say(f"no runs in {path}")
     return 0
+
+
+def _glances(path: Path) -> list[Glance]:
+    """Return the facts about the runs at a path: journals, and logs of other programs."""
+    journals = list(glances(path)) if path.is_dir() else []
+    logs = logs_at(path, [run.path for run in journals]) if path.exists() else []
+    if not logs:
+        return journals
+    from windsock.importers.log_list import log_glances  # imports NumPy, which an index of journals can do without
+
+    dir = path if path.is_dir() else path.parent
+    return [*journals, *log_glances(dir, logs, Progress("reading logs").show)]
 
 
 def _record(run: Glance) -> dict[str, object]:

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the names without a meaning, and how many are known."""
     from windsock.catalogue.sources import check_source
     from windsock.catalogue.taught import FILE, config_file, template
-    from windsock.summary import names_sentence, place_of, run_names
+    from windsock.summary import beside, names_sentence, run_names
 
     if options.source:
         check_source(options.source)
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     say(f"windsock: {names_sentence(names)}", sys.stderr)
     ambiguous = {name: names.resolve(name).meanings for name in names.ambiguous}
     if names.unknown or ambiguous:
-        print(f"# Fill in what you know and save it as {FILE} beside the runs ({place_of(view).parent.parent / FILE})")
+        print(f"# Fill in what you know and save it as {FILE} beside the runs ({beside(view) / FILE})")
         print(f"# or in {config_file()}. windsock explain --all lists the ids of metrics.")
         for line in template(names.unknown, ambiguous):
             print(line)

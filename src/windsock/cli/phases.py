@@ -18,6 +18,7 @@ from windsock.errors import WindsockError
 from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, Windows, summaries, timeline
+from windsock.terminal.output import say
 from windsock.view import View
 
 HELP = "show the time and memory of phases"
@@ -37,6 +38,9 @@ def run(options: argparse.Namespace) -> int:
     """Print the table and the timeline."""
     view = run_view(options)
     table, windows = view.span_table(), view.step_windows()
+    if not len(table) and view.origin is not None:
+        say(f"{view.location} has no phases: the log does not tell of any")
+        return 0
     if not len(table):
         raise WindsockError(f"run {view.id} has no phases: record them with `with run.phase(name):`")
     step = options.step if options.step is not None else _last_step(table, windows)

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from windsock.cli.arguments import add_run, run_folder
+from windsock.cli.arguments import add_run, run_view
 from windsock.errors import WindsockError
 from windsock.formatting import size
 from windsock.terminal.output import say
@@ -34,10 +34,9 @@ def run(options: argparse.Namespace) -> int:
     from windsock.server.responses import RequestError
     from windsock.server.views.report import report_data
 
-    named = Path(options.run_reference)
-    folder = named if any(named.glob("*tfevents*")) else run_folder(options)
+    view = run_view(options)
     try:
-        page = report_page(report_data(folder, options.points, options.samples))
+        page = report_page(report_data(view, options.points, options.samples))
     except RequestError as problem:
         raise WindsockError(str(problem)) from problem
     Path(options.output).write_text(page, encoding="utf-8", errors="backslashreplace")

@@ -6,10 +6,9 @@ import argparse
 import shutil
 import sys
 
-from windsock.cli.arguments import add_run, directory
+from windsock.cli.arguments import add_run, directory, recorded_run
 from windsock.errors import WindsockError
 from windsock.formatting import printable, size
-from windsock.journal.folder import find_run
 from windsock.journal.glance import glance
 from windsock.journal.run_facts import Glance
 from windsock.terminal.output import say
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Delete the runs."""
-    runs = [glance(find_run(reference, directory(options))) for reference in options.runs]
+    runs = [glance(recorded_run(reference, directory(options))) for reference in options.runs]
     for one in runs:
         require_ended(one, options.force)
     for one in runs:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import time
 from typing import Any
 
 from windsock.cli.arguments import add_json, add_run, run_view
 from windsock.model import Sample
 from windsock.samples.query import SORTS, Query, compiled
 from windsock.server.responses import to_strict_json
+from windsock.terminal.output import Progress
 
 HELP = "show samples: filter, search, sort"
 EXAMPLE = "windsock samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward"
 DEFAULT_COUNT = 20
-PROGRESS_AFTER_SECONDS = 1.0
 ORDERS = tuple(sign + name for name in SORTS for sign in ("", "-"))
 
 
@@ -55,8 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the samples."""
     view = run_view(options)
-    if sys.stderr.isatty():  # the first search of a large run takes seconds
-        view.sample_index.on_progress = IndexProgress().show
+    view.sample_index.on_progress = Progress("indexing samples").show  # the first search of a large run takes seconds
     shown = options.n if options.n is not None else 0 if options.json else DEFAULT_COUNT
     found = view.find_samples(_query(options), shown if shown > 0 else None)
     if options.json:
@@ -69,22 +66,6 @@ def run(options: argparse.Namespace) -> int:
     highlight = Highlight(options.grep, options.regex, options.full)
     show_samples(make_console(highlight=False), view.info.name, found, highlight)
     return 0
-
-
-class IndexProgress:
-    """Progress of a slow indexing on the terminal."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._is_shown = False
-
-    def show(self, done: int, total: int) -> None:
-        """Print the progress, and clear the line at the end."""
-        if done == total and self._is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        elif done % 16 == 0 and time.monotonic() - self._began > PROGRESS_AFTER_SECONDS:
-            self._is_shown = True
-            print(f"\rindexing samples: {done * 100 // total} %", end="", file=sys.stderr, flush=True)
 
 
 def _query(options: argparse.Namespace) -> Query:

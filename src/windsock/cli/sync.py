@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
-from windsock.cli.arguments import add_run, run_folder
+from windsock.cli.arguments import add_run, directory, recorded_run
 from windsock.errors import WindsockError
 from windsock.formatting import printable
 from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Deliver the rows."""
-    folder = run_folder(options).resolve()
+    folder = recorded_run(options.run_reference, directory(options)).resolve()
     trackers = chosen_trackers(folder, options)
     if not trackers:
         raise WindsockError("the run has no tracker: give one with --to, for example --to tensorboard")

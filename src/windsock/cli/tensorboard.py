@@ -17,10 +17,10 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from windsock.cli.arguments import directory
+from windsock.cli.arguments import directory, recorded_run
 from windsock.errors import WindsockError
 from windsock.formatting import printable
-from windsock.journal.folder import find_run, folder_name, read_run_info, run_folders
+from windsock.journal.folder import folder_name, read_run_info, run_folders
 from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
 from windsock.relay.delivery_state import lock_path, read_delivery_state, relay_is_running, take_lock
 from windsock.relay.supervisor import run_end
@@ -69,7 +69,7 @@ def _folders(options: argparse.Namespace) -> list[Path]:
         found = list(run_folders(project))
         if found:
             return found
-    return [find_run(options.what, directory(options))]
+    return [recorded_run(options.what, directory(options))]
 
 
 def _title(folder: Path) -> str:

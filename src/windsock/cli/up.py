@@ -1,8 +1,8 @@
 """Serve the web page of a directory of runs. It updates live and needs no account and no network.
 
-DIR may also contain TensorBoard event files. With --host other than this machine, requests need a token; one is created
-where none is given. Give one with --token-file FILE or in WINDSOCK_TOKEN: other users of this machine can see the
-arguments of --token in the list of processes.
+PATH may also be a log of another program, or contain such logs. With --host other than this machine, requests need a
+token; one is created where none is given. Give one with --token-file FILE or in WINDSOCK_TOKEN: other users of this
+machine can see the arguments of --token in the list of processes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
+from windsock.importers.logs import logs_at
 from windsock.terminal.output import say
 
 HELP = "serve the web page"
@@ -26,7 +27,7 @@ TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock up``."""
     parser.add_argument(
-        "served", metavar="DIR", nargs="?", help="directory to serve (default: the directory of the runs)"
+        "served", metavar="PATH", nargs="?", help="directory or log to serve (default: the directory of the runs)"
     )
     parser.add_argument(
         "--port", type=int, default=PORT, help=f"port to listen on (default {PORT}; 0 for any free port)"
@@ -47,8 +48,10 @@ def run(options: argparse.Namespace) -> int:
     from windsock.server.http.serving import serve
 
     dir = Path(options.served) if options.served else directory(options)
+    if not dir.exists():
+        raise WindsockError(f"{dir} does not exist: give the directory of your runs or a log, or set WINDSOCK_DIR")
     if not dir.is_dir():
-        raise WindsockError(f"{dir} is not a directory: give the directory of your runs, or set WINDSOCK_DIR")
+        logs_at(dir)  # raises LogError if it is none
     if not 0 <= options.port < 1 << 16:
         raise WindsockError(f"--port must be from 0 to 65535; got {options.port}")
 

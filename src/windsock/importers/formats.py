@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from windsock.formatting import describe_error
-from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen
+
+if TYPE_CHECKING:
+    from windsock.importers.recorder import Recorder
 
 FORMATS: tuple[str, ...] = (
     # Directories whose files belong together come first, then files that have a signature, then texts.
@@ -52,6 +54,11 @@ class Log:
     path: Path
     format: str
     member: str = ""  # which of the runs in a store
+
+    @property
+    def place(self) -> Path:
+        """The path, with the run in a store: ``mlflow.db#7``."""
+        return Path(f"{self.path}#{self.member}") if self.member else self.path
 
 
 @dataclass(frozen=True, slots=True)

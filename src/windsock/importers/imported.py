@@ -1,22 +1,22 @@
 """A log of another program as a journal in the cache, which grows as the log does. The log itself is only read.
 
 ``<cache>/imports/<key>/`` has the journal and ``import.json``: how far the log was read. A second opening reads only
-what is new. The cache may be removed at any time.
+what is new.
 """
 
 from __future__ import annotations
 
-import atexit
 import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,95 +25,138 @@ from zlib import crc32
 from windsock.errors import LogError
 from windsock.formatting import describe_error
 from windsock.importers.formats import Facts, Log, Reader, RewrittenError, format_of
+from windsock.importers.import_cache import IMPORTS, USED_FILE, cache_dir, clean_cache, hold, temporary_cache
 from windsock.importers.recorder import Recorder
 from windsock.importers.text_lines import SETTLED_SECONDS
-from windsock.journal.folder import ID_ALPHABET, RUN_FILE, folder_name, segments, write_run_info
+from windsock.journal.folder import ID_ALPHABET, RUN_FILE, folder_name, read_run_info, segments, write_run_info
 from windsock.model import RunInfo
 
 VERSION = 1  # of import.json and of what formats record: another one is imported again
 STATE_FILE = "import.json"
 NEEDS = "needs"
 """Entry of a reader's state: a package that it lacked. Where it is installed later, the log is read again."""
+NO_FACTS = Facts()
 GENERIC = ("trainer_state", "metrics", "events", "log", "logs", "output", "stdout", "train", "history", "results")
 
 
-def cache_dir() -> Path:
-    """Return ``$WINDSOCK_CACHE``, else the user's cache directory."""
-    given = os.environ.get("WINDSOCK_CACHE")
-    if given:
-        return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "windsock"
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a person says about the run in a log, in place of what the log tells."""
+
+    project: str | None = None
+    name: str | None = None
+    producer: str | None = None
+
+    def applied(self, info: RunInfo) -> RunInfo:
+        """Return what identifies a run, with what is given."""
+        project, name = self.project or info.project, self.name or info.name
+        return replace(info, project=project, name=name, producer=self.producer or info.producer)
 
 
-@cache
-def _temporary() -> Path:
-    """Return a directory for this process, where the cache cannot be written."""
-    path = Path(tempfile.mkdtemp(prefix="windsock-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
+NOTHING = Given()
 
 
 class ImportedLog:
     """One log and its journal in a folder, by default one of the cache."""
 
-    def __init__(self, log: Log, folder: Path | None = None) -> None:
+    def __init__(self, log: Log, folder: Path | None = None, given: Given = NOTHING) -> None:
         self.log = log
-        self.folder = folder or _folder_of(log)
+        self.folder = folder or cache_dir() / IMPORTS / f"{folder_name(log.path.name)[:40]}-{log_id(log)}"
+        self.waits = False  # whether the end of the log is read only if it stays as it is for a moment
+        self._is_cached = folder is None
+        self._is_held = False
+        self._given = given
+        self.rows = 0  # of all attempts
+        self.new_rows = 0  # that the last update has read
+        self.last_step: int | None = None
         self._seen: dict[str, tuple[int, int]] | None = None  # the files when they were read
+        self._generation = ""
 
     def update(self) -> bool:
-        """Read what is new in the log; return whether the journal was begun anew, since the log was rewritten."""
-        states = _states(format_of(self.log.format).Reader(self.log, {}).files())
-        if states == self._seen:
+        """Read what is new in the log; return whether the journal is another one: the log was rewritten.
+
+        A journal is kept when its log is gone.
+        """
+        states = _states(self._reader({}).files())
+        if states == self._seen and not self.waits:
             return False
         with self._locked():
-            if not states and self._load() is None:
+            state = self._load()
+            if not states and state is None:
                 raise LogError(f"{self.log.path} does not exist")
             try:
-                is_new, is_settled = self._read(states)
+                state = self._read(state, states)
+                self._keep_given()
             except OSError as problem:
                 raise LogError(f"cannot write to {self.folder}: {problem.strerror or problem}") from problem
-        self._seen = states if is_settled else None
-        return is_new
+        self._seen, self.waits = states, bool(states) and not state["settled"]
+        self.rows, self.last_step = _rows(state), state["recorder"].get("last_step")
+        before, self._generation = self._generation, state["generation"]
+        return self._generation != before and bool(states)
 
-    def _read(self, states: dict[str, tuple[int, int]]) -> tuple[bool, bool]:
-        """Read what is new; return whether the journal is new, and whether the log was at rest meanwhile."""
-        state = self._load()
-        files = [[name, *found] for name, found in states.items()]
-        if state is not None and not states:
-            return False, True  # the log was removed: what was read of it is kept
-        if state is not None and state["files"] == files and state["settled"]:
-            return False, True
+    @property
+    def files(self) -> list[str]:
+        """The files of the log, as of the last update."""
+        return list(self._seen or ())
+
+    def _reader(self, state: dict[str, Any]) -> Reader:
+        reader: Reader = format_of(self.log.format).Reader(self.log, state)
+        return reader
+
+    def _read(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> dict[str, Any]:
+        """Read what is new since a state; return the state now."""
+        if state is not None and (not states or (state["files"] == _listed(states) and state["settled"])):
+            self.new_rows = 0
+            return state
         try:
-            return state is None, self._read_from(state, states)
+            return self._read_from(state, states)
         except RewrittenError:
-            return True, self._read_from(None, states)
+            return self._read_from(None, states)
 
-    def _read_from(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> bool:
-        """Read on from a state, or from the beginning; return whether the log was at rest meanwhile."""
-        newest = max((modified for _, modified in states.values()), default=0) / 1e9
-        files = [[name, *found] for name, found in states.items()]
+    def _read_from(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> dict[str, Any]:
+        """Read on from a state, or from the beginning; return the state now."""
+        newest, oldest = (choose(modified for _, modified in states.values()) / 1e9 for choose in (max, min))
+        files = _listed(states)
         is_new = state is None
         if state is None:
             self._clear()
-            state = {"version": VERSION, "reader": {}, "recorder": {}, "files": files}
+            state = {
+                "version": VERSION,
+                "generation": secrets.token_hex(4),
+                "reader": {},
+                "recorder": {},
+                "files": files,
+            }
+            write_run_info(self.folder, self._given.applied(log_info(self.log, oldest, facts_of(self.log))))
         # A log that was longer the second time grows; how old its file is tells nothing: it may be a copy.
         grown = newest if state["files"] != files else state["recorder"].get("grown")
-        reader: Reader = format_of(self.log.format).Reader(self.log, state["reader"])
-        if is_new:
-            write_run_info(self.folder, self._info(reader.facts(), states))
-        out = Recorder(self.folder, state["recorder"], self._about(), newest or time.time())
-        self._read_all(reader, out)
+        before = _rows(state)
+        reader = self._reader(state["reader"])
+        out = Recorder(self.folder, state["recorder"], self._about(), newest)
+        is_read = self._read_all(reader, out)
         out.finish(grown)
+        self.new_rows = _rows(state) - before
         # A reader leaves what may be incomplete, so that a log that changed just now is looked at once more.
         state.update(files=files, settled=time.time() - newest > SETTLED_SECONDS, reader=reader.state)
-        state["bytes"] = [[segment.path.name, segment.path.stat().st_size] for segment in segments(self.folder)]
-        self._save(state)
-        return bool(state["settled"])
+        state["bytes"] = self._journal_bytes()
+        # A file that could not be read is tried again by the next process.
+        self._save(state if is_read else {**state, "settled": False})
+        if is_new and self._is_cached:
+            clean_cache()
+        return state
 
-    def _read_all(self, reader: Reader, out: Recorder) -> None:
-        """Let the reader read; whatever a log contains, what was read before an error is kept."""
+    def _keep_given(self) -> None:
+        """Write what a person says about the run, if it is new."""
+        known = read_run_info(self.folder) if self._given != NOTHING else None
+        if known is not None and (wanted := self._given.applied(known)) != known:
+            (self.folder / RUN_FILE).unlink(missing_ok=True)
+            write_run_info(self.folder, wanted)
+
+    def _read_all(self, reader: Reader, out: Recorder) -> bool:
+        """Let the reader read; whatever a log contains, what was read before an error is kept.
+
+        Return whether its files could be read.
+        """
         try:
             reader.read(out)
         except (RewrittenError, LogError):
@@ -121,30 +164,14 @@ class ImportedLog:
             raise
         except OSError as problem:
             out.unread(str(self.log.path), f"cannot be read: {problem.strerror or problem}")
+            return False
         except Exception as problem:  # noqa: BLE001
             out.unread(str(self.log.path), f"the rest cannot be read: {describe_error(problem)}")
+        return True
 
     def _about(self) -> dict[str, str]:
-        path = f"{self.log.path}{f' ({self.log.member})' if self.log.member else ''}"
+        path = str(self.log.place.absolute())
         return {"path": path, "format": self.log.format, "title": format_of(self.log.format).TITLE}
-
-    def _info(self, facts: Facts, states: dict[str, tuple[int, int]]) -> RunInfo:
-        path = self.log.path.absolute()
-        is_generic = path.stem.lower().startswith(GENERIC) and path.is_file()
-        own = path.parent.name if is_generic else (path.name if path.is_dir() else path.stem)
-        above = path.parent.parent.name if is_generic else path.parent.name
-        oldest = min((modified for _, modified in states.values()), default=0) / 1e9
-        return RunInfo(
-            id=log_id(self.log),
-            project=facts.project or above or "imported",
-            name=facts.name or self.log.member or own,
-            created=facts.created or oldest or time.time(),
-            vocabulary="",
-            producer=facts.producer,
-            group=facts.group,
-            tags=facts.tags,
-            notes=facts.notes,
-        )
 
     # -- the folder ----------------------------------------------------------------------------------------------
 
@@ -158,14 +185,17 @@ class ImportedLog:
 
     def _make_folder(self) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self._is_cached:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            elif not self._is_held:
+                weakref.finalize(self, os.close, hold(self.folder))
+                self._is_held = True
             (self.folder / "lock").touch()
         except OSError as problem:
-            if self.folder.is_relative_to(cache_dir()):
-                self.folder = _temporary() / self.folder.name
-                self.folder.mkdir(parents=True, exist_ok=True)
-            else:
+            if not self._is_cached:
                 raise LogError(f"cannot write to {self.folder}: {problem.strerror}") from problem
+            self.folder = temporary_cache() / self.folder.name
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def _load(self) -> dict[str, Any] | None:
         """Return the state of the last import, if the journal is as it left it."""
@@ -174,11 +204,14 @@ class ImportedLog:
             if int(checksum, 16) != crc32(text):
                 return None
             state: dict[str, Any] = json.loads(text)
-            sizes = [[segment.path.name, segment.path.stat().st_size] for segment in segments(self.folder)]
-            is_valid = state["version"] == VERSION and state["bytes"] == sizes and (self.folder / RUN_FILE).exists()
+            is_valid = state["version"] == VERSION and state["bytes"] == self._journal_bytes()
+            is_valid = is_valid and isinstance(state["generation"], str) and (self.folder / RUN_FILE).exists()
             return state if is_valid and not _is_installed(state["reader"].get(NEEDS)) else None
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
+
+    def _journal_bytes(self) -> list[list[Any]]:
+        return [[segment.path.name, segment.path.stat().st_size] for segment in segments(self.folder)]
 
     def _save(self, state: dict[str, Any]) -> None:
         draft, text = self.folder / f".{STATE_FILE}", json.dumps(state).encode()
@@ -189,13 +222,23 @@ class ImportedLog:
         for entry in self.folder.iterdir():
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)
-            elif entry.name != "lock":
+            elif entry.name not in ("lock", USED_FILE):
                 with suppress(OSError):
                     entry.unlink()
 
 
 def _is_installed(package: str | None) -> bool:
     return package is not None and find_spec(package) is not None
+
+
+def _rows(state: dict[str, Any]) -> int:
+    """Return the number of rows of all attempts."""
+    recorder = state["recorder"]
+    return int(recorder.get("rows", 0)) + int(recorder.get("earlier_rows", 0))
+
+
+def _listed(states: dict[str, tuple[int, int]]) -> list[list[Any]]:
+    return [[name, *found] for name, found in states.items()]
 
 
 def _states(files: list[Path]) -> dict[str, tuple[int, int]]:
@@ -208,8 +251,34 @@ def _states(files: list[Path]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _folder_of(log: Log) -> Path:
-    return cache_dir() / "imports" / f"{folder_name(log.path.name)[:40]}-{log_id(log)}"
+def facts_of(log: Log) -> Facts:
+    """Return what a log tells about its run; raise LogError if it cannot be read."""
+    try:
+        facts: Facts = format_of(log.format).Reader(log, {}).facts()
+    except OSError as problem:
+        raise LogError(f"{log.path} cannot be read: {problem.strerror or problem}") from problem
+    except Exception:  # noqa: BLE001 - whatever a log contains, its path tells enough
+        return NO_FACTS
+    return facts
+
+
+def log_info(log: Log, oldest: float, facts: Facts = NO_FACTS) -> RunInfo:
+    """Return what identifies the run in a log: what the log tells, else what its path and the time of its files do."""
+    path = log.path.absolute()
+    is_generic = path.stem.lower() in GENERIC and path.is_file()
+    own = path.parent.name if is_generic else (path.name if path.is_dir() else path.stem)
+    above = path.parent.parent.name if is_generic else path.parent.name
+    return RunInfo(
+        id=log_id(log),
+        project=facts.project or above or "imported",
+        name=facts.name or log.member or own,
+        created=facts.created or oldest or time.time(),
+        vocabulary="",
+        producer=facts.producer,
+        group=facts.group,
+        tags=facts.tags,
+        notes=facts.notes,
+    )
 
 
 def log_id(log: Log) -> str:

@@ -28,6 +28,7 @@ FLUSH_BYTES = 1 << 20
 RECENT_STEPS = 4096  # that are remembered, to notice one that comes again
 MAX_UNREAD = 50  # different reasons that are kept, each with a count and its first place
 MAX_NOTES = 50
+GROWN_SECONDS = 60.0
 MAX_NAMES = 20_000  # of one row; a longer one is no row of metrics
 MAX_NAME = 500  # characters
 MAX_TEXT = 1 << 20
@@ -153,6 +154,7 @@ class Recorder:
         self._describe(status=None, reason="the training was started again")
         self.close()
         self._recent.clear()
+        self.state["earlier_rows"] = self.state.get("earlier_rows", 0) + self.state["rows"]
         self.state.update(attempt=self.state["attempt"] + 1, rows=0, nulls={}, recent=[], last_steps={})
         for name in ("last_step", "counted"):
             self.state.pop(name, None)
@@ -189,8 +191,13 @@ class Recorder:
         self.is_changed = True
 
     def finish(self, grown: float | None) -> None:
-        """End this reading: write what is known about the log, and everything that waits."""
-        self.state["grown"] = grown
+        """End this reading: write what is known about the log, and everything that waits.
+
+        ``grown`` is when the log was written to, if it has grown since an earlier reading.
+        """
+        # A progress bar makes a log grow several times a second: that alone is told once a minute.
+        if self._writer is not None or (grown or 0.0) - (self.state.get("grown") or 0.0) > GROWN_SECONDS:
+            self.state["grown"] = grown
         self._describe(self.state.get("status"), self.state.get("reason", ""))
         self.close()
 

@@ -34,11 +34,12 @@ def glances(dir: Path) -> Iterator[Glance]:
 class FactsIndex:
     """The facts about the runs of a directory, read from a run only where the index does not have them."""
 
-    def __init__(self, dir: Path) -> None:
+    def __init__(self, dir: Path, index: DirectoryIndex | None = None, min_indexed: int = MIN_INDEXED) -> None:
         self._parts = len(dir.parts)
-        self._index = DirectoryIndex(dir, KIND)
+        self._index = index or DirectoryIndex(dir, KIND)
         self._loaded = self._index.load()
         self._known: dict[str, tuple[str, RunFacts]] = {}
+        self._min_indexed = min_indexed
         self._ended_since = 0  # runs with new facts that will stay the same
 
     def facts(self, folder: Path, files: RunFiles) -> RunFacts:
@@ -48,9 +49,13 @@ class FactsIndex:
             from windsock.journal.glance import read_facts  # imports NumPy, which an index can do without
 
             found = read_facts(folder)
-            self._ended_since += found.status.ended
-            self._keep(self._path_of(folder), files_digest(files.states), files, found)
+            self.keep(folder, files, found)
         return found
+
+    def keep(self, folder: Path, files: RunFiles, facts: RunFacts) -> None:
+        """Take facts that were read."""
+        self._ended_since += facts.status.ended
+        self._keep(self._path_of(folder), files_digest(files.states), files, facts)
 
     def known(self, folder: Path, files: RunFiles) -> RunFacts | None:
         """Return the facts about a run with these files, if it was read before."""
@@ -64,7 +69,7 @@ class FactsIndex:
         return found
 
     def _keep(self, run: str, digest: str, files: RunFiles, facts: RunFacts) -> None:
-        if files.has_segments:  # else the time of the directory counts, which is not in the digest
+        if files.has_segments or not files.is_run:  # else the time of the directory counts, which is not in the digest
             self._known[run] = digest, facts
 
     def forget(self, folder: Path) -> None:
@@ -76,7 +81,7 @@ class FactsIndex:
 
     def save(self) -> None:
         """Write the index, if it would spare the next reader something."""
-        if self._ended_since and len(self._known) >= MIN_INDEXED:
+        if self._ended_since and len(self._known) >= self._min_indexed:
             self._index.save({run: (digest, _encoded(facts)) for run, (digest, facts) in [*self._known.items()]})
             self._ended_since = 0
 

@@ -15,6 +15,7 @@ SILENT_SECONDS = 60.0  # without a heartbeat: stalled
 LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
 IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
 GROWING_SECONDS = 300.0  # since a log of another program has grown: it counts as running
+UNTOLD = "the log does not tell how it ended"
 
 End = Literal["running", "finished", "lost"]
 """Whether a writer still records, has written its end, or was killed without one."""
@@ -112,7 +113,7 @@ def _imported_status(imported: Mapping[str, Any], now: float) -> Status:
         return Status(imported["status"], imported.get("reason", ""))
     if now - (imported.get("grown") or 0.0) < GROWING_SECONDS:
         return Status("running")
-    return Status("finished", imported.get("reason") or "the log does not tell how it ended")
+    return Status("finished", imported.get("reason") or UNTOLD)
 
 
 def _remote_status(silence: float) -> Status:

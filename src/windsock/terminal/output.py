@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import math
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -14,10 +16,32 @@ from windsock.formatting import ERRORS, printable, substitute
 if TYPE_CHECKING:
     from rich.console import Console
 
+PROGRESS_SECONDS = 1.0  # before progress is shown
+REPEAT_SECONDS = 0.1
+
 
 def say(text: str, file: TextIO | None = None) -> None:
     """Print a line that may contain text from a run."""
     print(printable(text), file=file)
+
+
+class Progress:
+    """Progress of work that takes more than a second, on a terminal."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._next = time.monotonic() + PROGRESS_SECONDS if sys.stderr.isatty() else math.inf
+        self._is_shown = False
+
+    def show(self, done: int, total: int) -> None:
+        """Print the progress now and then, and clear the line at the end."""
+        if done == total and self._is_shown:
+            self._is_shown = False
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        elif done < total and time.monotonic() > self._next:
+            self._is_shown = True
+            self._next = time.monotonic() + REPEAT_SECONDS
+            print(f"\r{self._what}: {done * 100 // total} %", end="", file=sys.stderr, flush=True)
 
 
 def make_console(**options: Any) -> Console:

@@ -43,7 +43,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     _heading(console, view)
     _warnings(console, run_warnings(view), everything)
     meanings = run_names(view)
-    _names(console, meanings, view.id)
+    _names(console, meanings, view.id if view.location == view.path else str(view.location))
     _crucial(console, verdicts(view, meanings))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
@@ -73,7 +73,8 @@ def _heading(console: Console, view: View) -> None:
         "duration": duration(heard - began),
         "steps": f"{steps[0]:,} – {steps[1]:,}" if steps else "none yet",
         "writers": ", ".join(_writers(view)) or "none",
-        "path": str(view.path),
+        "path": str(view.location),
+        **_origin(view),
     }
     facts |= {f"tracker {state.tracker}": _delivery(state) for state in read_delivery_states(view.path)}
     facts |= {"phase": phase} if (phase := _first_phases(open_phases(view))) else {}
@@ -93,6 +94,16 @@ def _heading(console: Console, view: View) -> None:
         highlight=False,
     )
     _print_pairs(console, facts.items())
+
+
+def _origin(view: View) -> dict[str, str]:
+    """Return what is known about the log that a run was read from."""
+    origin = view.origin
+    if origin is None:
+        return {}
+    facts = {} if view.location != view.path else {"log": origin.path}
+    facts["format"] = origin.title
+    return facts | ({"reading": "\n".join(origin.notes)} if origin.notes else {})
 
 
 def _delivery(delivery: DeliveryState) -> str:
@@ -191,11 +202,11 @@ def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _names(console: Console, names: RunNames, id: str) -> None:
+def _names(console: Console, names: RunNames, run: str) -> None:
     """Print how many names are unknown or undecided; nothing where all have one meaning."""
     if not names.unknown and not names.ambiguous:
         return
-    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names {id} lists the others", "dim")))
+    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names {run} lists the others", "dim")))
     for name in names.ambiguous:
         meanings = names.resolve(name).meanings
         options = " or ".join(f"{REGISTRY.metric(id).title.en} ({sources[0]})" for id, sources in meanings.items())

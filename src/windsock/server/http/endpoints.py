@@ -65,7 +65,7 @@ def about(directory: RunDirectory, arguments: Arguments) -> Any:
     """Return the version, the directory and the limits."""
     return {
         "windsock": __version__,
-        "directory": str(directory.dir),
+        "directory": str(directory.path),
         "languages": ["en", "zh"],
         "axes": list(curves.AXES),
         "most_series": curves.MAX_SERIES,

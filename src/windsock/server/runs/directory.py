@@ -10,12 +10,12 @@ from windsock.server.runs.open_runs import OpenRuns
 
 
 class RunDirectory:
-    """A directory of runs, shared by all requests."""
+    """A directory of runs, or one log of another program, shared by all requests."""
 
-    def __init__(self, dir: Path) -> None:
-        self.dir = dir
-        self.annotations = Annotations(dir)
-        self.open_runs = OpenRuns(dir, source_of=self.annotations.source)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.annotations = Annotations(path.parent if path.is_file() else path)
+        self.open_runs = OpenRuns(path, source_of=self.annotations.source)
         self.listing = Listing(self.open_runs, self.annotations)
 
     def close(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from windsock.importers.tensorboard import project_and_name, status_from_time
+from windsock.importers.formats import Log
+from windsock.importers.imported import log_info
+from windsock.importers.log_list import oldest_file
 from windsock.journal.folder import FileStates, RunFiles
-from windsock.journal.run_facts import Glance
+from windsock.journal.run_facts import Glance, RunFacts, seen_at
+from windsock.model import Status
 from windsock.server.runs.open_runs import RunLocation
 
 ROW_FACTS = ("key", "project", "status", "vocabulary", "last_step", "began", "seconds", "bytes")
@@ -26,7 +28,8 @@ class ListedRun:
     ended: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     annotations: dict[str, Any] = field(default_factory=dict)
-    details: dict[str, Any] = field(default_factory=dict)  # facts of event files that need reading
+    imported: RunFacts | None = None  # of a log that was read
+    problem: str = ""  # why a log could not be read
     reward: dict[str, Any] | None = None
     reward_files: FileStates | None = None
     reward_read_at: float = -1e9
@@ -41,29 +44,28 @@ class ListedRun:
     @property
     def began(self) -> float:
         """When the run began."""
-        return float(self.details.get("began", self.facts["began"]))
+        return float(self.facts["began"])
 
     @property
     def last_heard(self) -> float:
         """When the run was written to last."""
-        return float(self.details.get("last_heard", self.facts["last_heard"]))
+        return float(self.facts["last_heard"])
 
     def update_search_text(self) -> None:
         """Find the texts that a search looks at."""
-        facts = {**self.facts, **self.details}
+        facts = self.facts
         words = (self.name, facts["project"], facts["status"], facts["vocabulary"], *facts["tags"])
         self.search_text = " ".join((*words, self.annotations["note"])).lower()
 
     def record(self) -> dict[str, Any]:
         """Return everything about the run."""
-        own = {**self.facts, **self.details, "number": self.number, "reward": self.reward, **self.annotations}
+        own = {**self.facts, "number": self.number, "reward": self.reward, **self.annotations}
         return {**own, "name": self.name}
 
     def row(self) -> dict[str, Any]:
         """Return what a row of the list shows."""
-        all_facts = {**self.facts, **self.details}
         return {
-            **{name: all_facts[name] for name in ROW_FACTS},
+            **{name: self.facts[name] for name in ROW_FACTS},
             **self.annotations,
             "name": self.name,
             "number": self.number,
@@ -73,8 +75,19 @@ class ListedRun:
         }
 
 
-def journal_facts(location: RunLocation, seen: Glance) -> dict[str, Any]:
-    """Return the facts about a run with a journal."""
+def log_glance(run: ListedRun, log: Log) -> Glance:
+    """Return the facts about a run in a log: those of its import, or before that, what name and files tell."""
+    files = run.files
+    if run.imported is not None:
+        return seen_at(log.place, run.imported, files.bytes)
+    info = log_info(log, oldest_file(files))
+    status = Status("unreadable", run.problem) if run.problem else Status("unknown", "the log is not read yet")
+    heard = max(modified for _, modified, _ in files.states.values()) / 1e9
+    return Glance(info, log.place, status, None, info.created, heard, files.bytes, 1, 1)
+
+
+def facts_record(location: RunLocation, seen: Glance) -> dict[str, Any]:
+    """Return the facts about a run."""
     info = seen.info
     return {
         "key": location.key,
@@ -96,32 +109,4 @@ def journal_facts(location: RunLocation, seen: Glance) -> dict[str, Any]:
         "bytes": seen.bytes,
         "writers": seen.writers,
         "attempts": seen.attempts,
-    }
-
-
-def event_file_facts(location: RunLocation, files: RunFiles, root: Path) -> dict[str, Any]:
-    """Return the facts in names and dates of event files; others need reading them."""
-    project, name = project_and_name(location.folder, root)
-    heard = max(modified for _, modified, _ in files.states.values()) / 1e9
-    status = status_from_time(heard)
-    return {
-        "key": location.key,
-        "id": location.key,
-        "logged_name": name,
-        "project": project,
-        "kind": location.kind,
-        "status": status.word,
-        "reason": status.reason,
-        "vocabulary": "",
-        "producer": "",
-        "group": None,
-        "tags": [],
-        "notes": None,
-        "last_step": None,
-        "began": heard,
-        "last_heard": heard,
-        "seconds": 0.0,
-        "bytes": files.bytes,
-        "writers": 1,
-        "attempts": len(files.states),
     }

@@ -14,14 +14,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from windsock.importers.tensorboard import TensorBoardRun
-from windsock.journal.run_facts import Glance, seen_at, unreadable
+from windsock.errors import WindsockError
+from windsock.formatting import describe_error
+from windsock.importers.import_cache import list_folder
+from windsock.journal.folder import RunFiles
+from windsock.journal.run_facts import Glance, RunFacts, seen_at, unreadable
+from windsock.opening import ImportedView
 from windsock.server.responses import RequestError, encode
 from windsock.server.runs.annotations import Annotations
 from windsock.server.runs.list_query import ListQuery
-from windsock.server.runs.listed_run import ListedRun, event_file_facts, journal_facts
+from windsock.server.runs.listed_run import ListedRun, facts_record, log_glance
 from windsock.server.runs.open_runs import OpenRuns, RunLocation
-from windsock.server.runs.rewards import RewardIndex, event_file_details, reward_summary
+from windsock.server.runs.rewards import RewardIndex, reward_summary
 from windsock.view import View
 
 STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
@@ -39,7 +43,7 @@ class Listing:
         self._server_id = secrets.token_hex(3)  # each server counts from 0: the cursor of another is not valid
         self._lock = threading.Lock()
         self._runs: dict[str, ListedRun] = {}
-        self._by_folder: dict[Path, str] = {}
+        self._by_path: dict[Path, str] = {}
         self._gone: dict[str, int] = {}  # removed runs, with the number of the change, for pages that still show them
         self._changes = 0
         self._numbers = 0
@@ -51,7 +55,10 @@ class Listing:
         self._wanted: set[str] = set()  # on the page that was requested last
         self._reward_thread: threading.Thread | None = None
         self._closed = False
-        self._index = RewardIndex(open_runs.dir)
+        self._indexes = {
+            "journal": RewardIndex(open_runs.dir),
+            "log": RewardIndex(open_runs.dir, list_folder(open_runs.dir)),  # nothing is written beside logs
+        }
 
     def view(self, since: str | None = None, query: ListQuery | None = None) -> dict[str, Any]:
         """Return a page of the runs, or those of it that changed since a cursor."""
@@ -116,7 +123,7 @@ class Listing:
         locations = self._open_runs.locations()
         unread = set() if locations is self._locations else self._take_locations(locations)
         self._files_count, changed = self._open_runs.folders.changed_since(self._files_count)
-        unread.update(self._by_folder[folder] for folder in changed if folder in self._by_folder)
+        unread.update(self._by_path[path] for path in changed if path in self._by_path)
         self._read_facts(unread)
         for key in self._annotations.take_changed() & self._runs.keys():
             self._annotate(self._runs[key])
@@ -133,12 +140,13 @@ class Listing:
         self._locations = locations
         for key in [key for key, run in self._runs.items() if locations.get(key) != run.location]:
             self._drop(key)
-        self._by_folder = {location.folder: key for key, location in locations.items()}
+        self._by_path = {location.path: key for key, location in locations.items()}
         return set(locations) - self._runs.keys()
 
     def _drop(self, key: str) -> None:
         run = self._runs.pop(key)
-        self._open_runs.facts.forget(run.location.folder)
+        facts = self._open_runs.facts if run.location.log is None else self._open_runs.log_facts
+        facts.forget(run.location.path)
         self._live.discard(key)
         self._stale.discard(key)
         self._changes += 1
@@ -148,7 +156,7 @@ class Listing:
         new = []
         for key in keys:
             run = self._runs.get(key) or ListedRun(self._locations[key])
-            run.files = self._open_runs.folders.files(run.location.folder)
+            run.files = self._open_runs.folders.files(run.location.path)
             self._update_status(run)
             if not run.facts:  # it was removed meanwhile
                 continue
@@ -156,8 +164,9 @@ class Listing:
                 self._runs[key] = run
                 new.append(run)
                 self._annotate(run)
-                self._index.take(run)
-            if run.reward_files != run.files.states:
+                self._indexes[run.location.kind].take(run)
+            is_unread = run.location.log is not None and run.imported is None
+            if is_unread or run.reward_files != run.files.states:
                 self._stale.add(key)
         for run in sorted(new, key=lambda run: run.began):
             run.number = self._numbers
@@ -170,17 +179,18 @@ class Listing:
             return
         run.facts, run.ended = facts, facts["status"] not in ("running", "stalled")
         (self._live.discard if run.ended else self._live.add)(run.location.key)
-        self._open_runs.folders.set_ended(run.location.folder, run.ended)
+        self._open_runs.folders.set_ended(run.location.path, run.ended)
         self._count_change(run)
 
     def _facts(self, run: ListedRun) -> dict[str, Any] | None:
-        if run.location.kind == "tensorboard":
-            return event_file_facts(run.location, run.files, self._open_runs.dir) if run.files.states else None
-        seen = self._glance(run)
-        return journal_facts(run.location, seen) if seen is not None else None
+        seen = self._glance(run) if run.files.states or run.location.log is None else None
+        return facts_record(run.location, seen) if seen is not None else None
 
     def _glance(self, run: ListedRun) -> Glance | None:
-        folder = run.location.folder
+        folder, log = run.location.path, run.location.log
+        if log is not None:
+            run.imported = self._open_runs.log_facts.known(log, run.files) or run.imported
+            return log_glance(run, log)
         try:
             return seen_at(folder, self._open_runs.facts.facts(folder, run.files), run.files.bytes)
         except Exception as problem:  # noqa: BLE001 - whatever is in one run, the others are listed
@@ -234,30 +244,45 @@ class Listing:
         # Taken before reading: if the run grows meanwhile, the reward is older than its files and is read again.
         states, source = run.files.states, run.annotations["source"]
         try:
-            reward, details = self._read_run(run.location, source)
-        except Exception:  # noqa: BLE001 - the run is listed without a reward, and the next one is read
-            reward, details = None, {}
+            reward, imported, waits = self._read_run(run.location, run.files, source)
+            problem = ""
+        except Exception as error:  # noqa: BLE001 - the run is listed without a reward, and the next one is read
+            reward, imported, waits = None, None, False
+            problem = str(error) if isinstance(error, WindsockError) else describe_error(error)
         with self._lock:
+            run.imported, run.problem = imported or run.imported, problem
+            self._update_status(run)
             run.reward_files, run.reward_read_at = states, time.monotonic()
-            if (run.files.states, run.annotations["source"]) == (states, source):
+            if (run.files.states, run.annotations["source"]) == (states, source) and not waits:
                 self._stale.discard(run.location.key)
             # Compared as JSON, since a NaN is not equal to itself.
-            if encode((run.reward, run.details)) != encode((reward, details)):
-                run.reward, run.details = reward, details
+            if encode(run.reward) != encode(reward):
+                run.reward = reward
                 self._count_change(run)
 
-    def _read_run(self, location: RunLocation, source: str | None) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-        """Return a run's reward, and facts that need reading; uses the open run where there is one."""
+    def _read_run(
+        self, location: RunLocation, files: RunFiles, source: str | None
+    ) -> tuple[dict[str, Any] | None, RunFacts | None, bool]:
+        """Return a run's reward, the facts in a log, and whether its end waits; uses the open run if there is one."""
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
-                return reward_summary(opened.view, source), event_file_details(opened.view)
+                view = opened.view
+                return reward_summary(view, source), self._log_facts(view, files), view.waits
         with self._open_runs.room_for(location):
-            foreign = location.kind == "tensorboard"
-            view = TensorBoardRun(location.folder, self._open_runs.dir) if foreign else View(location.folder)
-            return reward_summary(view, source), event_file_details(view)
+            view = location.open()
+            return reward_summary(view, source), self._log_facts(view, files), view.waits
+
+    def _log_facts(self, view: View, files: RunFiles) -> RunFacts | None:
+        if not isinstance(view, ImportedView):
+            return None
+        return self._open_runs.log_facts.keep(view.imported, files)
 
     def _save(self) -> None:
         with self._lock:
             runs = list(self._runs.values())
         self._open_runs.facts.save()
-        self._index.save(runs)
+        self._open_runs.log_facts.save()
+        for kind, index in self._indexes.items():
+            of_kind = [run for run in runs if run.location.kind == kind]
+            if of_kind:  # nothing is written beside logs only
+                index.save(of_kind)

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from windsock.catalogue.taught import NamesFiles, names_files
-from windsock.errors import JournalError
-from windsock.importers.tensorboard import TensorBoardRun
+from windsock.errors import JournalError, LogError
+from windsock.importers.formats import Log
+from windsock.importers.log_list import LogFacts
 from windsock.journal.folder import FileStates, RunFiles, identity, run_files
 from windsock.journal.run_list import FactsIndex
-from windsock.readable import Readable
+from windsock.opening import ImportedView
 from windsock.server.responses import RequestError
 from windsock.server.runs.memory_estimate import give_back_memory, held_bytes
 from windsock.server.runs.run_folders import RunFolders
@@ -37,21 +38,31 @@ MAX_CACHED = 256  # cached results per run
 
 @dataclass(frozen=True, slots=True)
 class RunLocation:
-    """A run's key in URLs, its folder and its format."""
+    """A run's key in URLs, and its folder or log."""
 
     key: str
-    folder: Path
-    kind: Literal["journal", "tensorboard"]
+    path: Path
+    log: Log | None = None
+
+    @property
+    def kind(self) -> Literal["journal", "log"]:
+        """Whether windsock has recorded the run, or another program."""
+        return "journal" if self.log is None else "log"
+
+    def open(self) -> View:
+        """Open the run."""
+        return View(self.path) if self.log is None else ImportedView(self.log)
 
 
 class OpenRun:
     """An open run. Readers hold ``lock``: a view is not thread-safe. ``files`` returns its files as of now."""
 
-    def __init__(self, location: RunLocation, root: Path, files: Callable[[Path], RunFiles] = run_files) -> None:
+    def __init__(
+        self, location: RunLocation, files: Callable[[Path], RunFiles] = run_files, view: View | None = None
+    ) -> None:
         self.location = location
         self.lock = threading.RLock()
         self.version = 0
-        self._root = root
         self._files = files
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
@@ -60,7 +71,7 @@ class OpenRun:
         self._estimated = 0
         self.estimated_at = -1e9
         self.used_at = time.monotonic()
-        self.view = self._open()
+        self.view = view or self._open()
 
     @property
     def bytes(self) -> int:
@@ -72,21 +83,23 @@ class OpenRun:
 
     def refresh(self) -> None:
         """Read what was appended to the files; open the run again where they were replaced."""
-        now = self._files(self.location.folder).states
-        if now == self._seen:
+        now = self._files(self.location.path).states
+        if now == self._seen and not self.view.waits:
             return
-        # Segments and event files only grow: a shorter one is another file under the same name.
-        if any(name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()):
+        # Segments only grow: a shorter one is another file under the same name. The view of a log knows by itself.
+        if self.location.log is None and any(
+            name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()
+        ):
             self._cache.clear()
             self.view = self._open()
             return
+        is_new = self.view.refresh() or now != self._seen
         self._seen = now
-        self.view.refresh()
-        self.version += 1
+        self.version += is_new
 
     def set_source(self, source: str | None) -> None:
         """Take the source that a person has chosen, and the files that describe names; forget what depends on them."""
-        files = names_files(self.location.folder)
+        files = names_files(self.location.path)
         if (source, files) != (self.source, self._names_files):
             self.source, self._names_files = source, files
             self._cache.clear()
@@ -105,31 +118,30 @@ class OpenRun:
             self._cache.popitem(last=False)
         return result
 
-    def _open(self) -> Readable:
+    def _open(self) -> View:
         # Before the files are read: bytes that are appended meanwhile make the next refresh see a change.
-        self._seen = self._files(self.location.folder).states
+        self._seen = self._files(self.location.path).states
         self.version += 1
         try:
-            if self.location.kind == "tensorboard":
-                return TensorBoardRun(self.location.folder, self._root)
-            return View(self.location.folder)
-        except (JournalError, OSError) as problem:
+            return self.location.open()
+        except (JournalError, LogError, OSError) as problem:
             raise RequestError(404, f"run {self.location.key} cannot be read: {problem}") from problem
 
 
 class OpenRuns:
-    """The runs below a directory, opened on demand."""
+    """The runs below a directory or in one log, opened on demand."""
 
     def __init__(
         self,
-        dir: Path,
+        path: Path,
         max_bytes: int = MAX_OPEN_BYTES,
         source_of: Callable[[str], str | None] = lambda key: None,
     ) -> None:
-        self.dir = dir
         self._source_of = source_of
-        self.folders = RunFolders(dir)
-        self.facts = FactsIndex(dir)
+        self.folders = RunFolders(path)
+        self.dir = self.folders.dir
+        self.facts = FactsIndex(self.dir)
+        self.log_facts = LogFacts(self.dir)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._opened: OrderedDict[str, OpenRun] = OrderedDict()
@@ -166,7 +178,7 @@ class OpenRuns:
             opened = self.get_open(key)
             if opened is None or opened.location != location:
                 with self.room_for(location):
-                    opened = OpenRun(location, self.dir, self.folders.latest_files)
+                    opened = OpenRun(location, self.folders.latest_files)
                 self._add(opened)
         with self._lock:
             if key in self._opened:
@@ -187,7 +199,7 @@ class OpenRuns:
     @contextmanager
     def room_for(self, location: RunLocation) -> Iterator[None]:
         """Close runs until one that is about to be read has room: it takes about as much memory as its files."""
-        size = self.folders.files(location.folder).bytes
+        size = self.folders.files(location.path).bytes
         with self._lock:
             self._reading += size
         try:
@@ -226,9 +238,10 @@ class OpenRuns:
             if key in taken:
                 key = f"{key}~{_hash(folder, self.dir)}"  # a copy of a run's directory has the same id
             taken.add(key)
-            yield RunLocation(key, folder, "journal")
-        for folder in self.folders.event_folders():
-            yield RunLocation(f"tb-{_hash(folder, self.dir)}", folder, "tensorboard")
+            yield RunLocation(key, folder)
+        for place, log in self.folders.logs():
+            prefix = "tb" if log.format == "event_files" else "log"  # as annotations of earlier versions have it
+            yield RunLocation(f"{prefix}-{_hash(place, self.dir)}", place, log)
 
     def _id(self, folder: Path) -> str:
         known = self.facts.known(folder, self.folders.files(folder))

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.headline import headline_values
-from windsock.importers.tensorboard import TensorBoardRun
 from windsock.journal import decoding
 from windsock.journal.decoding import DecodingError, list_of, nullable, object_of
 from windsock.journal.directory_index import DirectoryIndex, files_digest
 from windsock.journal.folder import FileStates
-from windsock.readable import Readable
 from windsock.server.runs.listed_run import ListedRun
 from windsock.summary import run_names
+from windsock.view import View
 
 SPARK_POINTS = 48
 KIND = "rewards"
@@ -33,23 +32,15 @@ SPARK = object_of(
 REWARD = nullable(
     object_of({"name": decoding.read_text, "last": decoding.read_number, "spark": SPARK}, ("name", "last", "spark"))
 )
-DETAILS = object_of(
-    {
-        "vocabulary": decoding.read_text,
-        "producer": decoding.read_text,
-        "last_step": nullable(decoding.read_step),
-        **dict.fromkeys(("began", "last_heard"), decoding.read_time),
-        "seconds": decoding.read_number,
-    }
-)
+RECORD = object_of({"reward": REWARD}, ("reward",))
 
 
 class RewardIndex:
     """The rewards that were read, by the folder of the run, for the next server."""
 
-    def __init__(self, dir: Path) -> None:
+    def __init__(self, dir: Path, folder: Path | None = None) -> None:
         self._dir = dir
-        self._index = DirectoryIndex(dir, KIND)
+        self._index = DirectoryIndex(folder or dir, KIND)
         self._loaded = self._index.load()
 
     def take(self, run: ListedRun) -> bool:
@@ -58,8 +49,7 @@ class RewardIndex:
         if digest != _digest(run, run.files.states):
             return False
         try:
-            reward, details = record
-            run.reward, run.details = REWARD(reward), DETAILS(details)
+            run.reward = RECORD(record)["reward"]
         except (DecodingError, TypeError, ValueError):
             return False
         run.reward_files = run.files.states
@@ -69,14 +59,14 @@ class RewardIndex:
         """Store the results of runs that have ended: one that goes on has other files when the next server starts."""
         self._index.save(
             {
-                self._path_of(run): (_digest(run, run.reward_files), [run.reward, run.details])
+                self._path_of(run): (_digest(run, run.reward_files), {"reward": run.reward})
                 for run in runs
                 if run.ended and run.reward_files
             }
         )
 
     def _path_of(self, run: ListedRun) -> str:
-        return run.location.folder.relative_to(self._dir).as_posix()
+        return run.location.path.relative_to(self._dir).as_posix()
 
 
 def _digest(run: ListedRun, states: FileStates) -> str:
@@ -85,7 +75,7 @@ def _digest(run: ListedRun, states: FileStates) -> str:
     return files_digest(states) + (f" {source}" if source else "")
 
 
-def reward_summary(view: Readable, source: str | None = None) -> dict[str, Any] | None:
+def reward_summary(view: View, source: str | None = None) -> dict[str, Any] | None:
     """Return the reward of a run with its sparkline, or None where it logs none; ``source`` wrote its names."""
     value = headline_values(run_names(view, source)).get("reward")
     if value is None:
@@ -104,18 +94,3 @@ def reward_summary(view: Readable, source: str | None = None) -> dict[str, Any] 
 def _rounded(values: NDArray[np.float64]) -> list[float | None]:
     """Round values to five digits: a sparkline shows no more, and the list is half as large."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
-
-
-def event_file_details(view: Readable) -> dict[str, Any]:
-    """Return the facts of event files that need reading them; none of a journal."""
-    if not isinstance(view, TensorBoardRun):
-        return {}
-    info, steps, (began, heard) = view.info, view.steps, view.span
-    return {
-        "vocabulary": info.vocabulary,
-        "producer": info.producer,
-        "last_step": steps[1] if steps else None,
-        "began": began,
-        "last_heard": heard,
-        "seconds": heard - began,
-    }

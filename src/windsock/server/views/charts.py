@@ -20,11 +20,11 @@ from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import Metric, Text
 from windsock.formatting import family, natural
-from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.curves import available_axes
 from windsock.summary import run_names
+from windsock.view import View
 
 STATISTICS = ("mean", "max", "min")
 OTHER = "other:"
@@ -225,6 +225,6 @@ def names_view(opened: OpenRun) -> dict[str, Any]:
     }
 
 
-def writer_triples(view: Readable) -> list[list[Any]]:
+def writer_triples(view: View) -> list[list[Any]]:
     """Return role, rank and attempt of every writer."""
     return [[writer.role, writer.rank, writer.attempt] for writer in view.writers()]

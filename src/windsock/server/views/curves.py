@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from windsock.catalogue.names import recognise
 from windsock.errors import MetricNotFoundError
 from windsock.journal.series import Buckets, Series
-from windsock.readable import Readable
 from windsock.server.responses import BinaryBody, RequestError, encode
 from windsock.server.runs.open_runs import OpenRun
+from windsock.view import View
 
 Array = NDArray[Any]
 AXES = ("step", "time", "relative", "tokens", "samples")
@@ -249,7 +249,7 @@ def has_axis(opened: OpenRun, x: str) -> bool:
     return x not in COUNTED_AXES or _cached_total(opened, x) is not None
 
 
-def axis_total(view: Readable, x: str) -> Series | None:
+def axis_total(view: View, x: str) -> Series | None:
     """Return the running total of a counted axis, or None where the run does not count it."""
     names = view.names()
     for id in (x, *COUNTED_AXES[x]):
@@ -262,7 +262,7 @@ def axis_total(view: Readable, x: str) -> Series | None:
     return None
 
 
-def available_axes(view: Readable) -> list[str]:
+def available_axes(view: View) -> list[str]:
     """Return the x axes of a run."""
     return [x for x in AXES if x not in COUNTED_AXES or axis_total(view, x) is not None]
 

@@ -17,7 +17,6 @@ from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import writer_triples
 from windsock.server.views.overview import writer_records
 from windsock.summary import missing, run_warnings
-from windsock.view import View
 
 RELAY_FIELDS = (
     "tracker", "state", "since", "delivered", "lag", "lag_bytes", "dropped", "skipped", "errors", "error",
@@ -32,7 +31,8 @@ def details_view(opened: OpenRun) -> dict[str, Any]:
     return {
         "version": opened.version,
         "info": asdict(view.info),
-        "path": str(view.path),
+        "path": str(view.location),
+        "origin": None if view.origin is None else asdict(view.origin),
         "config": config,
         "config_flat": [list(pair) for pair in flatten(config)],
         "environment": view.environment,
@@ -101,8 +101,6 @@ def histograms_view(opened: OpenRun, name: str, points: int) -> dict[str, Any]:
 def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict[str, Any]:
     """Return the matching samples from number ``offset`` on, and a census of all samples."""
     view = opened.view
-    if not isinstance(view, View):  # event files contain no samples
-        return {"samples": [], "matched": 0, "offset": offset, "more": False, "census": None}
     found = view.find_samples(query, offset + limit)
     return {
         "samples": [field_values(sample) for sample in found.samples[offset:]],

@@ -16,7 +16,7 @@ from windsock.catalogue.taught import FILE, config_file, template
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import guess_record, metric_records, names_of
-from windsock.summary import place_of
+from windsock.summary import beside
 
 MAX_LISTED = 300  # unknown names with similar ones
 SIMILAR = 3
@@ -38,7 +38,7 @@ def meanings_view(opened: OpenRun) -> dict[str, Any]:
         "unknown": [_unknown(name) for name in names.unknown[:MAX_LISTED]],
         "unknown_count": len(names.unknown),
         "metrics": metric_records(match.metric.id for match in known.values()),
-        "files": [str(place_of(view).resolve().parent.parent / FILE), str(config_file())],
+        "files": [str(beside(view).resolve() / FILE), str(config_file())],
         "template": _template(names),
     }
 

@@ -12,11 +12,11 @@ from windsock.errors import MetricNotFoundError
 from windsock.formatting import natural
 from windsock.journal.series import Series
 from windsock.probe.names import GIB
-from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, read_series
+from windsock.view import View
 
 LEVELS = ("allocated", "reserved", "max_allocated", "max_reserved")
 STAIR = "memory/{phase}/{moment}/"
@@ -125,6 +125,6 @@ def _capacity(opened: OpenRun, memory_metrics: dict[str, Match]) -> dict[str, fl
     return found
 
 
-def _device_sizes(view: Readable) -> dict[str, float]:
+def _device_sizes(view: View) -> dict[str, float]:
     devices = [device for event in view.events() if event.get("event") == "devices" for device in event["devices"]]
     return {str(device["index"]): device["total"] / GIB for device in devices if device.get("total")}

@@ -10,13 +10,13 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
-from windsock.readable import Readable
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 from windsock.server.views.phases import phase_seconds
 from windsock.summary import missing, run_warnings, verdicts
+from windsock.view import View
 
 SEVERITY = ("bad", "watch", "good", "unknown")  # a value that cannot be judged does not outweigh a verdict
 TIME_POINTS = 100
@@ -56,7 +56,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     }
 
 
-def writer_records(view: Readable) -> list[dict[str, Any]]:
+def writer_records(view: View) -> list[dict[str, Any]]:
     """Return the status of the newest attempt of every role and rank."""
     return [
         {
@@ -123,7 +123,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
 
 
 def _absent(
-    headline: Headline, view: Readable, reasons: Mapping[str, str], undecided: Resolution | None, names: RunNames
+    headline: Headline, view: View, reasons: Mapping[str, str], undecided: Resolution | None, names: RunNames
 ) -> dict[str, Any]:
     known = None
     for id in headline.metrics:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 from windsock import __version__
@@ -18,16 +17,16 @@ from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
+from windsock.view import View
 
 MAX_POINTS = 2_000_000  # over all series: browsers still open a file of that size
 MAX_HISTOGRAMS = 20
 
 
-def report_data(folder: Path, points: int = 400, samples: int = 50) -> dict[str, Any]:
-    """Return all data of the run in a folder, ready for strict JSON."""
-    is_journal = any(folder.glob("*.seg")) or (folder / "run.json").exists()
-    location = RunLocation(folder.name, folder, "journal" if is_journal else "tensorboard")
-    report: dict[str, Any] = to_strict_json(collect_report(OpenRun(location, folder.parent), points, samples))
+def report_data(view: View, points: int = 400, samples: int = 50) -> dict[str, Any]:
+    """Return all data of a run, ready for strict JSON."""
+    opened = OpenRun(RunLocation(view.id, view.location), view=view)
+    report: dict[str, Any] = to_strict_json(collect_report(opened, points, samples))
     return report
 
 

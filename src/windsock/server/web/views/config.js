@@ -73,12 +73,25 @@ function runFacts(key, data) {
     [t("size"), formatBytes(run.bytes)],
     [t("tags"), (data.info.tags ?? []).join(", ")],
     [t("note"), run.note || data.info.notes || ""],
+    [t("path"), data.path],
+    ...originFacts(data),
   ];
   return table(
     ["", ""],
     rows.filter(([, value]) => value),
     "kv bare",
   );
+}
+
+/** The log of another program that a run was read from: where it is, its format, and how it was read. */
+function originFacts(data) {
+  const { origin } = data;
+  if (!origin) return [];
+  return [
+    [t("log_file"), origin.path === data.path ? "" : origin.path],
+    [t("format"), origin.title],
+    [t("reading"), origin.notes.join("; ")],
+  ];
 }
 
 function systemPanel(data) {
