@@ -96,8 +96,8 @@ def measure_list(size: int, folder: Path) -> Numbers:
             numbers["idle CPU %"] = 100 * (server.cpu_seconds() - before) / IDLE_SECONDS
         numbers["RSS MiB"] = server.mebibytes()
     with serving(dir) as server:
-        numbers["next list s"], found = wall_seconds(lambda: server.get("/api/runs"))
-        assert found["pending"] == 0
+        assert server.get("/api/runs")["pending"] == 0
+        numbers["next server's list CPU s"] = server.cpu_seconds()
     return numbers
 
 
@@ -195,7 +195,7 @@ ROWS = [
             Flat("idle CPU %", floor=0.3),
             Flat("answer kB", factor=1.2),
             Linear("sparklines CPU s", floor=1.0),
-            Under("next list s", 3.0),
+            Under("next server's list CPU s", 3.0),
         ),
         peers={
             "TensorBoard": Subject(make_event_runs, measure_event_runs),

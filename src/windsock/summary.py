@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from windsock.catalogue.resolution import RunNames
@@ -12,6 +12,7 @@ from windsock.catalogue.spec import CatalogueError
 from windsock.catalogue.taught import taught_names
 from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
+from windsock.journal.series import Series
 from windsock.view import View
 
 MAX_REASONS = 3  # ranks that a warning names
@@ -56,9 +57,10 @@ def _is_source(source: str) -> bool:
     return True
 
 
-def verdicts(view: View, names: RunNames) -> list[Verdict]:
-    """Return the verdicts on a run's crucial values."""
-    return judge_crucial_values({name: view.series(name).values for name in judged_names(names)}, names)
+def verdicts(view: View, names: RunNames, read: Callable[[str], Series] | None = None) -> list[Verdict]:
+    """Return the verdicts on a run's crucial values; ``read`` returns a series, if the view need not be asked."""
+    read = read or view.series
+    return judge_crucial_values({name: read(name).values for name in judged_names(names)}, names)
 
 
 def missing(view: View) -> dict[str, str]:

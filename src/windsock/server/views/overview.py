@@ -28,7 +28,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     names = view.names()
     values = headline_values(meanings)
     undecided = undecided_values(meanings)
-    judged = verdicts(view, meanings)
+    judged = verdicts(view, meanings, lambda name: read_series(opened, SeriesRequest("", name)))
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
     reasons = missing(view)
     absent = [
