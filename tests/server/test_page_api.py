@@ -423,6 +423,16 @@ def test_a_name_that_is_not_decided_is_drawn_apart():
     assert "来源" in one["reason"]["zh"]
 
 
+def test_lines_of_different_scales_are_converted_to_the_metric():
+    """AReaL's KL has the other sign: beside veRL's it is turned round, and alone it stays as logged."""
+    areal, verl = compared("a", "areal", "ppo_actor/approx_kl/avg"), compared("v", "verl", "actor/ppo_kl")
+    for runs in ([areal, verl], [verl, areal]):
+        [chart] = comparison(runs)["charts"]
+        assert {line["run"]: line["factor"] for line in chart["lines"]} == {"a": -1.0, "v": 1.0}
+    [chart] = comparison([areal])["charts"]
+    assert chart["lines"][0]["factor"] == 1.0
+
+
 def test_what_cannot_be_compared_is_still_drawn():
     """In a chart of its own, which later runs of the same kind share."""
     runs = [compared("o", "windsock:roll", "actor/kl_loss"), *(compared(key, "verl", "actor/kl_loss") for key in "vw")]

@@ -38,13 +38,14 @@ vocabulary, `roll` is ROLL's own code. Where versions or trainers of a framework
 
 **`vocabulary` and `source`.** `vocabulary=` in `windsock.init` chooses the names under which windsock writes what it
 computes itself. `source=` states whose code computed the numbers that you log: a framework, with trainer and version if
-wanted (`trl/rloo`, `verl/0.9`). Without it the other names of the run, its config and the values decide; a name that
-they do not decide is ambiguous, and nothing is judged by it. `windsock explain NAME --run RUN` tells what a name is in
-a run, and why.
+wanted (`trl/rloo`, `verl/0.9`). `windsock.open(..., source=)` and `--source` state it for a run that has been
+recorded, and the page remembers the one that is chosen in its view Names. Without it the other names of the run, its
+config and the values decide; a name that they do not decide is ambiguous, and nothing is judged by it.
+`windsock explain NAME --run RUN` tells what a name is in a run, and why.
 
 **Your own names.** `windsock names RUN` prints the names that windsock does not know, as YAML to fill in. Saved as
-`names.yaml` beside the runs, or in `~/.config/windsock/`, it is read by every command and by the page;
-`windsock.define` does the same for the process that calls it.
+`names.yaml` beside the runs, or in `~/.config/windsock/`, it is read by every command and by the page, which
+has the same list in its view Names; `windsock.define` does the same for the process that calls it.
 
 **Symbols.** `=` is the metric itself, `≈` is comparable with the note in mind, `≠` is not comparable. ★ is one of the
 crucial values.
@@ -63,8 +64,10 @@ windsock 能识别的全部指标，按族排列：定义与公式、正常时�
 同一框架的不同版本或训练器有差异时，在斜杠后注明版本（[见文末](#eras)）。
 
 **`vocabulary` 与 `source`。** `windsock.init` 的 `vocabulary=` 决定 windsock 用哪套名字写出它自己计算的指标；`source=`
-说明你记录的数由谁的代码计算：写框架名，需要时加上训练器与版本（`trl/rloo`、`verl/0.9`）。不指定时，由该实验的其他名字、配置与数值判断；
-仍无法判断的名字视为有歧义，不据此给出判断。`windsock explain 名字 --run RUN` 说明某个名字在该实验中的含义及依据。
+说明你记录的数由谁的代码计算：写框架名，需要时加上训练器与版本（`trl/rloo`、`verl/0.9`）。
+对已记录的实验，可用 `windsock.open(..., source=)` 或 `--source` 指定，也可在页面的“指标名”中选定，页面会记住。
+不指定时，由该实验的其他名字、配置与数值判断；仍无法判断的名字视为有歧义，不据此给出判断。
+`windsock explain 名字 --run RUN` 说明某个名字在该实验中的含义及依据。
 
 **自己的名字。** `windsock names RUN` 以 YAML 列出 windsock 不认识的名字，供填写。保存为实验目录旁的 `names.yaml`，
 或放在 `~/.config/windsock/` 下，所有命令与页面都会读取；`windsock.define` 则为调用它的进程定义。

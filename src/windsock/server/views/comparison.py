@@ -48,6 +48,7 @@ def comparison(runs: Sequence[ComparedRun]) -> dict[str, Any]:
         charts.add(run)
     for run in runs:
         charts.refuse_undecided(run)
+    charts.keep_logged_numbers()
     lines, meant, refused = charts.lines, charts.meant, charts.refused
     order = [chart.main for chart in group_into_charts(list(lines), runs[0].meanings)]
     found = [_chart(name, lines[name], meant[name]) for name in dict.fromkeys([*order, *lines])]
@@ -126,9 +127,17 @@ class _Charts:
         return chart
 
     def _add_line(self, run: ComparedRun, name: str, match: Match | None, chart: str) -> None:
-        factor, same, note = _relation(match, self.meant[chart])
+        same, note = _relation(match, self.meant[chart])
+        factor = 1.0 if match is None else match.name.factor or 1.0
         line = {"run": run.key, "name": name, "factor": factor, "same": same, "note": bilingual(note)}
         self.lines[chart].append(line)
+
+    def keep_logged_numbers(self) -> None:
+        """Leave the numbers of a chart as they are logged where all its lines have the same scale."""
+        for lines in self.lines.values():
+            if len({line["factor"] for line in lines}) == 1:
+                for line in lines:
+                    line["factor"] = 1.0
 
     def refuse(self, run: ComparedRun, name: str, metric: str | None, reason: Text) -> None:
         """Note that a name is drawn apart from those of the same meaning."""
@@ -163,18 +172,17 @@ def _differs(match: Match | None) -> bool:
     return match is not None and match.name.difference is not None
 
 
-def _relation(match: Match | None, other: Match | None) -> tuple[float, bool, Text | None]:
-    """Return the factor to the number of another name of the metric, whether they are the same, and the difference."""
+def _relation(match: Match | None, other: Match | None) -> tuple[bool, Text | None]:
+    """Return whether the numbers of two names of a metric are the same after conversion, and the difference."""
     if match is None or other is None or match.name.difference == other.name.difference:
-        return 1.0, True, None
+        return True, None
     differing = [name for name in (match.name, other.name) if name.difference is not None]
     note = _joined_notes(differing)
     for name in differing:
         if not _shares_axis(name):
             raise TranslationError(note)
-    factor = (match.name.factor or 1.0) / (other.name.factor or 1.0)
     converts = all(name.difference is not None and name.difference.kinds == ("unit",) for name in differing)
-    return factor, converts, None if converts else note
+    return converts, None if converts else note
 
 
 def _joined_notes(names: Sequence[MetricName]) -> Text:
