@@ -70,6 +70,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Signals of which a run can have several, such as the components of its reward."""
 
+SCORES = ("score", "reward", "acc", "correct", "pass", "success", "solved", "win", "em", "f1")
+"""Words in the name of an evaluated metric that is higher where tasks are solved better."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -163,6 +166,12 @@ def collect(names: RunNames, read: Read, **facts: Any) -> Case:
     }
     families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
     return Case(tracks, families, ambiguous=tuple(names.ambiguous), **facts)
+
+
+def _is_score(match: Match) -> bool:
+    """Return whether an evaluated metric says how well tasks are solved; others may well fall."""
+    metric = dict(match.filled).get("metric", "score").lower()
+    return any(word in metric for word in SCORES)
 
 
 def _is_comparable(match: Match) -> bool:

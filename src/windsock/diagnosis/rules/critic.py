@@ -18,18 +18,28 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
     loss = case.get("value_loss")
     if loss is None:
         return unmeasured("no_critic")
-    now, usual = loss.median(5), loss.median(MAX_WINDOW)
-    settled = np.fmin.accumulate(usual)
-    high = (now > 10 * settled) & (now > 2 * loss.first(5)) & after(len(loss), WARM_UP)
+    now = loss.median(5)
+    settled = np.fmin.accumulate(loss.median(MAX_WINDOW))
+    late = after(len(loss), WARM_UP)
+    grown = (now > 10 * settled) & (now > 2 * loss.first(5)) & late
+    # A critic that knows nothing is off by the size of the rewards, squared.
+    most = np.fmax.accumulate(np.fmax(np.abs(case.at("reward_max", loss.steps)), np.abs(case.at("reward", loss.steps))))
+    absurd = (now > 10 * np.fmax(most, 1e-6) ** 2) & late
     return Reading(
         loss,
-        graded(len(loss), warning=high, critical=high & (now > 100 * settled)),
+        graded(
+            len(loss),
+            warning=grown | absurd,
+            critical=(grown & (now > 100 * settled)) | (absurd & (now > 100 * most**2)),
+        ),
         lambda spell: {
             "name": loss.name,
             "most": float(np.nanmax(now[spell.first : spell.last + 1])),
             "usual": float(settled[spell.first]),
+            "reward": float(most[spell.last]),
         },
-        beside=(case.get("explained_variance"), case.get("value_gradient")),
+        lambda spell: 0 if absurd[spell.first] and spell.first <= WARM_UP else spell.first,
+        (case.get("explained_variance"), case.get("value_gradient")),
     )
 
 
