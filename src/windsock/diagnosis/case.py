@@ -165,12 +165,13 @@ def collect(names: RunNames, read: Read, **facts: Any) -> Case:
         if id is not None
     }
     families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
+    families["validation"] = [found for found in families["validation"] if _is_score(names.judged(found.name))]
     return Case(tracks, families, ambiguous=tuple(names.ambiguous), **facts)
 
 
-def _is_score(match: Match) -> bool:
+def _is_score(match: Match | None) -> bool:
     """Return whether an evaluated metric says how well tasks are solved; others may well fall."""
-    metric = dict(match.filled).get("metric", "score").lower()
+    metric = dict(match.filled if match is not None else ()).get("metric", "score").lower()
     return any(word in metric for word in SCORES)
 
 
