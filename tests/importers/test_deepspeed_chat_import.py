@@ -81,6 +81,8 @@ def test_steps_go_on_over_epochs(tmp_path: Path):
     assert len(view.writers()) == 1
     view = imported(write(tmp_path / "b.log", [*once, *once[:8]]))
     assert len(view.writers()) == 2
+    view = imported(write(tmp_path / "d.log", [*once[:1], *once]))
+    assert len(view.writers()) == 1  # a line that is printed twice
     view = imported(write(tmp_path / "c.log", [COMMAND, *once[:4], COMMAND, *old_step(0, 1)]))
     assert len(view.writers()) == 2
 

@@ -66,9 +66,10 @@ def test_without_a_tracker_the_metrics_of_the_pipeline_are_read(tmp_path: Path):
 
 
 def test_a_pipeline_that_was_started_again_is_another_attempt(tmp_path: Path):
-    """Steps come again, or the config is printed again."""
+    """Steps come again, or the config is printed again; a line that is printed twice is one row."""
     once = [tagged(0, loss=0.5), tagged(1, loss=0.25)]
     assert len(imported(write(tmp_path / "a.log", [*once, *once])).writers()) == 2
+    assert len(imported(write(tmp_path / "c.log", [*once, once[1], tagged(2, loss=1)])).writers()) == 1
     assert len(imported(write(tmp_path / "b.log", [*once, *CONFIG_LINES, tagged(2, loss=1)])).writers()) == 2
 
 

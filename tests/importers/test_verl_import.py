@@ -147,6 +147,17 @@ def test_a_run_that_was_started_again_is_another_attempt(tmp_path: Path):
     assert points(view, "b", attempt=1) == {1: 1.0}
 
 
+def test_a_line_that_is_printed_twice_is_one_row(tmp_path: Path):
+    """A worker's output and the driver's copy of it share a file; also if one opening is between them."""
+    path = write(tmp_path / "a.log", ["step:1 - a:nan - b:1", f"{RAY}step:1 - a:nan - b:1", "step:2 - a:2 - b:2"])
+    imported(path)
+    repeated = f"{RAY}step:2 - a:2 - b:2\x1b[32m [repeated 2x across cluster]\x1b[0m"
+    write(path, [repeated, "step:3 - a:3 - b:3"], "a")
+    view = imported(path)
+    assert len(view.writers()) == 1
+    assert points(view, "b") == {1: 1.0, 2: 2.0, 3: 3.0}
+
+
 def test_a_second_opening_continues_within_a_config(tmp_path: Path):
     """A config that was half printed is complete when the rest comes; rows are read once."""
     config = printed(CONFIG)

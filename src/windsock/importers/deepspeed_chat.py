@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from zlib import crc32
 
 from windsock.importers.clean_lines import Line, time_in
 from windsock.importers.formats import Facts
@@ -62,7 +63,7 @@ class Reader(LineReader):
         if line.at is not None or text[:3] == "[20":
             out.clock(line.at or time_in(text[:STAMP_CHARACTERS]))
         if "tep: " in text and (found := STEP.search(text)):
-            self._begin_step(int(found[2]), int(found[3]), out)
+            self._begin_step(int(found[2]), int(found[3]), crc32(text.encode()), out)
             out.row(_items(f"{found['epoch']}|{found['rest']}"), self.state["step"], keeps_attempt=True)
             return True
         if "cmd = " in text:
@@ -81,16 +82,18 @@ class Reader(LineReader):
         for name in ("last", "step"):
             self.state.pop(name, None)
 
-    def _begin_step(self, epoch: int, number: int, out: Recorder) -> None:
+    def _begin_step(self, epoch: int, number: int, line: int, out: Recorder) -> None:
         """Find the step of the whole training: the number that is printed begins anew in each epoch."""
-        last_epoch, last_number = self.state.get("last", (epoch, number - 1))
+        last_epoch, last_number, last_line = self.state.get("last", (epoch, number - 1, None))
+        if line == last_line:
+            return  # it was printed twice
         step = self.state.get("step", number - 1)
         if (epoch, number) <= (last_epoch, last_number):
             out.restart()
             step = number
         else:
             step += number - last_number if epoch == last_epoch else number + 1
-        self.state.update(last=[epoch, number], step=step, engine=None)
+        self.state.update(last=[epoch, number, line], step=step, engine=None)
 
     def _values(self, text: str) -> dict[str, float]:
         if "reward score: " in text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zlib import crc32
 
 from windsock.importers.clean_lines import Line, decode, time_in
 from windsock.importers.formats import Facts
@@ -87,6 +88,10 @@ class Reader(LineReader):
         if found is None:
             out.unread(f"line {line.number}", "metrics that are no JSON")
             return False
+        signature = crc32(line.text.partition(TAG)[2].encode())
+        if signature == self.state.get("row"):
+            return True  # a worker's line and the driver's copy of it
+        self.state["row"] = signature
         step = as_step(found.get("step"))
         out.row(flat_numbers(found["metrics"]), step, _time(line), repeats=True)
         self.state["tagged"] = step

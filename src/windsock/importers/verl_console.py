@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zlib import crc32
 
 from windsock.importers.clean_lines import Line, decode, time_in
 from windsock.importers.formats import Facts
@@ -16,6 +17,8 @@ from windsock.importers.text_lines import LineReader
 TITLE = "veRL console log"
 
 STEP = re.compile(r"(?<![\w/])step:(-?\d{1,16}) - ")
+REPEATED = re.compile(r"\s*\[repeated \d{1,9}x across cluster\].*$")
+"""What Ray adds to a line that several workers have printed."""
 TOTAL = re.compile(r"Total training steps: (\d{1,12})\b")
 VALIDATION = re.compile(r"[(\"']{0,3}(Initial|Final) validation metrics: ")
 NAMED = re.compile(r"'(project_name|experiment_name)': '([^'\n]{1,200})'")
@@ -40,7 +43,7 @@ def parse_line(text: str) -> tuple[int, dict[str, float]] | None:
 
 def _values(text: str) -> dict[str, float]:
     """Return the numbers in ``name:value - name:value``; names may have colons, and dashes with spaces around them."""
-    text = text.rstrip()
+    text = REPEATED.sub("", text) if "[repeated " in text else text.rstrip()
     wrapped = text.count(":np.float64(")
     if wrapped and wrapped == text.count(") - ") + text.endswith(")"):
         # Nothing else has a closing bracket, so that taking all of them off is the same, and half of the work.
@@ -115,6 +118,10 @@ class Reader(LineReader):
         return False
 
     def _row(self, step: int, values: dict[str, float], line: Line, out: Recorder) -> None:
+        signature = crc32(line.text[line.text.find("step:") :].partition(" [repeated ")[0].encode())
+        if signature == self.state.get("row"):
+            return  # a worker's line and the driver's copy of it
+        self.state["row"] = signature
         initial = self.state.pop("initial", {})
         if initial.keys() & values.keys():  # it is printed, and then logged
             values = {**initial, **values}
