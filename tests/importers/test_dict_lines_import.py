@@ -98,6 +98,10 @@ def test_a_step_in_the_dict_or_before_it_is_taken(tmp_path: Path):
     view = imported(write(tmp_path / "a.log", ["{'step': 5, 'reward': 1.0}", "{'step': 6, 'reward': 2.0}"]))
     assert view.names() == ["reward"]
     assert points(view, "reward") == {5: 1.0, 6: 2.0}
+    swift = "{'loss': 0.5, 'epoch': 0.1, 'global_step/max_steps': '5/100', 'percentage': '5.00%', 'elapsed_time': '9s'}"
+    view = imported(write(tmp_path / "c.log", [swift, swift.replace("5/100", "10/100")]))
+    assert points(view, "loss") == {5: 0.5, 10: 0.5}
+    assert (view.names(), view.info.producer) == (["loss", "epoch"], "ms-swift")
     lines = ["2025-03-22 23:18:51,500 INFO Step 7/20: {'reward': 1.0}", "[rank0] iteration 9 | {'reward': 2.0}"]
     view = imported(write(tmp_path / "b.log", lines))
     assert points(view, "reward") == {7: 1.0, 9: 2.0}

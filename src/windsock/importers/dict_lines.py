@@ -221,6 +221,8 @@ def _producer(seen: Seen) -> str:
     ends = seen.head + seen.tail
     named = {TRAINERS[name.decode()] for name in TRAINER.findall(ends) if name.decode() in TRAINERS}
     first = next(_rows_seen(seen), {})
+    if "global_step/max_steps" in first:
+        return "ms-swift"
     if len(named) == 1:
         return named.pop()
     if named or any(name.startswith(TRL_NAMES) for name in first):

@@ -11,7 +11,7 @@ STEP_NAMES = (
     "step", "global_step", "_step", "training/global_step", "train/global_step", "trainer/global_step", "global_steps",
     "train_step", "training_step", "iteration", "iter", "steps", "update", "rollout/step", "train/step", "Step",
     "current_steps", "current_step", "rollout_id", "Iteration", "num_updates", "total_timesteps",
-    "time/total_timesteps", "timesteps",
+    "time/total_timesteps", "timesteps", "global_step/max_steps",
 )  # fmt: skip
 TIME_NAMES = (
     "_timestamp", "timestamp", "time", "wall_time", "datetime", "created_at", "ts", "date", "Wall time", "wall_clock",
@@ -98,9 +98,9 @@ def step_of(found: Mapping[str, Any]) -> tuple[int | None, str]:
 
 
 def as_step(value: Any) -> int | None:
-    """Return a value as a step: a whole number, or a text that is one; None for others."""
+    """Return a value as a step: a whole number, or a text that is one, also ``3/100``; None for others."""
     if isinstance(value, str):
-        value = text_number(value)
+        value = text_number(value.partition("/")[0])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) < MAX_STEP and value == int(value) else None
