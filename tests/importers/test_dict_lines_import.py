@@ -81,7 +81,7 @@ def test_the_progress_bar_tells_the_step(tmp_path: Path):
         first,
         second,
         evaluation,
-        f"{bar(30, 200)}",
+        " 14% 29/200 [1:59:13<00:57, 9.55s/it] 15% 30/200 [1:59:23<00:47, 9.55s/it]",
         str(row(30, epoch=0.3)),
         f"{bar(40, 200)}{row(40, epoch=0.4)}",
     ]

@@ -22,7 +22,7 @@ TITLE = "Python dicts in a console log"
 BEGUN = re.compile(r"\{'[^'{}]*(?:': ?[^{}]*)?$")
 """A dict that does not end in its line, since a terminal has wrapped it: metrics have no braces within."""
 FLAT = re.compile(r"\{'[^{}]*\}")
-BAR = re.compile(r"(?:^|[\r\n]) *\d{1,3}%\|[^|\r\n]*\| *(\d{1,12})/(\d{1,12}) \[")
+BAR = re.compile(r"(?:^|[\r\n\]]) *\d{1,3}%(?:\|[^|\r\n]*\|)? *(\d{1,12})/(\d{1,12}) \[")
 """A progress bar without a title: bars of downloads and of generation have one, that of the trainer has none."""
 STEP_BEFORE = re.compile(r"\b(?:global_)?(?:step|iteration|iter)\W{0,3}(\d{1,12})\b[^{]{0,40}$", re.IGNORECASE)
 LOGGING_STEPS = re.compile(r"logging_steps['\"]?\s{0,3}[=: ]\s{0,3}(\d{1,9})\b(?!\.)")
@@ -116,7 +116,7 @@ def _number(value: Any) -> Any:
 class Reader(LineReader):
     """Reads one row per dict. ``state["begun"]`` is a dict that a terminal has wrapped, as far as it was read."""
 
-    needles = (b"{'", b"%|", b"logging_steps")
+    needles = (b"{'", b"it/s", b"s/it", b"logging_steps")
 
     def facts(self) -> Facts:
         """Return the trainer, where the names or a class in the log prove it."""
@@ -191,7 +191,9 @@ class Reader(LineReader):
     def _notice_steps(self, line: Line) -> None:
         """Remember the progress of the trainer's bar, and how often it logs."""
         for text in (line.before, line.text):
-            for bar in BAR.finditer(text, 0, max(text.find("{'"), 0) or len(text)) if "%|" in text else ():
+            for bar in (
+                BAR.finditer(text, 0, max(text.find("{'"), 0) or len(text)) if "% " in text or "%|" in text else ()
+            ):
                 done, total = int(bar[1]), int(bar[2])
                 if self.state.get("total", total) == total:
                     self.state["bar"] = [done, total]
