@@ -159,6 +159,22 @@ def test_times_before_lines_are_told(tmp_path: Path):
     assert out.state["last_time"] == at
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "(TaskRunner pid=7) ",
+        "(pid=7) ",
+        "(pid=gcs_server) (a",
+        "(main_task pid=7, ip=10.0.0.2) ",
+        "(head, rank=0, pid=12) (TaskRunner pid=7) ",
+        "\x1b[36m(Worker(a=1) rank=2 pid=7)\x1b[0m ",
+    ],
+)
+def test_prefixes_of_workers_are_removed(prefix: str):
+    """Only as much as Ray adds: a line may begin with spaces or brackets of its own."""
+    assert clean_line(f"{prefix} (text)").text == (" (text)" if "gcs" not in prefix else f"{prefix} (text)")
+
+
 def test_what_a_bar_wrote_before_a_text_is_kept():
     """The text is what is visible, the rest is beside it."""
     line = clean_line(" 1%| | 1/9 [\r 2%| | 2/9 [\r      \r{'loss': 1}")

@@ -8,7 +8,8 @@ from datetime import datetime
 
 ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?(?![\d.,])[ \t]?")
-RAY = re.compile(r"\([A-Za-z_][\w.:-]*(?:\([^)]*\))?(?: rank=\d+)? pid=\d+(?:, ip=[\w.:-]+)?\) ?")
+RAY = re.compile(r"(?:\((?:[A-Za-z_][\w.:-]*(?:\([^)]*\))?(?:,? rank=\d+)?,? )?pid=\d+(?:, ip=[\w.:-]+)?\) ?){1,3}")
+"""What Ray, and SkyPilot around it, put before the line of a worker: ``(TaskRunner pid=7, ip=10.0.0.2) ``."""
 FIRST_STAMP = re.compile(rf"^[^\w\n]{{0,8}}(?:[A-Z]+[ :])?(?:{STAMP.pattern})", re.MULTILINE)
 
 
