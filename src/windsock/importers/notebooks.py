@@ -308,8 +308,8 @@ def _at(where: str, call: Call) -> Call:
     """Return a call with the cell before the line."""
     if call.method != "unread":
         return call
-    line, reason = call.arguments
-    return Call("unread", (f"{where}, {line}", reason))
+    line, *reason = call.arguments
+    return Call("unread", (f"{where}, {line}", *reason), call.keywords)
 
 
 def _list(value: Any) -> list[Any]:
