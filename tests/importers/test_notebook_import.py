@@ -109,6 +109,21 @@ def test_the_result_of_the_training_is_its_end(tmp_path: Path):
     assert view.status.word == "finished"
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"execution": {"iopub.execute_input": "2026-04-09T10:00:00Z", "shell.execute_reply": "2026-04-09T11:00:00Z"}},
+        {"papermill": {"start_time": "2026-04-09T10:00:00.000000", "end_time": "2026-04-09T11:00:00"}},
+    ],
+)
+def test_the_times_of_the_cell_are_those_of_the_training(tmp_path: Path, metadata: dict[str, Any]):
+    """As JupyterLab and papermill keep them; rows have no times of their own."""
+    training = cell(shown(html([row(1), row(2)]))) | {"metadata": metadata}
+    view = open_run(write(tmp_path / "a.ipynb", cell(printed("before")), training))
+    assert view.info.created == view.series("loss").times[0] == 1775728800
+    assert view.events()[-1]["time"] == 1775728800 + 3600
+
+
 @pytest.mark.parametrize(("name", "word"), [("KeyboardInterrupt", "killed"), ("OutOfMemoryError", "crashed")])
 def test_an_error_in_the_cell_of_the_training_is_its_end(tmp_path: Path, name: str, word: str):
     """One of another cell is not."""

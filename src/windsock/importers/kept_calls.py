@@ -15,6 +15,7 @@ class Call(NamedTuple):
 
     method: str
     arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any] = {}
 
 
 class KeptCalls:
@@ -42,7 +43,7 @@ class KeptCalls:
         """Return a function that keeps calls of another method."""
         if name.startswith("_") or not hasattr(Recorder, name):
             raise AttributeError(name)
-        return lambda *arguments: self.calls.append(Call(name, arguments))
+        return lambda *arguments, **keywords: self.calls.append(Call(name, arguments, keywords))
 
     def steps(self) -> list[int | None]:
         """Return the steps of the rows."""
@@ -54,7 +55,7 @@ class KeptCalls:
         if known > len(self.calls) or (known and _digest(self.calls[:known]) != state["digest"]):
             raise RewrittenError
         for call in self.calls[known:]:
-            getattr(out, call.method)(*call.arguments)
+            getattr(out, call.method)(*call.arguments, **call.keywords)
         out.status(*self.end)
         state["calls"], state["digest"] = len(self.calls), _digest(self.calls)
 

@@ -19,7 +19,7 @@ from windsock.importers.html_tables import Table, html_tables
 from windsock.importers.kept_calls import Call, KeptCalls
 from windsock.importers.literals import parse_dict
 from windsock.importers.notebook_code import setup_in
-from windsock.importers.numbers import as_step, flat_numbers, number_of
+from windsock.importers.numbers import as_step, as_time, flat_numbers, number_of
 from windsock.importers.recorder import Recorder
 from windsock.importers.seen import Seen, look_at
 from windsock.importers.text_lines import LineReader
@@ -31,6 +31,12 @@ MAX_OUTPUT = 64 << 20  # characters of one output
 MAX_TRAIN_OUTPUT = 20_000
 NOT_PRINTED = ("tables",)
 """Formats of files: what a cell prints may look like one by chance."""
+TIMES = (
+    ("execution", "iopub.execute_input", "shell.execute_reply"),
+    ("papermill", "start_time", "end_time"),
+    ("executionInfo", "", "timestamp"),
+)
+"""Where a cell has its times, and their names."""
 NAMES = {"Training Loss": "loss", "Validation Loss": "eval_loss", "Epoch": "epoch"}
 TRAINING = re.compile(
     rb"""<th>(?:Step|Epoch)</th>|'(?:loss|reward)': |\\"(?:step|loss|reward)\\": |step:\d+ - |Train step \d"""
@@ -129,7 +135,7 @@ class _Outputs:
     def add(self, number: int, cell: Mapping[str, Any]) -> None:
         """Take the outputs of a cell."""
         where = f"cell {number}"
-        before = len(self.calls.steps())
+        before, place = len(self.calls.steps()), len(self.calls.calls)
         outputs = [output for output in _list(cell.get("outputs")) if isinstance(output, dict)]
         has_table = False
         for output in outputs:
@@ -141,10 +147,20 @@ class _Outputs:
             self._add_lines(where, "".join(_printed(outputs)))
         if len(self.calls.steps()) > before:
             self._add_end(where, outputs)
+            self._add_times(cell, place)
         for output in outputs:
             data = output.get("data")
             if isinstance(data, dict):
                 self._add_result(_text(data.get("text/plain")))
+
+    def _add_times(self, cell: Mapping[str, Any], place: int) -> None:
+        """Take the times at which a cell began and ended, where the notebook has them; ``place`` is its first call."""
+        start, end = _times(cell)
+        self.created = self.created if self.created is not None else start
+        if start is not None:
+            self.calls.calls.insert(place, Call("clock", (start,)))
+        if end is not None:
+            self.calls.clock(end)
 
     def add_setup(self, cells: list[dict[str, Any]]) -> None:
         """Take trainer and settings of the code."""
@@ -244,6 +260,17 @@ class _Columns:
         return ({}, None) if self._step is not None and step is None else (values, step)
 
 
+def _times(cell: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return when a cell began and ended, as JupyterLab, papermill or Colab keep it."""
+    metadata = cell.get("metadata")
+    found = metadata if isinstance(metadata, dict) else {}
+    for group, start, end in TIMES:
+        times = found.get(group)
+        if isinstance(times, dict):
+            return as_time(times.get(start)), as_time(times.get(end))
+    return None, None
+
+
 def _has_steps(table: Table) -> bool:
     return bool({"Step", "Epoch"} & set(table.names[:1])) and len(table.names) > 1
 
@@ -281,8 +308,8 @@ def _at(where: str, call: Call) -> Call:
     """Return a call with the cell before the line."""
     if call.method != "unread":
         return call
-    line, reason = call.arguments
-    return Call("unread", (f"{where}, {line}", reason))
+    line, *reason = call.arguments
+    return Call("unread", (f"{where}, {line}", *reason), call.keywords)
 
 
 def _list(value: Any) -> list[Any]:
