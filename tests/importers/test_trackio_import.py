@@ -181,7 +181,7 @@ def test_rows_that_are_no_objects_are_counted(tmp_path: Path):
 def test_a_database_that_cannot_be_read_is_no_log(tmp_path: Path, damage: bytes):
     """The message names the file."""
     (tmp_path / "p.db").write_bytes(damage)
-    with pytest.raises(LogError, match=r"p\.db"):
+    with pytest.raises(LogError, match=r"p\.db is a database .* damaged"):
         windsock.open(tmp_path / "p.db")
 
 
@@ -212,3 +212,22 @@ def test_a_damaged_name_in_a_database_is_an_error_of_the_database(tmp_path: Path
     with pytest.raises(LogError):
         windsock.open(path)
     assert not FAILURES
+
+
+def test_what_is_left_of_a_file_that_was_cut_off_is_read(tmp_path: Path):
+    """SQLite itself refuses it; the reason is said once."""
+    path = tmp_path / "p.db"
+    with closing(connect(path)) as connection:
+        for step in range(60):
+            add(connection, "one", step, a=float(step), text="x" * 500)
+    path.write_bytes(path.read_bytes()[:-4096])
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(sqlite3.DatabaseError):
+        connection.execute("SELECT * FROM metrics").fetchall()
+    view = windsock.open(path)
+    view.refresh()
+    values = view.series("a").values.tolist()
+    assert values == list(range(len(values)))
+    assert len(values) > 40
+    [found] = facts(view)["unread"]
+    assert found["count"] == 1
+    assert "what could be read is kept" in found["reason"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from windsock.importers.events import (
+    DAMAGED_LENGTH,
     RECORD_HEAD,
     Layouts,
     UndecodableError,
@@ -166,7 +167,7 @@ class Reader:
                     place = stop
                 if len(data) - place < RECORD_HEAD or is_intact(data[place : place + RECORD_HEAD]):
                     return place
-                raise UndecodableError("the length of a record is damaged")
+                raise UndecodableError(DAMAGED_LENGTH)
             except UndecodableError as problem:
                 out.unread(self._where(name, place), str(problem))
                 place = behind_damage(data, place)

@@ -20,6 +20,7 @@ LENGTH = struct.Struct("<Q")
 RECORD_HEAD, RECORD_TAIL = 12, 4
 MAX_RECORD = 1 << 31  # beyond it the length is damaged
 LENGTH_END = re.compile(rb"[^\0]\0{5}")  # of a length that has three bytes or fewer; the others are zero
+DAMAGED_LENGTH = "the length of a record is damaged"
 MAX_LAYOUTS = 256
 MAX_TAGS = 50_000
 DOUBLE, FLOAT = struct.Struct("<d"), struct.Struct("<f")
@@ -51,7 +52,7 @@ def records(data: bytes, place: int = 0) -> Iterator[tuple[int, bytes]]:
     while end - place >= RECORD_HEAD + RECORD_TAIL:
         (length,) = LENGTH.unpack_from(data, place)
         if length > MAX_RECORD:
-            raise UndecodableError(f"record of {length} bytes at byte {place}")
+            raise UndecodableError(DAMAGED_LENGTH)
         stop = place + RECORD_HEAD + length + RECORD_TAIL
         if stop > end:
             return

@@ -20,6 +20,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".log", ".txt", ".out"
 """Files that are looked into in a directory; one that is given by its own path may have any name."""
 MAX_DEPTH = 6  # the directory may be a home directory: the search has to end in a reasonable time
 MAX_FILES = 20_000  # that are looked into
+DATABASE = b"SQLite format 3\0"
 HINT = "docs/importing.md lists the formats"
 
 
@@ -60,6 +61,8 @@ def _log_of_file(path: Path) -> Log:
     if format is None:
         if seen.is_pickle:
             raise LogError(f"{path} is a pickle, which could run any program: save it as JSON lines or Parquet instead")
+        if seen.head.startswith(DATABASE):
+            raise LogError(f"{path} is a database with no runs of Trackio or MLflow, or is damaged; {HINT}")
         what = "binary data" if seen.is_binary else "text without metrics that windsock knows"
         raise LogError(f"{path} is {what}; {HINT}")
     return Log(path, format)

@@ -15,7 +15,17 @@ from typing import Any
 from windsock.importers.formats import Facts, Found, Log, RewrittenError
 from windsock.importers.numbers import as_time, number_of
 from windsock.importers.recorder import Recorder
-from windsock.importers.sqlite_files import SUFFIXES, columns, database, database_files, is_database, unique_names
+from windsock.importers.sqlite_files import (
+    SUFFIXES,
+    UNREADABLE,
+    WAYS,
+    columns,
+    database,
+    database_files,
+    is_database,
+    report_damage,
+    unique_names,
+)
 from windsock.importers.step_rows import StepRows
 
 TITLE = "MLflow run"
@@ -56,7 +66,7 @@ def runs_of(path: Path) -> dict[str, str] | None:
                 "SELECT run_uuid, name FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time, run_uuid"
             )
             return unique_names([(str(id), str(name or "")) for id, name in rows])
-    except (sqlite3.Error, OSError):
+    except UNREADABLE:
         return None
 
 
@@ -145,7 +155,7 @@ class _Database:
                     dict(connection.execute(f"SELECT key, value FROM {table} WHERE run_uuid = ?", (self._id,)))
                     for table in ("params", "tags")
                 )
-        except (sqlite3.Error, OSError):
+        except UNREADABLE:
             return _Run(self._log.member)
         if found is None:
             return _Run(self._log.member)
@@ -157,16 +167,26 @@ class _Database:
         try:
             with database(self._log.path) as connection:
                 self._check_same(connection)
-                rows = connection.execute(
-                    "SELECT rowid, key, value, timestamp, step, is_nan FROM metrics"
-                    " WHERE run_uuid = ? AND rowid > ? ORDER BY rowid",
-                    (self._id, self._state["last"]),
-                )
-                for row, name, value, at, step, is_nan in rows:
-                    yield as_time(at), int(step), str(name), math.nan if is_nan else _infinite(float(value))
+                yield from self._new_points(connection, out)
+        except UNREADABLE as problem:
+            report_damage(problem, self._log.path, self._state, out)
+
+    def _new_points(self, connection: sqlite3.Connection, out: Recorder) -> Iterator[Point]:
+        for way in WAYS:
+            query = (
+                f"SELECT rowid, key, value, timestamp, step, is_nan FROM metrics {way}"
+                " WHERE run_uuid = ? AND rowid > ? ORDER BY rowid"
+            )
+            try:
+                for row, name, value, at, step, is_nan in connection.execute(query, (self._id, self._state["last"])):
+                    if isinstance(value, int | float) and isinstance(step, int):
+                        yield as_time(at), step, str(name), math.nan if is_nan else _infinite(float(value))
+                    else:
+                        out.unread(f"row {row}", "a value or a step is no number")
                     self._state["last"], self._state["point"] = row, [name, step, at]
-        except sqlite3.Error as problem:
-            out.unread(self._log.path.name, f"the database cannot be read: {problem}")
+                return
+            except UNREADABLE as problem:
+                report_damage(problem, self._log.path, self._state, out)
 
     def _check_same(self, connection: sqlite3.Connection) -> None:
         last = self._state["last"]

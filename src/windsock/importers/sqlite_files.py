@@ -6,29 +6,59 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+from windsock.importers.recorder import Recorder
 
 MAGIC = b"SQLite format 3\0"
 WAL_MODE = b"\x02\x02"  # at byte 18: the newest data may be in a file of their own
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
+HEAD_BYTES = 100
+MAX_CUT_OFF = 256 << 20  # bytes of a database of which only a part is there
 BUSY_SECONDS = 5.0
+UNREADABLE = (sqlite3.Error, OSError, UnicodeError)  # what a damaged database raises
+WAYS = ("", "NOT INDEXED")  # to read a table: by an index, and where that is damaged, in the order of the table
 
 
 @contextmanager
 def database(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database for reading; text in it that is not UTF-8 is replaced."""
-    with path.open("rb") as file:
-        head = file.read(20)
-    # Without a write-ahead file nobody writes to such a database. Opened as one that may change, SQLite would make it.
-    is_still = head[18:20] == WAL_MODE and not _wal(path).exists()
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_still else ''}"
-    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as connection:
+    with closing(_connect(path)) as connection:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
-            connection.execute("PRAGMA query_only = ON")
             yield connection
         except UnicodeDecodeError:  # the message of an error has bytes of the file
             raise sqlite3.DatabaseError("the database is damaged") from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    has_wal = _wal(path).exists()
+    if _full_size(head) > path.stat().st_size and not has_wal:
+        return _cut_off(path, _full_size(head))
+    # Without a write-ahead file nobody writes to such a database. Opened as one that may change, SQLite would make it.
+    is_still = head[18:20] == WAL_MODE and not has_wal
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_still else ''}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)
+
+
+def _full_size(head: bytes) -> int:
+    """Return the size that a database has by its header: the size of a page and the number of pages."""
+    page = int.from_bytes(head[16:18], "big")
+    return (1 << 16 if page == 1 else page) * int.from_bytes(head[28:32], "big")
+
+
+def _cut_off(path: Path, size: int) -> sqlite3.Connection:
+    """Open what is left of a database that was copied in part: SQLite refuses one that lacks pages."""
+    if size > MAX_CUT_OFF:
+        raise sqlite3.DatabaseError("the file is cut off")
+    data = bytearray(path.read_bytes().ljust(size, b"\0"))
+    data[18:20] = b"\1\1"  # a database in memory has no write-ahead file
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(bytes(data))
+    return connection
 
 
 def database_files(path: Path) -> list[Path]:
@@ -58,3 +88,11 @@ def unique_names(named: list[tuple[str, str]]) -> dict[str, str]:
     """Return a name for each id, of pairs of id and name: one that several have gets the id behind it."""
     names = [name for _, name in named]
     return {id: name if name and names.count(name) == 1 else f"{name} {id}".strip() for id, name in named}
+
+
+def report_damage(problem: Exception, path: Path, state: dict[str, Any], out: Recorder) -> None:
+    """Say once that a database cannot be read, or not to its end."""
+    reason = f"the database is damaged, what could be read is kept: {problem}"
+    if state.get("damage") != reason:
+        state["damage"] = reason
+        out.unread(path.name, reason)

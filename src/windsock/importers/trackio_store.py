@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from windsock.importers.numbers import SPECIAL, as_step, as_time, to_float
 from windsock.importers.recorder import Recorder
 from windsock.importers.sqlite_files import (
     SUFFIXES,
+    UNREADABLE,
+    WAYS,
     columns,
     database,
     database_files,
     is_database,
+    report_damage,
     unique_names,
 )
 from windsock.importers.wandb_offline import histogram_of
@@ -49,10 +53,22 @@ def runs_of(path: Path) -> dict[str, str] | None:
             if not known >= COLUMNS:
                 return None
             id = "run_id" if "run_id" in known else "run_name"
-            rows = connection.execute(f"SELECT {id}, run_name FROM metrics GROUP BY {id} ORDER BY min(id)")
-            return unique_names([(str(found), str(name)) for found, name in rows])
-    except (sqlite3.Error, OSError):
+            return unique_names(list(_ids(connection, id).items()))
+    except UNREADABLE:
         return None
+
+
+def _ids(connection: sqlite3.Connection, id: str) -> dict[str, str]:
+    """Return ids and names of the runs, in the order of their first rows; of a damaged table those before it."""
+    try:
+        rows = connection.execute(f"SELECT {id}, run_name FROM metrics GROUP BY {id} ORDER BY min(id)")
+        return {str(found): str(name) for found, name in rows}
+    except UNREADABLE:
+        found: dict[str, str] = {}
+        with suppress(*UNREADABLE):
+            for one, name in connection.execute(f"SELECT {id}, run_name FROM metrics NOT INDEXED"):
+                found.setdefault(str(one), str(name))
+        return found
 
 
 class Reader:
@@ -89,16 +105,21 @@ class Reader:
         try:
             with database(self.log.path) as connection:
                 self._check_same(connection)
-                column = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
-                rows = connection.execute(
-                    f"SELECT id, timestamp, step, metrics FROM metrics WHERE {column} = ? AND id > ? ORDER BY id",
-                    (id, self.state["last"]),
-                )
-                for number, at, step, text in rows:
+                self._new_rows(connection, id, out)
+        except UNREADABLE as problem:
+            report_damage(problem, self.log.path, self.state, out)
+
+    def _new_rows(self, connection: sqlite3.Connection, id: str, out: Recorder) -> None:
+        column = "run_id" if "run_id" in columns(connection, "metrics") else "run_name"
+        for way in WAYS:
+            query = f"SELECT id, timestamp, step, metrics FROM metrics {way} WHERE {column} = ? AND id > ? ORDER BY id"
+            try:
+                for number, at, step, text in connection.execute(query, (id, self.state["last"])):
                     self._row(as_time(at), step, text, number, out)
                     self.state["last"], self.state["text"] = number, str(text)[:100]
-        except sqlite3.Error as problem:
-            out.unread(self.log.path.name, f"the database cannot be read: {problem}")
+                return
+            except UNREADABLE as problem:
+                report_damage(problem, self.log.path, self.state, out)
 
     def _run(self) -> tuple[str, str, dict[str, Any]]:
         """Return id, name and settings of the run."""
@@ -116,7 +137,7 @@ class Reader:
                     else None
                 )
                 return id, str(name[0]) if name else self.log.member, _object(text[0]) if text else {}
-        except (sqlite3.Error, OSError):
+        except UNREADABLE:
             return id, self.log.member, {}
 
     def _check_same(self, connection: sqlite3.Connection) -> None:
