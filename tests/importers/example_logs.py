@@ -183,6 +183,51 @@ def openrlhf(folder: Path) -> Path:
     return lines(folder / "openrlhf.log", [text.format(row.pop("step"), row) for row in rows()])
 
 
+def skyrl(folder: Path) -> Path:
+    """Dicts over several lines."""
+    found = []
+    for step in STEPS:
+        found += [
+            f"2026-08-21 18:02:0{step}.500 | INFO     | skyrl.train.utils.tracking:log:189 - Step {step}: ",
+            f"{{'generate/avg_num_tokens': '{step}.5000',",
+            " 'policy/policy_loss': '-0.2500',",
+            f" 'trainer/global_step': {step}}}",
+        ]
+    return lines(folder / "skyrl.log", found)
+
+
+def nemo_rl(folder: Path) -> Path:
+    """Lists under headings."""
+    found = []
+    for step in STEPS:
+        found += [
+            f"{'=' * 25} Step {step}/6 {'=' * 25}",
+            "📊 Training Results:",
+            f"  • Loss: {1 / step:.4f}",
+            "  • Avg Reward: 0.5000",
+            "⏱️  Timing:",
+            "  • Total step time: 12.50s",
+            "  • policy_training: 10.00s (80.0%)",
+        ]
+    return lines(folder / "nemo.log", found)
+
+
+def metric_tables(folder: Path) -> Path:
+    """Tables of names and values."""
+    found = []
+    for step in STEPS:
+        found += [
+            f"           Step {step}           ",
+            "┏━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━┓",
+            "┃ Metric               ┃ Value      ┃",
+            "┡━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━┩",
+            f"│ env/all/reward/total │ {step}.500000   │",
+            "│ env/all/turns        │ 3          │",
+            "└──────────────────────┴────────────┘",
+        ]
+    return lines(folder / "tinker.log", found)
+
+
 def wandb_offline(folder: Path) -> Path:
     """A run with a config, rows and its end."""
     first, last = wandb.Record(), wandb.Record()
@@ -273,6 +318,9 @@ EXAMPLES: dict[str, Callable[[Path], Path]] = {
         slime,
         prime_rl,
         openrlhf,
+        skyrl,
+        nemo_rl,
+        metric_tables,
         wandb_offline,
         swanlab_store,
         trackio_store,

@@ -207,7 +207,9 @@ def test_a_damaged_name_in_a_database_is_an_error_of_the_database(tmp_path: Path
     path = tmp_path / "maze.db"
     with closing(connect(path)) as connection:
         add(connection, "one", 1, loss=0.5)
-    path.write_bytes(path.read_bytes().replace(b"run_name TEXT", b"run_\xa5ame TE("))
+    path.write_bytes(
+        path.read_bytes().replace(b"tableconfigs", b"table\xa5onfigs").replace(b"TABLE configs (", b"TABLE configs )")
+    )
     FAILURES.clear()
     with pytest.raises(LogError):
         windsock.open(path)
