@@ -108,13 +108,14 @@ def test_the_reward_of_the_list_follows_the_source(serve: Serve):
     eventually(lambda: reward() == "reward")
 
 
-def test_a_described_name_is_known_at_once(serve: Serve, undecided: None, tmp_path: Path):
+def test_a_described_name_is_known_in_a_moment(serve: Serve, undecided: None, tmp_path: Path):
     """Saving names.yaml beside the runs changes the meanings of a finished run, without a restart."""
     client = serve()
     assert fetch(client, "/api/runs/undecided/overview")["unknown"] == 2
     file = Path(fetch(client, "/api/runs/undecided/meanings")["files"][0])
     assert file == tmp_path / "runs" / "names.yaml"
     file.write_text("zzzqq:\n  about: how much it squeaks\n  better: lower\nkl: policy/kl_loss\n")
+    eventually(lambda: len(fetch(client, "/api/runs/undecided/meanings")["unknown"]) == 1)
     found = fetch(client, "/api/runs/undecided/meanings")
     assert [one["name"] for one in found["unknown"]] == ["my/own_s"]
     assert found["ambiguous"] == []

@@ -233,18 +233,20 @@ class Calls:
 
 @LINUX
 def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Nor at a directory, however many runs there are and however often it is asked."""
+    """Nor at a directory, however many runs and logs there are and however often it is asked."""
     search_always(monkeypatch)
     dir = tmp_path / "runs"
     for number in range(12):
         record(dir, f"r{number}")
+    (dir / "other.jsonl").write_text('{"step": 1, "loss": 0.5}\n')
+    os.utime(dir / "other.jsonl", (1e9, 1e9))
     directory = RunDirectory(dir)
-    directory.listing.view()
+    [log] = [run["key"] for run in directory.listing.view()["runs"] if run["name"] == "other"]
     while directory.listing.view()["pending"]:
         time.sleep(0.01)
     directory.annotations.set("r0", {"pinned": True})
     directory.listing.view()
-    with directory.open_runs.use("r3"):
+    with directory.open_runs.use("r3"), directory.open_runs.use(log):
         pass
     assert directory.listing._reward_thread is not None
     directory.listing._reward_thread.join()
@@ -254,7 +256,7 @@ def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.Monke
     cursors = set()
     for _ in range(20):
         cursors.add(directory.listing.cursor())
-        with directory.open_runs.use("r3"):
+        with directory.open_runs.use("r3"), directory.open_runs.use(log):
             pass
     assert calls.count == 0
     assert len(cursors) == 1

@@ -34,6 +34,7 @@ MAX_OPEN_BYTES = 512 << 20  # of memory
 ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
 MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
+NAMES_SECONDS = 1.0  # between looks at the files that describe names
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class OpenRun:
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
         self.source: str | None = None  # chosen by a person for the names of the run
         self._names_files: NamesFiles = {}
+        self._names_at = -1e9
         self._estimated = 0
         self.estimated_at = -1e9
         self.used_at = time.monotonic()
@@ -99,7 +101,9 @@ class OpenRun:
 
     def set_source(self, source: str | None) -> None:
         """Take the source that a person has chosen, and the files that describe names; forget what depends on them."""
-        files = names_files(self.location.path)
+        files = self._names_files
+        if time.monotonic() - self._names_at > NAMES_SECONDS:
+            files, self._names_at = names_files(self.location.path), time.monotonic()
         if (source, files) != (self.source, self._names_files):
             self.source, self._names_files = source, files
             self._cache.clear()
