@@ -158,6 +158,30 @@ def test_a_line_that_is_printed_twice_is_one_row(tmp_path: Path):
     assert points(view, "b") == {1: 1.0, 2: 2.0, 3: 3.0}
 
 
+@pytest.mark.parametrize("width", [80, 100, 137, 178, 181, 240])
+def test_rows_that_a_terminal_wrapped_are_put_together(width: int, tmp_path: Path):
+    """No digit is lost, wherever the break is; spaces before it are."""
+    values = {f"timing_s/{name}": 1 / (place + 3) for place, name in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    rows = [
+        f"(TaskRunner pid=7) step:{step} - " + " - ".join(f"{name}:{value * step}" for name, value in values.items())
+        for step in (1, 2, 3)
+    ]
+    lines = [row[start : start + width].rstrip() for row in rows for start in range(0, len(row), width)]
+    lines.insert(len(rows[0]) // width + 1, "(TaskRunner pid=7) something else - a:1")
+    view = imported(write(tmp_path / "a.log", lines))
+    assert len(view.writers()) == 1
+    for name, value in values.items():
+        assert points(view, name) == {step: value * step for step in (1, 2, 3)}
+
+
+def test_lines_after_a_short_row_do_not_belong_to_it(tmp_path: Path):
+    """Words, numbers and other pairs that are printed by themselves."""
+    lines = ["step:1 - a:1", "23", "done", "step:2 - a:2", "x - y", "step:3 - a:3 - b:1", "key: value - other: 1"]
+    view = imported(write(tmp_path / "a.log", lines))
+    assert points(view, "a") == {1: 1.0, 2: 2.0, 3: 3.0}
+    assert view.names() == ["a", "b"]
+
+
 def test_a_second_opening_continues_within_a_config(tmp_path: Path):
     """A config that was half printed is complete when the rest comes; rows are read once."""
     config = printed(CONFIG)

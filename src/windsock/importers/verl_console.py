@@ -28,6 +28,8 @@ MARKS = ((b"agentlightning", "agent-lightning"), (b"rllm/", "rllm"))
 """What the beginning of a log has if the framework is one that is built on veRL."""
 MAX_BLOCK = 512 << 10
 MAX_NAME = 500
+MAX_WIDTH = 400  # of a terminal
+MAX_WRAPPED_LINES = 200
 MAX_FOREIGN = 200  # lines of other processes within a text over several lines
 TEXT_ENDS = ("}", "}'", '}"', "}')", '}")', "None", "None'", 'None"')
 
@@ -64,6 +66,25 @@ def _values(text: str) -> dict[str, float]:
     return values
 
 
+def _continues(lines: list[str], text: str) -> bool:
+    """Return whether a text is the rest of a row that a terminal has wrapped after some lines."""
+    parts = text.strip().removesuffix(" -").removeprefix("- ").split(" - ")
+    if STEP.search(text) or any(not part or " " in part for part in parts) or len(lines) > MAX_WRAPPED_LINES:
+        return False
+    if len(parts) == 1:  # the last part of a row: the lines before it are full
+        return len(lines) > 1 and len(lines[-1]) >= max(map(len, lines[1:])) - 1
+    return len(lines) > 1 or any(_values(part) for part in parts[1:])
+
+
+def _joined(lines: list[str]) -> str:
+    """Return a row without its line breaks; a terminal also takes off the spaces before them."""
+    text = lines[0].rstrip()
+    for line in lines[1:]:
+        space = " " if (text.endswith(" -") and line[:1] != " ") or line.startswith("- ") else ""
+        text = f"{text}{space}{line.rstrip()}"
+    return text
+
+
 def matches(seen: Seen) -> bool:
     """Return whether the file has a line of metrics, or the config that comes before them."""
     if seen.has(b"step:") and any(parse_line(line) is not None for line in seen.lines):
@@ -74,7 +95,8 @@ def matches(seen: Seen) -> bool:
 class Reader(LineReader):
     """Reads one row per line of metrics.
 
-    A config or a validation is printed over several lines; ``state["block"]`` has those that were read of it.
+    A config or a validation is printed over several lines; ``state["block"]`` has those that were read of it. A row
+    that is so short that a terminal may have wrapped it is in ``state["wrapped"]`` until the next line is known.
     """
 
     needles = (b"step:", b"validation metrics: ", b"{'", b"Total training steps: ")
@@ -94,17 +116,26 @@ class Reader(LineReader):
     @property
     def wants_all(self) -> bool:
         """Whether the next line is looked at whatever it has."""
-        return "block" in self.state or super().wants_all
+        return "block" in self.state or "wrapped" in self.state or super().wants_all
+
+    def read(self, out: Recorder) -> None:
+        """Record what is new."""
+        super().read(out)
+        self._take_wrapped(out)
 
     def line(self, line: Line, out: Recorder) -> bool:
         """Record a row, a validation or the config."""
+        wrapped = self.state.get("wrapped")
+        if wrapped is not None and _continues(wrapped["lines"], line.text):
+            wrapped["lines"].append(line.text)
+            return False
+        self._take_wrapped(out)
         found = parse_line(line.text)
         if found is not None:
             self.state.pop("block", None)
-            self._row(*found, line, out)
-            if found[0] == self.state.get("total"):
-                self.mark_finished(Line(f"step {found[0]} is the last one", number=line.number), out)
-                return False
+            if len(line.text) > MAX_WIDTH:
+                return self._row(*found, line, out)
+            self.state["wrapped"] = {"lines": [line.text], "at": line.at, "line": line.number}
             return True
         if line.text.startswith("{'"):
             self._begin("config", line.text)
@@ -117,10 +148,20 @@ class Reader(LineReader):
         self._end_block(line, out)
         return False
 
-    def _row(self, step: int, values: dict[str, float], line: Line, out: Recorder) -> None:
+    def _take_wrapped(self, out: Recorder) -> None:
+        """Record the row that has waited for its rest."""
+        wrapped = self.state.pop("wrapped", None)
+        if wrapped is not None:
+            line = Line(_joined(wrapped["lines"]), wrapped["at"], wrapped["line"])
+            found = parse_line(line.text)
+            if found is not None:
+                self._row(*found, line, out)
+
+    def _row(self, step: int, values: dict[str, float], line: Line, out: Recorder) -> bool:
+        """Record a row; return whether others may follow."""
         signature = crc32(line.text[line.text.find("step:") :].partition(" [repeated ")[0].encode())
         if signature == self.state.get("row"):
-            return  # a worker's line and the driver's copy of it
+            return True  # a worker's line and the driver's copy of it
         self.state["row"] = signature
         initial = self.state.pop("initial", {})
         if initial.keys() & values.keys():  # it is printed, and then logged
@@ -130,6 +171,10 @@ class Reader(LineReader):
         at = line.at if line.at is not None else time_in(line.text[: line.text.find("step:")])
         out.row(values, step, at, repeats=True)
         self.state["last"] = [step, [name for name in values if name.startswith("val")]]
+        if step != self.state.get("total"):
+            return True
+        self.mark_finished(Line(f"step {step} is the last one", number=line.number), out)
+        return False
 
     # -- texts over several lines --------------------------------------------------------------------------------
 
