@@ -24,9 +24,11 @@ FORMATS = {
     "tensorboard": "event_files", "wandb": "wandb_offline", "swanlab": "swanlab_store", "trackio": "trackio_store",
     "mlflow": "mlflow_store",
 }  # fmt: skip
+PLACES = {"tensorboard": "tensorboard", "wandb": "wandb", "swanlab": "swanlab", "mlflow": "mlflow.db"}  # in a run
 PACKAGES = {"tensorboard": "numpy"}  # it is written without the tensorboard package
 NAMES = ("loss", "val/pass@8", "with space/and more", "a/very/deep/name/of/a/metric", "单位/奖励", "sel/<1_ratio")
 STEPS = 60
+PATIENCE = 120.0
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,7 @@ def recorded(tracker: str, folder: Path, is_32_bit: bool) -> View:
         if step == 11:
             values |= {"loss": math.nan, "单位/奖励": math.inf, "sel/<1_ratio": -math.inf}
         run.log(values, step=step)
-    run.finish()
+    run.finish(timeout=PATIENCE)
     return windsock.open(run.path)
 
 
@@ -59,8 +61,8 @@ def test_a_run_that_is_read_back_has_the_same_rows(tracker: str, tmp_path: Path,
     """Every value, NaN and infinities included, with its step; what is not there stays away."""
     pytest.importorskip(PACKAGES.get(tracker, tracker))
     run = recorded(tracker, tmp_path / "runs", is_32_bit=tracker == "tensorboard")
-    place = home / "trackio" if tracker == "trackio" else run.path
-    [log] = [log for log in logs_at(place) if log.format == FORMATS[tracker]]  # beside the run's own files
+    [log] = logs_at(home / "trackio" if tracker == "trackio" else run.path / PLACES[tracker])
+    assert log.format == FORMATS[tracker]
     read = ImportedView(log)
     for name in NAMES:
         wrote, found = run.series(name), read.series(name)
