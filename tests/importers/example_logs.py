@@ -289,6 +289,12 @@ def mlflow_store(folder: Path) -> Path:
     return run
 
 
+def json_documents(folder: Path) -> Path:
+    """A history as a hand-written loop saves it."""
+    document = {"config": {"lr": 1e-6}, "history": rows()}
+    return lines(folder / "history.json", [json.dumps(document, indent=2)])
+
+
 def tables(folder: Path) -> Path:
     """A table with quoted, empty and odd cells."""
     found = ['step,"loss, mean",reward,model', *(f"{s},{1 / s},{'' if s == 3 else 'nan'},qwen" for s in STEPS)]
@@ -327,6 +333,7 @@ EXAMPLES: dict[str, Callable[[Path], Path]] = {
         mlflow_store,
         dict_lines,
         json_lines,
+        json_documents,
         tables,
         wandb_table,
     )

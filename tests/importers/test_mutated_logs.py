@@ -6,6 +6,7 @@
 import os
 import random
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -203,6 +204,7 @@ def test_damaged_logs_are_read_or_refused(part: int, tmp_path: Path):
             assert not FAILURES
         except Exception as problem:
             raise AssertionError(how) from problem
+        shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

@@ -53,19 +53,6 @@ def test_the_history_is_read_whatever_the_file_is_called(tmp_path: Path, name: s
     assert (view.status.word, view.origin and view.origin.format) == ("finished", "trainer_state")
 
 
-def test_a_list_of_rows_is_a_history(tmp_path: Path):
-    """As ``json.dump(trainer.state.log_history, file)`` writes it."""
-    view = windsock.open(write(tmp_path / "log_history.json", json.dumps(history(1, 2, 3))))
-    assert points(view, "loss") == {1: 1.0, 2: 0.5, 3: 1 / 3}
-
-
-@pytest.mark.parametrize("text", ['[{"prompt": "a", "step": 1}]', "[1, 2]", "[]", '[{"a": 1}]', '{"a": [1]}'])
-def test_other_documents_are_no_history(tmp_path: Path, text: str):
-    """A list of texts, or of numbers without steps."""
-    with pytest.raises(windsock.WindsockError, match="without metrics"):
-        windsock.open(write(tmp_path / "x.json", text))
-
-
 def test_values_that_are_not_finite_survive(tmp_path: Path):
     """Python writes NaN and Infinity into JSON; a null is NaN among numbers."""
     rows = [*history(1, 2, 3), {"loss": math.nan, "reward": math.inf, "step": 4}, {"loss": None, "step": 5}]

@@ -39,6 +39,7 @@ FORMATS: tuple[str, ...] = (
     "metric_tables",
     "dict_lines",
     "json_lines",
+    "json_documents",
     "tables",
 )
 """Modules of this package, in the order in which they are asked: the first that recognises a log has it."""

@@ -1,7 +1,7 @@
 """``trainer_state.json`` of Hugging Face's Trainer and TRL, alone or in an output directory with checkpoints.
 
-The history in it is cumulative, so that the newest checkpoint has all of it. A file with the history alone, a list of
-rows, is read as well. ``training_args.bin`` is a pickle and is never read.
+The history in it is cumulative, so that the newest checkpoint has all of it. ``training_args.bin`` is a pickle and is
+never read.
 """
 
 from __future__ import annotations
@@ -40,22 +40,8 @@ KEY = re.compile(rb'"[^"\n]{1,200}"(?=\s*:)')
 
 
 def matches(seen: Seen) -> bool:
-    """Return whether a file is an object with a history, or a list of rows with steps, whatever its name."""
-    head = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head[:1] == b"{":
-        return seen.has(b'"log_history"')
-    return head[:1] == b"[" and _is_row(head)
-
-
-def _is_row(head: bytes) -> bool:
-    """Return whether the first entry of a list is a row: an object with a step and other numbers, and no text."""
-    try:
-        entry = next(JsonScanner(head.decode("utf-8", "replace")).entries(), None)
-    except DamagedDocumentError:
-        return False
-    if not isinstance(entry, Mapping) or not all(isinstance(v, int | float | None) for v in entry.values()):
-        return False
-    return step_of(entry)[0] is not None and len(entry) > 1
+    """Return whether a file is an object with a history, whatever its name."""
+    return seen.head.lstrip(b" \t\r\n")[:1] == b"{" and seen.has(b'"log_history"')
 
 
 def logs_in(folder: Path, names: Sequence[str]) -> Found:
@@ -124,18 +110,12 @@ class Reader:
 
     def _read_state(self, text: str, about: dict[str, Any], out: Recorder) -> None:
         scanner = JsonScanner(text)
-        if text.lstrip()[:1] == "[":
-            self._read_history(scanner, out)
-            return
         for name in scanner.members():
             if name == "log_history":
-                self._read_history(scanner, out)
+                for entry in self._new_entries(scanner):
+                    self._record(entry, out)
             else:
                 about[name] = scanner.value()
-
-    def _read_history(self, scanner: JsonScanner, out: Recorder) -> None:
-        for entry in self._new_entries(scanner):
-            self._record(entry, out)
 
     def _new_entries(self, scanner: JsonScanner) -> Iterator[Any]:
         """Yield the entries that were not recorded; the text of the others is compared, not parsed."""
