@@ -355,6 +355,16 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
     assert len(fetches) == 1
 
 
+def test_a_further_step_clears_no_memory(place: str, monkeypatch: pytest.MonkeyPatch):
+    """The memory of the histograms is left at 0 for it: the quantiles are the same."""
+    there, _ = tensors(make(6, 30, 17), place)
+    if device._kernels(there.device.type) is None:
+        pytest.skip("plain torch operations allocate their results")
+    first = measure(there, **OPTIONS)
+    monkeypatch.setattr(torch, "zeros", _refuse("zeros"))
+    assert measure(there, **OPTIONS) == first
+
+
 @pytest.mark.parametrize("where", ["compiler", "launch"])
 def test_torch_measures_where_the_kernels_fail(monkeypatch: pytest.MonkeyPatch, capsys, where: str):
     """A machine without a compiler for Triton measures with torch, with one message; nothing is counted twice."""

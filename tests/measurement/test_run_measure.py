@@ -2,6 +2,7 @@
 
 import csv
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pytest
 from test_harness import LOSSES, OPTIONS, make
 
 import windsock
+from windsock.measurement import values
 from windsock.measurement.batch import Batch
 from windsock.measurement.step import measure
 from windsock.summary import run_warnings
@@ -198,3 +200,27 @@ def test_a_micro_batch_that_lacks_an_input_is_told(tmp_path, capsys):
         text = 'measure(part="policy"): 1 of 4 batches of a step had no advantages: the metrics that need it'
         assert (text in told) == (step == 1)
     run.finish()
+
+
+def test_reasons_are_named_when_they_change(monkeypatch: pytest.MonkeyPatch):
+    """A step that lacks the same inputs as the one before writes no event, and names none of them."""
+    named: list[str] = []
+    name_all = values._Reasons.named
+    monkeypatch.setattr(values._Reasons, "named", lambda self: named.append("again") or name_all(self))
+    batch = Batch(**make(6, 8, 0))
+    run = windsock.init()
+    for step in range(4):
+        run.measure(batch)
+        run.measure(batch, part="policy", clip=0.3 if step == 3 else 0.2)
+        run.commit(step)
+    assert len(named) == 2  # of the first step, and of the one with other options to compare it
+    view = windsock.open(run.path)
+    assert len([event for event in view.events() if event["event"] == "missing"]) == 1
+
+
+def test_measured_values_are_pickled_with_their_reasons():
+    """Also where nobody has read the reasons."""
+    measured = measure(Batch(**make(6, 8, 0)))
+    copy = pickle.loads(pickle.dumps(measured))
+    assert copy == measured
+    assert copy.missing == measured.missing != {}

@@ -38,7 +38,7 @@ class MeasurementCollector(Collector):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._vocabulary = recording.info.vocabulary
-        self._missing: dict[str, str] = {}
+        self._written: Measured | None = None  # whose reasons were written last
         self._states: StateBuffer[_PackedState] = StateBuffer(recording, "measured", self._write_state)
         self._domains = Domains(recording.problems.warn)
         self.after_fork()
@@ -142,9 +142,10 @@ class MeasurementCollector(Collector):
         if measured:
             self._recording.write_row(measured, None)
         # The reasons rarely change, so an event for every step would only make the journal longer.
-        if measured.missing != self._missing:
-            self._missing = measured.missing
-            self._recording.journal.event("missing", metrics=measured.missing)
+        if self._written is None or not measured.has_reasons_of(self._written):
+            if measured.missing or self._written is not None:
+                self._recording.journal.event("missing", metrics=measured.missing)
+            self._written = measured
 
     def _keep_state(self, measurement: Measurement, step: int) -> None:
         if self._states.wants("measured"):

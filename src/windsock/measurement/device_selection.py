@@ -19,6 +19,7 @@ from windsock.states import EXTREMA, MEAN, MOMENTS, Quantiles, StateKind
 from windsock.stats.channels import CHANNELS
 from windsock.stats.groups import joined_labels
 from windsock.stats.rows import COUNT_SLOTS, REDUCED_SLOTS, WEIGHT, Table
+from windsock.stats.sequences import LossSums
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -238,6 +239,7 @@ class ReducedSelection(DeviceSelection):
     def __init__(self, piece: Fetched) -> None:
         super().__init__([piece])
         self._totals_so_far: dict[str, Floats] = {}
+        self._means_so_far: dict[str, Floats] = {}
 
     def totals(self, channel: str) -> Floats:
         """Return the sum of a channel per sequence."""
@@ -251,9 +253,30 @@ class ReducedSelection(DeviceSelection):
             self._totals_so_far[channel] = found
         return found
 
+    def means(self, channel: str) -> Floats:
+        """Return the mean of a channel for each sequence with a valid token."""
+        found = self._means_so_far.get(channel)
+        if found is None:
+            found = self._means_so_far[channel] = super().means(channel)
+        return found
+
     def nonfinite(self, channel: str) -> Floats:
         """Return the number of values of each sequence that are not finite: none."""
         return np.zeros(len(self.counts))
+
+    def reduced(self, channel: str, weights: Floats | None = None, chosen: Bools | None = None) -> Floats:
+        """Return the state of a loss, over all sequences or the chosen ones."""
+        if weights is not None or chosen is None:
+            return super().reduced(channel, weights, chosen)
+        some = chosen[self.some].astype(np.float64)
+        sums = LossSums(
+            float(some @ self.sums(channel)),
+            float(some @ self.means(channel)),
+            float(some @ self.counts[self.some]),
+            float(some.sum()),
+            len(self.counts),
+        )
+        return np.array([*self._loss_of(sums), 0.0])
 
     def packed(self, rank: int) -> tuple[PackedStates, Plan]:
         """Return the states that follow from the reduced statistics, and the plan of the others."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache, reduce
+from operator import or_
 from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
@@ -251,13 +252,12 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) 
 def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
     outline = prepared.outline
     addresses = [matrix.address, matrix.histograms.data_ptr()]
-    together = addresses[0] | addresses[1]
-    for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True):
-        address = tensor.data_ptr() + (start + first) * stride
-        addresses.append(address)
-        together |= address
+    addresses += [
+        tensor.data_ptr() + (start + first) * stride
+        for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)
+    ]
     # Triton compiles other code for addresses that are no multiples of 16.
-    aligned = None if together & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
+    aligned = None if reduce(or_, addresses) & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
     numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
     with _current(outline.key[0]):
         outline.kernel.launch(
@@ -285,29 +285,35 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
     device = batch.device
     on_device = tuple(name for name in plan.sequence_arrays if _is_on(_located(batch, name)[0], device))
     names = _names(kernels, plan, on_device)
-    tensors: list[Any] = []
-    starts: list[int] = []
-    dtypes: list[Any] = []
+    tensors, starts = _all_located(batch, names)
     are_own, ids, keep = True, 0, 0
-    for name in names:
-        tensor, start = (getattr(batch, name), 0) if batch.whole is None else _located(batch, name)
-        if name == "eos_ids":
-            given, tensor = tensor, _ids_on(device, tensor)
-            are_own = are_own and (isinstance(given, list | tuple) or tensor is given)
-            ids = len(tensor)
-        elif name == "keep":
-            keep = 1 if shape_of(batch.keep) == (batch.sequences,) else 2
-            if not _is_on(tensor, device):
-                tensor, start, are_own = moved_to(device, batch.keep), 0, False
-        # The kernel computes addresses from the width alone.
-        if not tensor.is_contiguous():
-            tensor, start, are_own = getattr(batch, name).contiguous(), 0, False
-        tensors.append(tensor)
-        starts.append(start)
-        dtypes.append(tensor.dtype)
-    key = (device.index, batch.shape[-1], keep, *dtypes)
+    if "eos_ids" in plan.arrays:
+        place = names.index("eos_ids")
+        given = tensors[place]
+        tensors[place] = _ids_on(device, given)
+        are_own, ids = isinstance(given, list | tuple) or tensors[place] is given, len(tensors[place])
+    if "keep" in plan.given:
+        place = names.index("keep")
+        keep = 1 if shape_of(batch.keep) == (batch.sequences,) else 2
+        if not _is_on(tensors[place], device):
+            tensors[place], starts[place], are_own = moved_to(device, batch.keep), 0, False
+    for place, tensor in enumerate(tensors):
+        if not tensor.is_contiguous():  # the kernel computes addresses from the width alone
+            tensors[place], starts[place], are_own = getattr(batch, names[place]).contiguous(), 0, False
+    key = (device.index, batch.shape[-1], keep, *[tensor.dtype for tensor in tensors])
     outline = _outline(kernels, plan, on_device, key, "cu_seqlens" in batch.given)
     return Prepared(outline, tensors, starts, ids), are_own
+
+
+def _all_located(batch: Batch, names: Sequence[str]) -> tuple[list[Any], list[int]]:
+    """Return arrays and the sequence of each with which the batch begins, without cutting them."""
+    whole, own = batch.whole, batch.own
+    if whole is None:
+        return [getattr(batch, name) for name in names], [0] * len(names)
+    if batch.rows is None and whole.whole is None:
+        return [getattr(batch if name in own else whole, name) for name in names], [0] * len(names)
+    located = [_located(batch, name) for name in names]
+    return [array for array, _ in located], [start for _, start in located]
 
 
 def _located(batch: Batch, name: str) -> tuple[Any, int]:
@@ -404,6 +410,15 @@ _HERE = nullcontext()
 
 def _current(device: int | None) -> Any:
     """Return a context in which a CUDA device is the current one."""
+    if device is None or _is_only_device():
+        return _HERE
     import torch
 
-    return _HERE if device is None or torch.cuda.current_device() == device else torch.cuda.device(device)
+    return _HERE if torch.cuda.current_device() == device else torch.cuda.device(device)
+
+
+@cache
+def _is_only_device() -> bool:
+    import torch
+
+    return bool(torch.cuda.device_count() == 1)

@@ -299,10 +299,11 @@ def _zero_advantages(s: Selection, o: Any) -> Floats:
 def _lengths_of(right: bool) -> Data:
     """Measure the response lengths of right answers, or of wrong ones; NaN where a score is."""
 
-    def data(s: Selection, o: Any) -> Floats:
-        answers = s.right_answers
-        lengths = np.where(np.isnan(answers), np.nan, s.response_lengths)
-        return np.extract(np.isnan(answers) | (answers == right), lengths)
+    def data(s: Selection, o: Any) -> Any:
+        answers, unknown = s.right_answers, s.unknown_scores
+        if unknown is None:
+            return s.response_lengths[answers == right]
+        return np.where(unknown, np.nan, s.response_lengths)[unknown | (answers == right)]
 
     return data
 
@@ -449,10 +450,10 @@ def _sft(positive: bool) -> Data:
     """Measure the loss of the sequences with a score above 0, or of the others; NaN where a score is."""
 
     def data(s: Selection, o: Any) -> Any:
-        scores = s.scores
-        unknown = np.isnan(scores)
-        weights = np.where(unknown, np.nan, 1.0) if unknown.any() else None
-        return s.reduced("nll", weights, unknown | ((scores > 0) == positive))
+        chosen, unknown = (s.scores > 0) == positive, s.unknown_scores
+        if unknown is None:
+            return s.reduced("nll", None, chosen)
+        return s.reduced("nll", np.where(unknown, np.nan, 1.0), unknown | chosen)
 
     return data
 

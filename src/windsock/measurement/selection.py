@@ -83,7 +83,14 @@ class Selection(ABC):
     @cached_property
     def right_answers(self) -> Floats:
         """Which sequences have a right answer; NaN where the score is."""
-        return np.where(np.isnan(self.scores), np.nan, self.scores >= self.options.right_score)
+        right, unknown = self.scores >= self.options.right_score, self.unknown_scores
+        return right.astype(np.float64) if unknown is None else np.where(unknown, np.nan, right)
+
+    @cached_property
+    def unknown_scores(self) -> Bools | None:
+        """Which scores are NaN; None if all are known."""
+        unknown = np.isnan(self.scores)
+        return unknown if unknown.any() else None
 
     def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
         """Return the state of the mean of a channel's sums per sequence, times a factor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -103,7 +103,7 @@ class Measurement:
             self._states = known.joined(states)
         elif states:
             self._states = _merged(known, states)
-        self._missing = {**self._missing, **missing} if self._missing else missing
+        self._missing = _chained(missing, self._missing)
 
     def _merge_coefficients(self, states: Mapping[str, Floats]) -> None:
         """Merge the states of options, which every part of a step may have."""
@@ -119,10 +119,10 @@ class Measurement:
         return _merged(self._states, self._coefficients)
 
     @property
-    def missing(self) -> Mapping[str, str]:
+    def missing(self) -> dict[str, str]:
         """The reasons for metrics that a batch lacks the inputs of, by id."""
         self._collect()
-        return self._missing
+        return dict(self._missing)
 
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
@@ -184,6 +184,18 @@ class Measurement:
                 )
 
 
+def _maps(reasons: Mapping[str, str]) -> list[Any]:
+    return [*reasons.maps] if isinstance(reasons, ChainMap) else [reasons]
+
+
+def _chained(newest: Mapping[str, str], known: Mapping[str, str]) -> Mapping[str, str]:
+    """Return reasons of both; of two for one metric the newest counts. A plan's are the same object in every step."""
+    if newest is known or not known:
+        return newest
+    first, others = (_maps(one) for one in (newest, known))
+    return ChainMap(*first, *[one for one in others if not any(one is other for other in first)])
+
+
 def _merged(known: Mapping[str, Floats], states: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return the states of both; those that both have are merged."""
     found = dict(known)
@@ -217,13 +229,13 @@ def _computed_states(
 ) -> tuple[dict[str, Floats], Mapping[str, str]]:
     """Compute the states of a plan's quantities by kind, and one by one where that fails."""
     states: dict[str, Floats] = {}
-    missing = dict(plan.missing)
+    failed: dict[str, str] = {}
 
     def add_failed(quantity: Quantity, error: Exception) -> None:
         report(quantity.state, error)
         # A state, and not its absence: the value of the other batches or ranks alone would be a wrong number.
         states[quantity.state] = failed_state(quantity.kind)
-        missing.update(dict.fromkeys(quantity.metrics, describe_error(error)))
+        failed.update(dict.fromkeys(quantity.metrics, describe_error(error)))
 
     for kind, (quantities, channels) in plan.channel_states.items():
         try:
@@ -241,7 +253,7 @@ def _computed_states(
             data.add(quantity)
         except Exception as error:  # noqa: BLE001 - it is reported
             add_failed(quantity, error)
-    return states | data.states(), missing
+    return states | data.states(), plan.missing | failed if failed else plan.missing
 
 
 class _SequenceData:

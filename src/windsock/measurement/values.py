@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Any
+from functools import lru_cache
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +34,24 @@ NONFINITE = "windsock/nonfinite/"  # before the name of a metric: how many of it
 class Measured(dict[str, float]):
     """Values of metrics by name, and in ``missing`` the reasons for metrics without a value."""
 
-    def __init__(self, values: Mapping[str, float], missing: dict[str, str] | Callable[[], dict[str, str]]) -> None:
+    def __init__(self, values: Mapping[str, float], reasons: Mapping[str, str] | _Reasons) -> None:
         super().__init__(values)
-        self._missing = missing
+        self._reasons = reasons
+        self._missing: dict[str, str] | None = None
 
     @property
     def missing(self) -> dict[str, str]:
         """The reasons by name. There may be more than values, and few read them: they are named when asked for."""
-        if callable(self._missing):
-            self._missing = self._missing()
+        if self._missing is None:
+            self._missing = self._reasons.named() if isinstance(self._reasons, _Reasons) else dict(self._reasons)
         return self._missing
+
+    def has_reasons_of(self, other: Measured) -> bool:
+        """Return whether the reasons are the same, without naming them where that can be seen."""
+        mine, others = self._reasons, other._reasons
+        if isinstance(mine, _Reasons) and isinstance(others, _Reasons) and mine.is_like(others):
+            return True
+        return self.missing == other.missing
 
 
 def failed_state(kind: StateKind) -> Floats:
@@ -279,8 +289,10 @@ def _names_of_domains(packing: Packing) -> list[str]:
 def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
     ids = tuple(values)
     names = _names(ids, vocabulary)
-    absent = {id: value.reason for id, value in values.items() if isinstance(value, Missing)}
     found: dict[str, Any] = dict(zip(names.values(), values.values(), strict=True))
+    absent: dict[str, str] = {}
+    if Missing in map(type, values.values()):
+        absent = {id: value.reason for id, value in values.items() if isinstance(value, Missing)}
     for id in absent:
         del found[names[id]]
     for id, factor in _factors(ids, vocabulary).items():
@@ -289,20 +301,36 @@ def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, f
     for id, count in nonfinite.items():
         if names[id] in found:
             found[f"{NONFINITE}{names[id]}"] = count
-    return Measured(found, partial(_reasons, missing, ids, absent, vocabulary))
+    return Measured(found, _Reasons(missing, ids, absent, vocabulary))
 
 
-def _reasons(
-    missing: Mapping[str, str], measured: Sequence[str], absent: Mapping[str, str], vocabulary: str
-) -> dict[str, str]:
-    """Return the reasons for metrics that batches lack the inputs of, or that came out without a value, by name."""
-    names = _names(tuple(measured), vocabulary)
-    found = dict(zip(_names(tuple(missing), vocabulary).values(), missing.values(), strict=True))
-    # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
-    for id in names.keys() & missing.keys():
-        found.pop(names[id], None)
-    # A domain that a step has too little of is no news; the reasons of all sequences are.
-    return found | {names[id]: reason for id, reason in absent.items() if BY not in id}
+class _Reasons(NamedTuple):
+    """The reasons for metrics that batches lack the inputs of, and for those that came out without a value, by id."""
+
+    missing: Mapping[str, str]
+    measured: tuple[str, ...]
+    absent: Mapping[str, str]
+    vocabulary: str
+
+    def named(self) -> dict[str, str]:
+        """Return the reasons by name."""
+        names = _names(self.measured, self.vocabulary)
+        of_missing = _names(tuple(self.missing), self.vocabulary)
+        found = dict(zip(of_missing.values(), self.missing.values(), strict=True))
+        # A metric that any batch of the step has replaces the reason of a batch that lacks its inputs.
+        for id in names.keys() & self.missing.keys():
+            found.pop(names[id], None)
+        # A domain that a step has too little of is no news; the reasons of all sequences are.
+        return found | {names[id]: reason for id, reason in self.absent.items() if BY not in id}
+
+    def is_like(self, other: _Reasons) -> bool:
+        """Return whether the others are the same by their sources; those of a plan are one object."""
+        mine, others = (one.maps if isinstance(one, ChainMap) else [one] for one in (self.missing, other.missing))
+        return (
+            len(mine) == len(others)
+            and all(map(is_, mine, others))
+            and (self.measured, self.absent, self.vocabulary) == (other.measured, other.absent, other.vocabulary)
+        )
 
 
 @lru_cache(maxsize=1 << 10)
@@ -380,7 +408,8 @@ def _effective_share(*names: str) -> Derivation:
 
 def effective_share(state: Floats) -> float | Missing:
     """Return (Σw)² / (n·Σw²), the effective share of the weights; from moments, Σw² = n·(mean² + variance)."""
-    count, total, squares = (float(slot) for slot in state[:3])
+    slots: list[float] = state[:3].tolist()
+    count, total, squares = slots
     if count == 0:
         return Missing(NO_TOKEN)
     mean = total / count
@@ -395,7 +424,8 @@ def _chi2_token(values: Values, states: Mapping[str, Floats]) -> float | Missing
     state = states.get("policy/mismatch/ratio:moments")
     if state is None:
         return None
-    count, total, squares = (float(slot) for slot in state[:3])
+    slots: list[float] = state[:3].tolist()
+    count, total, squares = slots
     if count == 0:
         return Missing(NO_TOKEN)
     excess = total / count - 1.0

@@ -34,7 +34,9 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     A score whose group is None belongs to none and is left out.
     """
     names, place = numbered(groups)
-    scores, place = scores[place >= 0], place[place >= 0]
+    belongs = place >= 0
+    if not belongs.all():
+        scores, place = scores[belongs], place[belongs]
     sizes = np.bincount(place, minlength=len(names)).astype(np.int64)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     # np.minimum and np.maximum pass NaN on; np.fmin and np.fmax would drop it.
@@ -61,7 +63,7 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     listed = labels.tolist()
     names = dict.fromkeys(listed)
     names.pop(None, None)
-    places: dict[object, int] = {None: -1, **{name: place for place, name in enumerate(names)}}
+    places: dict[object, int] = {None: -1, **dict(zip(names, range(len(names)), strict=True))}
     found = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
     return np.array([*names, None], np.object_)[:-1], found
 
