@@ -174,6 +174,7 @@ def make_ranks(steps: int, folder: Path) -> None:
 def read_series(run: str) -> Numbers:
     """Measure one series of all ranks in this process."""
     import windsock
+    import windsock.opening  # which ``open`` imports
 
     seconds, series = cpu_seconds(lambda: windsock.open(run).series(MERGED))
     return {"CPU s": seconds, "points": len(series)}
