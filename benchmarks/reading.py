@@ -67,7 +67,8 @@ def work(what: str, name: str, who: str, size: str, folder: str) -> None:
         subject.make(int(size), Path(folder))
         return
     numbers = subject.measure(int(size), Path(folder))
-    print(json.dumps({**numbers, PEAK: peak_mebibytes()}))
+    peak = {PEAK: peak_mebibytes()} if any(bar.number == PEAK for bar in row.should_be) else {}
+    print(json.dumps({**numbers, **peak}))
 
 
 def report(row: Row, options: argparse.Namespace) -> bool:

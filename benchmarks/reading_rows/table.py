@@ -18,7 +18,7 @@ BySize = Mapping[int, Numbers]
 Make = Callable[[int, Path], Any]
 Measure = Callable[[int, Path], Numbers]
 
-PEAK = "peak MiB"  # of the process that measures; added to the numbers of every row
+PEAK = "peak MiB"  # of the process that measures; added to the numbers of rows that limit it
 
 
 @dataclass(frozen=True, slots=True)

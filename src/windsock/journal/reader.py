@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -132,6 +133,7 @@ class SegmentReader:
             if self._at_end == (self.offset, state) or (self.offset == 0 and not self._read_head(fd)):
                 return False
             want = CHUNK
+            _keep_memory()
             while data := self._next_bytes(fd, want):
                 whole = len(data) < want
                 used = self._parse(data, whole)
@@ -383,6 +385,16 @@ class SegmentReader:
             if len(bad):
                 self._damage.add_unreadable(kind, int(offsets[bad[0]]), size, reason, len(bad))
         return fine
+
+
+@cache
+def _keep_memory() -> None:
+    """Have the allocator of glibc keep what a large read has used for the next one, instead of giving it back.
+
+    It keeps blocks that are not larger than the largest one that was freed. This one is never written to, so that it
+    takes no memory.
+    """
+    np.empty(2 * CHUNK, np.uint8)
 
 
 def _in_range(times: Floats) -> NDArray[np.bool_]:
