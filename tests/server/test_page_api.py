@@ -12,6 +12,7 @@ import windsock
 from windsock.catalogue.resolution import RunNames
 from windsock.relay.delivery_state import DeliveryState, write_delivery_state
 from windsock.server.http.endpoints import ENDPOINTS
+from windsock.server.views.charts import logged_band
 from windsock.server.views.comparison import ComparedRun, comparison
 from windsock.server.views.report import report_data
 from windsock.view import View
@@ -389,6 +390,17 @@ def test_one_name_of_two_meanings_has_two_charts():
     found = comparison([compared("g", "trl/grpo", "kl", "mine"), compared("r", "trl/rloo", "kl", "mine")])
     charts = {chart["key"]: (chart["metric"], len(chart["lines"])) for chart in found["charts"]}
     assert charts == {"mine": (None, 2), "kl": ("policy/kl_loss", 1), "kl (trl/rloo)": ("policy/ref_kl_k1", 1)}
+
+
+def test_the_healthy_range_is_that_of_the_logged_number():
+    """A count has no range of a share, and beside another sign the range is the metric's."""
+    assert logged_band(RunNames(["actor/ppo_kl"], source="verl").match("actor/ppo_kl")) == {"low": -0.02, "high": 0.02}
+    truncated = RunNames(["response_length/clip_ratio"], source="verl").match("response_length/clip_ratio")
+    assert logged_band(truncated) == {"low": None, "high": 0.05}
+    assert logged_band(RunNames(["rollout/zero_std/count_1"], source="slime").match("rollout/zero_std/count_1")) is None
+    assert logged_band(None) is None
+    runs = [compared("a", "areal", "ppo_actor/approx_kl/avg"), compared("v", "verl", "actor/ppo_kl")]
+    assert comparison(runs)["charts"][0]["band"] == {"low": -0.02, "high": 0.02}
 
 
 def test_each_run_has_one_line_in_a_chart():

@@ -61,6 +61,20 @@ def metric_record(metric: Metric) -> dict[str, Any]:
     }
 
 
+def logged_band(match: Match | None) -> dict[str, float | None] | None:
+    """Return the healthy range of a metric in the unit and sign in which a name is logged; None where it has none."""
+    band = match.metric.healthy if match else None
+    if match is None or band is None:
+        return None
+    factor, kinds = match.name.factor, match.name.difference.kinds if match.name.difference else ()
+    if factor is None:
+        if "unit" in kinds:  # a count has no range of a share
+            return None
+        factor = -1.0 if "sign" in kinds else 1.0
+    low, high = (None if end is None else end / factor for end in (band.low, band.high))
+    return {"low": low, "high": high} if factor > 0 else {"low": high, "high": low}
+
+
 def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
     """Return the records of metrics by id."""
     return {id: metric_record(REGISTRY.metric(id)) for id in dict.fromkeys(ids) if id is not None}
@@ -97,6 +111,7 @@ class Chart:
             "lines": self.lines,
             "here": dict(self.match.filled) if self.match else {},
             "note": bilingual(difference.note) if difference else None,
+            "band": logged_band(self.match),
             "guessed": guess_record(self.main) if self.match is None else None,
         }
 

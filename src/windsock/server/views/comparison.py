@@ -13,7 +13,7 @@ from windsock.catalogue.translate import TranslationError
 from windsock.formatting import flatten
 from windsock.server.responses import bilingual, to_strict_json
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import family_of, group_into_charts, metric_records, names_of
+from windsock.server.views.charts import family_of, group_into_charts, logged_band, metric_records, names_of
 from windsock.server.views.curves import Window
 from windsock.server.views.phases import phase_seconds
 
@@ -210,8 +210,17 @@ def _chart(name: str, lines: list[dict[str, Any]], match: Match | None) -> dict[
         "family": family_of(name, match),
         "metric": match.metric.id if match else None,
         "title": bilingual(match.metric.title) if match else None,
+        "band": _band(match, lines),
         "lines": lines,
     }
+
+
+def _band(match: Match | None, lines: list[dict[str, Any]]) -> dict[str, float | None] | None:
+    """Return the healthy range in the scale in which a chart is drawn: the metric's where lines are converted."""
+    if match is None or all(line["factor"] == 1.0 for line in lines):
+        return logged_band(match)
+    healthy = match.metric.healthy
+    return None if healthy is None else {"low": healthy.low, "high": healthy.high}
 
 
 def _config(runs: Sequence[ComparedRun]) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
-from windsock.server.views.charts import group_into_charts, metric_records, names_of
+from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 from windsock.server.views.phases import phase_seconds
 from windsock.summary import missing, run_warnings, verdicts
@@ -111,6 +111,7 @@ def _headline_record(opened: OpenRun, value: HeadlineValue, lines: dict[str, str
         "metric": value.match.metric.id,
         "here": dict(value.match.filled),
         "note": bilingual(difference.note) if difference else None,
+        "band": logged_band(value.match),
         "first": float(series.values[0]),
         "last": series.last,
         "step": int(series.steps[-1]),

@@ -13,7 +13,7 @@ import { pointCountText, valueTexts } from "./values.js";
 import { setZoom, zoomRange } from "./zoom.js";
 
 export class ChartCard {
-  // `chart` is {key, title, unit, metric, note, names, lines}; each of its lines is {run, mean, max, min, factor}.
+  // `chart` is {key, title, unit, metric, band, note, names, lines}; each of its lines is {run, mean, max, min, factor}.
   constructor(store, chart) {
     this.store = store;
     this.chart = chart;
@@ -82,7 +82,7 @@ export class ChartCard {
     if (!this.plot) {
       this.plot = new Plot(this.area, {
         x: getState("x"),
-        band: this.chart.metric?.band,
+        band: this.chart.band,
         onzoom: setZoom,
         oncursor: (cursor) => this.showCursor(cursor),
       });

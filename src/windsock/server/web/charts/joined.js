@@ -13,7 +13,7 @@ export function joinCharts(views, comparison) {
       const extremes = ["max", "min"].map((name) => chartOf.get(keyOf({ run, name: chart.lines[name] })));
       const lines = joined.lines.map((line) => withExtremes(line, extremes));
       const key = keys.has(chart.key) ? joined.key : chart.key;
-      charts.push({ ...chart, key, lines, names: chart.lines });
+      charts.push({ ...chart, key, lines, names: chart.lines, band: joined.band ?? null });
       keys.add(key);
       done.add(joined);
       for (const one of extremes) if (one && isDrawn(one, lines)) done.add(one);

@@ -17,6 +17,7 @@ export function metricChart(chart, metrics, runs) {
     title: metric ? [localized(metric.title), here].filter(Boolean).join(" · ") : chart.key,
     unit: [metric?.sign, guessedUnit(chart), triple ? "min–max" : ""].filter(Boolean).join(" · "),
     metric,
+    band: chart.band,
     note: chart.note ?? (metric ? null : guessNote(chart)),
     names: Object.values(chart.lines),
     lines: runs.map(line),

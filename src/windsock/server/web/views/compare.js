@@ -88,6 +88,7 @@ function chartOf(chart, data) {
     title: metric ? localized(metric.title) : chart.key,
     unit: metric?.sign ?? "",
     metric,
+    band: chart.band,
     note: notes[0] ?? null,
     names,
     lines,

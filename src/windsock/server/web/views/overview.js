@@ -143,7 +143,7 @@ function headlineCard(headline, data, context) {
   };
   const plot = new Plot(area, {
     small: true,
-    band: metric?.band,
+    band: headline.band,
     oncursor,
     onzoom: (range) => range && setState({ tab: "charts", x: "", from: range[0], to: range[1] }),
   });
@@ -161,7 +161,7 @@ function headlineCard(headline, data, context) {
     value.textContent = brief(now.last);
     value.classList.toggle("bad", !Number.isFinite(toNumber(now.last)));
     const bad = main.nonfinite.reduce((sum, n) => sum + n, 0);
-    value.classList.toggle("watch", Boolean(metric?.band && isOutside(now.last, metric.band)));
+    value.classList.toggle("watch", Boolean(now.band && isOutside(now.last, now.band)));
     const first = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
     change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : first);
     const steps = main.x.length ? [main.x[0], main.x_end.at(-1)] : ["", ""];
