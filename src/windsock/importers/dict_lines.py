@@ -19,8 +19,6 @@ from windsock.importers.text_lines import LineReader
 
 TITLE = "Python dicts in a console log"
 
-BEGUN = re.compile(r"\{'[^'{}]*(?:': ?[^{}]*)?$")
-"""A dict that does not end in its line, since a terminal has wrapped it: metrics have no braces within."""
 FLAT = re.compile(r"\{'[^{}]*\}")
 BAR = re.compile(r"(?:^|[\r\n\]]) *\d{1,3}%(?:\|[^|\r\n]*\|)? *(\d{1,12})/(\d{1,12}) \[")
 """A progress bar without a title: bars of downloads and of generation have one, that of the trainer has none."""
@@ -63,9 +61,10 @@ def _rows_seen(seen: Seen) -> Iterator[dict[str, Any]]:
 
 def dicts_in(text: str) -> Iterator[tuple[int, int | None, dict[str, Any] | None]]:
     """Yield the dicts in a text with their places; one that only begins there has no end, one without sense is None."""
-    start, last, failures = text.find("{'"), text.rfind("}") + 1, 0
+    start, closing, failures = text.find("{'"), text.rfind("}") + 1, 0
+    last = closing
     while start >= 0 and failures < MAX_FAILURES:
-        if BEGUN.match(text, start):
+        if closing <= start and text.find("{", start + 1) < 0:  # wrapped by a terminal: metrics have no braces within
             yield start, None, None
             return
         end, found = _dict_at(text, start, last)
