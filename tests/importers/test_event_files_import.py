@@ -126,6 +126,8 @@ def event_rows(log: Log) -> list[tuple[dict[str, float], int]]:
         def row(self, values: dict[str, float], step: int, at: float, keeps_attempt: bool) -> None:
             found.append((dict(values), step))
 
+        last_step = None
+
         def has_any_of(self, names: object) -> bool:
             return False
 
@@ -236,6 +238,28 @@ def test_a_later_file_with_other_metrics_supersedes_nothing(tmp_path: Path):
     write(tmp_path, dict.fromkeys(range(10), 2.0), at=2e9, suffix=".b", tag="eval")
     run = windsock.open(tmp_path)
     assert (len(run.series("a")), len(run.series("eval")), len(run.writers())) == (10, 10, 1)
+
+
+def test_an_evaluation_after_the_training_supersedes_nothing(tmp_path: Path):
+    """It is a file of its own at the last step, with metrics that were evaluated before as well."""
+    values = [Summary.Value(tag=tag, simple_value=1.0) for tag in ("train", "eval")]
+    for suffix, steps, logged in ((".a", range(1, 11), values), (".b", [10], values[1:])):
+        writer = EventFileWriter(str(tmp_path), filename_suffix=suffix)
+        for step in steps:
+            at = 1e9 + step + 1000 * (suffix == ".b")
+            writer.add_event(Event(wall_time=at, step=step, summary=Summary(value=logged)))
+        writer.close()
+    run = windsock.open(tmp_path)
+    assert (len(run.series("train")), len(run.series("eval")), len(run.writers())) == (10, 10, 1)
+
+
+def test_a_crash_loop_is_several_attempts(tmp_path: Path):
+    """Each start logs the first step, and no more."""
+    for number in range(3):
+        write(tmp_path, {1: float(number)}, at=1e9 + 100 * number, suffix=f".{number}")
+    run = windsock.open(tmp_path)
+    assert len(run.writers()) == 3
+    assert run.series("a").values.tolist() == [2]
 
 
 def test_a_file_that_goes_on_beside_a_later_one_is_no_earlier_attempt(tmp_path: Path):

@@ -11,8 +11,10 @@ import pytest
 
 import windsock
 from windsock.errors import LogError
+from windsock.importers import trackio_store
 from windsock.importers.formats import FAILURES
 from windsock.importers.logs import find_logs
+from windsock.opening import ImportedView
 from windsock.view import View
 
 SCHEMA = """
@@ -98,6 +100,25 @@ def test_runs_of_a_database_are_opened_by_their_names(tmp_path: Path):
     assert windsock.open(f"{path}#b 3").series("x").values.tolist() == [3]
     with pytest.raises(LogError, match="3 runs"):
         windsock.open(path)
+
+
+def test_the_runs_of_a_database_are_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not once for each of them, and again only if it has changed."""
+    path = tmp_path / "p.db"
+    listed = []
+    ids = trackio_store._ids
+    monkeypatch.setattr(trackio_store, "_ids", lambda *given: listed.append(given) or ids(*given))
+    with closing(connect(path)) as connection:
+        for number in range(20):
+            add(connection, str(number), 1, x=float(number))
+        views = [ImportedView(log) for log in find_logs(tmp_path)]
+        assert len(views) == 20
+        assert len(listed) == 1
+        add(connection, "3", 2, x=7.0)
+        for view in views:
+            view.refresh()
+        assert views[3].series("x").values.tolist() == [3, 7]
+        assert len(listed) == 2
 
 
 def test_a_database_of_an_older_version_is_read(tmp_path: Path):

@@ -219,7 +219,8 @@ class Reader:
         """Record a row."""
         assert first is not None
         assert last is not None
-        self._begin_attempt(row, first, last, out)
+        self._begin_attempt(row, step, first, out)
+        self._file["ended"] = max(last, self._file.get("ended", last))
         if self.state.pop("ended", None):
             out.status(None)
         if step == 0:
@@ -228,14 +229,15 @@ class Reader:
             self._have_steps(row, out)
         out.row(row, step, first, keeps_attempt=True)
 
-    def _begin_attempt(self, row: Mapping[str, float], first: float, last: float, out: Recorder) -> None:
+    def _begin_attempt(self, row: Mapping[str, float], step: int, at: float, out: Recorder) -> None:
         """Begin another attempt with the first row of a file, or of a session, that logs known metrics anew."""
         file, attempt = self._file, self.state["attempt"]
         if file.get("attempt", attempt) != attempt:
             raise RewrittenError  # a file that had ended goes on: it was written at the same time as later ones
         if "attempt" not in file:
             others = [one for one in self.state["files"].values() if one is not file and one.get("attempt") == attempt]
-            file["starts"] = bool(others) and all(first >= one["ended"] for one in others)
+            is_later = bool(others) and all(at >= one["ended"] for one in others)
+            file["starts"] = file.get("starts", False) or (is_later and not _is_addition(row, step, out))
             file["attempt"] = attempt
         if file.get("starts"):
             file["starts"] = False
@@ -244,7 +246,6 @@ class Reader:
                 self.state["unstepped"] = {}
                 out.restart()
                 self.state["attempt"] = file["attempt"] = attempt + 1
-        file["ended"] = max(last, file.get("ended", last))
 
     # -- points without a step -----------------------------------------------------------------------------------
 
@@ -291,6 +292,12 @@ class Reader:
         if status in words:
             self.state["ended"] = True
             out.status(*words[status])
+
+
+def _is_addition(row: Mapping[str, float], step: int, out: Recorder) -> bool:
+    """Return whether a row adds to the last step, as an evaluation after the training does, and does not repeat it."""
+    known = out.names_at_last_step() if step == out.last_step else []
+    return len(known) >= 2 * len(row.keys() & known) and bool(known)
 
 
 def _settings(value: Value) -> dict[str, Any] | None:

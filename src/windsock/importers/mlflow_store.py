@@ -25,6 +25,7 @@ from windsock.importers.sqlite_files import (
     is_database,
     report_damage,
     unique_names,
+    while_unchanged,
 )
 from windsock.importers.step_rows import StepRows
 
@@ -56,6 +57,7 @@ def logs_in(folder: Path, names: Sequence[str]) -> Found:
     return found
 
 
+@while_unchanged
 def runs_of(path: Path) -> dict[str, str] | None:
     """Return the ids of runs with the names under which they are opened; None if it is not MLflow's database."""
     try:

@@ -143,6 +143,16 @@ class Recorder:
         """Record settings, in addition to those recorded before, without the secrets among them."""
         self._event("config", config=Redactor().redact(to_plain(dict(config))))
 
+    @property
+    def last_step(self) -> int | None:
+        """The highest step of the attempt."""
+        step: int | None = self.state.get("last_step")
+        return step
+
+    def names_at_last_step(self) -> list[str]:
+        """Return the metrics that the highest step has."""
+        return [name for name, step in self.state["last_steps"].items() if step == self.last_step]
+
     def has_any_of(self, names: Iterable[str]) -> bool:
         """Return whether the attempt has values of one of some metrics."""
         return not self.state["last_steps"].keys().isdisjoint(names)

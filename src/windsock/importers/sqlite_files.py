@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from windsock.importers.recorder import Recorder
+
+Answer = TypeVar("Answer")
 
 MAGIC = b"SQLite format 3\0"
 WAL_MODE = b"\x02\x02"  # at byte 18: the newest data may be in a file of their own
@@ -64,6 +67,24 @@ def _cut_off(path: Path, size: int) -> sqlite3.Connection:
 def database_files(path: Path) -> list[Path]:
     """Return the files that change with a database."""
     return [path, _wal(path)]
+
+
+def while_unchanged(find: Callable[[Path], Answer]) -> Callable[[Path], Answer]:
+    """Keep what a function has found in a database as long as its files are the same: each of its runs asks for it."""
+
+    @lru_cache(maxsize=64)
+    def kept(path: Path, _: tuple[tuple[int, int] | None, ...]) -> Answer:
+        return find(path)
+
+    return lambda path: kept(path, tuple(map(_state, database_files(path))))
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_size, state.st_mtime_ns
 
 
 def _wal(path: Path) -> Path:

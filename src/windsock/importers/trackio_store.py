@@ -22,6 +22,7 @@ from windsock.importers.sqlite_files import (
     is_database,
     report_damage,
     unique_names,
+    while_unchanged,
 )
 from windsock.importers.wandb_offline import histogram_of
 
@@ -45,6 +46,7 @@ def logs_in(folder: Path, names: Sequence[str]) -> Found:
     return found
 
 
+@while_unchanged
 def runs_of(path: Path) -> dict[str, str] | None:
     """Return the ids of runs with the names under which they are opened; None if it is not Trackio's database."""
     try:
