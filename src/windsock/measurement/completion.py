@@ -11,9 +11,8 @@ from windsock.measurement.options import Options
 from windsock.stats.logits import kl_exact, log_prob_and_entropy
 from windsock.stats.numpy_or_torch import numpy_or_torch
 
-SOURCES = {
-    data: frozenset(("logits", "old_logits", *(("entropy", "prompt_mask") if data else ()))) for data in (False, True)
-}
+LOGITS = frozenset(("logits", "old_logits"))
+SOURCES = {False: LOGITS, True: LOGITS | {"entropy", "prompt_mask"}}
 """The arrays from which others follow, with and without the data part."""
 
 
@@ -26,6 +25,15 @@ def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
     if batch.given.isdisjoint(SOURCES[data]):
         return batch
     found: dict[str, Any] = {}
+    if not batch.given.isdisjoint(LOGITS):
+        found = _from_all_logits(batch, options)
+    if data:
+        found |= _for_data(batch, found)
+    return batch.completed(**found) if found else batch
+
+
+def _from_all_logits(batch: Batch, options: Options) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for prefix, logits in (("", batch.logits), ("old_", batch.old_logits)):
         if logits is not None:
             found |= _from_logits(batch, logits, prefix, options.temperature)
@@ -33,9 +41,7 @@ def completed(batch: Batch, options: Options, data: bool = True) -> Batch:
         found["exact_kl"] = _divergence(batch, batch.old_logits, batch.logits, options.temperature)
     if batch.exact_ref_kl is None and batch.logits is not None and batch.ref_logits is not None:
         found["exact_ref_kl"] = _divergence(batch, batch.logits, batch.ref_logits, options.temperature)
-    if data:
-        found |= _for_data(batch, found)
-    return batch.completed(**found) if found else batch
+    return found
 
 
 def _for_data(batch: Batch, found: dict[str, Any]) -> dict[str, Any]:

@@ -283,7 +283,9 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
     A copy does not see later changes of the batch's tensors, so it is for one launch only.
     """
     device = batch.device
-    on_device = tuple(name for name in plan.sequence_arrays if _is_on(_located(batch, name)[0], device))
+    of_sequences = plan.sequence_arrays
+    arrays, _ = _all_located(batch, of_sequences)
+    on_device = tuple([name for name, array in zip(of_sequences, arrays, strict=True) if _is_on(array, device)])
     names = _names(kernels, plan, on_device)
     tensors, starts = _all_located(batch, names)
     are_own, ids, keep = True, 0, 0
