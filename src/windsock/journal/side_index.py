@@ -243,8 +243,9 @@ def _block_crc(block: bytes | memoryview, place: int, seed: int) -> int:
 def _packed(*columns: Ints) -> bytes:
     """Encode columns of integers, which mostly grow by a few amounts."""
     # Differences wrap around, and so do the sums by which they are decoded: any two numbers have one.
-    deltas = [np.diff(column.astype(np.int64).view(np.uint64), prepend=np.uint64(0)) for column in columns]
-    return zlib.compress(np.concatenate(deltas).tobytes(), 1)
+    deltas = np.array(columns, np.int64).view(np.uint64)
+    deltas[:, 1:] -= deltas[:, :-1].copy()
+    return zlib.compress(deltas.tobytes(), 1)
 
 
 def _unpacked(data: bytes, columns: int, rows: int) -> list[Ints]:

@@ -26,6 +26,7 @@ from windsock.server.runs.list_query import ListQuery
 from windsock.server.runs.listed_run import ListedRun, facts_record, log_glance
 from windsock.server.runs.open_runs import OpenRuns, RunLocation
 from windsock.server.runs.rewards import RewardIndex, reward_summary
+from windsock.summary import run_names
 from windsock.view import View
 
 STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
@@ -267,10 +268,10 @@ class Listing:
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
                 view = opened.view
-                return reward_summary(view, source), self._log_facts(view, files), view.waits
+                return reward_summary(view, opened.meanings()), self._log_facts(view, files), view.waits
         with self._open_runs.room_for(location):
             view = location.open()
-            return reward_summary(view, source), self._log_facts(view, files), view.waits
+            return reward_summary(view, run_names(view, source)), self._log_facts(view, files), view.waits
 
     def _log_facts(self, view: View, files: RunFiles) -> RunFacts | None:
         if not isinstance(view, ImportedView):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.taught import NamesFiles, names_files
 from windsock.errors import JournalError, LogError
 from windsock.importers.formats import Log
@@ -27,6 +28,7 @@ from windsock.opening import ImportedView
 from windsock.server.responses import RequestError
 from windsock.server.runs.memory_estimate import give_back_memory, held_bytes
 from windsock.server.runs.run_folders import RunFolders
+from windsock.summary import run_names
 from windsock.view import View
 
 T = TypeVar("T")
@@ -34,6 +36,7 @@ MAX_OPEN_BYTES = 512 << 20  # of memory
 ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
 MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
+MEANING_SECONDS = 60.0  # for which the meanings of names are kept
 NAMES_SECONDS = 1.0  # between looks at the files that describe names
 
 
@@ -108,6 +111,13 @@ class OpenRun:
             self.source, self._names_files = source, files
             self._cache.clear()
             self.version += 1
+
+    def meanings(self) -> RunNames:
+        """Return the names of the run with their meanings."""
+        # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
+        return self.cached(
+            ("names", len(self.view.names())), lambda: run_names(self.view, self.source), MEANING_SECONDS
+        )
 
     def cached(self, key: Any, compute: Callable[[], T], max_age: float = 0.0) -> T:
         """Return the result cached for this version of the run, or within ``max_age`` seconds; else compute it."""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.headline import headline_values
+from windsock.catalogue.resolution import RunNames
 from windsock.journal import decoding
 from windsock.journal.decoding import DecodingError, list_of, nullable, object_of
 from windsock.journal.directory_index import DirectoryIndex, files_digest
 from windsock.journal.folder import FileStates
 from windsock.server.runs.listed_run import ListedRun
-from windsock.summary import run_names
 from windsock.view import View
 
 SPARK_POINTS = 48
@@ -75,9 +75,9 @@ def _digest(run: ListedRun, states: FileStates) -> str:
     return files_digest(states) + (f" {source}" if source else "")
 
 
-def reward_summary(view: View, source: str | None = None) -> dict[str, Any] | None:
-    """Return the reward of a run with its sparkline, or None where it logs none; ``source`` wrote its names."""
-    value = headline_values(run_names(view, source)).get("reward")
+def reward_summary(view: View, names: RunNames) -> dict[str, Any] | None:
+    """Return the reward of a run with its sparkline, or None where it logs none."""
+    value = headline_values(names).get("reward")
     if value is None:
         return None
     series = view.series(value.name)

@@ -23,7 +23,6 @@ from windsock.formatting import family, natural
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.curves import available_axes
-from windsock.summary import run_names
 from windsock.view import View
 
 STATISTICS = ("mean", "max", "min")
@@ -82,8 +81,7 @@ def metric_records(ids: Iterable[str | None]) -> dict[str, Any]:
 
 def names_of(opened: OpenRun) -> RunNames:
     """Return the names of a run with their meanings."""
-    # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
-    return opened.cached(("names", len(opened.view.names())), lambda: run_names(opened.view, opened.source), 60.0)
+    return opened.meanings()
 
 
 @dataclass(slots=True)
