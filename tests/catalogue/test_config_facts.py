@@ -115,7 +115,7 @@ def test_the_overview_says_that_the_kl_is_off():
         run.log({"reward": 1.0, "loss": 0.1}, step=step)
     run.finish()
     folder = run.path
-    found = overview(OpenRun(RunLocation("r", folder, "journal"), folder.parent), 10)
+    found = overview(OpenRun(RunLocation("r", folder)), 10)
     [kl] = [one for one in found["absent"] if one["key"] == "kl"]
     assert kl["reason"]["en"] == "It is not computed: the config has beta = 0.0."
     assert "beta = 0.0" in kl["reason"]["zh"]

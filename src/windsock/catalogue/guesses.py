@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _RULES: tuple[tuple[str, str, str, str], ...] = (
     # The first expression that fits decides: family, unit and the better direction.
@@ -34,6 +35,7 @@ class Guess:
     direction: str
 
 
+@lru_cache(maxsize=1 << 14)
 def guess(name: str) -> Guess | None:
     """Return what the form of a name suggests, or None."""
     for expression, family, unit, direction in _COMPILED:
