@@ -93,7 +93,7 @@ TROUBLE: dict[str, tuple[dict[str, Any], str, int]] = {
     "no_signal": ({"reward": still(0.1), "reward_std": since(50, still(0.3), 0.0)}, "critical", 50),
     "weak_signal": ({"reward": still(0.1), "dead_groups": since(50, still(0.1), 0.75)}, "warning", 50),
     "zero_grad": ({"gradient": since(50, still(0.5), 0.0)}, "critical", 50),
-    "truncation": ({"truncated": since(50, still(0.01), 0.6)}, "warning", 50),
+    "truncation": ({"reward": still(0.3), "truncated": since(50, still(0.01), 0.6)}, "warning", 50),
     "entropy_spent": ({"entropy": since(50, still(0.6), 0.1)}, "info", 55),
     "entropy_collapse": ({"reward": still(0.3), "entropy": since(50, still(0.6), 0.001)}, "critical", 58),
     "entropy_low_start": ({"entropy": still(0.005)}, "warning", 1),
@@ -197,7 +197,7 @@ def test_what_cannot_be_judged_is_said():
 def test_a_finding_that_is_over_is_closed():
     """After ten rows without it; and it does not count for the verdict."""
     truncated = since(40, still(0.01), [0.6] * 15 + [0.01] * ROWS)
-    diagnosis = diagnose(case({"truncated": truncated}))
+    diagnosis = diagnose(case({"truncated": truncated, "reward": still(0.3)}))
     assert [finding.rule for finding in diagnosis.past] == ["truncation"]
     assert diagnosis.verdict == "healthy"
 

@@ -24,7 +24,7 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
     grown = (now > 10 * settled) & (now > 2 * loss.first(5)) & late
     # A critic that knows nothing is off by the size of the rewards, squared.
     most = np.fmax.accumulate(np.fmax(np.abs(case.at("reward_max", loss.steps)), np.abs(case.at("reward", loss.steps))))
-    absurd = (now > 10 * np.fmax(most, 1e-6) ** 2) & late
+    absurd = (now > 10 * most**2) & (most > 0) & late
     return Reading(
         loss,
         graded(

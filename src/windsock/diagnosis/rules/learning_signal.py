@@ -162,9 +162,10 @@ def truncation(case: Case) -> Reading | Unmeasured:
         return unmeasured("not_logged")
     track, share = found
     learning = is_learning(case, track.steps)
+    limit = np.where(learning, 0.9, 0.25)  # a run may learn although some answers are cut
     return Reading(
         track,
-        graded(len(track), info=share >= 0.05, warning=share >= 0.25, critical=(share >= 0.9) & ~learning),
+        graded(len(track), info=share >= 0.05, warning=share >= limit, critical=(share >= 0.9) & ~learning),
         lambda spell: {"share": percent(float(np.nanmax(share[spell.first : spell.last + 1])))},
         beside=(case.get("length"), case.get("reward")),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from windsock.diagnosis.case import Case
+from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
 from windsock.diagnosis.rules.learning_signal import TINY_GRADIENT, percent
-from windsock.diagnosis.rules.shared import after, is_learning, living
+from windsock.diagnosis.rules.shared import Flags, after, is_falling, is_learning, living
 from windsock.diagnosis.tracks import MAX_WINDOW, Floats, Track
 
 CORE = ("loss", "gradient", "kl", "kl_sum", "entropy", "reward", "trained_reward", "ratio", "value_loss", "step_kl")
@@ -49,6 +49,12 @@ def _first_bad(track: Track) -> int:
 
 def _between(values: Floats, spell: Spell) -> Floats:
     return values[spell.first : spell.last + 1]
+
+
+def _began(condition: Flags, spell: Spell) -> int:
+    """Return the row since which a weaker condition has held without a break until the spell."""
+    broken = np.flatnonzero(~condition[: spell.first])
+    return int(broken[-1]) + 1 if len(broken) else 0
 
 
 # -- entropy -----------------------------------------------------------------------------------------------------
@@ -147,18 +153,28 @@ def kl_drift(case: Case) -> Reading | Unmeasured:
     if not isinstance(kl, Track):
         total = case.get("kl_sum")
         return kl if total is None else _summed_kl_drift(case, total)
-    now = kl.median(5)
+    now = np.fmin(kl.median(5), _summed_per_token(case, kl))
     learning = is_learning(case, kl.steps)
     far = now >= 1.0
     # Becoming certain costs about the entropy of the start; more is spent on going elsewhere.
     entropy = case.get("entropy")
-    elsewhere = now >= max(1.0, 1.5 * _entropy_start(entropy)) if entropy is not None else far
+    price = _entropy_start(entropy) if entropy is not None else np.nan
+    elsewhere = far & ~(now < 1.5 * price)
+    away = (now >= 0.4 * price) & is_falling(case, kl.steps)
     return Reading(
         kl,
-        graded(len(kl), info=far, warning=far & elsewhere, critical=far & ~learning),
+        graded(len(kl), info=far, warning=elsewhere, critical=(far & ~learning) | away),
         lambda spell: {"name": kl.name, "now": float(np.nanmax(_between(now, spell))), "per": "token"},
         beside=(case.get("reward"),),
     )
+
+
+def _summed_per_token(case: Case, kl: Track) -> Floats:
+    """Return the KL of whole answers per token, at the rows of another estimate; NaN where it is not known."""
+    total, lengths = case.get("kl_sum"), case.at("length", kl.steps)
+    if total is None:
+        return np.full(len(kl), np.nan)
+    return values_at(total.steps, total.median(5), kl.steps) / np.where(lengths > 0, lengths, np.nan)
 
 
 def _summed_kl_drift(case: Case, kl: Track) -> Reading:
@@ -347,14 +363,16 @@ def length_explosion(case: Case) -> Reading | Unmeasured:
     length = living(case, "length")
     if not isinstance(length, Track):
         return length
-    start, now = length.first(BASE_ROWS), length.mean(10)
+    start = min(float(length.finite[0]), length.first(3), length.first(BASE_ROWS))  # it may grow within a few rows
+    now = length.mean(10)
     learning, cut = is_learning(case, length.steps), case.at("truncated", length.steps) > 0.25
     long = (now > 3 * start) & after(len(length), BASE_ROWS)
     return Reading(
         length,
         graded(len(length), info=long, warning=long & (~learning | cut), critical=long & ~learning & cut),
         lambda spell: {"start": start, "now": float(np.nanmax(_between(now, spell)))},
-        beside=(case.get("truncated"), case.get("reward")),
+        lambda spell: _began(length.median(3) > 2 * start, spell),
+        (case.get("truncated"), case.get("reward")),
     )
 
 

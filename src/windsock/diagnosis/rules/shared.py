@@ -39,6 +39,14 @@ def is_learning(case: Case, steps: Ints) -> Flags:
     return held_at(reward, rising, steps)
 
 
+def is_falling(case: Case, steps: Ints) -> Flags:
+    """Return whether the reward had clearly fallen, at each step."""
+    reward = case.get("reward")
+    if reward is None:
+        return np.zeros(len(steps), bool)
+    return held_at(reward, (reward.trend.effect < -1.0) & (reward.trend.chance < 0.01), steps)
+
+
 def held_at(track: Track, condition: Flags, steps: Ints) -> Flags:
     """Return whether a condition on the rows of a track held at the last of them, at each step."""
     found: Flags = values_at(track.steps, condition.astype(np.float64), steps) == 1

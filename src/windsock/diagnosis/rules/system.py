@@ -85,7 +85,7 @@ def _leak(memory: Track) -> Reading:
     growth = low / start - 1
     steady = (late.trend.chance < 1e-6) & (late.trend.effect > 2.5) & after(len(late), 30)
     # A small process grows by a part of itself without being a leak.
-    large = (growth > 0.5) | ((growth > 0.1) & (low - start > MIN_LEAK))
+    large = (growth > 1.0) | ((growth > 0.1) & (low - start > MIN_LEAK))
     rate = (low - start) / np.maximum(late.steps - late.steps[0], 1)
     return Reading(
         late,
