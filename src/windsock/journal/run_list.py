@@ -34,12 +34,12 @@ def glances(dir: Path) -> Iterator[Glance]:
 class FactsIndex:
     """The facts about the runs of a directory, read from a run only where the index does not have them."""
 
-    def __init__(self, dir: Path, index: DirectoryIndex | None = None, min_indexed: int = MIN_INDEXED) -> None:
+    def __init__(self, dir: Path, index: DirectoryIndex | None = None, min_indexed: int | None = None) -> None:
         self._parts = len(dir.parts)
         self._index = index or DirectoryIndex(dir, KIND)
         self._loaded = self._index.load()
         self._known: dict[str, tuple[str, RunFacts]] = {}
-        self._min_indexed = min_indexed
+        self._min_indexed = MIN_INDEXED if min_indexed is None else min_indexed
         self._ended_since = 0  # runs with new facts that will stay the same
 
     def facts(self, folder: Path, files: RunFiles) -> RunFacts:
