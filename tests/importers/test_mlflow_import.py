@@ -200,3 +200,14 @@ def test_a_database_that_was_made_again_is_read_anew(tmp_path: Path):
         add(connection, "1", "other", 5, 0.5)
     assert view.refresh()
     assert view.names() == ["other"]
+
+
+@pytest.mark.parametrize("start", ["9" * 5000, "²", "-1", "soon"])
+def test_a_start_that_is_no_time_is_none(tmp_path: Path, start: str):
+    """Also a number of thousands of digits, which Python does not parse; lines with one are counted."""
+    run = write_run(tmp_path / "mlruns", {"loss": f"{start} 0.5 1\n1700000001000 0.25 2\n"})
+    meta = run / "meta.yaml"
+    meta.write_text(meta.read_text().replace("1700000000250", start))
+    view = windsock.open(run)
+    assert view.series("loss").values.tolist()[-1] == 0.25
+    assert not [text for text in view.damage() if "the rest" in text]

@@ -130,6 +130,12 @@ def with_long_line(data: bytes, chance: random.Random) -> bytes:
     return data[:place] + chance.choice((b"x", b"1,", b"a:1 - ", b"\r")) * 700_000 + b"\n" + data[place:]
 
 
+def with_long_word(data: bytes, chance: random.Random) -> bytes:
+    """Insert one byte very often, which a pattern may try at every place."""
+    place = chance.randrange(len(data) + 1)
+    return data[:place] + chance.choice((b"9", b" ", b"x", b"=", b"[", b"1.", b"a ", b"'")) * 200_000 + data[place:]
+
+
 def without_some_marks(data: bytes, chance: random.Random) -> bytes:
     """Remove a mark everywhere."""
     return data.replace(chance.choice((b'"', b"'", b":", b",", b"}", b"]", b"|", b" ", b"<", b"1")), b"")
@@ -137,7 +143,8 @@ def without_some_marks(data: bytes, chance: random.Random) -> bytes:
 
 MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
     flipped, replaced, truncated, beheaded, doubled, spliced, with_binary, with_zeros, only_binary, in_other_encoding,
-    with_other_ends, one_line, shuffled, empty, with_odd_numbers, deep, with_long_line, without_some_marks,
+    with_other_ends, one_line, shuffled, empty, with_odd_numbers, deep, with_long_line, with_long_word,
+    without_some_marks,
 ]  # fmt: skip
 
 

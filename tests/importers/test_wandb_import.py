@@ -278,3 +278,11 @@ def test_times_of_a_copied_file_do_not_matter(tmp_path: Path):
     path = write(tmp_path, run(), history(1, a=1.0))
     assert time.time() - path.stat().st_mtime < 60
     assert windsock.open(path).status.word == "finished"
+
+
+def test_the_number_of_bins_in_a_histogram_is_that_of_its_counts(tmp_path: Path):
+    """A file may say any number, which would fill the memory."""
+    packed = {"_type": "histogram", "values": [3, 4], "packedBins": {"min": 0.0, "size": 0.5, "count": 10**15}}
+    view = windsock.open(write(tmp_path, run(), history(1, h=packed, a=1.0)))
+    [(step, found)] = view.histograms("h")
+    assert (step, found.edges, found.counts) == (1, (0.0, 0.5, 1.0), (3, 4))

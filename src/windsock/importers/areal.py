@@ -22,12 +22,12 @@ TITLE = "AReaL console log"
 _INT = r"(\d{1,15})"
 STEP = re.compile(rf"Epoch {_INT}/{_INT} Step {_INT}/{_INT} Train step {_INT}/{_INT} done")
 OLD_STEP = re.compile(rf"The next step is epoch {_INT}/{_INT} step {_INT}/{_INT} \(global step {_INT}\)")
-OLD_END = re.compile(rf"\(global step {_INT}\) finishes\. #End to end# execution time: \*(\d+\.?\d*)\*s")
+OLD_END = re.compile(rf"\(global step {_INT}\) finishes\. #End to end# execution time: \*(\d{{1,20}}\.?\d{{0,20}})\*s")
 NEXT_TABLE = re.compile(r"(?:Stats|RPC name \S+ returns) \((?:[2-9]|\d\d+)/\d+\)")
 LAUNCH = re.compile(r"Launcher: experiment_name=([^,]+), trial_name=([^,]+),")
 VERSION = re.compile(r"\bareal(?:==|-)(\d+(?:\.\d+)+)")
 STAMP = re.compile(r"(?<!\d)(\d{8}-\d\d:\d\d:\d\d)\.(\d{3}) ")
-_NUMBER = r"(?:[-+]?\d+\.?\d*(?:e[-+]?\d+)?|[-+]?inf|nan)"
+_NUMBER = r"(?:[-+]?\d{1,40}+\.?+\d{0,40}+(?:e[-+]?\d{1,9}+)?|[-+]?inf|nan)"
 CELLS = re.compile(rf"│ *(?!{_NUMBER} *│)([^│]*[^│ ]) *│ *({_NUMBER}) *(?=│)")
 BEGIN, END = "╒", "╘"
 FINISHED = ("StatsLogger INFO: Training completes!", "Experiment Completes!")

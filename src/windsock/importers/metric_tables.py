@@ -18,7 +18,7 @@ TITLE = "console log with tables of metrics"
 
 STEP = re.compile(r"^\s*Step (\d{1,15})\s*$")
 HEADER = re.compile(r"[┃│|] Metric\s+[┃│|] +Value\s+[┃│|]")
-ROW = re.compile(r"│ (\S[^│]*?)\s+│\s+([^│]*?)\s*│\s*$")
+ROW = re.compile(r"│ (\S[^│]*+)│([^│]*+)│\s*$")
 END = "└"
 MARKS = ((b"rllm", "rllm"), (b"tinker", "tinker"))
 
@@ -51,7 +51,7 @@ class Reader(LineReader):
         elif HEADER.search(line.text):
             self.state["values"] = []
         elif "values" in self.state and (found := ROW.search(line.text)):
-            self._take(found[1], found[2])
+            self._take(found[1].rstrip(), found[2].strip())
         elif END in line.text and "values" in self.state:
             numbers = {name: number_of(text) for name, text in self.state.pop("values")}
             values = {name: number for name, number in numbers.items() if number is not None}

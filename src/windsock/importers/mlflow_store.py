@@ -230,7 +230,7 @@ class _Folder:
             meta.get("run_name", ""),
             experiment.get("name", ""),
             STATE_NUMBERS.get(state, state),
-            as_time(int(start)) if start.isdigit() else None,
+            as_time(number_of(start)),
             dict(self._texts("params")),
             dict(self._texts("tags")),
         )
@@ -272,14 +272,14 @@ class _Folder:
 def _point(line: bytes, name: str) -> Point | None:
     """Parse a line of time in milliseconds, value and, since MLflow 1.0, step."""
     parts = line.decode("utf-8", "replace").split()
-    if not 2 <= len(parts) <= 3 or not parts[0].lstrip("-").isdigit():
+    if not 2 <= len(parts) <= 3:
         return None
-    value = number_of(parts[1])
+    at, value = number_of(parts[0]), number_of(parts[1])
     try:
         step = int(parts[2]) if len(parts) == 3 else 0
     except ValueError:
         return None
-    return None if value is None else (as_time(int(parts[0][:20])), step, name, value)
+    return None if at is None or value is None else (as_time(at), step, name, value)
 
 
 def _flat_yaml(path: Path) -> dict[str, str]:

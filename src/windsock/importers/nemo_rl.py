@@ -16,11 +16,11 @@ from windsock.importers.text_lines import LineReader
 
 TITLE = "NeMo-RL console log"
 
-STEP = re.compile(r"={10,} Step (\d{1,12})/(\d{1,12}) ={10,}")
-EPOCH = re.compile(r"={10,} Epoch (\d{1,9})/\d{1,9} ={10,}")
+STEP = re.compile(r"(?<!=)={10,}+ Step (\d{1,12})/(\d{1,12}) ={10,}")
+EPOCH = re.compile(r"(?<!=)={10,}+ Epoch (\d{1,9})/\d{1,9} ={10,}")
 HEADING = re.compile(r"(Training Results|Validation Results|Validation Timing|Timing|Performance Metrics):\s*$")
-ITEM = re.compile(r"^\s+• ([^:]{1,200}): ([-+]?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf|-inf)(?![\w.])")
-TIMED_ITEM = re.compile(r"^\s+• ([^:]{1,200}): (\d+\.?\d*)s\b")
+ITEM = re.compile(r"^\s+• ([^:]{1,200}): ([-+]?\d{1,40}+\.?+\d{0,40}+(?:e[-+]?\d{1,9}+)?|nan|inf|-inf)(?![\w.])")
+TIMED_ITEM = re.compile(r"^\s+• ([^:]{1,200}): (\d{1,40}+\.?+\d{0,40}+)s\b")
 GROUPS = {
     "Training Results": "train", "Timing": "timing/train", "Validation Results": "validation",
     "Validation Timing": "timing/validation", "Performance Metrics": "performance",

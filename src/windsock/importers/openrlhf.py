@@ -28,7 +28,7 @@ BAR = re.compile(
     r"(?:(Episode|Train epoch) \[(\d{1,9})/(\d{1,9})\]|(Train step of epoch) (\d{1,9})):\s+\d+%\|[^|\r]*\|\s*"
     r"(\d{1,15})/(\d{1,15}) \[([^\]\r]*)\]"
 )
-METRIC = re.compile(r"([\w./@ -]+?)=([^,\s]+)(?:, |$)")
+METRIC = re.compile(r"([\w./@ -]{1,200}?)=([^,\s]{1,100})(?:, |$)")
 PICTURE = "the metrics are those of progress bars, which have three digits"
 
 

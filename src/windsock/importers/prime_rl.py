@@ -25,9 +25,11 @@ STEP = re.compile(r"Step (\d{1,15}) \| ")
 ENVIRONMENT = re.compile(r"^\s*╰─ (\S+) +\| ")
 EVALUATION = re.compile(r"Evaluated (\S+) \(Step (\d{1,15})\) \| ")
 OLD_EVALUATION = re.compile(r"Evaluated (\S+) in ([\d.]+)s \((.*)\)")
-SCORE = re.compile(r"([\w@^.-]+)[=:] ?(-?\d+\.?\d*)")
-NUMBER = re.compile(r"^(?P<label>[A-Z][A-Za-z .-]*?):? (?P<number>[-+]?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf|-inf)(?![\w.])")
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])\b")
+SCORE = re.compile(r"([\w@^.-]{1,200})[=:] ?(-?\d{1,40}\.?\d{0,40})")
+NUMBER = re.compile(
+    r"^(?P<label>[A-Z][A-Za-z .-]*?):? (?P<number>[-+]?\d{1,40}+\.?+\d{0,40}+(?:e[-+]?\d{1,9}+)?|nan|inf|-inf)(?![\w.])"
+)
+DURATION = re.compile(r"(\d{1,40}(?:\.\d{1,40})?)(ms|[dhms])\b")
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 NAMES = {
     "Loss": "loss/mean", "Entropy": "entropy/mean", "Importance Ratio": "importance_ratio/mean",

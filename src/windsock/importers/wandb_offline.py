@@ -310,7 +310,8 @@ def histogram_of(value: Mapping[str, Any]) -> Histogram | None:
     counts, edges, packed = value.get("values"), value.get("bins"), value.get("packedBins")
     try:
         if edges is None and isinstance(packed, Mapping):
-            edges = [packed["min"] + packed["size"] * n for n in range(int(packed["count"]) + 1)]
+            # The number of bins is not believed: it could be any.
+            edges = [packed["min"] + packed["size"] * n for n in range(len(counts or ()) + 1)]
         counts, edges = tuple(map(int, counts or ())), tuple(map(float, edges or ()))
     except (TypeError, ValueError, KeyError, OverflowError):
         return None
