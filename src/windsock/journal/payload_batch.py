@@ -74,6 +74,7 @@ def intact_frames(data: bytes) -> tuple[list[int], list[int]]:
     count = len(heads) if follows.all() else int(follows.argmin())
     starts, lengths = (heads[:count] + FRAME_HEAD.size).tolist(), sizes[:count].tolist()
     frames = zip(starts, stops[:count].tolist(), map(length_seed, lengths), strict=True)
-    wrong = np.flatnonzero([crc32(data[start:stop], seed) for start, stop, seed in frames] != expected[:count])
-    count = int(wrong[0]) if len(wrong) else count
+    found_sums = [crc32(data[start:stop], seed) for start, stop, seed in frames]
+    if found_sums != expected[:count].tolist():
+        count = int(np.argmax(np.array(found_sums) != expected[:count]))
     return starts[:count], lengths[:count]

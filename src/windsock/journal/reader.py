@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -208,10 +208,9 @@ class SegmentReader:
         kinds, offsets, payloads = fresh.kinds[first:], fresh.offsets[first:], fresh.payloads[first:]
         for number in doubtful(kinds, payloads):
             kind, payload = kinds[number], payloads[number]
-            try:
-                decoding.decode(kind, payload)
-            except DecodingError as problem:
-                self._damage.add_unreadable(kind, offsets[number], len(payload), str(problem))
+            problem = _layout_problem(payload) if kind == Kind.LAYOUT else _problem(kind, payload)
+            if problem is not None:
+                self._damage.add_unreadable(kind, offsets[number], len(payload), problem)
 
     def _read_head(self, fd: int) -> bool:
         head = os.pread(fd, SEGMENT_HEAD.size, 0)
@@ -385,6 +384,21 @@ class SegmentReader:
             if len(bad):
                 self._damage.add_unreadable(kind, int(offsets[bad[0]]), size, reason, len(bad))
         return fine
+
+
+def _problem(kind: int, payload: bytes) -> str | None:
+    """Return why a record cannot be decoded; None if it can."""
+    try:
+        decoding.decode(kind, payload)
+    except DecodingError as problem:
+        return str(problem)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _layout_problem(payload: bytes) -> str | None:
+    """Return why a layout cannot be decoded; None if it can. All ranks of a run write the same ones."""
+    return _problem(Kind.LAYOUT, payload)
 
 
 @cache
