@@ -112,7 +112,14 @@ function writersPanel(data) {
 }
 
 function relayPanel(data) {
-  const rows = data.relay.map((one) => [one.tracker, one.state, one.delivered, one.lag, one.dropped, one.error ?? ""]);
+  const rows = data.relay.map((one) => [
+    one.tracker,
+    one.state,
+    one.delivered,
+    one.lag_bytes ? `${one.lag}, ${formatBytes(one.lag_bytes)}` : one.lag,
+    one.dropped,
+    one.error ?? "",
+  ]);
   return panel(
     t("relay"),
     "",
