@@ -77,6 +77,11 @@ class Evidence:
         names = [name for name, shape in self._names.items() if shape in shown]
         listed = ", ".join(names[:_EXAMPLES])
         one, other = _listed(best), _listed(others)
+        if len(names) == 1:
+            return Text(
+                f"One other name of this run is written by {one} and not by {other}: {listed}.",
+                f"该实验另有一个名字由 {one} 写入、而 {other} 不写：{listed}。",
+            )
         return Text(
             f"{len(names)} other names of this run are written by {one} and not by {other}, such as {listed}.",
             f"该实验另有 {len(names)} 个名字由 {one} 写入、而 {other} 不写，例如 {listed}。",
