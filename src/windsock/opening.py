@@ -87,6 +87,8 @@ def find_run_or_log(run: str | os.PathLike[str], dir: Path | None = None) -> Pat
         if os.fspath(run) and os.path.exists(path):
             return _only_run(path)
         log = _log_named(str(run), dir or default_dir())
+        if log is None and len(path.parts) > 1:
+            raise RunNotFoundError(f"{path} does not exist, and no run has this name") from None
         if log is None:
             raise
         return log

@@ -117,7 +117,7 @@ def test_what_cannot_be_read_has_a_reason(tmp_path: Path):
         "data.bin": "is binary data",
         "prose.txt": "without metrics that windsock knows; docs/importing.md lists the formats",
         "nothing": "has no log that windsock can read",
-        "absent.log": "no run",
+        "absent.log": "does not exist",
     }.items():
         with pytest.raises((LogError, RunNotFoundError), match=message):
             open_run(tmp_path / name, tmp_path / "nothing")
