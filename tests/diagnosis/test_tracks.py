@@ -50,6 +50,26 @@ def test_a_row_knows_nothing_of_later_rows(seed: int):
         np.testing.assert_array_equal(part.trend.chance, whole.trend.chance[:rows])
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_track_that_grows_has_the_statistics_of_the_whole(seed: int):
+    """Row by row or in pieces; and if earlier rows change, nothing of them is kept."""
+    random = np.random.default_rng(seed)
+    whole = track(random_values(seed, 90))
+    grown = whole.upto(0)
+    place = 0
+    while place < len(whole):
+        place = min(len(whole), place + int(random.integers(1, 12)))
+        grown = grown.extended(whole.steps[:place], whole.values[:place])
+        for statistic in (Track.mean, Track.median, Track.largest):
+            np.testing.assert_allclose(statistic(grown, 10), statistic(whole, 10)[:place], equal_nan=True)
+        np.testing.assert_array_equal(grown.outlying(), whole.outlying()[:place])
+        np.testing.assert_array_equal(grown.trend.effect, whole.trend.effect[:place])
+        np.testing.assert_array_equal(grown.trend.chance, whole.trend.chance[:place])
+    changed = whole.values.copy()
+    changed[3] = 7.0
+    np.testing.assert_array_equal(grown.extended(whole.steps, changed).mean(10), track(changed.tolist()).mean(10))
+
+
 def test_the_chance_of_a_trend_is_mann_kendalls():
     """With the correction for ties, pair by pair."""
     for seed in range(20):

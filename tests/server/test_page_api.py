@@ -79,6 +79,9 @@ def test_the_overview_has_verdicts_in_both_languages(serve: Serve, demo: windsoc
     assert reward["text"]["en"].startswith("rising")
     assert reward["text"]["zh"].startswith("在上升")
     assert found["health"]["word"] == "bad"  # a NaN in the approximate KL
+    assert found["findings"][0]["rule"] == "nonfinite"
+    assert found["findings"][0]["onset"] == 13
+    assert found["findings"][0]["title"]["zh"] == "NaN 或无穷"
     vital = {one["key"]: one for one in found["vital"]}
     assert vital["reward"]["names"] == {what: f"critic/score/{what}" for what in ("mean", "max", "min")}
     assert vital["reward"]["curves"]["mean"]["last"][-1] == vital["reward"]["last"]

@@ -140,11 +140,13 @@ def _settings(config: Mapping[str, Any], name: str, depth: int = 0) -> Iterator[
 Read = Callable[[str], tuple[Ints, Floats]]
 
 
-def collect(names: RunNames, read: Read, **facts: Any) -> Case:
+def collect(names: RunNames, read: Read, known: dict[str, Track] | None = None, **facts: Any) -> Case:
     """Return the case of a run from the meanings of its names; ``read`` returns steps and values of a name.
 
-    An ambiguous name is not used, and neither is one whose number is not comparable.
+    An ambiguous name is not used, and neither is one whose number is not comparable. ``known`` are the tracks of an
+    earlier case by their names; those of this one take their places.
     """
+    known = {} if known is None else known
     by_id: dict[str, list[tuple[str, Match]]] = {}
     for name in names.names:
         match = names.judged(name)
@@ -155,7 +157,10 @@ def collect(names: RunNames, read: Read, **facts: Any) -> Case:
     def track(key: str, id: str, name: str, match: Match) -> Track:
         if name not in kept:
             steps, values = read(name)
-            kept[name] = Track(key, name, id, steps, values * _factor(match))
+            before = known.get(name)
+            if before is None or (before.key, before.metric) != (key, id):
+                before = Track(key, name, id, steps[:0], values[:0])
+            kept[name] = known[name] = before.extended(steps, values * _factor(match))
         return kept[name]
 
     tracks = {

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
+from windsock.catalogue.resolution import RunNames
 from windsock.diagnosis.case import Attempt, Case, collect
 from windsock.diagnosis.diagnose import Diagnosis, diagnose
-from windsock.diagnosis.tracks import Floats, Ints
+from windsock.diagnosis.tracks import Floats, Ints, Track
 from windsock.summary import run_names
 from windsock.view import View
 
 
 def doctor(view: View) -> Diagnosis:
     """Return what is wrong with a run, since when, what is fine, and what could not be judged."""
-    return diagnose(case_of(view))
+    return Visit().diagnose(view)
 
 
 def case_of(view: View) -> Case:
     """Return what the rules look at: the signals of a run by their meaning."""
+    return Visit().case_of(view)
 
-    def read(name: str) -> tuple[Ints, Floats]:
-        series = view.series(name)
-        return np.asarray(series.steps, np.int64), np.asarray(series.values, np.float64)
 
-    attempts = [Attempt(*steps) for steps in view.attempt_steps()]
-    return collect(run_names(view), read, config=view.config, attempts=attempts, status=view.status.word)
+class Visit:
+    """A doctor who stays with a run: a further diagnosis computes what is new."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[str, Track] = {}
+
+    def diagnose(self, view: View, names: RunNames | None = None) -> Diagnosis:
+        """Return the diagnosis of the run as it is now; ``names`` has the meanings of its names, if known."""
+        return diagnose(self.case_of(view, names))
+
+    def case_of(self, view: View, names: RunNames | None = None) -> Case:
+        """Return what the rules look at."""
+
+        def read(name: str) -> tuple[Ints, Floats]:
+            series = view.series(name)
+            return np.asarray(series.steps, np.int64), np.asarray(series.values, np.float64)
+
+        return collect(
+            names or run_names(view),
+            read,
+            self._tracks,
+            config=view.config,
+            attempts=[Attempt(*steps) for steps in view.attempt_steps()],
+            status=view.status.word,
+        )

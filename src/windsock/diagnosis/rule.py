@@ -150,7 +150,7 @@ def spells(levels: Levels, persist: int, clean: int = CLEAN_ROWS) -> Iterator[Sp
     """Yield the stretches in which a level holds for ``persist`` rows, each until ``clean`` rows are without one."""
     first = last = -1
     run, level = 0, NONE
-    for row, found in enumerate(levels.tolist()):
+    for row, found in enumerate(levels.tolist() if levels.any() else ()):
         run = run + 1 if found else 0
         if first < 0 and run >= persist:
             first, level = row - persist + 1, int(levels[row - persist + 1 : row + 1].max())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,7 @@ class Track:
     metric: str
     steps: Ints
     values: Floats
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  # statistics of the first rows
 
     def __len__(self) -> int:
         return len(self.values)
@@ -71,15 +72,15 @@ class Track:
 
     def mean(self, width: int) -> Floats:
         """Return the mean of the last rows, up to each row."""
-        return _rolling(self.finite, width, _quiet_mean)
+        return self._statistic(("mean", width), lambda start: _rolling(self.finite, width, _quiet_mean, start))
 
     def median(self, width: int) -> Floats:
         """Return the median of the last rows, up to each row."""
-        return _rolling(self.finite, width, _quiet_median)
+        return self._statistic(("median", width), lambda start: _rolling(self.finite, width, _quiet_median, start))
 
     def largest(self, width: int) -> Floats:
         """Return the largest of the last rows."""
-        return _rolling(self.finite, width, np.fmax.reduce)
+        return self._statistic(("largest", width), lambda start: _rolling(self.finite, width, np.fmax.reduce, start))
 
     def share(self, condition: NDArray[np.bool_], width: int) -> Floats:
         """Return the share of the last rows in which a condition holds; NaN while there are fewer than ``width``."""
@@ -89,30 +90,46 @@ class Track:
 
     def outlying(self, width: int = MAX_WINDOW, least: int = 10) -> Floats:
         """Return how far the logarithm of each value lies above those before it, in robust standard deviations."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log10(np.where(self.finite > 0, self.finite, np.nan))
-        found = np.full(len(logs), math.nan)
-        for row in range(least, len(logs)):
-            before = logs[max(0, row - width) : row]
-            before = before[np.isfinite(before)]
-            if len(before) >= least:
-                middle = np.median(before)
-                spread = max(MAD_TO_SD * float(np.median(np.abs(before - middle))), MIN_DEX)
-                found[row] = (logs[row] - middle) / spread
-        return found
+        return self._statistic(("outlying", width, least), lambda start: _outlying(self.finite, width, least, start))
 
-    @cached_property
+    @property
     def trend(self) -> Trend:
         """The trend up to each row; computed at some rows, about twenty per doubling, and kept in between."""
-        effect, chance = np.full(len(self), math.nan), np.ones(len(self))
+        found = self._statistic("trend", self._trend_since)
+        return Trend(found[:, 0], found[:, 1])
+
+    def _trend_since(self, start: int) -> Floats:
+        found = np.empty((len(self) - start, 2))
+        found[:] = self._kept["trend"][start - 1] if start else (math.nan, 1.0)
         for row in scheduled_rows(len(self)):
-            values = self.finite[:row]
-            effect[row - 1 :], chance[row - 1 :] = rise(values), kendall_chance(values)
-        return Trend(effect, chance)
+            if row > start:
+                values = self.finite[:row]
+                found[row - 1 - start :] = rise(values), kendall_chance(values)
+        return found
+
+    def _statistic(self, what: Any, compute: Callable[[int], Floats]) -> Floats:
+        """Return a statistic of each row. What earlier rows have is kept: ``compute`` gets the first new row."""
+        known: Floats | None = self._kept.get(what)
+        start = 0 if known is None else len(known)
+        if start < len(self) or known is None:
+            known = compute(start) if known is None else np.concatenate([known, compute(start)])
+            self._kept[what] = known
+        return known[: len(self)].copy()
 
     def replaced(self, values: Floats) -> Track:
         """Return a track with other values at the same steps."""
         return Track(self.key, self.name, self.metric, self.steps, values)
+
+    def derived(self, what: str, steps: Ints, values: Floats) -> Track:
+        """Return a track that is computed from this one row by row, so that its statistics can be kept with this."""
+        return Track(self.key, self.name, self.metric, steps, values, self._kept.setdefault(("derived", what), {}))
+
+    def extended(self, steps: Ints, values: Floats) -> Track:
+        """Return the track with further rows, which keeps what is known of the first ones if these are the same."""
+        rows = len(self)
+        is_longer = rows <= len(steps) and np.array_equal(self.steps, steps[:rows])
+        same = is_longer and np.array_equal(self.values, values[:rows], equal_nan=True)
+        return Track(self.key, self.name, self.metric, steps, values, self._kept if same else {})
 
     def upto(self, rows: int) -> Track:
         """Return the first rows."""
@@ -166,11 +183,27 @@ def kendall_chance(values: Floats, most: int = 300) -> float:
     return math.erfc(abs(z) / math.sqrt(2))
 
 
-def _rolling(values: Floats, width: int, how: Statistic) -> Floats:
-    """Return a statistic of the last ``width`` values up to each; at first of as many as there are."""
-    early = [how(values[: row + 1]) for row in range(min(width - 1, len(values)))]
-    late = how(sliding_window_view(values, width), axis=1) if len(values) >= width else []
+def _rolling(values: Floats, width: int, how: Statistic, start: int = 0) -> Floats:
+    """Return a statistic of the last ``width`` values up to each from ``start`` on; at first of what there is."""
+    early = [how(values[: row + 1]) for row in range(start, min(width - 1, len(values)))]
+    first = max(start - width + 1, 0)
+    late = how(sliding_window_view(values[first:], width), axis=1) if len(values) - first >= width else []
     return np.concatenate([early, late])
+
+
+def _outlying(values: Floats, width: int, least: int, start: int) -> Floats:
+    first = max(start - width, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log10(np.where(values[first:] > 0, values[first:], np.nan))
+    found = np.full(len(values) - start, math.nan)
+    for row in range(max(start, least), len(values)):
+        before = logs[max(0, row - width - first) : row - first]
+        before = before[np.isfinite(before)]
+        if len(before) >= least:
+            middle = np.median(before)
+            spread = max(MAD_TO_SD * float(np.median(np.abs(before - middle))), MIN_DEX)
+            found[row - start] = (logs[row - first] - middle) / spread
+    return found
 
 
 def _quiet_mean(values: Floats, axis: int = 0) -> Any:

@@ -11,11 +11,14 @@ import numpy as np
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.verdicts import Verdict
+from windsock.diagnosis.diagnose import Diagnosis
+from windsock.diagnosis.doctor import Visit
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
 from windsock.journal.series import Series
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.summary import names_sentence, run_names, run_warnings, verdicts
+from windsock.terminal.doctor import SYMBOLS
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
 from windsock.view import View
@@ -44,6 +47,7 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     _warnings(console, run_warnings(view), everything)
     meanings = run_names(view)
     _names(console, meanings, view.id if view.location == view.path else str(view.location))
+    _findings(console, Visit().diagnose(view, meanings), view.id if view.origin is None else str(view.location))
     _crucial(console, verdicts(view, meanings))
     _config(console, view.config, everything)
     _values(console, view, names, everything)
@@ -186,6 +190,19 @@ def _many_ranks(role: str, statuses: Mapping[Writer, Status]) -> str:
     restarted = sum(writer.attempt > 1 for writer in statuses)
     counts += [f"{restarted:,} restarted"] if restarted else []
     return f"{len(statuses):,} ranks of {role} {', '.join(counts)}"
+
+
+def _findings(console: Console, diagnosis: Diagnosis, run: str) -> None:
+    """Print what the doctor has found: nothing where it is not worth a look."""
+    found = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    if not found:
+        return
+    symbol, colour = SYMBOLS[diagnosis.verdict]
+    console.print(f"\n{symbol} {diagnosis.verdict}", style=colour, end="  ", markup=False, highlight=False)
+    console.print(f"windsock doctor {run} says more", style="dim", markup=False, highlight=False)
+    for finding in found:
+        text = _text(f"{finding.title.en}, since step {finding.onset}: {finding.text.en}")
+        console.print(_hanging("  ! ", text))
 
 
 def _crucial(console: Console, judged: Sequence[Verdict]) -> None:

@@ -31,9 +31,13 @@ def nonfinite(case: Case) -> Reading | Unmeasured:
     wrong = ~np.isfinite(first.values)
     # A trainer may skip single steps whose gradient is not finite.
     tolerated = (np.cumsum(wrong) < 3) if [track.key for track in bad] == ["gradient"] else np.zeros(len(wrong), bool)
+    # What comes after such a step is suspect, however good it looks.
+    serious = wrong & ~tolerated
+    since = np.arange(len(first)) - np.maximum.accumulate(np.where(serious, np.arange(len(first)), -MAX_WINDOW))
+    after_it = np.maximum.accumulate(serious)
     return Reading(
         first,
-        graded(len(first), warning=wrong & tolerated, critical=wrong & ~tolerated),
+        graded(len(first), warning=(wrong & tolerated) | after_it, critical=after_it & (since < MAX_WINDOW)),
         lambda spell: {
             "names": ", ".join(dict.fromkeys(track.name for track in bad)),
             "count": int(wrong[spell.first :].sum()),
@@ -312,7 +316,7 @@ def _with_gradient(case: Case) -> Track | Unmeasured:
     has_one = gradient.finite > TINY_GRADIENT
     if has_one.sum() < 20:
         return unmeasured("few_rows")
-    return Track(gradient.key, gradient.name, gradient.metric, gradient.steps[has_one], gradient.values[has_one])
+    return gradient.derived("with gradient", gradient.steps[has_one], gradient.finite[has_one])
 
 
 @rule("grad_spike", "gradient", persist=1)
@@ -342,7 +346,7 @@ def grad_rising(case: Case) -> Reading | Unmeasured:
     gradient = _with_gradient(case)
     if not isinstance(gradient, Track):
         return gradient
-    logs = gradient.replaced(np.log10(gradient.finite))
+    logs = gradient.derived("log", gradient.steps, np.log10(gradient.finite))
     trend, now = logs.trend, gradient.median(MAX_WINDOW // 2)
     start = gradient.first(MAX_WINDOW // 2)
     rising = (trend.chance < 1e-3) & (trend.effect > 2) & (now > 5 * start) & after(len(gradient), MAX_WINDOW)

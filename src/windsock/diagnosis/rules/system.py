@@ -80,12 +80,14 @@ def memory_leak(case: Case) -> Reading | Unmeasured:
 
 def _leak(memory: Track) -> Reading:
     """Judge the growth after the first rows, in which memory is filled once."""
-    late = Track(memory.key, memory.name, memory.metric, memory.steps[10:], memory.values[10:])
+    late = memory.derived("late", memory.steps[10:], memory.values[10:])
     low, start = late.median(20), late.first(10)
     growth = low / start - 1
-    steady = (late.trend.chance < 1e-6) & (late.trend.effect > 2.5) & after(len(late), 30)
     # A small process grows by a part of itself without being a leak.
-    large = (growth > 1.0) | ((growth > 0.1) & (low - start > MIN_LEAK))
+    large = ((growth > 1.0) | ((growth > 0.1) & (low - start > MIN_LEAK))) & after(len(late), 30)
+    if not large.any():
+        return Reading(late, np.zeros(len(late), np.int8))
+    steady = (late.trend.chance < 1e-6) & (late.trend.effect > 2.5)
     rate = (low - start) / np.maximum(late.steps - late.steps[0], 1)
     return Reading(
         late,

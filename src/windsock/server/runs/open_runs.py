@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeVar
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.taught import NamesFiles, names_files
+from windsock.diagnosis.diagnose import Diagnosis
+from windsock.diagnosis.doctor import Visit
 from windsock.errors import JournalError, LogError
 from windsock.importers.formats import Log
 from windsock.importers.log_list import LogFacts
@@ -37,6 +39,7 @@ ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
 MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
 MEANING_SECONDS = 60.0  # for which the meanings of names are kept
+DIAGNOSIS_SECONDS = 2.0  # between diagnoses of a run that goes on
 NAMES_SECONDS = 1.0  # between looks at the files that describe names
 
 
@@ -71,6 +74,7 @@ class OpenRun:
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
         self.source: str | None = None  # chosen by a person for the names of the run
+        self._visit = Visit()
         self._names_files: NamesFiles = {}
         self._names_at = -1e9
         self._estimated = 0
@@ -83,7 +87,7 @@ class OpenRun:
         """About the memory that the run takes, with the cached results. A view takes more as it is used."""
         if self.used_at > self.estimated_at:
             self.estimated_at = time.monotonic()
-            self._estimated = held_bytes((self.view, self._cache))
+            self._estimated = held_bytes((self.view, self._cache, self._visit))
         return self._estimated
 
     def refresh(self) -> None:
@@ -117,6 +121,12 @@ class OpenRun:
         # Resolving all names takes long, and new values of a running run hardly change the meaning of a name.
         return self.cached(
             ("names", len(self.view.names())), lambda: run_names(self.view, self.source), MEANING_SECONDS
+        )
+
+    def diagnosis(self) -> Diagnosis:
+        """Return what the doctor says about the run, at most a few seconds ago."""
+        return self.cached(
+            "diagnosis", lambda: self._visit.diagnose(self.view, self.meanings()), max_age=DIAGNOSIS_SECONDS
         )
 
     def cached(self, key: Any, compute: Callable[[], T], max_age: float = 0.0) -> T:

@@ -10,6 +10,7 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
@@ -18,7 +19,7 @@ from windsock.server.views.phases import phase_seconds
 from windsock.summary import missing, run_warnings, verdicts
 from windsock.view import View
 
-SEVERITY = ("bad", "watch", "good", "unknown")  # a value that cannot be judged does not outweigh a verdict
+HEALTH = {"healthy": "good", "watch": "watch", "sick": "bad", "cannot tell": "unknown"}
 TIME_POINTS = 100
 
 
@@ -30,6 +31,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     undecided = undecided_values(meanings)
     judged = verdicts(view, meanings, lambda name: read_series(opened, SeriesRequest("", name)))
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
+    diagnosis = opened.diagnosis()
     reasons = missing(view)
     absent = [
         _absent(headline, view, reasons, undecided.get(headline.key), meanings)
@@ -45,7 +47,8 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "unknown": len(meanings.unknown),
         "ambiguous": meanings.ambiguous,
         "source": meanings.source,
-        "health": health(judged),
+        "health": health(diagnosis, judged),
+        "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
         "crucial": [verdict_record(verdict) for verdict in judged],
         "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
         "absent": absent,
@@ -70,11 +73,15 @@ def writer_records(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def health(judged: list[Verdict]) -> dict[str, Any]:
-    """Return the worst verdict, and the number of verdicts of each kind."""
+def health(diagnosis: Diagnosis, judged: list[Verdict]) -> dict[str, Any]:
+    """Return the doctor's verdict with its reasons, and the number of crucial values with each verdict."""
     counts = {word: sum(verdict.word == word for verdict in judged) for word in WORDS}
-    worst = next((word for word in SEVERITY if counts.get(word)), "unknown")
-    return {"word": worst, "verdict": bilingual(WORDS[worst]), "counts": counts}
+    return {
+        "word": HEALTH[diagnosis.verdict],
+        "verdict": bilingual(VERDICTS[diagnosis.verdict]),
+        "reasons": [bilingual(reason) for reason in diagnosis.reasons],
+        "counts": counts,
+    }
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:

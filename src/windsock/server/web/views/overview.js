@@ -89,9 +89,20 @@ function makePhaseBars() {
   return { bars, legend, panel: panel(t("where_step"), t("stacked"), area, legend) };
 }
 
-// The worst verdict, and the verdict on each crucial value.
+// The doctor's verdict with its findings, and the verdict on each crucial value.
 function banner(data) {
-  const { word } = data.health;
+  const { word, reasons } = data.health;
+  const findings = data.findings.map((one) => {
+    const item = el(
+      "li",
+      {},
+      statusDot(one.severity === "critical" ? "bad" : "watch"),
+      el("b", { text: localized(one.title) }),
+      el("span", { class: "since", text: t("since_step", { n: one.onset }) }),
+      el("span", { text: localized(one.text) }),
+    );
+    return addTooltip(item, () => findingTooltip(one));
+  });
   const crucial = data.crucial.map((one) => {
     const item = el(
       "li",
@@ -106,7 +117,25 @@ function banner(data) {
     "section",
     { class: `banner card ${word}` },
     el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
-    el("div", {}, el("h1", { text: t(`health_${word}`) }), el("ul", { class: "crucial" }, crucial)),
+    el(
+      "div",
+      {},
+      el("h1", { text: t(`health_${word}`) }),
+      reasons.length ? el("p", { class: "quiet", text: reasons.map(localized).join("; ") }) : "",
+      findings.length ? el("ul", { class: "crucial findings" }, findings) : "",
+      el("ul", { class: "crucial" }, crucial),
+    ),
+  );
+}
+
+// What a finding explains, and what to look at next.
+function findingTooltip(finding) {
+  const explained = finding.explains.map((one) => localized(one.title)).join(", ");
+  return el(
+    "div",
+    {},
+    explained ? el("p", { text: `${t("explains")}: ${explained}` }) : "",
+    finding.advice.map((text) => el("p", { text: localized(text) })),
   );
 }
 
