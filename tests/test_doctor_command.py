@@ -69,6 +69,21 @@ def test_a_directory_gives_a_line_per_run(tmp_path: Path, capsys: pytest.Capture
     assert any("dead" in line and "Answers are cut off (since step 1)" in line for line in lines)
 
 
+def test_a_log_that_cannot_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """And the others are judged; a directory without any run is an error."""
+    write_log(tmp_path / "logs" / "dead.jsonl", dead=True)
+    broken = tmp_path / "logs" / "project" / "broken"
+    broken.mkdir(parents=True)
+    (broken / "run.json").write_text("{")
+    assert main(["doctor", str(tmp_path / "logs")]) == 1
+    said = capsys.readouterr()
+    assert "broken" in said.err
+    assert "Answers are cut off" in said.out
+    (tmp_path / "empty").mkdir()
+    assert main(["doctor", str(tmp_path / "empty")]) == 1
+    assert "no runs and no logs" in capsys.readouterr().err
+
+
 def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """As ``windsock.doctor`` returns it."""
     log = write_log(tmp_path / "dead.jsonl", dead=True)

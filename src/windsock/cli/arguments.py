@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,13 @@ def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_language(parser: argparse.ArgumentParser) -> None:
+    """Add --lang."""
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
+    language = "zh" if locale.startswith("zh") else "en"
+    parser.add_argument("--lang", choices=("en", "zh"), default=language, help="language (default: the terminal's)")
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:

@@ -7,11 +7,18 @@ is found, 1 if there is a finding of the severity of --fail-on or worse, and 2 i
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windsock.cli.arguments import add_json, directory, print_json
+from windsock.cli.arguments import add_json, add_language, directory, print_json
 from windsock.errors import WindsockError
+from windsock.terminal.output import say
+
+if TYPE_CHECKING:
+    from windsock.view import View
 
 HELP = "say what is wrong with a run"
 EXAMPLE = "windsock doctor @last\n  windsock doctor runs/ --fail-on critical\n  windsock doctor --explain no_signal"
@@ -23,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last")
     parser.add_argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them")
     parser.add_argument("--fail-on", choices=SEVERITIES, default="warning", help="exit with 1 from this severity on")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language (default en)")
+    add_language(parser)
     parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo")
     parser.add_argument("--all", action="store_true", help="also say what each rule that found nothing looks at")
     add_json(parser)
@@ -33,54 +40,52 @@ def run(options: argparse.Namespace) -> int:
     """Print the diagnosis of each run."""
     if options.explain:
         return _explain(options)
-    from windsock.diagnosis.diagnose import Diagnosis
     from windsock.diagnosis.doctor import doctor
-    from windsock.opening import open_run
 
-    found: list[tuple[Any, Diagnosis]] = []
     references = options.runs or ["@last"]
-    many = [reference for reference in references if _is_directory_of_runs(Path(reference))]
-    for reference in references:
-        for one in _runs_in(Path(reference)) if reference in many else [reference]:
-            try:
-                view = open_run(one, directory(options), source=options.source)
-            except WindsockError:
-                if reference not in many:
-                    raise
-                continue
-            found.append((view, doctor(view)))
+    found = [(view, doctor(view)) for reference in references for view in _views(reference, options)]
+    is_list = len(references) > 1 or len(found) != 1
     if options.json:
         records = [diagnosis.record(view.id, view.name) for view, diagnosis in found]
-        print_json(records[0] if len(records) == 1 and not many else records)
+        print_json(records if is_list else records[0])
     else:
-        _print(found, options, lines=bool(many) or len(found) > 1)
+        _print(found, options, is_list)
     return _exit_code([diagnosis for _, diagnosis in found], options.fail_on)
 
 
-def _is_directory_of_runs(path: Path) -> bool:
-    from windsock.importers.logs import logs_at
-    from windsock.journal.folder import is_run, run_folders
-
-    if not path.is_dir() or is_run(path):
-        return False
-    return bool(next(iter(run_folders(path)), None)) or len(logs_at(path)) > 1
-
-
-def _runs_in(dir: Path) -> list[Path]:
+def _views(reference: str, options: argparse.Namespace) -> Iterator[View]:
+    """Yield the run, or the runs and logs below a directory; say which of these cannot be read."""
     from windsock.importers.logs import find_logs
-    from windsock.journal.folder import run_folders
+    from windsock.journal.folder import is_run, run_folders
+    from windsock.opening import ImportedView, open_run
+    from windsock.view import View
 
-    folders = list(run_folders(dir))
-    return [*folders, *(log.path for log in find_logs(dir, skip=folders))]
+    path = Path(reference)
+    if not path.is_dir() or is_run(path):
+        yield open_run(reference, directory(options), source=options.source)
+        return
+    folders = list(run_folders(path))
+    opened: list[Callable[[], View]] = [partial(View, folder) for folder in folders]
+    opened += [partial(ImportedView, log) for log in find_logs(path, skip=folders)]
+    if not opened:
+        raise WindsockError(f"{path} has no runs and no logs")
+    for open_one in opened:
+        try:
+            view = open_one()
+        except WindsockError as problem:
+            say(str(problem), sys.stderr)
+            continue
+        view.source = options.source or view.source
+        yield view
 
 
-def _print(found: list[tuple[Any, Any]], options: argparse.Namespace, lines: bool) -> None:
+def _print(found: list[tuple[View, Any]], options: argparse.Namespace, is_list: bool) -> None:
     from windsock.terminal.doctor import print_diagnosis, print_verdict
     from windsock.terminal.output import make_console
 
     console = make_console()
     for view, diagnosis in found:
-        if lines:
+        if is_list:
             print_verdict(console, f"{view.info.project}/{view.name}", diagnosis, options.lang)
         else:
             print_diagnosis(console, view, diagnosis, options.lang, options.all)
@@ -95,7 +100,6 @@ def _exit_code(diagnoses: list[Any], fail_on: str) -> int:
 
 def _explain(options: argparse.Namespace) -> int:
     from windsock.diagnosis.rules import RULES
-    from windsock.terminal.output import say
 
     if options.explain != "all" and options.explain not in RULES:
         import difflib

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from windsock.catalogue.names import recognise
 from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import PRODUCERS, Text
-from windsock.cli.arguments import add_json, print_json, run_view
+from windsock.cli.arguments import add_json, add_language, print_json, run_view
 from windsock.terminal.output import say
 
 HELP = "explain a metric of any framework"
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``explain``."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="a logged name, or the id of a metric")
     parser.add_argument("--all", action="store_true", help="list all families and their metrics")
-    parser.add_argument("--lang", choices=("en", "zh"), default=_language(), help="language (default: the terminal's)")
+    add_language(parser)
     parser.add_argument(
         "--run", metavar="RUN", dest="run_reference", help="explain what the name means in this run, and why"
     )
@@ -91,11 +90,6 @@ def _print_meanings(options: argparse.Namespace, meanings: Sequence[NameMeaning]
 
     explain_meanings(options.name, meanings, options.lang, why)
     return 0
-
-
-def _language() -> str:
-    locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
-    return "zh" if locale.startswith("zh") else "en"
 
 
 def _all(options: argparse.Namespace) -> int:

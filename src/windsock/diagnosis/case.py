@@ -1,4 +1,4 @@
-"""The case that rules look at: the signals of a run, by their meaning, with its config, restarts and status."""
+"""The case that rules look at: the signals of a run, by their meaning, with its config and its starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ SIGNALS: dict[str, tuple[str, ...]] = {
         "reward/score/mean", "reward/score_not_aborted/mean", "reward/rlhf/mean", "reward/shaped/mean",
         "reward/shaped_not_aborted/mean", "reward/token/mean",
     ),
-    "score": ("reward/score/mean", "reward/score_not_aborted/mean"),
     "trained_reward": ("reward/rlhf/mean", "reward/shaped/mean", "reward/shaped_not_aborted/mean"),
     "reward_std": ("reward/score/std",),
     "reward_min": ("reward/score/min", "reward/score_not_aborted/min"),
@@ -33,10 +32,8 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "entropy": ("policy/entropy/mean", "evaluation/entropy/mean"),
     "kl": ("policy/kl_loss", "policy/ref_kl_k3", "policy/ref_kl_exact", "policy/ref_kl_k1"),
     "kl_sum": ("policy/ref_kl_sum",),
-    "kl_coef": ("reward/kl_coef",),
     "step_kl": ("policy/kl_k2", "policy/kl_k3", "policy/kl_exact", "policy/kl_k1"),
     "ratio": ("policy/ratio/mean", "verl/actor/prefix_ratio_mean"),
-    "ratio_max": ("policy/ratio/max",),
     "clipped": ("policy/clip_fraction",),
     "length": ("tokens/response_length/mean", "tokens/response_length_not_aborted/mean", "tokens/total_length/mean"),
     "length_max": ("tokens/response_length/max", "tokens/response_length_not_aborted/max"),
@@ -49,14 +46,11 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "mismatch": ("policy/mismatch/probability_difference/mean",),
     "mismatch_log": ("policy/mismatch/log_prob_difference/mean",),
     "mismatch_kl": ("policy/mismatch/kl_k3", "policy/mismatch/kl_k1"),
-    "mismatch_ratio": ("policy/mismatch/ratio/mean", "policy/mismatch/is_weight/mean"),
     "sample_size": ("policy/mismatch/effective_sample_size", "policy/mismatch/is_weight/effective_sample_size"),
     "staleness": ("sample/staleness/mean",),
     "step_time": ("time/step",),
-    "tokens": ("system/tokens",),
     "throughput": ("system/tokens_per_second", "system/tokens_per_second_per_device"),
     "host_memory": ("memory/host/used",),
-    "device_memory": ("memory/step/max_reserved", "memory/step/max_allocated"),
 }  # fmt: skip
 """The metrics that a signal can be taken from, by their ids, the best first."""
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -66,7 +60,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         "eval/{taskset}/{metric}/mean",
     ),
     "rss": ("memory/cpu/{phase}/{when}/rss",),
-    "phase": ("time/{phase}/execute", "time/rollout", "time/update_actor", "time/adv", "time/ref", "time/old_log_prob"),
 }  # fmt: skip
 """Signals of which a run can have several, such as the components of its reward."""
 
@@ -95,8 +88,6 @@ class Case:
     families: Mapping[str, Sequence[Track]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
-    status: str = "finished"
-    ambiguous: Sequence[str] = ()
 
     def get(self, key: str) -> Track | None:
         """Return a signal; None if the run does not log it."""
@@ -116,7 +107,7 @@ class Case:
         """Return the case as it was when a step was the last one."""
         cut = {key: _before(track, step) for key, track in self.tracks.items()}
         families = {key: [_before(track, step) for track in many] for key, many in self.families.items()}
-        return Case(cut, families, self.config, self.attempts, self.status, self.ambiguous)
+        return Case(cut, families, self.config, self.attempts)
 
 
 def values_at(known: Ints, values: Floats, steps: Ints) -> Floats:
@@ -171,7 +162,7 @@ def collect(names: RunNames, read: Read, known: dict[str, Track] | None = None, 
     }
     families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
     families["validation"] = [found for found in families["validation"] if _is_score(names.judged(found.name))]
-    return Case(tracks, families, ambiguous=tuple(names.ambiguous), **facts)
+    return Case(tracks, families, **facts)
 
 
 def _is_score(match: Match | None) -> bool:

@@ -45,5 +45,4 @@ class Visit:
             self._tracks,
             config=view.config,
             attempts=[Attempt(*steps) for steps in view.attempt_steps()],
-            status=view.status.word,
         )
