@@ -52,7 +52,7 @@ export const WORDS = {
   health_bad: ["Something is wrong", "出现问题"],
   health_unknown: ["Cannot tell yet", "暂无法判断"],
   since_step: ["since step {n}", "从第 {n} 步起"],
-  explains: ["explains", "由此导致"],
+  explains: ["It explains: {n}.", "由此导致：{n}。"],
   from: ["from", "初始"],
   healthy_band: ["healthy range", "健康区间"],
   as_logged: ["logged name", "记录名"],
@@ -220,7 +220,7 @@ export const WORDS = {
   status: ["status", "状态"],
   no_relay: ["This run has no tracker.", "该实验没有配置 tracker。"],
   no_config: ["windsock.init was called without a config.", "调用 windsock.init 时没有传入配置。"],
-  filter_names: ["Filter names and meanings  ( / )", "筛选名字与含义  ( / )"],
+  filter_names: ["Filter names  ( / )", "筛选名字  ( / )"],
   names_known: ["This run has {n} names, and windsock knows {m}.", "该实验有 {n} 个名字，windsock 认识其中 {m} 个。"],
   names_all_known: [
     "This run has {n} names, and windsock knows all of them.",

@@ -99,9 +99,9 @@ function banner(data) {
       statusDot(one.severity === "critical" ? "bad" : "watch"),
       el("b", { text: localized(one.title) }),
       el("span", { class: "since", text: t("since_step", { n: one.onset }) }),
-      el("span", { text: localized(one.text) }),
+      el("span", { text: [localized(one.text), explained(one)].filter(Boolean).join(" ") }),
     );
-    return addTooltip(item, () => findingTooltip(one));
+    return addTooltip(item, () => advice(one));
   });
   const crucial = data.crucial.map((one) => {
     const item = el(
@@ -128,13 +128,17 @@ function banner(data) {
   );
 }
 
-// What a finding explains, and what to look at next.
-function findingTooltip(finding) {
-  const explained = finding.explains.map((one) => localized(one.title)).join(", ");
+// The findings that another one explains, in a sentence.
+function explained(finding) {
+  const titles = finding.explains.filter((one) => one.severity !== "info").map((one) => localized(one.title));
+  return titles.length ? t("explains", { n: titles.join(", ") }) : "";
+}
+
+// What to look at next.
+function advice(finding) {
   return el(
     "div",
     {},
-    explained ? el("p", { text: `${t("explains")}: ${explained}` }) : "",
     finding.advice.map((text) => el("p", { text: localized(text) })),
   );
 }
