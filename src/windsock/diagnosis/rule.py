@@ -30,6 +30,11 @@ class Spell:
     level: int
     is_open: bool
 
+    @property
+    def rows(self) -> slice:
+        """Its rows, to select them."""
+        return slice(self.first, self.last + 1)
+
 
 @dataclass(frozen=True)
 class Reading:

@@ -34,7 +34,7 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
         ),
         lambda spell: {
             "name": loss.name,
-            "most": float(np.nanmax(now[spell.first : spell.last + 1])),
+            "most": float(np.nanmax(now[spell.rows])),
             "usual": float(settled[spell.first]),
             "reward": float(most[spell.last]),
         },
@@ -54,7 +54,7 @@ def ev_bad(case: Case) -> Reading | Unmeasured:
     return Reading(
         variance,
         graded(len(variance), warning=(now < 0) & late, critical=(now < -1) & late),
-        lambda spell: {"name": variance.name, "now": float(np.nanmin(now[spell.first : spell.last + 1]))},
+        lambda spell: {"name": variance.name, "now": float(np.nanmin(now[spell.rows]))},
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
-from windsock.diagnosis.rules.shared import Flags, full_window, held_at, is_learning
+from windsock.diagnosis.rules.shared import Flags, full_window, held_at, is_learning, percent
 from windsock.diagnosis.tracks import Floats, Levels, Track
 
 WINDOW = 20  # rows over which a share is taken
@@ -88,7 +88,7 @@ def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> Readi
         track,
         grade(track, share),
         lambda spell: {
-            "share": percent(float(np.nanmax(share[spell.first : spell.last + 1]))),
+            "share": percent(float(np.nanmax(share[spell.rows]))),
             "rows": WINDOW,
             "reward": float(rewards[spell.last]),
         },
@@ -141,7 +141,7 @@ def zero_grad(case: Case) -> Reading | Unmeasured:
         graded(len(gradient), warning=share >= 0.4, critical=share >= 0.8),
         lambda spell: {
             "name": gradient.name,
-            "share": percent(float(np.nanmax(share[spell.first : spell.last + 1]))),
+            "share": percent(float(np.nanmax(share[spell.rows]))),
             "rows": WINDOW,
         },
         _before_window,
@@ -166,7 +166,7 @@ def truncation(case: Case) -> Reading | Unmeasured:
     return Reading(
         track,
         graded(len(track), info=share >= 0.05, warning=share >= limit, critical=(share >= 0.9) & ~learning),
-        lambda spell: {"share": percent(float(np.nanmax(share[spell.first : spell.last + 1])))},
+        lambda spell: {"share": percent(float(np.nanmax(share[spell.rows])))},
         beside=(case.get("length"), case.get("reward")),
     )
 
@@ -179,8 +179,3 @@ def _all_cut(case: Case) -> tuple[Track, Floats] | None:
     longest = np.fmax.accumulate(most.finite)
     cut = (values_at(least.steps, least.finite, most.steps) == most.finite) & (most.finite == longest)
     return most, most.share(cut, 10)
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage."""
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

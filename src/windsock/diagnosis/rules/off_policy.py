@@ -6,8 +6,7 @@ import numpy as np
 
 from windsock.diagnosis.case import Case
 from windsock.diagnosis.rule import Reading, Unmeasured, graded, rule, unmeasured
-from windsock.diagnosis.rules.learning_signal import percent
-from windsock.diagnosis.rules.shared import after
+from windsock.diagnosis.rules.shared import after, percent
 
 LIMITS = {"mismatch": (0.01, 0.05), "mismatch_log": (0.05, 0.2), "mismatch_kl": (0.01, 0.1)}
 """Above the first limit trainer and rollout disagree, above the second they are different policies."""
@@ -34,7 +33,7 @@ def mismatch(case: Case) -> Reading | Unmeasured:
         lambda spell: {
             "name": track.name,
             "start": track.first(10),
-            "now": float(np.nanmax(now[spell.first : spell.last + 1])),
+            "now": float(np.nanmax(now[spell.rows])),
         },
         beside=(case.get("staleness"),),
     )
@@ -50,7 +49,7 @@ def ess_low(case: Case) -> Reading | Unmeasured:
     return Reading(
         size,
         graded(len(size), warning=now < 0.3),
-        lambda spell: {"name": size.name, "share": percent(float(np.nanmin(now[spell.first : spell.last + 1])))},
+        lambda spell: {"name": size.name, "share": percent(float(np.nanmin(now[spell.rows])))},
     )
 
 
@@ -68,7 +67,7 @@ def stale(case: Case) -> Reading | Unmeasured:
         graded(len(staleness), warning=(now > limit) & after(len(staleness), 5)),
         lambda spell: {
             "name": staleness.name,
-            "now": float(np.nanmax(now[spell.first : spell.last + 1])),
+            "now": float(np.nanmax(now[spell.rows])),
             "limit": limit,
         },
     )

@@ -6,8 +6,8 @@ import numpy as np
 
 from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
-from windsock.diagnosis.rules.learning_signal import TINY_GRADIENT, percent
-from windsock.diagnosis.rules.shared import Flags, after, is_falling, is_learning, living
+from windsock.diagnosis.rules.learning_signal import TINY_GRADIENT
+from windsock.diagnosis.rules.shared import Flags, after, is_falling, is_learning, living, percent
 from windsock.diagnosis.tracks import MAX_WINDOW, Floats, Track
 
 CORE = ("loss", "gradient", "kl", "kl_sum", "entropy", "reward", "trained_reward", "ratio", "value_loss", "step_kl")
@@ -51,10 +51,6 @@ def _first_bad(track: Track) -> int:
     return int(track.steps[~np.isfinite(track.values)][0])
 
 
-def _between(values: Floats, spell: Spell) -> Floats:
-    return values[spell.first : spell.last + 1]
-
-
 def _began(condition: Flags, spell: Spell) -> int:
     """Return the row since which a weaker condition has held without a break until the spell."""
     broken = np.flatnonzero(~condition[: spell.first])
@@ -78,7 +74,7 @@ def entropy_spent(case: Case) -> Reading | Unmeasured:
     return Reading(
         entropy,
         graded(len(entropy), info=(now < 0.25 * start) & after(len(entropy), BASE_ROWS)),
-        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmin(_between(now, spell)))},
+        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmin(now[spell.rows]))},
     )
 
 
@@ -99,7 +95,7 @@ def entropy_collapse(case: Case) -> Reading | Unmeasured:
     return Reading(
         entropy,
         graded(len(entropy), warning=gone & learning, critical=gone & ~learning),
-        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmin(_between(now, spell)))},
+        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmin(now[spell.rows]))},
         beside=(case.get("reward"), case.get("gradient")),
     )
 
@@ -131,7 +127,7 @@ def entropy_explosion(case: Case) -> Reading | Unmeasured:
     return Reading(
         entropy,
         graded(len(entropy), critical=high),
-        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmax(_between(now, spell)))},
+        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmax(now[spell.rows]))},
         beside=(case.get("length"),),
     )
 
@@ -168,7 +164,7 @@ def kl_drift(case: Case) -> Reading | Unmeasured:
     return Reading(
         kl,
         graded(len(kl), info=far, warning=elsewhere, critical=(far & ~learning) | away),
-        lambda spell: {"name": kl.name, "now": float(np.nanmax(_between(now, spell))), "per": "token"},
+        lambda spell: {"name": kl.name, "now": float(np.nanmax(now[spell.rows])), "per": "token"},
         beside=(case.get("reward"),),
     )
 
@@ -192,7 +188,7 @@ def _summed_kl_drift(case: Case, kl: Track) -> Reading:
     return Reading(
         kl,
         graded(len(kl), warning=high, critical=high & ~learning),
-        lambda spell: {"name": kl.name, "now": float(np.nanmax(_between(now, spell))), "per": "answer"},
+        lambda spell: {"name": kl.name, "now": float(np.nanmax(now[spell.rows])), "per": "answer"},
         beside=(case.get("reward"),),
     )
 
@@ -205,7 +201,7 @@ def kl_spike(case: Case) -> Reading | Unmeasured:
         return kl
 
     def facts(spell: Spell) -> dict[str, object]:
-        row = spell.first + int(np.nanargmax(_between(kl.finite, spell)))
+        row = spell.first + int(np.nanargmax(kl.finite[spell.rows]))
         return {"name": kl.name, "most": float(kl.finite[row]), "usual": kl.first(max(1, row))}
 
     return Reading(kl, graded(len(kl), warning=kl.finite > 10, critical=kl.finite > 100), facts)
@@ -232,7 +228,7 @@ def kl_negative(case: Case) -> Reading | Unmeasured:
     now = kl.mean(5)
     low = now < (-0.05 if kl.key == "kl" else -1.0)
     return Reading(
-        kl, graded(len(kl), warning=low), lambda spell: {"name": kl.name, "now": float(np.nanmin(_between(now, spell)))}
+        kl, graded(len(kl), warning=low), lambda spell: {"name": kl.name, "now": float(np.nanmin(now[spell.rows]))}
     )
 
 
@@ -257,7 +253,7 @@ def ppo_kl_high(case: Case) -> Reading | Unmeasured:
     return Reading(
         kl,
         graded(len(kl), info=high & learning, warning=high & ~learning, critical=(now > 0.1) & ~learning),
-        lambda spell: {"name": kl.name, "now": float(np.nanmax(_between(now, spell)))},
+        lambda spell: {"name": kl.name, "now": float(np.nanmax(now[spell.rows]))},
         beside=(case.get("clipped"),),
     )
 
@@ -276,7 +272,7 @@ def ratio_drift(case: Case) -> Reading | Unmeasured:
     return Reading(
         ratio,
         graded(len(ratio), warning=np.abs(now - 1) > 0.2, critical=(now > 2.0) | (now < 0.5)),
-        lambda spell: {"name": ratio.name, "now": _furthest(_between(now, spell))},
+        lambda spell: {"name": ratio.name, "now": _furthest(now[spell.rows])},
         beside=(case.get("clipped"),),
     )
 
@@ -301,7 +297,7 @@ def clipfrac_high(case: Case) -> Reading | Unmeasured:
     return Reading(
         clipped,
         graded(len(clipped), info=high & learning, warning=high & ~learning),
-        lambda spell: {"name": clipped.name, "share": percent(float(np.nanmax(_between(now, spell))))},
+        lambda spell: {"name": clipped.name, "share": percent(float(np.nanmax(now[spell.rows])))},
     )
 
 
@@ -333,8 +329,8 @@ def grad_spike(case: Case) -> Reading | Unmeasured:
         graded(len(gradient), info=high, warning=high & (recent >= 4)),
         lambda spell: {
             "name": gradient.name,
-            "count": int(high[spell.first : spell.last + 1].sum()),
-            "most": float(_between(gradient.finite, spell).max()),
+            "count": int(high[spell.rows].sum()),
+            "most": float(gradient.finite[spell.rows].max()),
             "usual": float(np.nanmedian(gradient.finite)),
         },
     )
@@ -374,7 +370,7 @@ def length_explosion(case: Case) -> Reading | Unmeasured:
     return Reading(
         length,
         graded(len(length), info=long, warning=long & (~learning | cut), critical=long & ~learning & cut),
-        lambda spell: {"start": start, "now": float(np.nanmax(_between(now, spell)))},
+        lambda spell: {"start": start, "now": float(np.nanmax(now[spell.rows]))},
         lambda spell: _began(length.median(3) > 2 * start, spell),
         (case.get("truncated"), case.get("reward")),
     )
@@ -392,6 +388,6 @@ def length_collapse(case: Case) -> Reading | Unmeasured:
     return Reading(
         length,
         graded(len(length), info=short, warning=short & ~(learning & (now >= 16))),
-        lambda spell: {"start": start, "now": float(np.nanmin(_between(now, spell)))},
+        lambda spell: {"start": start, "now": float(np.nanmin(now[spell.rows]))},
         beside=(case.get("reward"),),
     )

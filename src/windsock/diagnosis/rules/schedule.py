@@ -37,7 +37,7 @@ def lr_implausible(case: Case) -> Reading | Unmeasured:
     return Reading(
         rate,
         graded(len(rate), warning=rate.finite >= 1e-3, critical=rate.finite >= 5e-3),
-        lambda spell: {"name": rate.name, "most": float(np.nanmax(rate.finite[spell.first : spell.last + 1]))},
+        lambda spell: {"name": rate.name, "most": float(np.nanmax(rate.finite[spell.rows]))},
     )
 
 

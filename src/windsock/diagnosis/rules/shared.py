@@ -63,3 +63,8 @@ def full_window(values: Floats, rows: int) -> Floats:
 def after(rows: int, start: int) -> Flags:
     """Return which of some rows come after the first ``start``."""
     return np.arange(rows) >= start
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

@@ -62,7 +62,7 @@ def slowdown(case: Case) -> Reading | Unmeasured:
     return Reading(
         times,
         graded(len(times), info=slow, warning=slow & trend),
-        lambda spell: {"name": times.name, "start": start, "now": float(np.nanmax(now[spell.first : spell.last + 1]))},
+        lambda spell: {"name": times.name, "start": start, "now": float(np.nanmax(now[spell.rows]))},
         beside=(case.get("throughput"),),
     )
 
@@ -94,7 +94,7 @@ def _leak(memory: Track) -> Reading:
         graded(len(late), warning=steady & large),
         lambda spell: {
             "name": memory.name,
-            "growth": f"{100 * float(np.nanmax(growth[spell.first : spell.last + 1])):.0f} %",
+            "growth": f"{100 * float(np.nanmax(growth[spell.rows])):.0f} %",
             "rate": float(100 * rate[spell.last]),
         },
         lambda spell: 0,
