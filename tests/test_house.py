@@ -74,7 +74,7 @@ def test_every_module_imports_only_from_levels_below_its_own():
 def test_the_public_surface_is_pinned():
     """What users may rely on changes only on purpose, and stays small."""
     assert windsock.__all__ == [
-        "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
+        "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
         "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
         "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define",
         "doctor", "histogram", "init", "join", "log", "measure", "open", "translate",

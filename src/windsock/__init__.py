@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from windsock.diagnosis.doctor import doctor
     from windsock.errors import (
         JournalError,
+        LogError,
         MetricNotFoundError,
         RunNotFoundError,
         SettingsError,
@@ -51,6 +52,7 @@ _HOMES = {
     "Difference": "catalogue.spec",
     "Histogram": "model",
     "JournalError": "errors",
+    "LogError": "errors",
     "Metric": "catalogue.spec",
     "MetricName": "catalogue.spec",
     "MetricNotFoundError": "errors",
@@ -81,7 +83,7 @@ _HOMES = {
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
 __all__ = [
-    "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "Metric", "MetricName",
+    "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
     "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "doctor",
     "histogram", "init", "join", "log", "measure", "open", "translate",
