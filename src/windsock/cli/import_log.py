@@ -20,6 +20,7 @@ from windsock.importers.imported import STATE_FILE, Given, ImportedLog, facts_of
 from windsock.importers.logs import HINT, logs_at
 from windsock.journal.folder import folder_name
 from windsock.terminal.output import say
+from windsock.view import View
 
 HELP = "make runs of logs of other programs"
 EXAMPLE = """windsock import train.log
@@ -149,8 +150,6 @@ class Importing:
 
 def _report(imported: ImportedLog) -> Iterator[str]:
     """Yield what was read of a log."""
-    from windsock.view import View
-
     view = View(imported.folder)
     origin, steps = view.origin, view.steps
     assert origin is not None
