@@ -111,6 +111,7 @@ def _clean_environment(
         if name.startswith(LAUNCHERS) or name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("WINDSOCK_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("WINDSOCK_DOCTOR", "off")  # a further process for each run with a relay
     monkeypatch.setenv("WINDSOCK_CACHE", str(tmp_path_factory.mktemp("cache")))
     yield
     for run in list(windsock.session._runs):

@@ -17,11 +17,12 @@ from windsock.recording import Collector, Recording
 from windsock.step_values import Finish, Finished, StepValues
 
 if TYPE_CHECKING:
+    from windsock.live_findings import LiveFindings
     from windsock.measurement.collector import MeasurementCollector
     from windsock.rollouts.collector import RolloutCollector
     from windsock.samples.collector import SampleCollector
 
-COMMIT_ORDER = ("device_values", "measured", "rollouts", "phases", "counters", "samples")
+COMMIT_ORDER = ("device_values", "measured", "rollouts", "phases", "counters", "samples", "findings")
 """Phases come before counters: the throughput of a step is computed from its counts."""
 GATHERED = ("measured", "rollouts")
 """The parts that processes exchange."""
@@ -73,6 +74,8 @@ class Collectors:
         self.device_values = DeviceValues(recording)
         self.counters = Counters(recording)
         self.phases = PhaseCollector(recording, self.counters)
+        if recording.settings.doctor:
+            _ = self.findings  # begins to look
 
     @lazy
     def measured(self) -> MeasurementCollector:
@@ -94,6 +97,13 @@ class Collectors:
         from windsock.samples.collector import SampleCollector
 
         return SampleCollector(self._recording)
+
+    @lazy
+    def findings(self) -> LiveFindings:
+        """What the doctor says, and whether the training should stop."""
+        from windsock.live_findings import LiveFindings
+
+        return LiveFindings(self._recording)
 
     def __iter__(self) -> Iterator[tuple[str, Collector]]:
         """Yield the collectors in use with their names, in the order in which they write."""

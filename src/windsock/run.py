@@ -153,6 +153,16 @@ class Run:
         return None if self._problems is None else self._recording.step
 
     @property
+    def should_stop(self) -> bool:
+        """Whether the training should end now: the doctor found what ``stop_on`` names, or someone asked for it.
+
+        All processes of a run see it change at the same step.
+        """
+        if self._problems is None or not self._recording.settings.doctor:
+            return False
+        return self._collectors.findings.should_stop(self._newest_step)
+
+    @property
     def ended(self) -> bool:
         """Whether the run is finished in this process."""
         return self._ended is not None

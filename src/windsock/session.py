@@ -9,7 +9,7 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from windsock.journal.folder import (
     segments,
     write_run_info,
 )
-from windsock.model import RunInfo, Writer
+from windsock.model import MAIN_ROLE, RunInfo, Writer
 from windsock.ray_worker import actor_id, is_copied
 from windsock.recording import Recording
 from windsock.redaction import Redactor
@@ -37,6 +37,7 @@ from windsock.spool_folder import make_spool_folder
 from windsock.ticket import Ticket
 
 if TYPE_CHECKING:
+    from windsock.findings import Finding
     from windsock.trackers.protocol import DeliveryClient, Tracker
 
 
@@ -51,7 +52,7 @@ _joining = threading.RLock()
 
 SETTINGS_OF_THE_RUN = (
     "project", "name", "id", "dir", "track_with", "tracker_kwargs", "config", "vocabulary", "source", "group", "tags",
-    "notes", "in_process", "concurrent",
+    "notes", "in_process", "doctor", "on_finding", "finding_webhook", "finding_command", "concurrent",
 )  # fmt: skip
 
 
@@ -86,6 +87,11 @@ def init(
     devices: int | None = None,
     peak_flops: float | None = None,
     in_process: bool | None = None,
+    doctor: bool | None = None,
+    on_finding: Callable[[Finding], Any] | None = None,
+    finding_webhook: str | None = None,
+    finding_command: str | None = None,
+    stop_on: str | None = None,
     spool: str | os.PathLike[str] | None = None,
     concurrent: bool | None = None,
     mode: str | None = None,
@@ -176,7 +182,15 @@ def _recorded_run(settings: Settings) -> Run:
         info = write_run_info(folder, info)
     except OSError as error:
         _warn(f"cannot write to {folder}: {error.strerror}; the training goes on")
+    settings = replace(settings, doctor=_has_doctor(settings, trackers))
     return _begin(_with_safe_spool(settings, id, folder), info, folder, trackers)
+
+
+def _has_doctor(settings: Settings, trackers: Mapping[str, Tracker]) -> bool:
+    """Return whether the doctor watches the run: where that is not said, if a relay process runs anyway."""
+    if settings.doctor is not None:
+        return settings.doctor
+    return not settings.in_process and any(not tracker.in_process for tracker in trackers.values())
 
 
 def _producer(source: str | None) -> str:
@@ -300,6 +314,10 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
         from windsock.relay.spool import SpoolClient
 
         yield SpoolClient(settings.spool / recording.info.id, path, warn)
+    if settings.doctor and settings.rank == 0 and settings.role == MAIN_ROLE:
+        from windsock.diagnosis.client import DoctorClient
+
+        yield DoctorClient(path, settings, warn, recording.writer)
     if not trackers:
         return
     from windsock.relay.client import RelayClient, ThreadClient

@@ -13,11 +13,11 @@ import os
 import string
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 from windsock.errors import SettingsError
@@ -30,6 +30,10 @@ from windsock.to_plain import to_plain
 MODES = ("online", "disabled")
 VOCABULARIES = ("roll", "trl", "trinity")
 MEMORIES = ("all", "cpu", "none")
+STOP_SEVERITIES = ("warning", "critical")
+FUNCTION = cast(type, Callable)
+SWITCHES = {"true": True, "on": True, "1": True, "false": False, "off": False, "0": False}
+"""How the environment says true and false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,25 @@ class Settings:
     in_process: bool = setting(
         "deliver to trackers from threads of this process instead of the relay process", bool, default=False
     )
+    doctor: bool | None = setting(
+        "run the doctor beside the training, in a process of its own", bool, shown="on where a relay process runs",
+        variable="WINDSOCK_DOCTOR",
+    )  # fmt: skip
+    on_finding: Callable[[Any], Any] | None = setting(
+        "function that is called at a commit with each finding of the doctor that begins, gets worse or ends",
+        FUNCTION,
+    )
+    finding_webhook: str | None = setting(
+        "URL to which findings are posted as JSON", str, variable="WINDSOCK_FINDING_WEBHOOK"
+    )
+    finding_command: str | None = setting(
+        "command that is run for each finding, with the finding as JSON on its standard input", str,
+        variable="WINDSOCK_FINDING_COMMAND",
+    )  # fmt: skip
+    stop_on: str | None = setting(
+        "severity of a finding that sets run.should_stop: warning or critical", str, variable="WINDSOCK_STOP_ON",
+        choices=STOP_SEVERITIES,
+    )  # fmt: skip
     spool: Path | None = setting(
         "local directory to write to first, from where files are copied to dir; or off", str, os.PathLike,
         shown="used if dir is a network mount", variable="WINDSOCK_SPOOL",
@@ -195,6 +218,10 @@ OWN_SECTION = "windsock"
 MONITOR_KEYS = ("monitor_type", "monitor_args", "detailed_stats", "cache_dir", "enable_ray_timeline")
 TOP_KEYS = ("track_with", "tracker_kwargs", "exp_name", "monitor", "report_to", "project_kwargs", OWN_SECTION)
 """Our keys at the top of a training configuration. ``project``, ``name`` and ``group`` are read too."""
+NEEDING_DOCTOR = ("on_finding", "finding_webhook", "finding_command", "stop_on")
+"""The settings that turn the doctor on."""
+MAY_HAVE_SECRETS = ("engines", "finding_webhook", "finding_command")
+"""Settings whose values are in no error message; nor are those of trackers."""
 
 
 def resolve(
@@ -252,18 +279,27 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
     }
     for url in completed["engines"]:
         engine_url(url)
+    if completed.get("finding_webhook"):
+        checked_url("finding_webhook", completed["finding_webhook"])
+    if "doctor" not in completed and any(completed.get(name) for name in NEEDING_DOCTOR):
+        completed["doctor"] = True
     return Settings(**completed, trackers=trackers)
 
 
 def engine_url(url: Any) -> SplitResult:
-    """Return the parts of an engine's URL; raise SettingsError, without the URL's secrets, if it is none."""
+    """Return the parts of an engine's URL; raise SettingsError if it is none."""
+    return checked_url("engines", url)
+
+
+def checked_url(setting: str, url: Any) -> SplitResult:
+    """Return the parts of a URL; raise SettingsError, without the URL's secrets, if it is none."""
     got = "a string of another form" if isinstance(url, str) else type(url).__name__
     with suppress(ValueError):  # of a wrong port, or of brackets that do not match
         parts = urlsplit(url.strip()) if isinstance(url, str) else SplitResult("", "", "", "", "")
         _ = parts.port
         if parts.scheme in ("http", "https") and parts.hostname and not set(parts.geturl()) & set(string.whitespace):
             return parts
-    raise SettingsError(f"engines: expected a URL such as http://host:8000, got {got}")
+    raise SettingsError(f"{setting}: expected a URL such as http://host:8000, got {got}")
 
 
 def _spool(given: Any, dir: Path) -> Path | None:
@@ -373,6 +409,8 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     key = key or setting.name
     if setting.kinds == (int,) and isinstance(value, str) and value.strip().isdigit():
         value = int(value)
+    if setting.kinds == (bool,) and isinstance(value, str):
+        value = SWITCHES.get(value.strip().lower(), value)
     if float in setting.kinds and isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
@@ -380,9 +418,7 @@ def _checked(setting: Setting, value: Any, key: str | None = None) -> Any:
     wrong_bool = isinstance(value, bool) and bool not in setting.kinds and object not in setting.kinds
     if not isinstance(value, setting.kinds) or wrong_bool:
         expected = " or ".join(_kind_name(kind) for kind in setting.kinds)
-        got = (
-            type(value).__name__ if "kwargs" in key or "args" in key or key == "engines" else _got(value)
-        )  # may contain an API key
+        got = _type_or_value(key, value)
         raise SettingsError(f"{key}: expected {expected}, got {got}")
     if isinstance(value, list | tuple) and not all(isinstance(word, str) for word in value):
         raise SettingsError(f"{key}: expected a list of strings, got {_type_or_value(key, value)}")
@@ -475,12 +511,13 @@ def _kind_name(kind: type) -> str:
         bool: "true or false",
         list: "a list",
         tuple: "a tuple",
+        FUNCTION: "a function",
     }
     return names.get(kind, "a path" if kind is os.PathLike else "a mapping")
 
 
 def _type_or_value(key: str, value: Any) -> str:
-    may_have_secrets = "kwargs" in key or "args" in key or key == "engines"
+    may_have_secrets = "kwargs" in key or "args" in key or key in MAY_HAVE_SECRETS
     return type(value).__name__ if may_have_secrets else _got(value)
 
 

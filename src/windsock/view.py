@@ -253,6 +253,12 @@ class View:
         return None
 
     @property
+    def newest_step(self) -> int | None:
+        """The highest step of any writer in its newest attempt; None if nothing was logged."""
+        found = [attempts[-1].last_step() for attempts in self._by_rank.values()]
+        return max((step for step in found if step is not None), default=None)
+
+    @property
     def span(self) -> tuple[float, float]:
         """The times of the run's creation and of its last row or event."""
         return self._keep("span", self._whole_span)

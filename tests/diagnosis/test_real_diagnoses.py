@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from windsock.diagnosis.diagnose import Diagnosis, Finding, diagnose
+from windsock.diagnosis.diagnose import Diagnosis, diagnose
 from windsock.diagnosis.doctor import case_of
+from windsock.findings import Finding
 from windsock.opening import open_run
 
 FOLDER = Path(os.environ.get("WINDSOCK_REALRUNS", "../shared/realruns"))

@@ -8,8 +8,9 @@ from typing import Any
 
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case
-from windsock.diagnosis.rule import SEVERITIES, Reading, Rule, Spell, Unmeasured, filled, spells
+from windsock.diagnosis.rule import Reading, Rule, Spell, Unmeasured, filled, spells
 from windsock.diagnosis.rules import RULES
+from windsock.findings import SEVERITIES, Finding
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
 MIN_ROWS = 20  # of the reward, before a run can be called healthy
@@ -32,36 +33,6 @@ VERDICTS = {
     "sick": Text("sick", "异常"),
     "cannot tell": Text("cannot tell", "无法判断"),
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that a rule found: since which step, how bad, in which values, and what to do."""
-
-    rule: str
-    severity: str
-    title: Text
-    text: Text
-    name: str
-    metric: str
-    onset: int
-    last: int
-    is_open: bool
-    advice: tuple[Text, ...] = ()
-    evidence: tuple[str, ...] = ()
-    explains: tuple[Finding, ...] = ()
-
-    def record(self) -> dict[str, Any]:
-        """Return the finding as JSON."""
-        own = {name: getattr(self, name) for name in ("rule", "severity", "name", "metric", "onset", "last", "is_open")}
-        return {
-            **own,
-            "title": asdict(self.title),
-            "text": asdict(self.text),
-            "advice": [asdict(text) for text in self.advice],
-            "evidence": list(self.evidence),
-            "explains": [finding.record() for finding in self.explains],
-        }
 
 
 @dataclass(frozen=True)

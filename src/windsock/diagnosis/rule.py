@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case
 from windsock.diagnosis.tracks import Levels, Track
+from windsock.findings import SEVERITIES
 
 NONE, INFO, WARNING, CRITICAL = range(4)
-SEVERITIES = ("", "info", "warning", "critical")
 CLEAN_ROWS = 10  # after which a finding is closed
 
 

@@ -228,6 +228,10 @@ EVENTS: dict[str, Read] = {
     "shared": object_of({"kind": read_text, "since": read_step, "dropped": read_count}, ("kind", "since", "dropped")),
     "open_report": object_of({"kind": read_text, "taskset": read_text, "step": read_step}, ("kind", "taskset", "step")),
     "gather_failed": object_of({"step": read_step}, ("step",)),
+    "finding": object_of(
+        {"number": read_count, "kind": read_text, "step": read_step, "found": read_time, "finding": read_mapping},
+        ("kind", "step", "finding"),
+    ),
     "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
     "imported": object_of(
         {

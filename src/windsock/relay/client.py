@@ -29,7 +29,8 @@ from windsock.relay.delivery_state import (
     relay_is_running,
     take_lock,
 )
-from windsock.relay.supervisor import EXIT_BUSY, HANG_SECONDS, RelayOptions, launch, run_end
+from windsock.relay.processes import EXIT_BUSY
+from windsock.relay.supervisor import HANG_SECONDS, RelayOptions, launch_relay, run_end
 
 START_SECONDS = 20.0
 LOOK_SECONDS = 0.05
@@ -145,7 +146,7 @@ class RelayClient(_Client):
 
     def _launch(self) -> None:
         log = self._folder / FOLDER / "relay.log"
-        self._process = launch(str(self._folder.resolve()), log=log, options=self._options, detached=True)
+        self._process = launch_relay(str(self._folder.resolve()), log=log, options=self._options, detached=True)
 
     def _has_started(self, state: DeliveryState) -> bool:
         # Another process of the run has a relay, with states of its own session: there is nothing to wait for.

@@ -23,7 +23,8 @@ from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
-from windsock.relay.supervisor import EXIT_BUSY, RelayOptions, launch
+from windsock.relay.processes import EXIT_BUSY
+from windsock.relay.supervisor import RelayOptions, launch_relay
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20
@@ -230,7 +231,7 @@ class SpoolClient:
         """Start the copying process."""
         try:
             arguments = ("--copy", str(self._spool), str(self._folder.absolute()))
-            self._process = launch(*arguments, log=self._log, options=RelayOptions("", {}), detached=True)
+            self._process = launch_relay(*arguments, log=self._log, options=RelayOptions("", {}), detached=True)
         except OSError as problem:
             raise TrackerError(f"cannot start copying the run to {self._folder}: {problem}") from problem
 

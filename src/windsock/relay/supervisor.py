@@ -6,9 +6,7 @@ command-line argument. It starts delivery processes in the same way, each with t
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
 import random
 import signal
 import subprocess
@@ -19,14 +17,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from windsock.errors import WindsockError
-from windsock.journal.glance import glance, segment_status
-from windsock.journal.regular_files import read_regular_file
+from windsock.journal.glance import glance
 from windsock.model import Status
-from windsock.process import process_start
-from windsock.redaction import is_secret_key
 from windsock.relay.delivery import GIVE_UP_SECONDS, Delivery
 from windsock.relay.delivery_state import (
     ENDED,
@@ -38,21 +33,22 @@ from windsock.relay.delivery_state import (
     take_lock,
     write_delivery_state,
 )
-from windsock.relay.log_file import LogFile, open_log
+from windsock.relay.log_file import LogFile
+from windsock.relay.processes import (
+    EXIT_BUSY,
+    LOCK_SECONDS,
+    given_options,
+    launch,
+    take_process_lock,
+    without_secrets,
+)
 
 HANG_SECONDS = 120.0
 LOOK_SECONDS = 0.2
-LOCK_SECONDS = 20.0  # to wait for a process that was asked to end and has the lock
-PROBE_SECONDS = 0.2  # ``relay_is_running`` has the lock for less
 MAX_PAUSE = 60.0
 EXIT_SECONDS = 10.0  # for a delivery process to exit when all is delivered
 FLUSH_SECONDS = 2.0
 EXIT_HUNG = 75  # of a delivery process whose tracker hangs
-EXIT_BUSY = 76  # of a relay that finds another one running
-
-
-_launched: list[subprocess.Popen[bytes]] = []
-"""Processes that may outlive this one. Popen warns when it is collected before its process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,38 +74,18 @@ class RelayOptions:
         )
 
 
-def launch(*arguments: str, log: Path, options: RelayOptions, detached: bool = False) -> subprocess.Popen[bytes]:
-    """Start one of the relay's processes, with its options on a pipe and its output in a log file.
-
-    ``-P`` and ``PYTHONPATH`` let it import what this process imports, and not modules of its working directory.
-    """
-    modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
-    output = open_log(log)
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "windsock.relay", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=detached,  # Ctrl-C is for the training; the relay delivers its last rows
-            cwd=options.directory,
-            env={**without_secrets(os.environ), "PYTHONPATH": modules},
-        )
-    finally:
-        os.close(output)
-    _launched[:] = [one for one in _launched if one.poll() is None] + [process]
-    assert process.stdin is not None
-    try:
-        process.stdin.write(pickle.dumps(options))
-        process.stdin.close()
-    except BrokenPipeError:
-        pass  # it has died already, which its exit code shows
-    return process
-
-
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without secrets: each delivery process gets its own through the pipe."""
-    return {name: value for name, value in environment.items() if not is_secret_key(name, value)}
+def launch_relay(*arguments: str, log: Path, options: RelayOptions, detached: bool = False) -> subprocess.Popen[bytes]:
+    """Start one of the relay's processes; each delivery process gets its own secrets through the pipe."""
+    environment = without_secrets(os.environ)
+    return launch(
+        "windsock.relay",
+        *arguments,
+        log=log,
+        options=options,
+        environment=environment,
+        directory=options.directory,
+        detached=detached,
+    )
 
 
 class _DeliveryProcess:
@@ -125,8 +101,9 @@ class _DeliveryProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        arguments = (str(self._folder), self.tracker, str(self._deaths))
-        return launch(*arguments, log=self._log.path, options=self._options)
+        return launch_relay(
+            str(self._folder), self.tracker, str(self._deaths), log=self._log.path, options=self._options
+        )
 
     def keep_running(self) -> bool:
         """Start the process if it does not run; return False when it is no longer needed."""
@@ -190,7 +167,7 @@ class _DeliveryProcess:
 
 def supervise(folder: Path, options: RelayOptions) -> int:
     """Keep a delivery process for each tracker until all are done; return the exit code."""
-    lock = _take_relay_lock(folder, options)
+    lock = take_process_lock(lock_path(folder), options.segment)
     if lock is None:
         return EXIT_BUSY
     stopped = threading.Event()
@@ -206,37 +183,6 @@ def supervise(folder: Path, options: RelayOptions) -> int:
         process.wait()
     lock.close()
     return 0
-
-
-def _take_relay_lock(folder: Path, options: RelayOptions) -> IO[str] | None:
-    """Take the lock of the run's relay; return None if another relay has it.
-
-    A relay whose training process has ended is asked to end: it would deliver the new rows with the old options,
-    which may name another target or an outdated key.
-    """
-    path = lock_path(folder)
-    lock = take_lock(path, PROBE_SECONDS)
-    if lock is None and _terminate_outdated_relay(folder):
-        lock = take_lock(path, LOCK_SECONDS)
-    if lock is not None:
-        lock.truncate(0)
-        # For the relay of a later attempt, which asks this one to end. The start time tells a reused pid apart.
-        json.dump([os.getpid(), process_start(os.getpid()), options.segment], lock)
-        lock.flush()
-    return lock
-
-
-def _terminate_outdated_relay(folder: Path) -> bool:
-    """Ask the running relay to end if the training process that started it has ended; return whether it was asked."""
-    try:
-        pid, born, segment = json.loads(read_regular_file(lock_path(folder)))
-    except (OSError, ValueError):
-        return False
-    if not segment or not segment_status(folder / segment).ended or process_start(pid) != born:
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    return True
 
 
 def run_end(folder: Path) -> Status | None:
@@ -322,8 +268,7 @@ def _watch(delivery: Delivery, hang: float, parent: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run the relay of a run; with a tracker's name, one of its deliveries; with ``--copy``, the copying of a spool."""
-    # The arguments of a tracker may be any objects. The pipe comes from the parent, which is trusted.
-    options: RelayOptions = pickle.load(sys.stdin.buffer)
+    options: RelayOptions = given_options()
     if arguments[0] == "--copy":
         from windsock.relay.spool import copy_until_ended
 

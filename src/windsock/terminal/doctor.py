@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from windsock.catalogue.spec import Text
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Finding, Note
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note
+from windsock.findings import Finding
 from windsock.formatting import printable
 from windsock.terminal.sparkline import sparkline
 from windsock.view import View

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.dependencies import require_package
-from windsock.trackers.rows import numbers
+from windsock.trackers.rows import alerts, numbers
 from windsock.trackers.tables import samples_table
 
 
@@ -87,6 +87,7 @@ class TrackioTracker:
             return
         for row in rows:
             self._run.log(_payload(row), step=row.step)
+            self._send_alerts(row)
 
     def finish(self, status: Status) -> None:
         """End the run and wait until Trackio has sent all rows."""
@@ -102,11 +103,29 @@ class TrackioTracker:
             run.name,
             [self._plain(row) for row in rows],
             steps=[row.step for row in rows],
-            timestamps=[datetime.fromtimestamp(row.time, UTC).isoformat() for row in rows],
+            timestamps=[_moment(row) for row in rows],
             config=run.config,
             log_ids=[_id(row) for row in rows],
             run_id=run.id,
         )
+        found = [(row, number, alert) for row in rows for number, alert in enumerate(alerts(row))]
+        SQLiteStorage.bulk_alert(
+            run.project,
+            run.name,
+            [alert.title for _, _, alert in found],
+            [alert.text for _, _, alert in found],
+            [alert.level for _, _, alert in found],
+            [row.step for row, _, _ in found],
+            timestamps=[_moment(row) for row, _, _ in found],
+            alert_ids=[f"{_id(row)}-{number}" for row, number, _ in found],
+            run_id=run.id,
+        )
+
+    def _send_alerts(self, row: Row) -> None:
+        from trackio.alerts import AlertLevel
+
+        for alert in alerts(row):
+            self._run.alert(alert.title, alert.text, AlertLevel(alert.level), step=row.step)
 
     def _plain(self, row: Row) -> dict[str, Any]:
         """Return a row's content as ``trackio.log`` would store it."""
@@ -120,6 +139,10 @@ class TrackioTracker:
             is_plain = isinstance(value, float)
             plain[key] = value if is_plain else value._to_dict(**context if isinstance(value, Table) else {})
         return plain
+
+
+def _moment(row: Row) -> str:
+    return datetime.fromtimestamp(row.time, UTC).isoformat()
 
 
 def _payload(row: Row) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from windsock.errors import TrackerError
 from windsock.model import Row, RunInfo, Status
 from windsock.trackers.dependencies import require_package
-from windsock.trackers.rows import numbers
+from windsock.trackers.rows import alerts, numbers
 from windsock.trackers.tables import samples_table
 
 STEP = "windsock/step"
@@ -107,6 +107,8 @@ class WandbTracker:
                 self._run.log(
                     {**self._payload(row), STEP: row.step, "_timestamp": row.time}, step=wandb_step, commit=True
                 )
+                for alert in alerts(row):
+                    self._run.alert(alert.title, alert.text, alert.level.upper(), wait_duration=0)
             self._last = wandb_step
 
     def finish(self, status: Status) -> None:

@@ -1,0 +1,239 @@
+"""The doctor's process: it looks at a run as rows arrive, and tells what begins, gets worse or ends.
+
+It is started as ``python -m windsock.diagnosis.watch FOLDER`` with its options on standard input. What it has said is
+in ``doctor/findings.json``, so that another process goes on where this one ended and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from windsock import findings
+from windsock.diagnosis.client import WatchOptions
+from windsock.diagnosis.diagnose import Diagnosis
+from windsock.diagnosis.doctor import Visit
+from windsock.diagnosis.hooks import Sender, command, message, webhook
+from windsock.directory_watch import DirectoryWatch
+from windsock.findings import FOLDER, SEVERITIES, Change, ChangeKind, Finding
+from windsock.journal.folder import run_files
+from windsock.mounts import is_remote
+from windsock.relay.processes import EXIT_BUSY, given_options, take_process_lock
+from windsock.relay.supervisor import run_end
+from windsock.view import View
+
+TOLD_FROM = "warning"  # findings of a lower severity are in the report only
+PAUSE = 0.2
+MAX_SHARE = 0.1  # of a processor: after a look there is a pause of nine times as long
+POLL_SECONDS = 0.5  # where changes of the directory are not told
+IDLE_SECONDS = 30.0  # after which a run is looked at although nothing was written: it may hang
+LAST_SECONDS = 60.0  # after the end of the run, for hooks
+STOP_SECONDS = 3.0  # until every process of the run has seen a request to stop
+REMOTE_STOP_SECONDS = 90.0  # where they see it through a network file system
+MIN_STOP_STEPS = 2
+PACE_LOOKS = 3  # before the pace of a run is known
+NICE = 10
+
+
+class Watch:
+    """The doctor's watch over one run."""
+
+    def __init__(self, folder: Path, options: WatchOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._view: View | None = None
+        self._visit = Visit()
+        self._told = findings.read_told(folder)
+        self._pace: list[tuple[float, int]] = []  # times and newest steps of the last looks
+        self._stop_reason = ""
+        hooks = {
+            "webhook": webhook(options.webhook, options.webhook_key) if options.webhook else None,
+            "command": command(options.command) if options.command else None,
+        }
+        self._hooks = {name: (Sender(send, _log), self._told.sent) for name, send in hooks.items() if send}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the hooks have everything."""
+        return all(sent >= self._told.last_number for _, sent in self._hooks.values())
+
+    def look(self) -> None:
+        """Look at what is new, and tell what has changed."""
+        if self._view is None:
+            self._view = View(self._folder)
+        size = run_files(self._folder).bytes
+        self._view.refresh()
+        diagnosis = self._visit.diagnose(self._view)
+        step = self._view.steps[1] if self._view.steps else None
+        newest = self._view.newest_step
+        if newest is not None:
+            self._pace = [*self._pace[-20:], (time.monotonic(), newest)]
+        new = [] if step is None else list(self._changes(diagnosis, step))
+        open_now = {finding.rule: finding.severity for finding in _told_findings(diagnosis)}
+        self._told = replace(
+            self._told,
+            verdict=diagnosis.verdict,
+            step=step,
+            bytes=size,
+            time=time.time(),
+            changes=(*self._told.changes, *new)[-findings.MAX_CHANGES :],
+            open={**self._still_open(open_now, diagnosis), **open_now},
+            sent=min((sent for _, sent in self._hooks.values()), default=self._told.last_number),
+        )
+        findings.write_told(self._folder, self._told)
+        self._stop_if_asked(new)
+
+    def send(self) -> None:
+        """Give the hooks what they lack, as far as they take it."""
+        before = self._hooks
+        self._hooks = {name: (sender, self._sent(sender, sent)) for name, (sender, sent) in before.items()}
+        if before != self._hooks:
+            self._told = replace(self._told, sent=min(sent for _, sent in self._hooks.values()))
+            findings.write_told(self._folder, self._told)
+
+    def _sent(self, sender: Sender, sent: int) -> int:
+        info = self._view.info if self._view is not None else None
+        for change in self._told.changes:
+            if info is not None and change.number > sent:
+                if not sender.take(message(info, change)):
+                    break
+                sent = change.number
+        return sent
+
+    def _changes(self, diagnosis: Diagnosis, step: int) -> Iterator[Change]:
+        """Yield what has changed since the last look."""
+        number = self._told.last_number
+        for kind, finding in self._changed(diagnosis):
+            number += 1
+            yield Change(number, kind, step, time.time(), finding)
+
+    def _changed(self, diagnosis: Diagnosis) -> Iterator[tuple[ChangeKind, Finding]]:
+        for finding in _told_findings(diagnosis):
+            before = self._told.open.get(finding.rule)
+            if before is None:
+                if not self._was_told(finding):
+                    yield "opened", finding
+            elif SEVERITIES.index(finding.severity) > SEVERITIES.index(before):
+                yield "worse", finding
+        still = _open_rules(diagnosis)
+        for rule in self._told.open:
+            if rule not in still:
+                yield "closed", self._closed(rule, diagnosis)
+
+    def _closed(self, rule: str, diagnosis: Diagnosis) -> Finding:
+        """Return a finding of a rule that is over, as it ended; else as it was told last."""
+        ended = [one for one in diagnosis.past if one.rule == rule]
+        told = [change.finding for change in self._told.changes if change.finding.rule == rule]
+        return replace((ended or told)[-1], is_open=False)
+
+    def _was_told(self, finding: Finding) -> bool:
+        """Return whether a finding is one that was told since the training started, and that seemed to be over."""
+        assert self._view is not None
+        starts = (event.get("time", 0.0) for event in self._view.events() if event.get("event") == "start")
+        began = max(starts, default=0.0)
+        told = (one.finding for one in self._told.changes if one.time >= began and one.finding.rule == finding.rule)
+        return any(finding.onset <= one.last for one in told)
+
+    def _still_open(self, open_now: dict[str, str], diagnosis: Diagnosis) -> dict[str, str]:
+        """Return what was told and is now part of another finding: it is neither told again nor over."""
+        under = _open_rules(diagnosis)
+        return {rule: severity for rule, severity in self._told.open.items() if rule in under and rule not in open_now}
+
+    def _stop_if_asked(self, new: Sequence[Change]) -> None:
+        """Ask the training to stop if something was found that is as severe as the user said."""
+        wanted = self._options.stop_on
+        for change in new if wanted else ():
+            severe = SEVERITIES.index(change.finding.severity) >= SEVERITIES.index(wanted)
+            if severe and change.kind != "closed":
+                self._stop_reason = self._stop_reason or change.text
+        step = self._stop_step() if self._stop_reason else None
+        # Another request would name another step, which not every process may see in time.
+        if step is not None and findings.read_stop(self._folder) is None:
+            findings.request_stop(self._folder, step, self._stop_reason)
+
+    def _stop_step(self) -> int | None:
+        """Return the step to stop at: one that no process has done before it has seen the request.
+
+        None if the pace of the run is not known yet.
+        """
+        assert self._view is not None
+        _, step = self._pace[-1]
+        if len({(writer.role, writer.rank) for writer in self._view.writers()}) == 1:
+            return step
+        if len(self._pace) < PACE_LOOKS:
+            return None
+        seconds = REMOTE_STOP_SECONDS if is_remote(self._folder) else STOP_SECONDS
+        pace = max((last - first) / max(now - before, PAUSE) for (before, first), (now, last) in pairwise(self._pace))
+        return step + max(MIN_STOP_STEPS, math.ceil(seconds * pace))
+
+
+def _told_findings(diagnosis: Diagnosis) -> list[Finding]:
+    """Return the findings that are told while a run goes on."""
+    least = SEVERITIES.index(TOLD_FROM)
+    return [one for one in diagnosis.findings if SEVERITIES.index(one.severity) >= least]
+
+
+def _open_rules(diagnosis: Diagnosis) -> set[str]:
+    found = {finding.rule for finding in diagnosis.findings}
+    return found | {under.rule for finding in diagnosis.findings for under in finding.explains}
+
+
+def watch(folder: Path, options: WatchOptions, stopped: threading.Event) -> None:
+    """Look at a run until it has ended."""
+    watched = Watch(folder, options)
+    directory = DirectoryWatch()
+    ended_at: float | None = None
+    looked_at = 0.0
+    while not stopped.is_set() and folder.exists():
+        is_told = directory.tells(folder) or directory.add(folder)
+        ended = run_end(folder) is not None  # before the look, which then sees the last rows
+        changed = bool(directory.changed()) or not is_told
+        began = time.monotonic()
+        if changed or ended or began - looked_at > IDLE_SECONDS:
+            watched.look()
+            looked_at = time.monotonic()
+        watched.send()
+        if ended:
+            ended_at = ended_at or began
+            if watched.is_done or began - ended_at > LAST_SECONDS:
+                return
+        pause = max(PAUSE, (time.monotonic() - began) * (1 / MAX_SHARE - 1))
+        stopped.wait(pause)
+        if is_told and watched.is_done and not stopped.is_set() and not ended:
+            directory.wait(POLL_SECONDS * 4)  # until something is written
+
+
+def main(arguments: list[str]) -> int:
+    """Watch the run in a folder, if no other process does."""
+    options: WatchOptions = given_options()
+    folder = Path(arguments[0])
+    with suppress(OSError):
+        os.nice(NICE)
+    lock = take_process_lock(folder / FOLDER / "lock", options.segment)
+    if lock is None:
+        return EXIT_BUSY
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        watch(folder, options, stopped)
+    finally:
+        lock.close()
+    return 0
+
+
+def _log(text: str) -> None:
+    print(f"windsock: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
