@@ -72,3 +72,15 @@ def files_with_key(*folders: Path) -> list[Path]:
     """Return the files that contain the key."""
     files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return [path for path in files if KEY.encode() in path.read_bytes()]
+
+
+ALERTS = (
+    "critical since step 5: NaN or infinity. grad_norm: not finite in 3 of 3 rows.\n"
+    "over since step 4: " + "A finding with a title that is longer than what W&B takes for one" + " (began at step 2)"
+)
+"""The text of a row with two findings of the doctor."""
+
+
+def with_alerts() -> Row:
+    """Return a row with findings."""
+    return Row(6, INFO.created, {"loss": 1.0}, TRAINER, texts={"windsock/finding": ALERTS})

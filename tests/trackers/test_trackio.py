@@ -7,7 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from material import AGAIN, CONFIG, INFO, NAMES, SAMPLE, TEXT, TRAINER, expected, rows, single, started_trackers
+from material import (
+    AGAIN,
+    ALERTS,
+    CONFIG,
+    INFO,
+    NAMES,
+    SAMPLE,
+    TEXT,
+    TRAINER,
+    expected,
+    rows,
+    single,
+    started_trackers,
+    with_alerts,
+)
 
 from readers import trackio_logs, trackio_series
 from windsock.errors import TrackerError
@@ -50,6 +64,21 @@ def test_all_values_texts_histograms_and_samples_are_read_back(start: Start):
     assert (run.id, run.name) == (INFO.id, "frozen_lake")
     assert run.config["actor"] == CONFIG["actor"]
     assert (run.config["_Group"], run.config["tags"]) == ("g", ["a", "b"])
+
+
+def test_findings_of_the_doctor_are_alerts(start: Start):
+    """Once, also if their row is delivered again."""
+    from trackio.sqlite_storage import SQLiteStorage
+
+    tracker = start()
+    tracker.log([with_alerts()])
+    tracker = start()
+    tracker.log([*rows(range(3)), with_alerts()])
+    found = SQLiteStorage.get_alerts(tracker._run.project, run_id=INFO.id)
+    assert sorted((one["level"], one["step"], one["text"]) for one in found) == [
+        ("error", 6, ALERTS.splitlines()[0]),
+        ("info", 6, ALERTS.splitlines()[1]),
+    ]
 
 
 def test_rows_that_are_delivered_again_change_nothing(start: Start):

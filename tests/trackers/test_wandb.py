@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from material import (
     AGAIN,
+    ALERTS,
     CONFIG,
     HISTOGRAM,
     INFO,
@@ -25,6 +26,7 @@ from material import (
     rows,
     single,
     started_trackers,
+    with_alerts,
 )
 
 from readers import wandb_files, wandb_history, wandb_records, wandb_series
@@ -101,6 +103,20 @@ def test_all_values_texts_histograms_and_samples_are_in_the_file(start: Start, t
     summary = {item.key or item.nested_key[0]: item.value_json for one in by_kind["summary"] for item in one.update}
     assert json.loads(summary["loss"]) == expected()["loss"][199]
     assert json.loads(summary["windsock/status"]) == "crashed"
+
+
+def test_findings_of_the_doctor_are_alerts(start: Start, tmp_path: Path):
+    """Beside the text of their step; a title has at most 63 characters."""
+    tracker = start()
+    tracker.log([with_alerts()])
+    tracker.finish(Status("finished"))
+    (path,) = wandb_files(tmp_path)
+    found = [record.alert for record in wandb_records(path) if record.WhichOneof("record_type") == "alert"]
+    assert [(one.title, one.level) for one in found] == [
+        ("critical since step 5: NaN or infinity", "ERROR"),
+        ("over since step 4: A finding with a title that is longer than …", "INFO"),
+    ]
+    assert [one.text for one in found] == ALERTS.splitlines()
 
 
 def test_steps_in_any_order_are_stored(start: Start, tmp_path: Path):
