@@ -230,7 +230,7 @@ def test_a_rule_says_what_it_lacks():
     assert bare["truncation"] == "the run does not log the share of answers that are cut off or the longest answer"
     early = diagnose(case().upto(8))
     reasons = {note.rule: note.text for note in early.unmeasured}
-    assert reasons["entropy_collapse"].en == "8 logged steps are too few: it needs 20"
+    assert reasons["entropy_collapse"].en == "it needs 20 logged steps; so far: 8"
     assert "entropy_collapse" not in {note.rule for note in early.fine}
 
 
