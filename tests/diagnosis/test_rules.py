@@ -11,7 +11,7 @@ import pytest
 from windsock.diagnosis.case import Attempt, Case
 from windsock.diagnosis.diagnose import Diagnosis, diagnose
 from windsock.diagnosis.reference_page import page
-from windsock.diagnosis.rule import spells
+from windsock.diagnosis.rule import number, signal_words, spells
 from windsock.diagnosis.rules import RULES
 from windsock.diagnosis.tracks import Track
 
@@ -219,3 +219,29 @@ def test_every_rule_has_words_and_is_on_the_page():
         assert set(rule.explains) <= RULES.keys()
     docs = Path(__file__).parents[2] / "docs" / "doctor.md"
     assert docs.read_text(encoding="utf-8") == page(), "run python -m windsock.diagnosis"
+
+
+def test_a_rule_says_what_it_lacks():
+    """The missing signals by their names, in both languages, and how many rows it needs."""
+    reasons = {note.rule: note.text for note in diagnose(case({"entropy": None})).unmeasured}
+    assert reasons["entropy_collapse"].en == "the run does not log the entropy"
+    assert reasons["entropy_collapse"].zh == "实验没有记录熵"
+    bare = {note.rule: note.text.en for note in diagnose(Case({"loss": track("loss", still(0.1))})).unmeasured}
+    assert bare["truncation"] == "the run does not log the share of answers that are cut off or the longest answer"
+    early = diagnose(case().upto(8))
+    reasons = {note.rule: note.text for note in early.unmeasured}
+    assert reasons["entropy_collapse"].en == "it needs 20 logged steps; so far: 8"
+    assert "entropy_collapse" not in {note.rule for note in early.fine}
+
+
+def test_every_signal_has_words():
+    """Those that rules need, so that a report can name what is missing."""
+    for rule in RULES.values():
+        for words in (signal_words([key]) for key in rule.needs):
+            assert words.en
+            assert words.zh
+
+
+def test_minus_zero_is_written_as_zero():
+    """A KL that is always -0.0 is always 0."""
+    assert number(-0.0) == "0"

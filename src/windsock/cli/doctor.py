@@ -1,7 +1,8 @@
 """Say what is wrong with a run, since when, and what to look at next.
 
-RUN may be a recorded run or a log of another program; a directory gives a line per run. The exit code is 0 if nothing
-is found, 1 if there is a finding of the severity of --fail-on or worse, and 2 if no run can be judged.
+RUN may be a recorded run or a log of another program; a directory gives a line per run. The exit code is 0 if there is
+no finding of the severity of --fail-on or worse, 1 if there is one, and 2 if no run could be judged: what is logged is
+too little, or there is no run to read.
 """
 
 from __future__ import annotations
@@ -11,25 +12,40 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from windsock.catalogue.spec import Text
 from windsock.cli.arguments import add_json, add_language, directory, print_json
-from windsock.errors import WindsockError
-from windsock.terminal.output import say
+from windsock.errors import RunNotFoundError, WindsockError
+from windsock.terminal.output import Progress, say
 
 if TYPE_CHECKING:
+    from windsock.diagnosis.diagnose import Diagnosis
+    from windsock.diagnosis.rule import Rule
     from windsock.view import View
 
 HELP = "say what is wrong with a run"
 EXAMPLE = "windsock doctor @last\n  windsock doctor runs/ --fail-on critical\n  windsock doctor --explain no_signal"
 SEVERITIES = ("info", "warning", "critical")
+FOUND, UNJUDGED = 1, 2  # exit codes
+WORDS = {
+    "needs": Text("needs one of: {what}", "需要其中之一：{what}"),
+    "steps": Text("needs only the steps of the run", "只需要实验的步"),
+    "explains": Text("explains: {what}", "可解释：{what}"),
+    "sources": Text("sources: {what}", "来源：{what}"),
+}
+
+Opener = Callable[[], "View"]
+Judged = tuple["View", "Diagnosis"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock doctor``."""
     parser.add_argument("runs", metavar="RUN", nargs="*", help="id, name, path of a run or log, directory, or @last")
     parser.add_argument("--explain", metavar="RULE", help="explain a rule; 'all' lists them")
-    parser.add_argument("--fail-on", choices=SEVERITIES, default="warning", help="exit with 1 from this severity on")
+    parser.add_argument(
+        "--fail-on", choices=SEVERITIES, default="warning", help="exit with 1 from this severity on (default: warning)"
+    )
     add_language(parser)
     parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo")
     parser.add_argument("--all", action="store_true", help="also say what each rule that found nothing looks at")
@@ -40,21 +56,19 @@ def run(options: argparse.Namespace) -> int:
     """Print the diagnosis of each run."""
     if options.explain:
         return _explain(options)
-    from windsock.diagnosis.doctor import doctor
-
-    references = options.runs or ["@last"]
-    found = [(view, doctor(view)) for reference in references for view in _views(reference, options)]
-    is_list = len(references) > 1 or len(found) != 1
-    if options.json:
-        records = [diagnosis.record(view.id, view.name) for view, diagnosis in found]
-        print_json(records if is_list else records[0])
-    else:
-        _print(found, options, is_list)
-    return _exit_code([diagnosis for _, diagnosis in found], options.fail_on)
+    try:
+        openers = [opener for reference in options.runs or ["@last"] for opener in _openers(reference, options)]
+    except RunNotFoundError as problem:
+        say(f"windsock: {problem}", sys.stderr)
+        return UNJUDGED
+    is_list = len(openers) > 1
+    judged = _judged(openers, options, is_list)
+    codes = _print_records(judged, options, is_list) if options.json else _print(judged, options, is_list)
+    return FOUND if FOUND in codes else UNJUDGED if set(codes) <= {UNJUDGED} else 0
 
 
-def _views(reference: str, options: argparse.Namespace) -> Iterator[View]:
-    """Yield the run, or the runs and logs below a directory; say which of these cannot be read."""
+def _openers(reference: str, options: argparse.Namespace) -> list[Opener]:
+    """Return what opens the run, or each of the runs and logs below a directory."""
     from windsock.importers.logs import find_logs
     from windsock.journal.folder import is_run, run_folders
     from windsock.opening import ImportedView, open_run
@@ -62,40 +76,64 @@ def _views(reference: str, options: argparse.Namespace) -> Iterator[View]:
 
     path = Path(reference)
     if not path.is_dir() or is_run(path):
-        yield open_run(reference, directory(options), source=options.source)
-        return
+        return [partial(open_run, reference, directory(options), source=options.source)]
     folders = list(run_folders(path))
-    opened: list[Callable[[], View]] = [partial(View, folder) for folder in folders]
-    opened += [partial(ImportedView, log) for log in find_logs(path, skip=folders)]
-    if not opened:
-        raise WindsockError(f"{path} has no runs and no logs")
-    for open_one in opened:
+    found: list[Opener] = [partial(View, folder) for folder in folders]
+    found += [partial(ImportedView, log) for log in find_logs(path, skip=folders)]
+    if not found:
+        raise RunNotFoundError(f"{path} has no runs and no logs")
+    return found
+
+
+def _judged(openers: list[Opener], options: argparse.Namespace, is_list: bool) -> Iterator[Judged]:
+    """Yield each run with its diagnosis, one after the other; say which cannot be read."""
+    from windsock.diagnosis.doctor import doctor
+
+    is_seen = sys.stdout.isatty() and not options.json  # then each run has a line as soon as it is judged
+    progress = None if is_seen else Progress("reading runs")
+    for done, opener in enumerate(openers, 1):
         try:
-            view = open_one()
+            view = opener()
+            view.source = options.source or view.source
+            diagnosis = doctor(view)
         except WindsockError as problem:
-            say(str(problem), sys.stderr)
+            say(str(problem) if is_list else f"windsock: {problem}", sys.stderr)
             continue
-        view.source = options.source or view.source
-        yield view
+        finally:
+            if progress is not None:
+                progress.show(done, len(openers))
+        yield view, diagnosis
 
 
-def _print(found: list[tuple[View, Any]], options: argparse.Namespace, is_list: bool) -> None:
+def _print_records(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool) -> list[int]:
+    records, codes = [], []
+    for view, diagnosis in judged:
+        records.append({**diagnosis.record(view.id, view.name), "path": str(view.location), "steps": view.steps})
+        codes.append(_exit_code(diagnosis, options.fail_on))
+    if records or is_list:
+        print_json(records if is_list else records[0])
+    return codes
+
+
+def _print(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool) -> list[int]:
     from windsock.terminal.doctor import print_diagnosis, print_verdict
     from windsock.terminal.output import make_console
 
-    console = make_console()
-    for view, diagnosis in found:
+    console, codes = make_console(), []
+    for view, diagnosis in judged:
         if is_list:
             print_verdict(console, f"{view.info.project}/{view.name}", diagnosis, options.lang)
         else:
             print_diagnosis(console, view, diagnosis, options.lang, options.all)
+        codes.append(_exit_code(diagnosis, options.fail_on))
+    return codes
 
 
-def _exit_code(diagnoses: list[Any], fail_on: str) -> int:
+def _exit_code(diagnosis: Diagnosis, fail_on: str) -> int:
     worst = SEVERITIES[SEVERITIES.index(fail_on) :]
-    if any(finding.severity in worst for diagnosis in diagnoses for finding in diagnosis.findings):
-        return 1
-    return 2 if diagnoses and all(diagnosis.verdict == "cannot tell" for diagnosis in diagnoses) else 0
+    if any(finding.severity in worst for finding in diagnosis.findings):
+        return FOUND
+    return UNJUDGED if diagnosis.verdict == "cannot tell" else 0
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -112,14 +150,20 @@ def _explain(options: argparse.Namespace) -> int:
         print_json([rule.record() for rule in chosen])
         return 0
     for rule in chosen:
-        words, lang = rule.words, options.lang
-        say(f"{rule.id}: {words.title.get(lang)}")
-        say(f"  {words.sees.get(lang)}")
-        if options.explain != "all":
-            for advice in words.advice:
-                say(f"  - {advice.get(lang)}")
-            say(f"  needs one of: {', '.join(rule.needs) or 'the steps of the run'}")
-            if rule.explains:
-                say(f"  explains: {', '.join(rule.explains)}")
-            say(f"  sources: {'; '.join(words.sources)}")
+        say(f"{rule.id}: {rule.words.title.get(options.lang)}")
+        say(f"  {rule.words.sees.get(options.lang)}")
+        for line in _details(rule, options.lang) if options.explain != "all" else ():
+            say(f"  {line}")
     return 0
+
+
+def _details(rule: Rule, lang: str) -> Iterator[str]:
+    """Yield what to do about a finding of a rule, what the rule needs, and where it is from."""
+    from windsock.diagnosis.rule import signal_words
+
+    words = {"needs": signal_words(rule.needs).get(lang), "explains": ", ".join(rule.explains)}
+    words["sources"] = "; ".join(rule.words.sources)
+    yield from (f"- {advice.get(lang)}" for advice in rule.words.advice)
+    if not rule.needs:
+        yield WORDS["steps"].get(lang)
+    yield from (WORDS[key].get(lang).format(what=what) for key, what in words.items() if what)

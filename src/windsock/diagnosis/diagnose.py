@@ -8,12 +8,21 @@ from typing import Any
 
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case
-from windsock.diagnosis.rule import Reading, Rule, Spell, Unmeasured, filled, spells
+from windsock.diagnosis.rule import (
+    MIN_ROWS,
+    Reading,
+    Rule,
+    Spell,
+    Unmeasured,
+    filled,
+    signal_words,
+    spells,
+    unmeasured,
+)
 from windsock.diagnosis.rules import RULES
 from windsock.findings import SEVERITIES, Finding
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
-MIN_ROWS = 20  # of the reward, before a run can be called healthy
 HELPFUL = (
     "gradient",
     "kl",
@@ -73,22 +82,30 @@ def diagnose(case: Case) -> Diagnosis:
     """Judge a case by all rules."""
     found: list[Finding] = []
     fine: list[Note] = []
-    unmeasured: list[Note] = []
+    unjudged: list[Note] = []
     for rule in RULES.values():
         reading = rule.judge(case)
+        own = findings_of(rule, reading) if isinstance(reading, Reading) else []
+        found += own
+        if isinstance(reading, Reading) and not own and len(reading.track) < rule.rows:
+            reading = unmeasured("early", count=len(reading.track), needed=rule.rows)
         if isinstance(reading, Unmeasured):
-            unmeasured.append(Note(rule.id, rule.words.title, filled(rule.words.cannot[reading.reason], reading.facts)))
-        elif reading is not None:
-            own = findings_of(rule, reading)
-            found += own
-            if not any(finding.is_open for finding in own):
-                fine.append(Note(rule.id, rule.words.title, rule.words.sees))
+            unjudged.append(_cannot(rule, case, reading))
+        elif reading is not None and not any(finding.is_open for finding in own):
+            fine.append(Note(rule.id, rule.words.title, rule.words.sees))
     now = [finding for finding in found if finding.is_open]
     causes = [finding for finding in found if not finding.is_open and any(_left(finding, later) for later in now)]
     past = tuple(finding for finding in found if not finding.is_open and finding not in causes)
     findings = merged([*causes, *now])
     verdict, reasons = _verdict(case, findings)
-    return Diagnosis(verdict, findings, past, tuple(fine), tuple(unmeasured), reasons)
+    return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons)
+
+
+def _cannot(rule: Rule, case: Case, why: Unmeasured) -> Note:
+    """Return why a rule cannot judge; of what it needs, the sentence can name what is missing."""
+    missing = [key for key in rule.needs if case.get(key) is None and not case.families.get(key)]
+    text = filled(rule.words.cannot[why.reason], {"missing": signal_words(missing or rule.needs), **why.facts})
+    return Note(rule.id, rule.words.title, text)
 
 
 def _left(cause: Finding, later: Finding) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
@@ -19,6 +19,7 @@ from windsock.findings import SEVERITIES
 
 NONE, INFO, WARNING, CRITICAL = range(4)
 CLEAN_ROWS = 10  # after which a finding is closed
+MIN_ROWS = 20  # before something can be called fine
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,10 @@ Judge = Callable[[Case], Reading | Unmeasured | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: how it judges, what it needs, and what its findings explain. Its words are in ``rules.toml``."""
+    """A rule: how it judges, what it needs, and what its findings explain. Its words are in ``rules.toml``.
+
+    A rule that finds nothing in fewer than ``rows`` rows has not looked at enough to call it fine.
+    """
 
     id: str
     needs: tuple[str, ...]
@@ -72,6 +76,7 @@ class Rule:
     explains: tuple[str, ...]
     persist: int
     words: Words
+    rows: int = MIN_ROWS
 
     def record(self) -> dict[str, Any]:
         """Return the rule as JSON."""
@@ -102,11 +107,13 @@ class Words:
 RULES: dict[str, Rule] = {}
 
 
-def rule(id: str, *needs: str, explains: tuple[str, ...] = (), persist: int = 5) -> Callable[[Judge], Judge]:
+def rule(
+    id: str, *needs: str, explains: tuple[str, ...] = (), persist: int = 5, rows: int = MIN_ROWS
+) -> Callable[[Judge], Judge]:
     """Register a function as a rule. It counts after ``persist`` rows in a row with a level."""
 
     def register(judge: Judge) -> Judge:
-        RULES[id] = Rule(id, needs, judge, explains, persist, words_of(id))
+        RULES[id] = Rule(id, needs, judge, explains, persist, words_of(id), rows)
         return judge
 
     return register
@@ -140,15 +147,29 @@ def _text(pair: list[str]) -> Text:
     return Text(*pair)
 
 
+def signal_words(keys: Iterable[str]) -> Text:
+    """Return the words for signals, as in "the entropy or the KL"."""
+    words = [_text(_texts()["signals"][key]) for key in keys]
+    return Text(_either([one.en for one in words], ", ", " or "), _either([one.zh for one in words], "、", "或"))
+
+
+def _either(words: list[str], comma: str, last: str) -> str:
+    return last.join([comma.join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
 def filled(text: Text, facts: Mapping[str, Any]) -> Text:
     """Return a sentence with its numbers, in both languages."""
+    return Text(*(sentence.format(**_shown(facts, lang)) for sentence, lang in ((text.en, "en"), (text.zh, "zh"))))
+
+
+def _shown(facts: Mapping[str, Any], lang: str) -> dict[str, Any]:
     shown = {name: number(value) if isinstance(value, float) else value for name, value in facts.items()}
-    return Text(text.en.format(**shown), text.zh.format(**shown))
+    return {name: value.get(lang) if isinstance(value, Text) else value for name, value in shown.items()}
 
 
 def number(value: float) -> str:
     """Return a number with three digits."""
-    return f"{value:.3g}"
+    return f"{value + 0.0:.3g}"  # -0.0 is 0
 
 
 def spells(levels: Levels, persist: int, clean: int = CLEAN_ROWS) -> Iterator[Spell]:

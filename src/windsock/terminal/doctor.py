@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note
-from windsock.findings import Finding
-from windsock.formatting import printable
+from windsock.findings import SEVERITIES, Finding
+from windsock.formatting import number, printable
+from windsock.journal.series import Series
 from windsock.terminal.sparkline import sparkline
 from windsock.view import View
 
@@ -21,98 +24,181 @@ WORDS = {
     "critical": Text("critical", "严重"),
     "warning": Text("warning", "警告"),
     "info": Text("info", "提示"),
-    "since": Text("since step {step}", "从第 {step} 步起"),
+    "since": Text("{title}, since step {step}", "{title}，从第 {step} 步起"),
+    "when": Text("{title}, {when}", "{title}，{when}"),
     "between": Text("steps {first} to {last}", "第 {first} 到 {last} 步"),
-    "explains": Text("explains", "由此导致"),
-    "next": Text("next", "下一步"),
+    "at": Text("step {first}", "第 {first} 步"),
+    "steps": Text("steps {first} – {last}", "第 {first} – {last} 步"),
+    "no steps": Text("no steps", "没有步"),
+    "always": Text("always {value}", "恒为 {value}"),
+    "range": Text("{low} to {high}", "{low} 到 {high}"),
+    "explains": Text("explains: {titles}", "由此导致：{titles}"),
+    "next": Text("next: {advice}", "下一步：{advice}"),
     "past": Text("over", "已结束"),
-    "fine": Text("looked at, and fine", "已检查，正常"),
-    "unmeasured": Text("could not be judged", "无法判断"),
-    "steps": Text("steps", "步"),
+    "fine": Text("looked for, and not found", "已检查，未发现"),
+    "unmeasured": Text("could not be looked for", "无法检查"),
+    "looked": Text("{count} of {total} rules could look", "{total} 条规则中有 {count} 条能够检查"),
+    "comma": Text(", ", "、"),
+    "semicolon": Text("; ", "；"),
 }
 SPARK_WIDTH = 40
 LABEL_WIDTH = 10
+VERDICT_WIDTH = 14
+MAX_DRAWN = 3  # curves of a finding
+ONSET = "│"
 
 
 def print_diagnosis(console: Console, view: View, diagnosis: Diagnosis, lang: str, everything: bool) -> None:
-    """Print the verdict, the findings, and what was fine or could not be judged."""
+    """Print the verdict, the findings, and what was not found or could not be looked for."""
     symbol, colour = SYMBOLS[diagnosis.verdict]
-    steps = f"{view.steps[0]:,} – {view.steps[1]:,}" if view.steps else "0"
-    verdict = VERDICTS[diagnosis.verdict].get(lang)
     _line(console, printable(view.name), "bold", end="  ")
-    _line(console, f"{symbol} {verdict}", colour, end="  ")
-    _line(console, f"{steps} {_word('steps', lang)}", "dim")
+    _line(console, f"{symbol} {VERDICTS[diagnosis.verdict].get(lang)}", colour, end="  ")
+    _line(console, _steps(view, lang), "dim", end="  ")
+    _line(console, _looked(diagnosis, lang), "dim")
     for reason in diagnosis.reasons:
-        _block(console, "", reason.get(lang), lang)
+        _block(console, reason.get(lang))
     for finding in diagnosis.findings:
         _print_finding(console, view, finding, lang)
-    if diagnosis.past:
-        _line(console, f"\n{_word('past', lang)}", "bold")
-        for finding in diagnosis.past:
-            when = _word("between", lang).format(first=finding.onset, last=finding.last)
-            _block(console, finding.severity, f"{finding.title.get(lang)}, {when}", lang)
+    _print_past(console, diagnosis.past, lang)
     _print_notes(console, _word("unmeasured", lang), diagnosis.unmeasured, lang)
     if everything:
         _print_notes(console, _word("fine", lang), diagnosis.fine, lang)
     elif diagnosis.fine:
-        titles = ", ".join(note.title.get(lang) for note in diagnosis.fine)
         _line(console, f"\n{_word('fine', lang)}", "bold")
-        _block(console, "", titles, lang)
+        _block(console, _titles(diagnosis.fine, lang))
 
 
 def print_verdict(console: Console, name: str, diagnosis: Diagnosis, lang: str) -> None:
-    """Print a line about a run: its verdict and its findings."""
+    """Print a line about a run: its verdict with its findings, or why there is none."""
     symbol, colour = SYMBOLS[diagnosis.verdict]
-    said = [
-        f"{finding.title.get(lang)} ({_word('since', lang).format(step=finding.onset)})"
-        for finding in diagnosis.findings
-        if finding.severity != "info"
-    ]
-    _line(console, f"{symbol} {VERDICTS[diagnosis.verdict].get(lang):<12}", colour, end="")
-    _line(console, f"{printable(name)}  {'; '.join(said)}".rstrip(), "")
+    said = [_since(finding, lang) for finding in diagnosis.findings if finding.severity != "info"]
+    said += [reason.get(lang) for reason in diagnosis.reasons]
+    verdict = _padded(f"{symbol} {VERDICTS[diagnosis.verdict].get(lang)}", VERDICT_WIDTH)
+    _line(console, verdict, colour, end="")
+    _line(console, f"{printable(name)}  {_word('semicolon', lang).join(said)}".rstrip(), "")
+
+
+def _steps(view: View, lang: str) -> str:
+    if not view.steps:
+        return _word("no steps", lang)
+    first, last = view.steps
+    return _word("steps", lang, first=f"{first:,}", last=f"{last:,}")
+
+
+def _looked(diagnosis: Diagnosis, lang: str) -> str:
+    """Return how many rules had what they need: a verdict is worth what was looked at."""
+    found = {finding.rule for finding in _with_explained((*diagnosis.findings, *diagnosis.past))}
+    count = len(found | {note.rule for note in diagnosis.fine})
+    return _word("looked", lang, count=count, total=count + len(diagnosis.unmeasured))
+
+
+def _with_explained(findings: Iterable[Finding]) -> Iterable[Finding]:
+    for finding in findings:
+        yield finding
+        yield from finding.explains
 
 
 def _print_finding(console: Console, view: View, finding: Finding, lang: str) -> None:
-    since = _word("since", lang).format(step=finding.onset)
     _line(console, "", "")
-    _line(console, f"{_word(finding.severity, lang):<{LABEL_WIDTH}}", COLOURS[finding.severity], end="")
-    _line(console, f"{finding.title.get(lang)}, {since}", "bold")
-    _block(console, "", finding.text.get(lang), lang)
-    if finding.name in view.names():
-        drawn = sparkline(view.series(finding.name), SPARK_WIDTH)
-        _block(console, "", f"{drawn}  {printable(finding.name)}", lang)
+    _line(console, _padded(_word(finding.severity, lang), LABEL_WIDTH), COLOURS[finding.severity], end="")
+    _line(console, _since(finding, lang), "bold")
+    _block(console, finding.text.get(lang))
+    known = set(view.names())
+    drawn = [name for name in dict.fromkeys((finding.name, *finding.evidence)) if name in known][:MAX_DRAWN]
+    for name in drawn:
+        _block(console, _curve(view.series(name), name, finding.onset, lang))
     if finding.explains:
-        titles = ", ".join(one.title.get(lang) for one in finding.explains)
-        _block(console, "", f"{_word('explains', lang)}: {titles}", lang)
+        _block(console, _word("explains", lang, titles=_titles(finding.explains, lang)))
     for advice in finding.advice:
-        _block(console, "", f"{_word('next', lang)}: {advice.get(lang)}", lang)
+        _block(console, _word("next", lang, advice=advice.get(lang)))
+
+
+def _curve(series: Series, name: str, onset: int, lang: str) -> str:
+    """Return a sparkline with a bar at the onset, the name, and the range of the values."""
+    drawn = sparkline(series, SPARK_WIDTH)
+    place = int(np.searchsorted(series.steps, onset)) * len(drawn) // max(1, len(series))
+    if place:
+        drawn = drawn[:place] + ONSET + drawn[place:]
+    return f"{drawn}  {printable(name)}  {_range(series, lang)}".rstrip()
+
+
+def _range(series: Series, lang: str) -> str:
+    values = series.values[np.isfinite(series.values)]
+    if not len(values):
+        return ""
+    low, high = (number(float(f"{value:.3g}")) for value in (values.min(), values.max()))
+    return _word("always", lang, value=low) if low == high else _word("range", lang, low=low, high=high)
+
+
+def _print_past(console: Console, past: Sequence[Finding], lang: str) -> None:
+    """Print the findings that are over, a line per rule with its stretches."""
+    if past:
+        _line(console, f"\n{_word('past', lang)}", "bold")
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in past:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    for own in sorted(by_rule.values(), key=lambda own: -max(map(_severity, own))):
+        worst = max(own, key=_severity)
+        _line(console, _padded(_word(worst.severity, lang), LABEL_WIDTH), COLOURS[worst.severity], end="")
+        when = [
+            _word("at" if first == last else "between", lang, first=first, last=last) for first, last in _stretches(own)
+        ]
+        _line(console, _word("when", lang, title=worst.title.get(lang), when=_word("comma", lang).join(when)), "")
+
+
+def _severity(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
+
+
+def _stretches(findings: Iterable[Finding]) -> list[tuple[int, int]]:
+    """Return the steps of findings; those that overlap are one stretch."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((finding.onset, finding.last) for finding in findings):
+        if found and first <= found[-1][1]:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
 
 
 def _print_notes(console: Console, title: str, notes: Sequence[Note], lang: str) -> None:
+    """Print what notes say, each text once with the rules that it is about."""
     if notes:
         _line(console, f"\n{title}", "bold")
-    by_text: dict[str, list[str]] = {}
+    by_text: dict[str, list[Note]] = {}
     for note in notes:
-        by_text.setdefault(note.text.get(lang), []).append(note.title.get(lang))
-    for text, titles in by_text.items():
-        _block(console, "", f"{', '.join(titles)}: {text}", lang)
+        by_text.setdefault(note.text.get(lang), []).append(note)
+    for text, same in by_text.items():
+        _block(console, f"{_titles(same, lang)} – {text}")
 
 
-def _block(console: Console, label: str, text: str, lang: str) -> None:
+def _titles(named: Iterable[Finding | Note], lang: str) -> str:
+    return _word("comma", lang).join(dict.fromkeys(one.title.get(lang) for one in named))
+
+
+def _since(finding: Finding, lang: str) -> str:
+    return _word("since", lang, title=finding.title.get(lang), step=finding.onset)
+
+
+def _block(console: Console, text: str) -> None:
     """Print an indented text; further lines are indented like the first."""
-    from rich.padding import Padding
     from rich.text import Text as Rich
 
-    if label:
-        _line(console, f"{_word(label, lang):<{LABEL_WIDTH}}", COLOURS[label], end="")
-        console.print(Rich(printable(text)))
-    else:
-        console.print(Padding(Rich(printable(text)), (0, 0, 0, LABEL_WIDTH)))
+    for line in Rich(printable(text)).wrap(console, max(20, console.width - LABEL_WIDTH)):
+        _line(console, " " * LABEL_WIDTH + line.plain.rstrip(), "")
 
 
 def _line(console: Console, text: str, style: str, end: str = "\n") -> None:
-    console.print(text, style=style or None, end=end, markup=False, highlight=False)
+    """Print a line, which a narrow terminal may break and a file never has broken."""
+    console.print(text, style=style or None, end=end, markup=False, highlight=False, soft_wrap=True)
 
 
-def _word(key: str, lang: str) -> str:
-    return WORDS[key].get(lang)
+def _padded(text: str, width: int) -> str:
+    """Return a text in a column; Chinese characters are two columns wide."""
+    from rich.cells import cell_len
+
+    return text + " " * max(1, width - cell_len(text))
+
+
+def _word(key: str, lang: str, **facts: object) -> str:
+    return WORDS[key].get(lang).format(**facts)

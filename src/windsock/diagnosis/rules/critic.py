@@ -43,7 +43,7 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("ev_bad", "explained_variance")
+@rule("ev_bad", "explained_variance", rows=MAX_WINDOW)
 def ev_bad(case: Case) -> Reading | Unmeasured:
     """The critic predicts worse than a constant."""
     variance = case.get("explained_variance")

@@ -20,6 +20,7 @@ BASE_ROWS = 10  # whose median is where a signal starts
     *CORE,
     explains=("zero_grad", "no_signal", "reward_flat", "reward_constant", "entropy_collapse", "kl_spike", "grad_spike"),
     persist=1,
+    rows=1,
 )
 def nonfinite(case: Case) -> Reading | Unmeasured:
     """A core value is NaN or infinite."""
@@ -193,7 +194,7 @@ def _summed_kl_drift(case: Case, kl: Track) -> Reading:
     )
 
 
-@rule("kl_spike", "kl", explains=("kl_drift", "no_signal"), persist=1)
+@rule("kl_spike", "kl", explains=("kl_drift", "no_signal"), persist=1, rows=1)
 def kl_spike(case: Case) -> Reading | Unmeasured:
     """One row has a very large KL."""
     kl = _kl(case)
@@ -207,7 +208,7 @@ def kl_spike(case: Case) -> Reading | Unmeasured:
     return Reading(kl, graded(len(kl), warning=kl.finite > 10, critical=kl.finite > 100), facts)
 
 
-@rule("kl_offset_start", "kl", explains=("kl_drift", "kl_spike", "ratio_drift"), persist=1)
+@rule("kl_offset_start", "kl", explains=("kl_drift", "kl_spike", "ratio_drift"), persist=1, rows=1)
 def kl_offset_start(case: Case) -> Reading | Unmeasured:
     """Policy and reference differ in the first row."""
     kl = _kl(case)
@@ -336,7 +337,7 @@ def grad_spike(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("grad_rising", "gradient")
+@rule("grad_rising", "gradient", rows=MAX_WINDOW)
 def grad_rising(case: Case) -> Reading | Unmeasured:
     """The gradient norm grows steadily."""
     gradient = _with_gradient(case)

@@ -21,7 +21,7 @@ def _noise(track: Track) -> float:
     return float(np.std(differences) / np.sqrt(2)) if len(differences) else 0.0
 
 
-@rule("reward_flat", "reward")
+@rule("reward_flat", "reward", rows=MIN_FLAT_ROWS)
 def reward_flat(case: Case) -> Reading | Unmeasured:
     """The reward has no trend; a warning only where something else shows that little is learnt."""
     reward = case.get("reward")
@@ -108,7 +108,12 @@ def reward_saturated(case: Case) -> Reading | Unmeasured:
 
 
 @rule(
-    "proxy_gold_gap", "reward", "validation", explains=("reward_saturated", "length_explosion", "truncation"), persist=2
+    "proxy_gold_gap",
+    "reward",
+    "validation",
+    explains=("reward_saturated", "length_explosion", "truncation"),
+    persist=2,
+    rows=MIN_EVALUATIONS,
 )
 def proxy_gold_gap(case: Case) -> Reading | Unmeasured:
     """The reward rises while the validation falls."""
@@ -164,7 +169,7 @@ def _smoothed(values: Floats) -> Floats:
     return found
 
 
-@rule("component_tradeoff", "reward", "component")
+@rule("component_tradeoff", "reward", "component", rows=40)
 def component_tradeoff(case: Case) -> Reading | Unmeasured | None:
     """The reward rises while one of its components falls."""
     reward, parts = case.get("reward"), case.families.get("component", ())

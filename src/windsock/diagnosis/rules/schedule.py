@@ -28,7 +28,7 @@ def _rounded(case: Case) -> bool:
     return len(values) > 0 and bool((np.abs(values * 1000 - np.round(values * 1000)) < 1e-6).all())
 
 
-@rule("lr_implausible", "learning_rate", explains=SYMPTOMS, persist=1)
+@rule("lr_implausible", "learning_rate", explains=SYMPTOMS, persist=1, rows=1)
 def lr_implausible(case: Case) -> Reading | Unmeasured:
     """The learning rate is far above what RL of language models bears."""
     rate = _rate(case)

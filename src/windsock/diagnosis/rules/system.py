@@ -12,13 +12,14 @@ from windsock.diagnosis.tracks import Track
 FIRST_STEPS = 3  # that compile and load
 SHORT_ATTEMPT = 5  # steps
 MIN_LEAK = 1.0  # GB
+MIN_LEAK_ROWS = 41
 
 
 def _any(case: Case) -> Track | None:
     return max(case.tracks.values(), key=len, default=None)
 
 
-@rule("crash_loop", persist=1, explains=("restart",))
+@rule("crash_loop", persist=1, explains=("restart",), rows=1)
 def crash_loop(case: Case) -> Reading | Unmeasured | None:
     """The training dies after a few steps, again and again."""
     track = _any(case)
@@ -30,7 +31,7 @@ def crash_loop(case: Case) -> Reading | Unmeasured | None:
     return Reading(track, levels, lambda spell: {"count": len(case.attempts), "steps": SHORT_ATTEMPT})
 
 
-@rule("restart", persist=1)
+@rule("restart", persist=1, rows=1)
 def restart(case: Case) -> Reading | Unmeasured | None:
     """The training was started again and repeats steps."""
     track = _any(case)
@@ -43,7 +44,7 @@ def restart(case: Case) -> Reading | Unmeasured | None:
     return Reading(track, levels, lambda spell: {"count": len(pairs), "repeated": repeated}, lambda spell: 0)
 
 
-@rule("slowdown", "step_time")
+@rule("slowdown", "step_time", rows=2 * 20 + FIRST_STEPS)
 def slowdown(case: Case) -> Reading | Unmeasured:
     """Steps take longer than before, and not because answers are longer."""
     times = case.get("step_time")
@@ -67,14 +68,16 @@ def slowdown(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("memory_leak", "host_memory", "rss")
+@rule("memory_leak", "host_memory", "rss", rows=MIN_LEAK_ROWS)
 def memory_leak(case: Case) -> Reading | Unmeasured:
     """Memory grows steadily."""
-    tracks = [case.get("host_memory"), *case.families.get("rss", ())]
-    tracks = [track for track in tracks if track is not None and len(track) > 2 * 20]
+    tracks = [track for track in (case.get("host_memory"), *case.families.get("rss", ())) if track is not None]
     if not tracks:
         return unmeasured("not_logged")
-    readings = [_leak(track) for track in tracks if track is not None]
+    longest = max(len(track) for track in tracks)
+    if longest < MIN_LEAK_ROWS:
+        return unmeasured("early", count=longest, needed=MIN_LEAK_ROWS)
+    readings = [_leak(track) for track in tracks if len(track) >= MIN_LEAK_ROWS]
     return max(readings, key=lambda reading: int(reading.levels.max()))
 
 
