@@ -35,7 +35,7 @@ LEVELS = [
     {"opening", "summary", "relay"},
     {"diagnosis", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
-    {"cli"},
+    {"accelerate", "cli", "lightning", "trl"},  # the names under which users import integrations
 ]
 LEVEL_OF = {module: level for level, modules in enumerate(LEVELS) for module in modules}
 

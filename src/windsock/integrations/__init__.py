@@ -1,0 +1,1 @@
+"""Hooks for training frameworks and trackers, one module each; only that module imports the package."""
