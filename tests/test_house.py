@@ -36,7 +36,8 @@ LEVELS = [
     {"diagnosis"},
     {"session"},
     {"demo", "integrations", "server", "export", "terminal"},
-    {"accelerate", "cli", "lightning", "trl"},  # the names under which users import integrations
+    # The names under which users import integrations.
+    {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"},
 ]
 LEVEL_OF = {module: level for level, modules in enumerate(LEVELS) for module in modules}
 

@@ -80,6 +80,51 @@ def test_a_trl_configuration_works(tmp_path: Path):
     assert list(from_yaml(tmp_path, "report_to: [wandb, tensorboard]").trackers) == ["wandb", "tensorboard"]
 
 
+@pytest.mark.parametrize("text", ["run_name: x", "{report_to: none, run_name: x}", "{report_to: [], run_name: x}"])
+def test_the_name_in_trls_form_counts_without_a_tracker(text: str, tmp_path: Path):
+    """run_name is the name of the run whatever it reports to."""
+    assert from_yaml(tmp_path, text).name == "x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "report_to: windsock",
+        "report_to: [windsock]",
+        "track_with: windsock",
+        "monitor: {monitor_type: windsock}",
+        "monitor: {monitor_type: windsock.integrations.trinity.Monitor}",
+        "{track_with: windsock, tracker_kwargs: {windsock: }}",
+    ],
+)
+def test_windsock_among_the_trackers_is_the_run_itself(text: str, tmp_path: Path):
+    """A file that names windsock where a framework expects a tracker needs no tracker of that name."""
+    settings = from_yaml(tmp_path, text)
+    assert (settings.trackers, settings.track_with) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{track_with: windsock, tracker_kwargs: {project: agentic, samples_per_step: 8}}",
+        "{track_with: [windsock], tracker_kwargs: {windsock: {project: agentic, samples_per_step: 8}}}",
+        "{track_with: [stdout, windsock], tracker_kwargs: {windsock: {project: agentic, samples_per_step: 8}}}",
+        "monitor: {monitor_type: windsock, monitor_args: {project: agentic, samples_per_step: 8}}",
+    ],
+)
+def test_arguments_of_windsock_as_a_tracker_are_settings(text: str, tmp_path: Path):
+    """What a framework would pass to the tracker is what windsock.init takes; a setting of its own wins."""
+    settings = from_yaml(tmp_path, text)
+    assert (settings.project, settings.samples_per_step) == ("agentic", 8)
+    assert from_yaml(tmp_path, text, project="other").project == "other"
+
+
+def test_an_unknown_argument_of_windsock_as_a_tracker_is_an_error(tmp_path: Path):
+    """The nearest setting is named, as in windsock's own section."""
+    with pytest.raises(SettingsError, match="tracker_kwargs.windsock: unknown key 'projekt'; did you mean 'project'?"):
+        from_yaml(tmp_path, "{track_with: windsock, tracker_kwargs: {projekt: x}}")
+
+
 def test_several_trackers_have_one_mapping_each(tmp_path: Path):
     """The list form pairs arguments with names; one tracker may use either form."""
     text = "track_with: [jsonl, stdout]\ntracker_kwargs: {jsonl: {path: a.jsonl}}"

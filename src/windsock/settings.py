@@ -242,6 +242,7 @@ def resolve(
         merged["mode"] = "disabled"
     for name, value in merged.items():
         merged[name] = _checked(BY_NAME[name], value)
+    merged = {**_own_arguments(merged), **merged}
     if "config" in merged:
         config = {**config, **plain_config(merged["config"])}
     return _settings({**merged, "config": config}, environ)
@@ -356,18 +357,17 @@ def _from_trinity(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_trl(data: Mapping[str, Any]) -> dict[str, Any]:
+    ours: dict[str, Any] = {"name": data["run_name"]} if isinstance(data.get("run_name"), str) else {}
     report_to = data.get("report_to")
     names = [report_to] if isinstance(report_to, str) else list(report_to or ())
     if not names or names == ["none"]:
-        return {}
+        return ours
     if "all" in names:
         raise SettingsError("report_to: 'all' depends on what happens to be installed; name the trackers instead")
-    ours: dict[str, Any] = {"track_with": names}
+    ours["track_with"] = names
     folder = (data.get("project_kwargs") or {}).get("logging_dir") or data.get("logging_dir")
     if "tensorboard" in names and folder:
         ours["tracker_kwargs"] = {"tensorboard": {"log_dir": folder}}
-    if isinstance(data.get("run_name"), str):
-        ours["name"] = data["run_name"]
     return ours
 
 
@@ -383,6 +383,25 @@ def _from_own(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trackers(track_with: Any, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the arguments of each tracker: flat for one tracker, a mapping per name for several."""
+    return {name: own for name, own in _arguments(track_with, kwargs).items() if not _is_own(name)}
+
+
+def _own_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings among the arguments of trackers: those of ``windsock``, which is this run itself."""
+    found: dict[str, Any] = {}
+    for name, own in _arguments(given.get("track_with"), given.get("tracker_kwargs") or {}).items():
+        if _is_own(name):
+            _reject_unknown(f"tracker_kwargs.{name}", own, BY_NAME)
+            found |= {key: _checked(BY_NAME[key], value) for key, value in own.items() if value is not None}
+    return found
+
+
+def _is_own(tracker: str) -> bool:
+    """Return whether a tracker is windsock: by its name, or by the path of a class, as Trinity's monitors are given."""
+    return tracker.partition(".")[0] == OWN_SECTION
+
+
+def _arguments(track_with: Any, kwargs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     names = _words(track_with)
     if not names:
         return {}

@@ -177,6 +177,19 @@ def test_columns_and_rows_in_bulk():
     assert windsock.open(run.path).skipped()["sample"][1] == 2
 
 
+def test_a_response_is_a_completion():
+    """Trinity's column is read as ours, one by one and in bulk; a completion that is there too wins."""
+    run = windsock.init(project="p")
+    run.sample(prompt="p", response="one")
+    run.samples({"prompt": ["p", "p"], "response": ["two", "three"]})
+    run.samples([{"response": "four"}, {"completion": "five", "response": "six"}])
+    run.commit(0)
+    run.finish()
+    view = windsock.open(run.path)
+    assert sorted(sample.completion for sample in view.samples()) == ["five", "four", "one", "three", "two"]
+    assert view.skipped().keys() == {"sample.response"}
+
+
 def test_a_column_of_another_length_is_left_out(capsys: pytest.CaptureFixture[str]):
     """The texts determine the number of samples."""
     run = windsock.init()

@@ -14,6 +14,7 @@ from windsock.scalars import Rejection, to_float
 INTEGERS = range(-(2**63), 2**63)
 TEXTS = ("prompt", "completion")
 FIELDS = tuple(field.name for field in fields(Sample))
+OTHER_NAMES = {"response": "completion"}  # as Trinity, slime and others have it
 
 Rejections = dict[str, str]  # name of a field to the reason why its value is not taken
 
@@ -24,7 +25,7 @@ def to_sample(given: Mapping[str, Any] | Sample) -> tuple[Sample, Rejections]:
         given = {name: getattr(given, name) for name in FIELDS}
     taken: dict[str, Any] = {}
     rejected: Rejections = {}
-    for name, value in _with_chat_as_messages(given).items():
+    for name, value in _with_chat_as_messages(_with_own_names(given)).items():
         if value is None or name == "step":
             continue
         if name not in READERS:
@@ -40,7 +41,7 @@ def to_sample(given: Mapping[str, Any] | Sample) -> tuple[Sample, Rejections]:
 
 def rows_of(columns: Mapping[str, Any]) -> tuple[Iterator[dict[str, Any]], Rejections]:
     """Return the rows of a mapping of columns, with single values repeated, and the columns of another length."""
-    listed = {name: _listed_safely(name, column) for name, column in columns.items()}
+    listed = {name: _listed_safely(name, column) for name, column in _with_own_names(columns).items()}
     odd = {name: str(column) for name, column in listed.items() if isinstance(column, Rejection)}
     lengths = {name: len(column) for name, column in listed.items() if isinstance(column, list)}
     # The texts say how many samples there are; a column that differs from them is the wrong one.
@@ -84,6 +85,15 @@ def _transposed(columns: Mapping[str, Any]) -> Any:
 
 def _entry(column: Any, row: int) -> Any:
     return column[row] if isinstance(column, list) else column
+
+
+def _with_own_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields under our names; one that is there under both stays as it is."""
+    renamed = {other: own for other, own in OTHER_NAMES.items() if other in given and given.get(own) is None}
+    if not renamed:
+        return given
+    kept = {name: value for name, value in given.items() if name not in renamed}
+    return kept | {own: given[other] for other, own in renamed.items()}
 
 
 def _with_chat_as_messages(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,305 @@
+"""What the modules that replace a tracker share: the run behind its interface, its config, and the current run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from windsock import session
+from windsock.exit_status import crash_status
+from windsock.integrations.media import Table, record
+from windsock.integrations.no_op import NoOp, stand_in, tell_once, unharmed
+from windsock.model import Status
+from windsock.run import Run
+from windsock.settings import BY_NAME, read_source
+from windsock.to_plain import to_plain
+from windsock.view import View
+
+RUNS_FOLDER = "windsock-runs"
+
+
+class Config(Mapping[str, Any]):
+    """The config of a run by attribute and by item. Values stay as they were given; the run records what changes."""
+
+    _values: dict[str, Any]
+    _run: Run | None
+
+    def __init__(self, given: Any = None, run: Run | None = None) -> None:
+        object.__setattr__(self, "_values", settings_of(given))
+        object.__setattr__(self, "_run", run)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"the config has no {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.update({key: value})
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def update(self, given: Any, allow_val_change: bool | None = None) -> None:
+        """Add or change entries: of a mapping, a namespace or a dataclass."""
+        found = settings_of(given)
+        self._values.update(found)
+        if self._run is None:
+            tell_once("the config has changed before init: the change is not recorded")
+        else:
+            self._run.update_config(found)
+
+    def setdefaults(self, given: Any) -> None:
+        """Add the entries that are not there."""
+        self.update({name: value for name, value in settings_of(given).items() if name not in self._values})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the config as a dictionary."""
+        return dict(self._values)
+
+
+def settings_of(given: Any) -> dict[str, Any]:
+    """Return the entries of a config with the values as they are."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): value for name, value in given.items()}
+    plain = to_plain(given)
+    found = vars(given) if isinstance(plain, dict) and hasattr(given, "__dict__") else plain
+    return {name: value for name, value in dict(found).items() if not name.startswith("_")}
+
+
+class RecordedRun:
+    """A run of windsock with the attributes that runs of other trackers have."""
+
+    module: ClassVar[str]  # the tracker's name, for messages
+    separator: ClassVar[str] = "/"  # in the names of values in mappings inside
+
+    def __init__(self, run: Run, config: Config) -> None:
+        self.recorded = run
+        self.config = config
+        self.resumed = run.writer.attempt > 1
+        self._tables: dict[str, tuple[int, int]] = {}  # by name: rows that were logged, and their hash
+
+    def go_to(self, step: int) -> None:
+        """Continue at a step, where an earlier attempt has ended."""
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.recorded.id
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.recorded.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        tell_once(f"{self.module}: a run keeps the name that it began with, {self.name!r}; rename it on the page")
+
+    @property
+    def project(self) -> str:
+        """The project that the run belongs to."""
+        return self.recorded.project
+
+    @property
+    def group(self) -> str | None:
+        """The group that the run belongs to."""
+        return self.recorded.info.group
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The run's tags."""
+        return self.recorded.info.tags
+
+    @property
+    def notes(self) -> str | None:
+        """The notes about the run."""
+        return self.recorded.info.notes
+
+    @property
+    def url(self) -> str:
+        """The run's folder as a file URL."""
+        return self.recorded.url
+
+    @property
+    def dir(self) -> str:
+        """The run's folder."""
+        return str(self.recorded.path)
+
+    def record(self, values: Mapping[str, Any], step: int | None) -> dict[str, Any]:
+        """Record numbers, histograms, texts and tables under a step; return the numbers."""
+        return record(self.recorded, values, step, self.separator, self._new_rows)
+
+    def _new_rows(self, name: str, table: Table) -> Table:
+        """Return the rows that were not logged under the name before: a table that grows is logged again as a whole."""
+        count, known = self._tables.get(name, (0, 0))
+        self._tables[name] = len(table.data), hash(repr(table.data))
+        return Table(table.columns, table.data[count:]) if hash(repr(table.data[:count])) == known else table
+
+    def alert(self, title: str, text: str = "", **_: Any) -> None:
+        """Record an alert as a text."""
+        self.recorded.text(f"alert/{title}", text or title)
+
+    def finish(self, *args: Any, **kwargs: Any) -> None:
+        """End the run."""
+        self.end()
+
+    def end(self, status: Status | None = None) -> None:
+        """End the run with a status."""
+        self.recorded.finish(status)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is finished."""
+        return self.recorded.ended
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end(crash_status(kind, problem) if kind else None)
+
+    def __getattr__(self, name: str) -> NoOp:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return NoOp(f"{self.module}.run.{name}")
+
+
+class CountingRun(RecordedRun):
+    """A run whose log counts steps where none is given: one more than the highest so far."""
+
+    def __init__(self, run: Run, config: Config) -> None:
+        super().__init__(run, config)
+        self._next = 0
+
+    def go_to(self, step: int) -> None:
+        """Count from a step on."""
+        self._next = step
+
+    @unharmed
+    def log(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
+        """Record the values of a step."""
+        number = self._next if step is None else int(step)
+        self._next = max(self._next, number + 1)
+        self.record(values, number)
+        self.recorded.commit(number)
+
+
+Kind = TypeVar("Kind", bound=RecordedRun)
+
+
+class CurrentRun(Generic[Kind]):
+    """The current run of a module that replaces a tracker."""
+
+    def __init__(self, module: str, kind: type[Kind]) -> None:
+        self._module = module
+        self._kind = kind
+        self._run: Kind | None = None
+        self._config = Config()  # while there is no run
+
+    @property
+    def run(self) -> Kind | None:
+        """The run that is open."""
+        return None if self._run is None or self._run.ended else self._run
+
+    def init(
+        self,
+        settings: Mapping[str, Any],
+        ignored: Mapping[str, Any],
+        reinit: Any = None,
+        resume: Any = None,
+    ) -> Kind:
+        """Begin a run. One that is open is returned, unless ``reinit`` asks for a new one."""
+        open_run = self.run
+        if open_run is not None and reinit in (None, False, "default", "return_previous"):
+            return open_run
+        if open_run is not None and reinit != "create_new":
+            open_run.finish()
+        values = read_config(settings.get("config"))
+        concurrent = reinit == "create_new"
+        run = begin(f"{self._module}.init", {**settings, "config": values}, ignored, concurrent)
+        self._run = self._kind(run, Config(values, run))
+        if resume not in (None, False, "never") and run.writer.attempt > 1:
+            self._run.go_to(_next_step(run))
+        return self._run
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the run; without one, tell so."""
+        if self._run is None:
+            tell_once(f"{self._module}.{method} without a run: nothing is recorded; call {self._module}.init first")
+            return None
+        return getattr(self._run, method)(*args, **kwargs)
+
+    def finish(self, *args: Any, **kwargs: Any) -> None:
+        """End the run."""
+        if self._run is not None:
+            self._run.finish(*args, **kwargs)
+            self._run = None
+
+    def attribute(self, name: str) -> Any:
+        """Return an attribute of the module that depends on the run, or what stands for an unknown one."""
+        if name == "run":
+            return self.run
+        if name == "config":
+            return self._config if self.run is None else self.run.config
+        if name == "summary":
+            return {} if self.run is None else self.run.summary
+        return stand_in(self._module, name)
+
+
+def begin(call: str, given: Mapping[str, Any], ignored: Mapping[str, Any], concurrent: bool = False) -> Run:
+    """Begin a run with the settings that were given; tell which arguments are not used."""
+    unused = [name for name, value in ignored.items() if value not in (None, False, "")]
+    if unused:
+        tell_once(f"{call}: {', '.join(sorted(unused))}: no counterpart in windsock, not used")
+    settings: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, "")}
+    for name in ("project", "name", "id", "group", "notes"):
+        if name in settings:
+            settings[name] = str(settings[name])
+    settings["mode"] = "disabled" if settings.get("mode") == "disabled" else None
+    # The directory that was meant for the tracker's own files is only used where windsock's is not set.
+    dir = settings.pop("dir", None)
+    if dir and not os.environ.get(BY_NAME["dir"].variable or ""):
+        settings["dir"] = Path(dir) / RUNS_FOLDER
+    return session.init(**settings, concurrent=concurrent)
+
+
+def read_config(config: Any) -> dict[str, Any]:
+    """Return a config; that of a file may have its values below ``value``, as W&B writes it."""
+    if not isinstance(config, str):
+        return settings_of(config)
+    found = settings_of(read_source(config)[1])
+    return {
+        name: one["value"] if isinstance(one, Mapping) and "value" in one else one
+        for name, one in found.items()
+        if name != "wandb_version"
+    }
+
+
+def _next_step(run: Run) -> int:
+    """Return the step after the last one of the run's earlier attempts."""
+    return max((last + 1 for _, last in View(run.path).attempt_steps()), default=0)
+
+
+def from_environment(names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings that a tracker's variables of the environment have, by ours."""
+    return {setting: os.environ[variable] for variable, setting in names.items() if os.environ.get(variable)}

@@ -1,0 +1,176 @@
+"""Values that are not numbers, as other trackers take them: tables, histograms and texts, and where each goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from windsock.importers.rollout_records import COMPLETIONS, PROMPTS, TAKEN, samples_of
+from windsock.importers.wandb_offline import histogram_of
+from windsock.model import Histogram as Counted
+from windsock.run import Run
+from windsock.scalars import histogram
+from windsock.trackers.tables import markdown
+
+MAX_ROWS = 100  # of a table that is recorded as a text
+MAX_BINS = 512
+DEFAULT_COLUMNS = ("Input", "Output", "Expected")  # of W&B
+
+
+class Histogram:
+    """A histogram of a sequence, or of NumPy's counts and edges."""
+
+    def __init__(self, sequence: Any = None, np_histogram: Any = None, num_bins: int = 64) -> None:
+        if np_histogram is not None:
+            counts, edges = (list(part) for part in np_histogram)
+            self.counted = histogram_of({"values": counts, "bins": edges})
+        else:
+            self.counted = histogram(() if sequence is None else sequence, min(int(num_bins), MAX_BINS))
+
+    @property
+    def histogram(self) -> list[int]:
+        """The counts."""
+        return list(self.counted.counts) if self.counted else []
+
+    @property
+    def bins(self) -> list[float]:
+        """The edges of the bins."""
+        return list(self.counted.edges) if self.counted else []
+
+
+class Html:
+    """HTML, recorded as a text."""
+
+    def __init__(self, data: Any, *_: Any, **__: Any) -> None:
+        self.text = str(data.read() if hasattr(data, "read") else data)
+
+
+class Text(Html):
+    """A text."""
+
+
+class Table:
+    """A table of named columns. One of prompts and completions is recorded as samples, another one as a text."""
+
+    def __init__(
+        self,
+        columns: Sequence[Any] | None = None,
+        data: Any = None,
+        rows: Any = None,
+        dataframe: Any = None,
+        **_: Any,
+    ) -> None:
+        frame = dataframe if dataframe is not None else data if is_frame(data) else None
+        if frame is not None:
+            columns, data = list(frame.columns), frame.values.tolist()
+        self.columns: list[Any] = list(DEFAULT_COLUMNS if columns is None else columns)
+        given = data if data is not None else rows
+        self.data: list[list[Any]] = [list(row) for row in (() if given is None else given)]
+
+    def add_data(self, *cells: Any) -> None:
+        """Add a row."""
+        self.data.append(list(cells))
+
+    add_row = add_data
+
+    def add_column(self, name: Any, data: Sequence[Any], optional: bool = False) -> None:
+        """Add a column."""
+        cells = list(data)
+        self.data = self.data or [[] for _ in cells]
+        for row, cell in zip(self.data, cells, strict=False):
+            row.append(cell)
+        self.columns.append(name)
+
+    def get_column(self, name: Any, convert_to: str | None = None) -> Any:
+        """Return the cells of a column, as an array with ``convert_to="numpy"``."""
+        place = self.columns.index(name)
+        cells = [row[place] for row in self.data]
+        if convert_to == "numpy":
+            import numpy as np
+
+            return np.array(cells)
+        return cells
+
+    def iterrows(self) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the number and the cells of each row."""
+        yield from enumerate(self.data)
+
+
+def record(
+    run: Run,
+    values: Mapping[str, Any],
+    step: int | None,
+    separator: str,
+    new_rows: Callable[[str, Table], Table],
+) -> dict[str, Any]:
+    """Record each value by its kind; return the numbers. ``new_rows`` returns what is new in a table of samples."""
+    numbers: dict[str, Any] = {}
+    for name, value in flattened(values, separator):
+        kind = _plain(value)
+        if isinstance(kind, Table):
+            _record_table(run, name, kind, step, new_rows)
+        elif isinstance(kind, str):
+            run.text(name, kind, step)
+        else:
+            numbers[name] = kind
+    if numbers:
+        run.log(numbers, step)
+    return numbers
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as windsock takes it; tables and histograms may also be those of the tracker's own package."""
+    if isinstance(value, float | int | Counted | Table):
+        return value
+    if isinstance(value, Html):
+        return value.text
+    if isinstance(value, Histogram):
+        return value.counted
+    if isinstance(getattr(value, "columns", None), list) and isinstance(getattr(value, "data", None), list):
+        return Table(value.columns, value.data)
+    if is_frame(value):
+        return Table(dataframe=value)
+    if isinstance(getattr(value, "histogram", None), list) and isinstance(getattr(value, "bins", None), list):
+        return histogram_of({"values": value.histogram, "bins": value.bins})
+    return histogram(value) if _is_array(value) else value
+
+
+def is_frame(value: Any) -> bool:
+    """Return whether a value is a data frame of pandas."""
+    return hasattr(type(value), "columns") and hasattr(type(value), "itertuples")
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array or a tensor of several numbers."""
+    shape = getattr(value, "shape", ())
+    return isinstance(shape, tuple) and hasattr(value, "dtype") and any(size != 1 for size in shape)
+
+
+def flattened(values: Mapping[str, Any], separator: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names and values; those in a mapping inside have its name before theirs."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, separator, f"{prefix}{name}{separator}")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _record_table(run: Run, name: str, table: Table, step: int | None, new_rows: Callable[[str, Table], Table]) -> None:
+    columns = [_column(column) for column in table.columns]
+    if "messages" in columns or (not {*PROMPTS}.isdisjoint(columns) and not {*COMPLETIONS}.isdisjoint(columns)):
+        records = (dict(zip(columns, map(_cell, row), strict=False)) for row in new_rows(name, table).data)
+        run.samples((sample for one in records for sample in samples_of(one)), step)
+    else:
+        more = f"\n\n… {len(table.data) - MAX_ROWS:,} more rows" if len(table.data) > MAX_ROWS else ""
+        run.text(name, markdown(([str(one) for one in table.columns], table.data[:MAX_ROWS])) + more, step)
+
+
+def _cell(value: Any) -> Any:
+    """Return a number of NumPy or torch as one of Python."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
+
+
+def _column(name: Any) -> str:
+    """Return the name of a column, in lower case where that is a field of samples."""
+    text = str(name)
+    return text.lower() if text.lower() in TAKEN or text.lower() == "messages" else text
