@@ -29,7 +29,7 @@ GATHERED = ("measured", "rollouts")
 PART_OF_CALL = {
     "copy": "device_values", "count": "counters", "evaluation": "rollouts", "measure": "measured", "metric": "measured",
     "phase": "phases", "pipeline": "rollouts", "rollouts": "rollouts", "sample": "samples", "samples": "samples",
-    "shards": "phases", "staleness": "rollouts", "timer": "phases", "validation": "rollouts",
+    "shards": "phases", "staleness": "rollouts", "timer": "phases", "tokenizer": "samples", "validation": "rollouts",
 }  # fmt: skip
 """The part of a call that failed, by the first word of the call's name after ``run.``."""
 

@@ -1,11 +1,11 @@
-"""A run as one wide table: a row for each writer and step, a column for each metric."""
+"""A run as one wide table: a row for each writer and step, a column for each metric; and its samples as a table."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from windsock.errors import WindsockError
 from windsock.formatting import encodable, json_number, nonfinite_name, printable
 from windsock.journal.series import Series
+from windsock.model import Sample
 from windsock.view import View
 
 FORMATS = ("csv", "jsonl", "parquet")
+SAMPLE_FORMATS = ("jsonl", "parquet")
+SAMPLE_BATCH = 500  # samples of a Parquet file that are in memory together
 HEAD = ("role", "rank", "step", "time")
 FORMULA_STARTS = tuple("=+-@＝＋－＠")  # as spreadsheets read them, also in full width
 
@@ -110,12 +113,79 @@ def write_jsonl(table: WideTable, file: IO[str]) -> None:
 
 def write_parquet(table: WideTable, path: Path) -> None:
     """Write the table as Parquet, with null where nothing was logged."""
+    pa, pq = _pyarrow()
+    heads = [(encodable(role), *rest) for role, *rest in table.heads]
+    arrays = [pa.array([head[place] for head in heads]) for place in range(len(HEAD))]
+    arrays += [pa.array(column, mask=~table.present[name]) for name, column in table.columns.items()]
+    pq.write_table(pa.table(arrays, names=[*HEAD, *map(encodable, table.columns)]), path)
+
+
+def _pyarrow() -> tuple[Any, Any]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise WindsockError("parquet needs pyarrow: pip install 'windsock[parquet]'") from None
-    heads = [(encodable(role), *rest) for role, *rest in table.heads]
-    arrays = [pa.array([head[place] for head in heads]) for place in range(len(HEAD))]
-    arrays += [pa.array(column, mask=~table.present[name]) for name, column in table.columns.items()]
-    pq.write_table(pa.table(arrays, names=[*HEAD, *map(encodable, table.columns)]), path)
+    return pa, pq
+
+
+def sample_record(sample: Sample) -> dict[str, Any]:
+    """Return the non-empty fields of a sample, with its tokens and their values as lists."""
+    values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
+    values |= {"tokens": list(sample.tokens), "token_values": {n: list(v) for n, v in sample.token_values.items()}}
+    return {name: value for name, value in values.items() if value not in (None, "", (), {}, [])}
+
+
+def write_samples_parquet(samples: Sequence[Sample], path: Path) -> None:
+    """Write samples as Parquet: ``reward.NAME``, ``column.NAME`` and ``token.NAME`` are columns of their own.
+
+    Messages are JSON. A column with numbers and names has all of them as texts.
+    """
+    pa, pq = _pyarrow()
+    types = {"number": pa.float64(), "boolean": pa.bool_(), "text": pa.string()}
+    types |= {"texts": pa.list_(pa.string()), "numbers": pa.list_(pa.float32())}
+    kinds = _column_kinds(samples)
+    schema = pa.schema([(encodable(name), types[kind]) for name, kind in kinds.items()])
+    with pq.ParquetWriter(path, schema) as writer:
+        for begin in range(0, len(samples), SAMPLE_BATCH):
+            cells = [dict(_cells(sample)) for sample in samples[begin : begin + SAMPLE_BATCH]]
+            arrays = [
+                pa.array([_parquet_cell(row.get(name), kind) for row in cells], types[kind])
+                for name, kind in kinds.items()
+            ]
+            writer.write_table(pa.table(arrays, schema=schema))
+
+
+def _column_kinds(samples: Sequence[Sample]) -> dict[str, str]:
+    found: dict[str, set[str]] = {"step": {"number"}}
+    for sample in samples:
+        for name, value in _cells(sample):
+            found.setdefault(name, set()).add(_kind(value))
+    return {name: kinds.pop() if len(kinds) == 1 else "text" for name, kinds in found.items()}
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "texts" if len(value) and isinstance(value[0], str) else "numbers"
+    return "text" if isinstance(value, str) else "number"
+
+
+def _cells(sample: Sample) -> Iterator[tuple[str, Any]]:
+    """Yield the columns of a sample with their values."""
+    for name in ("step", *Sample.__dataclass_fields__):
+        value = getattr(sample, name)
+        if name == "messages":
+            value = json.dumps(value, ensure_ascii=False, default=repr) if value else None
+        if isinstance(value, Mapping):
+            prefix = {"rewards": "reward", "columns": "column", "token_values": "token"}[name]
+            yield from ((f"{prefix}.{inner}", value[inner]) for inner in value)
+        elif value not in (None, "", ()):
+            yield name, value
+
+
+def _parquet_cell(value: Any, kind: str) -> Any:
+    if value is None or kind not in ("text", "texts"):
+        return value
+    return [encodable(one) for one in value] if kind == "texts" else encodable(str(value))

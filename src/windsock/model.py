@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -67,7 +67,9 @@ class Sample:
     """One completion of a task; every field is optional.
 
     In a chat ``messages`` replace prompt and completion: mappings with ``role`` and ``content``. ``reward`` is the
-    total, ``rewards`` its components by name; ``length`` is in tokens.
+    total, ``rewards`` its components by name; ``length`` is in tokens. ``answer`` is what was taken out of the
+    completion and ``reference`` the right one; ``discarded`` is the reason why it was not trained on. ``columns`` are
+    further numbers, truth values and names. ``tokens`` are texts, and each of ``token_values`` has a number for each.
     """
 
     prompt: str = ""
@@ -84,6 +86,13 @@ class Sample:
     weight_version: int | None = None
     step: int | None = None
     time: float = 0.0
+    id: str | None = None
+    answer: str | None = None
+    reference: str | None = None
+    discarded: str | None = None
+    columns: Mapping[str, float | int | bool | str] = field(default_factory=dict)
+    tokens: Sequence[str] = ()
+    token_values: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -429,18 +429,35 @@ class Run:
         run: Any = None,
         group: Any = None,
         weight_version: Any = None,
+        id: Any = None,
+        answer: Any = None,
+        reference: Any = None,
+        discarded: Any = None,
+        tokens: Any = None,
+        token_values: Any = None,
+        decode: Any = None,
+        columns: Any = None,
         step: int | None = None,
-        **unknown: Any,
+        **further: Any,
     ) -> None:
         """Submit one completion. The most informative of a step are written at its commit, within the run's budget.
 
         ``messages`` replace prompt and completion in a chat; ``rewards`` are the components of ``reward`` by name;
-        ``length`` is in tokens. Without ``step`` the sample belongs to the step that the next commit names. A field
-        with a wrong value is left out, counted and reported once. A number on an accelerator is waited for.
+        ``length`` is in tokens. ``answer`` and ``reference`` are the given and the right answer, ``discarded`` is why
+        the trainer does not use the sample. ``tokens`` are texts, or ids for ``decode`` or the run's tokenizer, and
+        ``token_values`` arrays by name with a number for each. Further numbers, truth values and names are columns.
+
+        Without ``step`` the sample belongs to the step that the next commit names. A field with a wrong value is left
+        out, counted and reported once. A number on an accelerator is waited for.
         """
-        fields = {name: value for name, value in locals().items() if name not in ("self", "step", "unknown")}
+        fields = {name: value for name, value in locals().items() if name not in ("self", "step", "further")}
         if self._accepts_samples():
-            self._collectors.samples.submit(fields | unknown, step)
+            self._collectors.samples.submit(fields | further, step)
+
+    @guarded()
+    def tokenizer(self, tokenizer: Any) -> None:
+        """Decode the token ids of samples with a tokenizer that has ``decode``, or a function of a list of ids."""
+        self._collectors.samples.use_tokenizer(tokenizer)
 
     @guarded()
     def samples(

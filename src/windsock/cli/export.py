@@ -1,8 +1,9 @@
-"""Export a run's metrics: one row per writer and step, one column per metric.
+"""Export a run's metrics: one row per writer and step, one column per metric; or its samples.
 
 In CSV, a metric that was not logged at a step is an empty cell, and NaN is NaN. A name that a spreadsheet would take
 for a formula, because it begins with = + - or @, has an apostrophe before it. Parquet needs windsock[parquet]. The
-format perfetto exports the run's phases as a trace for ui.perfetto.dev and chrome://tracing.
+format perfetto exports the run's phases as a trace for ui.perfetto.dev and chrome://tracing. With --samples the rows
+are the stored samples, with their tokens and the values of each, in JSON lines or Parquet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ from typing import IO
 
 from windsock.cli.arguments import add_metrics, add_run, run_view
 from windsock.errors import WindsockError
-from windsock.export import FORMATS, WideTable, wide_table, write_csv, write_jsonl, write_parquet
+from windsock.export import (
+    FORMATS,
+    SAMPLE_FORMATS,
+    WideTable,
+    sample_record,
+    wide_table,
+    write_csv,
+    write_jsonl,
+    write_parquet,
+    write_samples_parquet,
+)
+from windsock.model import Sample
+from windsock.server.responses import to_strict_json
 from windsock.terminal.output import say
 from windsock.view import View
 
@@ -30,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="output file (default: standard output; required for parquet)"
     )
+    parser.add_argument("--samples", action="store_true", help="export the samples: jsonl or parquet")
     add_metrics(parser)
 
 
@@ -37,7 +51,11 @@ def run(options: argparse.Namespace) -> int:
     """Export the run."""
     if options.to == "parquet" and not options.output:
         raise WindsockError("parquet is a binary format: give a file with -o FILE")
+    if options.samples and options.to not in SAMPLE_FORMATS:
+        raise WindsockError(f"samples are exported as {' or '.join(SAMPLE_FORMATS)}; got --to {options.to}")
     view = run_view(options)
+    if options.samples:
+        return _samples(view, options.to, options.output)
     if options.to == "perfetto":
         return _trace(view, options.output)
     table = wide_table(view, view.names(options.metrics or "*"))
@@ -51,6 +69,25 @@ def run(options: argparse.Namespace) -> int:
     if options.output:
         say(f"wrote {len(table):,} rows of {len(table.columns):,} metrics to {options.output}", sys.stderr)
     return 0
+
+
+def _samples(view: View, format: str, output: str | None) -> int:
+    samples = view.samples()
+    if format == "parquet":
+        write_samples_parquet(samples, Path(str(output)))
+    elif output:
+        with open(output, "w", encoding="utf-8") as file:
+            _write_lines(samples, file)
+    else:
+        _write_lines(samples, sys.stdout)
+    if output:
+        say(f"wrote {len(samples):,} samples to {output}", sys.stderr)
+    return 0
+
+
+def _write_lines(samples: list[Sample], file: IO[str]) -> None:
+    for sample in samples:
+        file.write(json.dumps(to_strict_json(sample_record(sample)), allow_nan=False) + "\n")
 
 
 def _trace(view: View, output: str | None) -> int:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from windsock.cli.arguments import add_json, add_run, run_view
-from windsock.model import Sample
+from windsock.export import sample_record
 from windsock.samples.query import SORTS, Query, compiled
 from windsock.server.responses import to_strict_json
 from windsock.terminal.output import Progress
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     found = view.find_samples(_query(options), shown if shown > 0 else None)
     if options.json:
         for sample in found.samples:
-            print(json.dumps(_record(sample), allow_nan=False))
+            print(json.dumps(to_strict_json(sample_record(sample)), allow_nan=False))
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples
@@ -87,9 +86,3 @@ def _regex(text: str) -> str:
         return compiled(text).pattern
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
-
-
-def _record(sample: Sample) -> dict[str, Any]:
-    """Return a sample's non-empty fields for strict JSON."""
-    values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
-    return {name: to_strict_json(value) for name, value in values.items() if value not in (None, "", (), {})}

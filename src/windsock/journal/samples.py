@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from windsock.journal.frames import MAX_SAMPLE_BODY
+from windsock.journal.tokens import decode_tokens, encode_tokens
 from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values, load_json
 from windsock.model import Sample
 
@@ -15,12 +16,13 @@ MAX_SAMPLE_BYTES = MAX_SAMPLE_BODY - 2  # of one sample's JSON; the brackets of 
 
 MAX_REPR = 1000  # characters of the text of an object in a message that JSON does not support
 INTEGERS = range(-(2**63), 2**63)  # the index of samples is an SQLite file, whose integers have 64 bits
-HEAD_FIELDS = ("step",)  # in the head of the frame, for all of its samples
 
 
 def encode(sample: Sample) -> bytes:
     """Return a sample as JSON in UTF-8, without its empty fields."""
     record = {name: value for name in NAMES if (value := getattr(sample, name)) not in EMPTY}
+    if len(sample.tokens):
+        record |= encode_tokens(sample)
     try:
         return to_json(record)
     except Exception:  # noqa: BLE001 - a message may contain itself, or objects that raise
@@ -50,7 +52,7 @@ def decode(record: Any, step: int, time: float = 0.0) -> Sample:
         raise ValueError("a sample must be a JSON object")
     # Another program may have written the record: a wrong entry costs itself, not the sample.
     found = {name: value for name, read in READERS.items() if (value := read(record.get(name))) is not None}
-    return Sample(**{"time": time, **found}, step=step)
+    return Sample(**{"time": time, **found, **decode_tokens(record)}, step=step)
 
 
 def _dump(record: Mapping[str, Any], ensure_ascii: bool) -> str:
@@ -87,6 +89,16 @@ def _numbers(value: Any) -> dict[str, float] | None:
     return {name: number for name, entry in value.items() if (number := _number(entry)) is not None}
 
 
+def _columns(value: Any) -> dict[str, float | int | bool | str] | None:
+    if not isinstance(value, Mapping):
+        return None
+    return {name: entry for name, entry in value.items() if _is_scalar(entry)}
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | float | bool) or _integer(value) is not None
+
+
 def _messages(value: Any) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(entry for entry in value if isinstance(entry, Mapping)) if isinstance(value, list) else None
 
@@ -105,6 +117,11 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "group": _text,
     "weight_version": _integer,
     "time": _number,
+    "id": _text,
+    "answer": _text,
+    "reference": _text,
+    "discarded": _text,
+    "columns": _columns,
 }
-NAMES = tuple(field.name for field in fields(Sample) if field.name not in HEAD_FIELDS)
+NAMES = tuple(field.name for field in fields(Sample) if field.name in READERS)
 EMPTY: tuple[Any, ...] = (None, "", (), {})

@@ -15,6 +15,7 @@ from windsock.model import Sample
 from windsock.recording import Collector, Recording
 from windsock.samples.choice import Budget, Choice
 from windsock.samples.parsing import Rejections, rows_of, to_sample
+from windsock.samples.token_ids import DecodedTokens, TokenDecoder
 
 TOO_LARGE = (
     f"more than {MAX_SAMPLE_BYTES:,} bytes or {MAX_VALUES:,} values of JSON, which readers do not accept; "
@@ -30,7 +31,12 @@ class SampleCollector(Collector):
         self._recording = recording
         settings = recording.settings
         self._budget = Budget(settings.samples_per_step, settings.sample_bytes_per_step)
+        self._decoder: TokenDecoder | None = None
         self.after_fork()
+
+    def use_tokenizer(self, tokenizer: Any) -> None:
+        """Decode the token ids of later samples with a tokenizer."""
+        self._decoder = TokenDecoder(tokenizer)
 
     def after_fork(self) -> None:
         """Drop all samples: the parent writes them."""
@@ -54,7 +60,7 @@ class SampleCollector(Collector):
             return
         own = given.step if isinstance(given, Sample) else given.get("step")
         number = self._recording.open_step(step if own is None else own)
-        sample, rejected = to_sample(given)
+        sample, rejected = to_sample(given, self._decoder)
         if self._budget.count and self._budget.bytes:
             self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
         self._skip(rejected)
@@ -78,9 +84,11 @@ class SampleCollector(Collector):
                 choice.consider(sample, place)
             except Exception as error:  # noqa: BLE001 - an object inside a message may raise anything when encoded
                 rejected["messages"] = f"value cannot be stored ({type(error).__name__}: {error})"
-                choice.consider(replace(sample, messages=()), place)
+                choice.consider(replace(sample, messages=(), tokens=(), token_values={}), place)
             if choice.too_large > former:
                 rejected["size"] = TOO_LARGE
+        if isinstance(sample.tokens, DecodedTokens) and sample.tokens.problem:
+            rejected["tokens"] = sample.tokens.problem
 
     def _skip(self, rejected: Rejections) -> None:
         if rejected:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from windsock.journal.tokens import MAX_ARRAYS, MAX_TOKENS
 from windsock.model import Sample
+from windsock.samples.token_ids import DecodedTokens, TokenDecoder, id_text
 from windsock.scalars import Rejection, to_float
 
 # The integers of SQLite, in which the index stores them.
@@ -15,28 +17,32 @@ INTEGERS = range(-(2**63), 2**63)
 TEXTS = ("prompt", "completion")
 FIELDS = tuple(field.name for field in fields(Sample))
 OTHER_NAMES = {"response": "completion"}  # as Trinity, slime and others have it
+BY_NAME = ("rewards", "columns", "token_values")  # fields that are mappings: in bulk, each entry is a column
+MISSPELT = 0.9  # similarity from which on an unknown name is taken for a field's name with a mistake in it
 
 Rejections = dict[str, str]  # name of a field to the reason why its value is not taken
 
 
-def to_sample(given: Mapping[str, Any] | Sample) -> tuple[Sample, Rejections]:
-    """Return a sample of the usable fields except its step, and the rejected fields."""
+def to_sample(given: Mapping[str, Any] | Sample, decoder: TokenDecoder | None = None) -> tuple[Sample, Rejections]:
+    """Return a sample of the usable fields except its step, and the rejected fields; ``decoder`` is for token ids."""
     if isinstance(given, Sample):
         given = {name: getattr(given, name) for name in FIELDS}
     taken: dict[str, Any] = {}
+    further: dict[str, Any] = {}
     rejected: Rejections = {}
     for name, value in _with_chat_as_messages(_with_own_names(given)).items():
-        if value is None or name == "step":
+        if value is None or name in ("step", "decode", *TOKEN_FIELDS):
             continue
-        if name not in READERS:
-            rejected[str(name)] = _unknown(name)
-            continue
-        read = READERS[name](value, rejected)
+        read = READERS[name](value, rejected) if name in READERS else _further(name, value)
         if isinstance(read, Rejection):
-            rejected[name] = str(read)
-        else:
+            rejected[str(name)] = str(read)
+        elif name in READERS:
             taken[name] = read
-    return Sample(**taken), rejected
+        else:
+            further[str(name)] = read
+    if further:
+        taken["columns"] = {**taken.get("columns", {}), **further}
+    return Sample(**taken, **_token_fields(given, decoder, rejected)), rejected
 
 
 def rows_of(columns: Mapping[str, Any]) -> tuple[Iterator[dict[str, Any]], Rejections]:
@@ -59,8 +65,8 @@ def _listed_safely(name: str, column: Any) -> Any:
 
 
 def _listed(name: str, column: Any) -> Any:
-    """Return a column as a list, or a single value as it is; each component of the reward is a column."""
-    if name == "rewards" and isinstance(column, Mapping):
+    """Return a column as a list, or a single value as it is; each entry of a field of ``BY_NAME`` is a column."""
+    if name in BY_NAME and isinstance(column, Mapping):
         return _transposed({key: _listed(key, inner) for key, inner in column.items()})
     if isinstance(column, str | bytes | Mapping) or column is None:
         return column
@@ -113,9 +119,31 @@ def _is_chat(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(entry, Mapping) for entry in value)
 
 
-def _unknown(name: Any) -> str:
-    near = difflib.get_close_matches(str(name), FIELDS, 1, 0.5)
-    return "not a field of a sample" + (f" (did you mean {near[0]!r}?)" if near else f"; expected {', '.join(FIELDS)}")
+def _further(name: Any, value: Any) -> Any:
+    """Return the value of a field that is no field of a sample, as a column of its own."""
+    near = difflib.get_close_matches(str(name), FIELDS, 1, MISSPELT)
+    return Rejection(f"not a field of a sample (did you mean {near[0]!r}?)") if near else _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a number, a truth value or a name of any library."""
+    if isinstance(value, str):
+        return str(value)
+    if getattr(value, "dtype", None) is not None and getattr(value, "shape", None) == ():
+        value = value.item()
+    return value if isinstance(value, bool) or (type(value) is int and value in INTEGERS) else to_float(value)
+
+
+def _columns(value: Any, rejected: Rejections) -> dict[str, Any] | Rejection:
+    if not isinstance(value, Mapping):
+        return Rejection(f"value is of type {type(value).__name__}, not a mapping of names to values")
+    return _accepted("columns", {str(name): _scalar(one) for name, one in value.items() if one is not None}, rejected)
+
+
+def _accepted(field: str, read: dict[str, Any], rejected: Rejections) -> dict[str, Any]:
+    """Return the entries of a mapping that are not rejected."""
+    rejected |= {f"{field}/{name}": str(entry) for name, entry in read.items() if isinstance(entry, Rejection)}
+    return {name: entry for name, entry in read.items() if not isinstance(entry, Rejection)}
 
 
 def _text(value: Any, _: Rejections) -> str | Rejection:
@@ -149,12 +177,17 @@ def _label(value: Any, rejected: Rejections) -> str | Rejection:
     )
 
 
+def _answer(value: Any, _: Rejections) -> str | Rejection:
+    """Return an answer as text: trainers have it as a text or as a number."""
+    read = _scalar(value)
+    return read if isinstance(read, str | Rejection) else f"{read:g}" if isinstance(read, float) else str(read)
+
+
 def _numbers(value: Any, rejected: Rejections) -> dict[str, float] | Rejection:
     if not isinstance(value, Mapping):
         return Rejection(f"value is of type {type(value).__name__}, not a mapping of names to numbers")
     read = {str(name): to_float(entry) for name, entry in value.items() if entry is not None}
-    rejected |= {f"rewards/{name}": str(entry) for name, entry in read.items() if isinstance(entry, Rejection)}
-    return {name: entry for name, entry in read.items() if not isinstance(entry, Rejection)}
+    return _accepted("rewards", read, rejected)
 
 
 def _messages(value: Any, rejected: Rejections) -> tuple[Mapping[str, Any], ...] | Rejection:
@@ -166,11 +199,68 @@ def _messages(value: Any, rejected: Rejections) -> tuple[Mapping[str, Any], ...]
     return good
 
 
+def _token_fields(given: Mapping[str, Any], decoder: TokenDecoder | None, rejected: Rejections) -> dict[str, Any]:
+    """Return the tokens of a sample and those of their values that have a number for each."""
+    values = given.get("token_values")
+    if given.get("tokens") is None:
+        if values is not None and len(values):
+            rejected["token_values"] = "values of tokens need tokens=: texts or ids"
+        return {}
+    own = given.get("decode")
+    tokens = _tokens(given["tokens"], decoder if own is None else TokenDecoder(own), rejected)
+    if isinstance(tokens, Rejection):
+        rejected["tokens"] = str(tokens)
+        return {}
+    if values is None or not isinstance(values, Mapping):
+        if values is not None:
+            rejected["token_values"] = f"value is of type {type(values).__name__}, not a mapping of names to arrays"
+        return {"tokens": tokens}
+    arrays = {str(name): _array(array, len(tokens)) for name, array in list(values.items())[:MAX_ARRAYS]}
+    if len(values) > MAX_ARRAYS:
+        rejected["token_values"] = f"{len(values)} arrays, of which the first {MAX_ARRAYS} are taken"
+    return {"tokens": tokens, "token_values": _accepted("token_values", arrays, rejected)}
+
+
+def _tokens(value: Any, decoder: TokenDecoder | None, rejected: Rejections) -> Sequence[str] | Rejection:
+    if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__len__"):
+        return Rejection(f"value is of type {type(value).__name__}, not a list of texts or ids")
+    if len(value) > MAX_TOKENS:
+        return Rejection(f"{len(value):,} tokens, of which a sample may have {MAX_TOKENS:,}")
+    # A copy: an array may change before it is decoded.
+    listed = value.tolist() if hasattr(value, "tolist") else list(value)
+    if all(isinstance(token, str) for token in listed):
+        return tuple(map(str, listed))
+    ids = [_integer(token, rejected) for token in listed]
+    if any(isinstance(id, Rejection) for id in ids):
+        return Rejection("some are neither texts nor whole numbers")
+    whole = [id for id in ids if not isinstance(id, Rejection)]
+    if decoder is None:
+        rejected["decode"] = "ids are shown as numbers: give decode=, or a tokenizer to run.tokenizer(...)"
+        return tuple(map(id_text, whole))
+    return DecodedTokens(whole, decoder)
+
+
+def _array(value: Any, count: int) -> Any:
+    """Return a copy of an array of any library, with one number for each token."""
+    import numpy as np
+
+    if hasattr(value, "detach"):  # a tensor, maybe of a type that NumPy does not have
+        value = value.detach().float().cpu().numpy()
+    try:
+        array = np.array(value, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        return Rejection(f"value is of type {type(value).__name__}, not an array of numbers ({error})")
+    return array if array.shape == (count,) else Rejection(f"value has shape {array.shape}, expected ({count},)")
+
+
+TOKEN_FIELDS = ("tokens", "token_values")
 READERS: dict[str, Callable[[Any, Rejections], Any]] = {
-    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys((*TEXTS, "discarded"), _text),
     "messages": _messages,
     "rewards": _numbers,
     **dict.fromkeys(("reward", "advantage", "time"), _number),
     **dict.fromkeys(("length", "weight_version"), _integer),
-    **dict.fromkeys(("finish_reason", "task", "run", "group"), _label),
+    **dict.fromkeys(("finish_reason", "task", "run", "group", "id"), _label),
+    **dict.fromkeys(("answer", "reference"), _answer),
+    "columns": _columns,
 }

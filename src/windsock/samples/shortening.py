@@ -11,6 +11,7 @@ from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values
 
 MIN_CHARACTERS = 64  # of a shortened text; if that is still too long, all texts are left out
 SHRINK = 0.7
+TOKENS = ("tokens", "token_values")
 
 
 def shortened(text: str, limit: int) -> str:
@@ -25,10 +26,12 @@ def shortened(text: str, limit: int) -> str:
 def shortened_sample(text: bytes, size: int) -> bytes:
     """Return a sample's JSON with its longest texts shortened until it has at most ``size`` bytes.
 
-    Messages and components of the reward are left out if they have more values than readers accept. If all that is not
-    enough, only its numbers and a note are left, which may still be larger.
+    Its tokens are left out: a part of them would not be of the text that is left. Messages and components of the reward
+    are left out if they have more values than readers accept. If all that is not enough, only its numbers and a note
+    are left, which may still be larger.
     """
-    record = json.loads(text)
+    record = {name: value for name, value in json.loads(text).items() if name not in TOKENS}
+    text = to_json(record)
     if len(text) > MAX_DIRECT and count_values(text) >= MAX_VALUES:
         flat = {name: value for name, value in record.items() if not isinstance(value, list | dict)}
         record = {"completion": _note(len(text)), **flat}

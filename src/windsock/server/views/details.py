@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from windsock.formatting import flatten
+from windsock.model import Sample
 from windsock.relay.delivery_state import read_delivery_states
 from windsock.samples.query import Query
 from windsock.server.responses import RequestError, field_values
@@ -103,9 +104,14 @@ def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict
     view = opened.view
     found = view.find_samples(query, offset + limit)
     return {
-        "samples": [field_values(sample) for sample in found.samples[offset:]],
+        "samples": [_sample_fields(sample) for sample in found.samples[offset:]],
         "matched": found.matched,
         "offset": offset,
         "more": found.matched > offset + limit,
         "census": asdict(found.census),
     }
+
+
+def _sample_fields(sample: Sample) -> dict[str, Any]:
+    """Return the fields of a sample, with the number of its tokens and the names of their values."""
+    return {**field_values(sample), "tokens": len(sample.tokens), "token_values": list(sample.token_values)}

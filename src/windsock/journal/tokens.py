@@ -1,0 +1,144 @@
+"""Tokens of a sample and the values of each, as packed texts in its JSON.
+
+An array is stored as its type, a colon, and the base64 of a zlib stream: the first bytes of all numbers, then their
+second bytes, and so on, because bytes of the same significance compress better together. It is unpacked when it is
+used: a search reads many samples, and the tokens of one are shown.
+"""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+from windsock.journal.unpacking import unpack
+from windsock.model import Sample
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_TOKENS = 1 << 18  # of a sample
+MAX_ARRAYS = 32  # of a sample
+LEVEL = 1  # of zlib: higher ones save a few per cent and take three times as long
+NUMBERS = ("f2", "f4")
+LENGTHS = ("u1", "u2", "u4")
+
+
+class TokenTexts(Sequence[str]):
+    """The tokens of a sample as pieces of one text."""
+
+    def __init__(self, text: str, lengths: NDArray[np.uint32]) -> None:
+        self._text = text
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    @cached_property
+    def _pieces(self) -> tuple[str, ...]:
+        ends = self._lengths.cumsum().tolist()
+        return tuple(self._text[start:end] for start, end in zip([0, *ends], ends, strict=False))
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        return self._pieces[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pieces)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._pieces == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TokenValues(Mapping[str, Sequence[float]]):
+    """The values of a sample's tokens by name; a packed array that is damaged has NaN for each token."""
+
+    def __init__(self, packed: Mapping[str, str], count: int) -> None:
+        self.packed = packed
+        self._count = count
+
+    def __getitem__(self, name: str) -> Sequence[float]:
+        try:
+            return tuple(unpack_array(self.packed[name], self._count, NUMBERS).tolist())
+        except ValueError:
+            return (float("nan"),) * self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.packed)
+
+    def __len__(self) -> int:
+        return len(self.packed)
+
+
+def encode_tokens(sample: Sample) -> dict[str, Any]:
+    """Return the tokens of a sample and their values as entries of its JSON."""
+    text = "".join(sample.tokens)
+    record: dict[str, Any] = {"lengths": pack_array([len(token) for token in sample.tokens], LENGTHS)}
+    if text != sample.completion:
+        record["text"] = text
+    values = sample.token_values
+    if not isinstance(values, TokenValues):
+        values = TokenValues({name: pack_array(array, NUMBERS) for name, array in values.items()}, len(sample.tokens))
+    return {"tokens": {"count": len(sample.tokens), **record}, "token_values": dict(values.packed)}
+
+
+def decode_tokens(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokens in a sample's JSON and their values; nothing if there are none that can be read."""
+    given, values = record.get("tokens"), record.get("token_values")
+    if not isinstance(given, Mapping):
+        return {}
+    text, count, packed = given.get("text", record.get("completion")), given.get("count"), given.get("lengths")
+    if not (isinstance(text, str) and type(count) is int and 0 < count <= MAX_TOKENS and isinstance(packed, str)):
+        return {}
+    try:
+        lengths = unpack_array(packed, count, LENGTHS)
+    except ValueError:
+        return {}
+    if int(lengths.sum(dtype="u8")) != len(text):
+        return {}
+    entries = values.items() if isinstance(values, Mapping) else ()
+    arrays = {name: array for name, array in entries if isinstance(array, str)}
+    found = dict(list(arrays.items())[:MAX_ARRAYS])
+    return {"tokens": TokenTexts(text, lengths), "token_values": TokenValues(found, count)}
+
+
+def pack_array(values: Any, kinds: Sequence[str]) -> str:
+    """Pack numbers in the first of some types that has their range, and integers exactly."""
+    import numpy as np
+
+    given = np.asarray(values)
+    with np.errstate(over="ignore"):
+        kind = next((kind for kind in kinds[:-1] if _holds(given, given.astype(kind))), kinds[-1])
+        body = given.astype(f"<{kind}")
+    planes = body.view(np.uint8).reshape(-1, body.itemsize).T.tobytes()
+    return f"{kind}:{b64encode(zlib.compress(planes, LEVEL)).decode()}"
+
+
+def _holds(given: NDArray[Any], cast: NDArray[Any]) -> bool:
+    """Return whether a cast keeps whole numbers as they are, and other finite numbers finite."""
+    import numpy as np
+
+    whole = np.isfinite(given) & (given == np.trunc(given))
+    return bool((given[whole] == cast[whole]).all() and (np.isfinite(given) == np.isfinite(cast)).all())
+
+
+def unpack_array(text: str, count: int, kinds: Sequence[str]) -> NDArray[Any]:
+    """Return the numbers of a packed array; raise ValueError if it is not one of so many numbers."""
+    import numpy as np
+
+    kind, _, packed = text.partition(":")
+    if kind not in kinds:
+        raise ValueError(f"a packed array has the type {kind[:10]!r}, expected {', '.join(kinds)}")
+    size = int(kind[1])
+    planes = unpack(b64decode(packed, validate=True), count * size)
+    if len(planes) != count * size:
+        raise ValueError(f"a packed array has {len(planes):,} bytes, expected {count * size:,}")
+    return np.frombuffer(planes, np.uint8).reshape(size, count).T.copy().view(f"<{kind}").ravel()

@@ -1,0 +1,93 @@
+"""Texts of token ids, by a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any, overload
+
+CUT = "\ufffd"  # what a tokenizer returns for a part of a character
+
+
+class TokenDecoder:
+    """Decodes ids with a tokenizer: an object with ``decode``, or a function of a list of ids."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        decode = getattr(tokenizer, "decode", tokenizer)
+        if not callable(decode):
+            raise TypeError(
+                f"expected a tokenizer with decode, or a function of a list of ids; got {type(tokenizer).__name__}"
+            )
+        self._decode: Callable[[list[int]], Any] = decode
+        piece = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_piece", None))
+        self._piece: Callable[[int], Any] | None = piece if callable(piece) else None
+        self._known: dict[int, str] = {}
+        self.problem = ""  # of an id that the tokenizer could not decode
+
+    def texts(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Return the text of each id; tokens that make a character together have it at the first of them."""
+        found: list[str] = []
+        for is_cut, run in groupby(ids, self._is_cut):
+            some = list(run)
+            if is_cut and len(some) > 1:
+                found += [self._joined(some), *[""] * (len(some) - 1)]
+            else:
+                found += [self._text(id) for id in some]
+        return tuple(found)
+
+    def _is_cut(self, id: int) -> bool:
+        return CUT in self._text(id)
+
+    def _text(self, id: int) -> str:
+        if id not in self._known:
+            self._known[id] = self._decoded(id)
+        return self._known[id]
+
+    def _decoded(self, id: int) -> str:
+        try:
+            text = str(self._decode([id]))
+            # SentencePiece drops the space before a word that stands alone.
+            begins_word = self._piece is not None and str(self._piece(id)).startswith("▁")
+            return f" {text}" if begins_word and not text.startswith(" ") else text
+        except Exception as error:  # noqa: BLE001 - a tokenizer may raise anything
+            self.problem = f"the tokenizer cannot decode {id} ({type(error).__name__}: {error})"
+            return id_text(id)
+
+    def _joined(self, ids: list[int]) -> str:
+        return str(self._decode(ids))
+
+
+def id_text(id: int) -> str:
+    """Return what is shown for an id without a text."""
+    return f"[{id}]"
+
+
+class DecodedTokens(Sequence[str]):
+    """The texts of some ids, decoded when they are used: most samples of a step are not stored."""
+
+    def __init__(self, ids: Sequence[int], decoder: TokenDecoder) -> None:
+        self._ids = ids
+        self._decoder = decoder
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return self._decoder.texts(self._ids)
+
+    @property
+    def problem(self) -> str:
+        """Why an id could not be decoded, if one could not."""
+        return self._decoder.problem
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, place: int | slice) -> str | tuple[str, ...]:
+        return self._texts[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
