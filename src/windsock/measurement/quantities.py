@@ -6,6 +6,7 @@ quantity whose inputs are not given is missing, with the reason.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,6 +28,7 @@ Data = Callable[[Selection, Any], Any]
 """Takes the batch and the options, of which the needed ones are set; returns the values of a state, or a whole one."""
 Sum = Mapping[tuple[str, str], float]
 """A sum over a whole batch: factors of reduced statistics, by row and slot (``windsock.stats.rows``)."""
+Count = int | np.signedinteger[Any]
 Sums = Callable[[Any], Sequence[Sum]]
 """Takes the options; returns the slots of a state."""
 
@@ -111,6 +113,11 @@ def mean(id: str, needs: str, data: Data, empty: str = NO_SEQUENCE) -> Quantity:
     return Quantity(id, MEAN, "data", needs_of(needs), data=data, metrics={id: "mean"}, empty=empty)
 
 
+def mean_state(id: str, needs: str, data: Data, empty: str) -> Quantity:
+    """Measure a mean of the data part; ``data`` returns its state."""
+    return replace(mean(id, needs, data, empty), gives_state=True)
+
+
 def share(id: str, needs: str, condition: Data, holding: Sum | None = None) -> Quantity:
     """Measure the share of sequences that meet a condition, which returns booleans; ``holding`` is their number."""
 
@@ -126,6 +133,21 @@ def mean_total(id: str, needs: str, channel: str, factor: Callable[[Any], float]
     """Measure the mean over sequences of a channel's sum, times a factor that options give."""
     found = mean(id, needs, lambda s, o: s.mean_total(channel, factor(o)))
     return replace(found, gives_state=True, sums=lambda o: (_total_of(channel, factor(o)), SEQUENCES, NOTHING))
+
+
+def group_share(id: str, number: Callable[[groups.GroupScores], Count]) -> Quantity:
+    """Measure the share of groups, of which ``number`` returns how many there are."""
+
+    def data(s: Selection, o: Any) -> Floats:
+        found = s.groups
+        return _mean_state(number(found), len(found.sizes) - found.unknown, found.unknown)
+
+    return mean_state(id, "scores groups", data, NO_GROUP)
+
+
+def _of_rates(which: int) -> Callable[[groups.GroupScores], Count]:
+    """Count the groups with one of ``groups.SOLVE_RATES``."""
+    return lambda found: found.in_bins[which]
 
 
 def total(id: str, needs: str, data: Data) -> Quantity:
@@ -246,19 +268,19 @@ def _loss_sums(channel: str) -> Sums:
 
 def _scores(s: Selection, o: Any) -> Floats:
     """Return one score per episode, its first, or per sequence where no episodes are given."""
-    return _first_of_episode(s, np.ones(len(s.counts), np.bool_))
+    return _first_of_episode(s, lambda of_sequences: of_sequences)
 
 
 def _scores_not_aborted(s: Selection, o: Any) -> Floats:
-    return _first_of_episode(s, s.response_lengths > 0)
+    return _first_of_episode(s, s.not_aborted)
 
 
-def _first_of_episode(s: Selection, chosen: NDArray[np.bool_]) -> Floats:
-    scores = s.scores[chosen]
+def _first_of_episode(s: Selection, chosen: Callable[[NDArray[Any]], NDArray[Any]]) -> Floats:
+    scores = chosen(s.scores)
     if "episodes" not in s.given:
         return scores
     # An episode's sequences share its score, so one of them stands for it; the index is that of the first.
-    names, place = groups.numbered(s.sequence("episodes")[chosen])
+    names, place = groups.numbered(chosen(s.sequence("episodes")))
     alone = place < 0  # a sequence without an episode is one of its own
     place[alone] = len(names) + np.arange(alone.sum())
     return scores[np.unique(place, return_index=True)[1]]
@@ -274,20 +296,10 @@ def _rlhf(s: Selection, o: Any) -> Floats:
 
 
 def _effective_samples(s: Selection, o: Any) -> Floats:
-    return s.groups.sizes * (1.0 - _zero_spread(s, o))
-
-
-def _zero_spread(s: Selection, o: Any) -> Floats:
-    return groups.zero_spread(s.groups.low, s.groups.high)
-
-
-def _solve_rate(which: int) -> Data:
-    return lambda s, o: s.groups.in_bins[which]
-
-
-def _solved_some(s: Selection, o: Any) -> Floats:
-    some: Floats = 1.0 - s.groups.in_bins[0] - s.groups.in_bins[-1]
-    return some
+    """Return the state of the number of sequences in groups whose scores differ."""
+    found = s.groups
+    samples = math.nan if found.unknown else found.sizes[~found.is_equal].sum()
+    return np.array([samples, found.unknown], np.float64)
 
 
 def _zero_advantages(s: Selection, o: Any) -> Floats:
@@ -296,20 +308,33 @@ def _zero_advantages(s: Selection, o: Any) -> Floats:
     return _quotient(s.counts - other, s.counts, s.nonfinite("nonzero_advantages"))
 
 
+def _mean_state(total: Count, count: Count, unknown: Count) -> Floats:
+    """Return the state of the mean of some numbers, and of others that are NaN."""
+    return np.array([math.nan if unknown else total, count + unknown, unknown], np.float64)
+
+
 def _lengths_of(right: bool) -> Data:
     """Measure the response lengths of right answers, or of wrong ones; NaN where a score is."""
 
-    def data(s: Selection, o: Any) -> Any:
-        answers, unknown = s.right_answers, s.unknown_scores
-        if unknown is None:
-            return s.response_lengths[answers == right]
-        return np.where(unknown, np.nan, s.response_lengths)[unknown | (answers == right)]
+    def data(s: Selection, o: Any) -> Floats:
+        chosen, unknown = s.right_answers == right, s.unknown_scores
+        if unknown is not None:
+            chosen &= ~unknown
+        total, count = s.response_lengths @ chosen, np.count_nonzero(chosen)
+        return _mean_state(total, count, 0 if unknown is None else np.count_nonzero(unknown))
 
     return data
 
 
+def _truncated_right(s: Selection, o: Any) -> Floats:
+    """Return the state of the share of right answers among truncated responses; NaN where a score is."""
+    truncated, unknown = s.response_lengths >= o.max_response_length, s.unknown_scores
+    bad = 0 if unknown is None else np.count_nonzero(truncated & unknown)
+    return _mean_state(np.count_nonzero(truncated & s.right_answers), np.count_nonzero(truncated) - bad, bad)
+
+
 def _length_and_score(s: Selection, o: Any) -> Floats:
-    return np.stack([s.response_lengths, s.scores]).T
+    return np.array([s.response_lengths, s.scores]).T
 
 
 def _reward_clipped(s: Selection, o: Any) -> Floats:
@@ -468,7 +493,7 @@ LENGTHS = [
     ),
     *sequence_spread(
         "tokens/response_length_not_aborted", "response_mask",
-        lambda s, o: s.response_lengths[s.response_lengths > 0], empty=ALL_ABORTED, row="some_response",
+        lambda s, o: s.not_aborted(s.response_lengths), empty=ALL_ABORTED, row="some_response",
     ),
     share(
         "tokens/aborted", "response_mask", lambda s, o: s.response_lengths == 0,
@@ -479,8 +504,8 @@ LENGTHS = [
         "tokens/prompt_truncated", "prompt_lengths max_prompt_length",
         lambda s, o: s.prompt_lengths >= o.max_prompt_length,
     ),
-    mean("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
-    mean("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
+    mean_state("tokens/response_length_right/mean", "scores", _lengths_of(right=True), "no answer was right"),
+    mean_state("tokens/response_length_wrong/mean", "scores", _lengths_of(right=False), "no answer was wrong"),
     replace(
         total("tokens/eos_count", "ends", lambda s, o: s.totals("ends")), sums=lambda o: (_total_of("ends"), NOTHING)
     ),
@@ -493,8 +518,7 @@ REWARDS = [
     *sequence_spread("reward/score_not_aborted", "scores", _scores_not_aborted, empty=ALL_ABORTED),
     *sequence_spread("reward/shaped", "rewards", lambda s, o: s.totals("rewards")),
     *sequence_spread(
-        "reward/shaped_not_aborted", "rewards", lambda s, o: s.totals("rewards")[s.response_lengths > 0],
-        empty=ALL_ABORTED,
+        "reward/shaped_not_aborted", "rewards", lambda s, o: s.not_aborted(s.totals("rewards")), empty=ALL_ABORTED
     ),
     *token_spread("reward/advantages", "advantages", ("mean", "max", "min", "std")),
     quotient(
@@ -509,18 +533,17 @@ REWARDS = [
         "reward/length_correlation", COMOMENTS, "data", needs_of("scores"), data=_length_and_score,
         metrics={"reward/length_correlation": "correlation"}, empty="response lengths or scores do not vary",
     ),
-    mean(
-        "reward/truncated_right", "scores max_response_length",
-        lambda s, o: s.right_answers[s.response_lengths >= o.max_response_length], "no response was truncated",
+    mean_state(
+        "reward/truncated_right", "scores max_response_length", _truncated_right, "no response was truncated"
     ),
-    mean("reward/zero_std_groups", "scores groups", _zero_spread, NO_GROUP),
-    total("reward/groups/effective_samples", "scores groups", _effective_samples),
-    mean("reward/groups/solved_none", "scores groups", _solve_rate(0), NO_GROUP),
-    mean("reward/groups/solved_all", "scores groups", _solve_rate(-1), NO_GROUP),
-    mean("reward/groups/solved_some", "scores groups", _solved_some, NO_GROUP),
+    group_share("reward/zero_std_groups", lambda found: np.count_nonzero(found.is_equal)),
+    replace(total("reward/groups/effective_samples", "scores groups", _effective_samples), gives_state=True),
+    group_share("reward/groups/solved_none", _of_rates(0)),
+    group_share("reward/groups/solved_all", _of_rates(-1)),
+    group_share("reward/groups/solved_some", lambda found: found.in_bins[1:-1].sum()),
     mean("reward/groups/std", "scores groups", lambda s, o: s.groups.deviations, NO_GROUP),
     *(
-        mean(f"reward/groups/solve_rate/{rates}", "scores groups", _solve_rate(which), NO_GROUP)
+        group_share(f"reward/groups/solve_rate/{rates}", _of_rates(which))
         for which, rates in enumerate(groups.SOLVE_RATES)
     ),
 ]  # fmt: skip

@@ -81,16 +81,20 @@ class Selection(ABC):
         return np.asarray(self.sequence("scores"), np.float64)
 
     @cached_property
-    def right_answers(self) -> Floats:
-        """Which sequences have a right answer; NaN where the score is."""
-        right, unknown = self.scores >= self.options.right_score, self.unknown_scores
-        return right.astype(np.float64) if unknown is None else np.where(unknown, np.nan, right)
+    def right_answers(self) -> Bools:
+        """Which sequences have a right answer; one whose score is NaN has none."""
+        return np.asarray(self.scores >= self.options.right_score)
 
     @cached_property
     def unknown_scores(self) -> Bools | None:
         """Which scores are NaN; None if all are known."""
         unknown = np.isnan(self.scores)
-        return unknown if unknown.any() else None
+        return unknown if np.count_nonzero(unknown) else None
+
+    def not_aborted(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of sequences with a response token; all of them are returned as they are."""
+        responding = self.response_lengths > 0
+        return values if np.count_nonzero(responding) == len(values) else values[responding]
 
     def mean_total(self, channel: str, factor: float = 1.0) -> Floats:
         """Return the state of the mean of a channel's sums per sequence, times a factor."""

@@ -263,8 +263,8 @@ class _SequenceData:
         self._selection = selection
         self._rank = rank
         self._computed: dict[Data, Any] = {}  # quantities that are two states of the same data share it
-        self._states: dict[str, Floats] = {}
-        self._alike: dict[tuple[StateKind, int], dict[str, Any]] = {}  # by kind and length
+        self._states: dict[str, Any] = {}  # those that are to be computed together are their data
+        self._alike: dict[tuple[StateKind, int], list[str]] = {}  # names by kind and length
 
     def add(self, quantity: Quantity) -> None:
         """Compute the data of a quantity."""
@@ -272,21 +272,26 @@ class _SequenceData:
         found = self._computed.get(quantity.data)
         if found is None:
             found = self._computed[quantity.data] = quantity.data(self._selection, self._selection.options)
-        if quantity.gives_state:
-            self._states[quantity.state] = found
-        elif quantity.kind.stacks:
-            self._alike.setdefault((quantity.kind, len(found)), {})[quantity.state] = found
-        else:
-            self._states[quantity.state] = quantity.kind.from_values(found, self._rank)
+        if not quantity.gives_state:
+            if quantity.kind.stacks:
+                self._alike.setdefault((quantity.kind, len(found)), []).append(quantity.state)
+            else:
+                found = quantity.kind.from_values(found, self._rank)
+        self._states[quantity.state] = found
 
     def states(self) -> dict[str, Floats]:
-        """Return the states of all data."""
-        for (kind, size), alike in self._alike.items():
-            rows = np.empty((len(alike), size))
-            for place, data in enumerate(alike.values()):
-                rows[place] = data
-            self._states |= zip(alike, kind.from_rows(rows, self._rank), strict=True)
-        return self._states
+        """Return the states of all data, in the order in which the quantities were added."""
+        states = self._states
+        for (kind, size), names in self._alike.items():
+            # The same array may be the data of several, such as the scores where no sequence was aborted.
+            arrays = {id(array): array for array in map(states.__getitem__, names)}
+            rows = np.empty((len(arrays), size))
+            for place, array in enumerate(arrays.values()):
+                rows[place] = array
+            found = dict(zip(arrays, kind.from_rows(rows, self._rank), strict=True))
+            for name in names:
+                states[name] = found[id(states[name])]
+        return states
 
 
 def coefficient_states(options: Options, order: int = 0) -> dict[str, Floats]:

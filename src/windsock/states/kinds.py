@@ -118,14 +118,13 @@ def _data(values: ArrayLike) -> Floats:
 def _nonfinite(values: Floats, totals: Floats | None = None) -> Any:
     """Return how many values of each row are not finite; ``totals`` are the sums of the rows, where they are known."""
     # The sum of a row is finite only if all its values are, and there are few sums.
-    if totals is not None and np.isfinite(totals).all():
-        return np.zeros(len(totals))
+    if totals is not None and math.isfinite(np.maximum.reduce(np.abs(totals), initial=0.0)):
+        return 0.0
     return values.shape[-1] - np.isfinite(values).sum(axis=-1)
 
 
-def _columns(*columns: Floats | float) -> Floats:
-    """Return columns side by side; a number is that of all rows."""
-    size = next(len(column) for column in columns if isinstance(column, np.ndarray))
+def _columns(size: int, *columns: Floats | float) -> Floats:
+    """Return columns of some size side by side; a number is that of all rows."""
     joined = np.empty((size, len(columns)))
     for place, column in enumerate(columns):
         joined[:, place] = column
@@ -167,7 +166,7 @@ class Sum(_Stacked, _Additive):
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
         """Return the state of each row of values."""
         total = rows.sum(axis=-1)
-        return _columns(total, _nonfinite(rows, total))
+        return _columns(len(rows), total, _nonfinite(rows, total))
 
 
 class Mean(_Stacked, _Additive):
@@ -182,7 +181,7 @@ class Mean(_Stacked, _Additive):
     def from_rows(self, rows: Floats, rank: int = 0) -> Floats:
         """Return the state of each row of values."""
         total = rows.sum(axis=-1)
-        return _columns(total, rows.shape[-1], _nonfinite(rows, total))
+        return _columns(len(rows), total, rows.shape[-1], _nonfinite(rows, total))
 
 
 class Ratio(_Additive):
@@ -227,7 +226,7 @@ class Moments(_Stacked):
         total = rows.sum(axis=-1)
         apart = rows - (total / size)[:, None]
         squares = np.square(apart, out=apart).sum(axis=-1)
-        return _columns(size, total, squares, _nonfinite(rows, total))
+        return _columns(len(rows), size, total, squares, _nonfinite(rows, total))
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:
@@ -257,10 +256,10 @@ class Comoments(StateKind):
         data = np.asarray(values, np.float64).reshape(-1, 2)
         if not len(data):
             return self.empty()
-        totals = data.sum(axis=0)
-        if not np.isfinite(totals).all() and (bad := _nonfinite(data.sum(axis=1))):
+        totals: list[float] = data.sum(axis=0).tolist()
+        if not math.isfinite(sum(totals)) and (bad := _nonfinite(data.sum(axis=1))):
             return np.array([len(data), *totals, *[np.nan] * 3, bad])
-        x, y = np.ascontiguousarray((data - totals / len(data)).T)
+        x, y = (column - total / len(data) for column, total in zip(data.T, totals, strict=True))
         return np.array([len(data), *totals, x @ x, y @ y, x @ y, 0.0])
 
     @_quiet
@@ -306,7 +305,7 @@ class Extrema(_Stacked):
             return np.tile(self.empty(), (len(rows), 1))
         low, high = rows.min(axis=-1), rows.max(axis=-1)
         # Both are finite only if all values are.
-        return _columns(low, rank, high, rank, _nonfinite(rows, np.maximum(np.abs(low), np.abs(high))))
+        return _columns(len(rows), low, rank, high, rank, _nonfinite(rows, np.maximum(np.abs(low), np.abs(high))))
 
     @_quiet
     def merge(self, a: Floats, b: Floats) -> Floats:

@@ -18,14 +18,16 @@ SOLVE_RATES = ("0", "0_25", "25_50", "50_75", "75_100", "100")
 
 
 class GroupScores(NamedTuple):
-    """Statistics of each group's scores; a NaN among them makes all but the size NaN."""
+    """Statistics of the scores of each group, and numbers of groups. Of one with a NaN only the size counts."""
 
     sizes: Ints
-    low: Floats
-    high: Floats
     deviations: Floats
-    in_bins: Floats
-    """Which groups have each of ``SOLVE_RATES``: a row of 1 and 0 for each."""
+    is_equal: Bools
+    """Which groups have equal scores only, whose advantages are 0."""
+    in_bins: Ints
+    """How many groups have each of ``SOLVE_RATES``."""
+    unknown: int
+    """How many groups have a NaN among their scores."""
 
 
 def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) -> GroupScores:
@@ -47,11 +49,13 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
         return np.asarray(np.bincount(place, values, len(sizes)) / sizes, np.float64)
 
     deviations = np.sqrt(means(np.square(scores - means(scores)[place])))
-    # The deviation of equal scores may round to above 0.
-    deviations = np.where(low == high, 0.0, deviations)
+    # By the extremes: the deviation of equal scores may round to above 0.
+    is_equal = low == high
+    deviations[is_equal] = 0.0
     rates = means(scores >= right)
-    bins = np.where(rates == 1, 5, np.ceil(4 * rates))
-    return GroupScores(sizes, low, high, deviations, _known(bins == np.arange(len(SOLVE_RATES))[:, None], low))
+    bins = np.where(rates == 1, 5, np.ceil(4 * rates)).astype(np.int64)
+    in_bins = np.bincount(bins, minlength=len(SOLVE_RATES))
+    return GroupScores(sizes, deviations, is_equal, in_bins, int(np.count_nonzero(np.isnan(low))))
 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
@@ -59,13 +63,16 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     if labels.dtype != np.object_:
         names, place = np.unique(labels, return_inverse=True)
         return names, place.astype(np.int64)
+    # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to hash it.
+    begins = np.ones(len(labels), np.bool_)
+    np.not_equal(labels[1:], labels[:-1], out=begins[1:])
     # Python's equality, not an order: None and text, or text and numbers, have none.
-    listed = labels.tolist()
+    listed = labels[begins].tolist()
     names = dict.fromkeys(listed)
     names.pop(None, None)
     places: dict[object, int] = {None: -1, **dict(zip(names, range(len(names)), strict=True))}
     found = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
-    return np.array([*names, None], np.object_)[:-1], found
+    return np.array([*names, None], np.object_)[:-1], found[begins.cumsum() - 1]
 
 
 def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
@@ -81,14 +88,3 @@ def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
     if (joined >= 0).all():
         return joined
     return np.where(joined < 0, np.array(None, np.object_), joined.astype(np.object_))
-
-
-def zero_spread(low: Floats, high: Floats) -> Floats:
-    """Return which groups have equal scores only, whose advantages are 0; NaN gives NaN."""
-    # By the extremes: the deviation of equal scores may round to above 0.
-    return _known(np.equal(low, high), low)
-
-
-def _known(condition: Bools | Floats, scores: Floats) -> Floats:
-    """Return a condition as 1 and 0, or a number, and NaN where the scores are."""
-    return np.where(np.isnan(scores), np.nan, condition)
