@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TrackerError,
         WindsockError,
     )
+    from windsock.integrations.trl import watch
     from windsock.journal.series import Buckets, Series
     from windsock.measurement.batch import Batch
     from windsock.measurement.step import measure
@@ -79,6 +80,7 @@ _HOMES = {
     "measure": "measurement.step:measure",
     "open": "opening:open_run",
     "translate": "catalogue.translate",
+    "watch": "integrations.trl",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
@@ -86,7 +88,7 @@ __all__ = [
     "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
     "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "doctor",
-    "histogram", "init", "join", "log", "measure", "open", "translate",
+    "histogram", "init", "join", "log", "measure", "open", "translate", "watch",
 ]  # fmt: skip
 
 

@@ -62,7 +62,8 @@ class Problems:
             if not first:
                 self._unwritten[found] += 1
         if first:
-            self._write(found, 1)
+            with suppress(Exception):  # the journal may be what has failed
+                self._write(found, 1)
             self.warn(f"{call} failed: {found[1]} (the training goes on; further failures are counted)")
 
     def attempt(self, call: str, work: Callable[..., Result], *args: Any) -> Result | None:

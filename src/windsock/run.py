@@ -109,6 +109,7 @@ class Run:
         self._config: dict[str, Any] = self._redactor.redact(settings.config)
         self._newest_step: int | None = None  # logged or committed last
         self._open_rows = 0
+        self._is_before_commit = False  # of a run that continues after a step
         self._ended: Status | None = None
         self._end_lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._forked = False
@@ -253,6 +254,7 @@ class Run:
             recording.journal.commit(number)
             recording.step = self._newest_step = number
             self._open_rows = 0
+            self._is_before_commit = False
 
     @guarded()
     def measure(
@@ -520,6 +522,15 @@ class Run:
     ) -> None:
         self._end(crash_status(kind, problem) if kind else Status("finished"))
 
+    @guarded()
+    def _continue_after(self, step: int) -> None:
+        """Go on after a step of an earlier attempt: what names no step is of the one after it, also if this ends now.
+
+        Without a commit readers would take it for step 0, from which on the attempt hides the earlier one.
+        """
+        self._recording.step = self._recording.open_step(step)
+        self._is_before_commit = True
+
     def _start(self, clients: StartClients) -> None:
         """Write the first frames, and start the tracker clients and the background thread."""
         recording, settings = self._recording, self._recording.settings
@@ -569,7 +580,7 @@ class Run:
     def _write_collected(self) -> None:
         """Commit the steps that are open, and let every collector write what is left."""
         try:
-            for step in self._collectors.uncommitted_steps():
+            for step in self._collectors.uncommitted_steps() or ([None] if self._is_before_commit else []):
                 self.commit(step)
         finally:
             self._collectors.finish()

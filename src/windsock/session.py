@@ -131,10 +131,16 @@ def join(ticket: str, role: str | None = None, rank: int | None = None, **settin
         return run
 
 
+def current_run() -> Run | None:
+    """Return the open run that ``init`` or ``join`` returned last."""
+    return _runs[-1] if _runs else None
+
+
 def log(values: Mapping[str, Any], step: int | None = None) -> None:
     """Log to the current run: the one that ``init`` or ``join`` returned last."""
-    if _runs:
-        _runs[-1].log(values, step)
+    run = current_run()
+    if run is not None:
+        run.log(values, step)
     else:
         _warn_no_run()
 

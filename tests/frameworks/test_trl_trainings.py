@@ -1,19 +1,15 @@
 """Names that TRL's trainers really log are known, and none is misread. ``scripts/test-frameworks`` runs these tests."""
 
 import importlib.util
-import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from framework_trainings import Trained
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.verdicts import judge_crucial_values
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
 
-SCRIPT = Path(__file__).with_name("tiny_trl.py")
 OF_TRAINER = {"grad_norm": "policy/grad_norm", "learning_rate": "policy/lr", "train_runtime": "training/runtime"}
 SAMPLED = OF_TRAINER | {
     "reward": "reward/score/mean",
@@ -35,18 +31,13 @@ MEANINGS = {
 }
 
 
-def trained(which: str, folder: Path) -> dict[str, list[float]]:
-    """Run a training in a process of its own; return what it logs."""
-    file = folder / "logged.json"
-    done = subprocess.run([sys.executable, SCRIPT, which, file], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return dict(json.loads(file.read_text()))
-
-
 @pytest.mark.parametrize("which", MEANINGS)
-def test_every_name_of_a_trainer_is_known(which: str, tmp_path: Path):
+def test_every_name_of_a_trainer_is_known(which: str, watched: Trained):
     """The trainer is found from names and values, every name has one meaning, and no verdict is bad."""
-    series = trained(which, tmp_path)
+    series: dict[str, list[float]] = {}
+    for row in watched.log(f"{which}-{'report' if which == 'sft' else 'watch'}"):
+        for name, value in row.items():
+            series.setdefault(name, []).append(float(value))
     names = RunNames(series, series=lambda name: series[name])
     assert names.source == f"trl/{which}"
     assert (names.unknown, names.ambiguous) == ([], [])

@@ -46,8 +46,8 @@ def reward(completions: list[str], **_: Any) -> list[float]:
     return [float(len(text.split()) % 3) for text in completions]
 
 
-def trainer(which: str, folder: Path, trackers: list[str]) -> Any:
-    """Return one of the trainers."""
+def trainer(which: str, folder: Path, trackers: list[str], score: Any = reward, **more: Any) -> Any:
+    """Return one of the trainers, whose config has ``more``."""
     steps = REPORTED_STEPS if trackers else STEPS
     words = tokenizer()
     model = str(folder / "model")
@@ -55,6 +55,7 @@ def trainer(which: str, folder: Path, trackers: list[str]) -> Any:
     words.save_pretrained(model)
     common = {"output_dir": str(folder / "out"), "max_steps": steps, "per_device_train_batch_size": 4, "bf16": False}
     common |= {"logging_steps": 1, "report_to": trackers, "use_cpu": True, "save_strategy": "no", "disable_tqdm": True}
+    common |= more
     evaluated = {"eval_strategy": "steps", "eval_steps": 10}
     sampled = {"num_generations": 4, "max_completion_length": 8, "learning_rate": 1e-3, **common}
     prompts = Dataset.from_dict({"prompt": ["w1 w2 w3", "w4 w5", "w6 w7 w8 w9", "w10"] * 8})
@@ -64,9 +65,9 @@ def trainer(which: str, folder: Path, trackers: list[str]) -> Any:
     few = pairs.select(range(4))
     if which == "grpo":
         arguments = trl.GRPOConfig(beta=0.04, **sampled)
-        return trl.GRPOTrainer(model, reward, arguments, train_dataset=prompts, processing_class=words)
+        return trl.GRPOTrainer(model, score, arguments, train_dataset=prompts, processing_class=words)
     if which == "rloo":
-        return trl.RLOOTrainer(model, reward, trl.RLOOConfig(**sampled), train_dataset=prompts, processing_class=words)
+        return trl.RLOOTrainer(model, score, trl.RLOOConfig(**sampled), train_dataset=prompts, processing_class=words)
     if which == "sft":
         texts = Dataset.from_dict({"text": ["w1 w2 w3 w4"] * 16})
         arguments = trl.SFTConfig(max_length=32, **evaluated, **common)

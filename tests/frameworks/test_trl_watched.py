@@ -1,0 +1,168 @@
+"""TRL's trainers under ``windsock.watch`` and ``report_to="windsock"``: the run has what the training did."""
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from framework_trainings import Trained
+
+import windsock
+from windsock.server.views.report import report_data
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
+
+TRAINERS = {"grpo": "watch", "rloo": "watch", "sft": "report", "dpo": "watch", "kto": "watch", "reward": "watch"}
+GENERATING = ("grpo", "rloo")
+OF_STEP = {"load_data", "prepare_inputs", "compute_loss", "backward", "optimizer"}
+OF_GENERATION = {"transformers.generate", "calculate_rewards", "reward/reward", "get_per_token_logps_and_entropies"}
+PHASES = {"grpo": OF_STEP | OF_GENERATION, "rloo": OF_STEP | OF_GENERATION, "sft": set(), "dpo": OF_STEP | {"evaluate"},
+          "kto": OF_STEP, "reward": OF_STEP}  # fmt: skip
+CLOCK = {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime",
+         "eval_samples_per_second", "eval_steps_per_second"}  # fmt: skip
+
+
+def by_step(view: windsock.View, name: str) -> dict[int, float]:
+    """Return the values of a series by their steps."""
+    series = view.series(name)
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def without_clock(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return logged rows without what a clock has measured."""
+    return [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
+
+
+def assert_logged(view: windsock.View, rows: list[dict[str, Any]]) -> None:
+    """Every number that a training logged is in the run, under its step and exactly."""
+    columns = {name: by_step(view, name) for row in rows for name in row if name != "step"}
+    wanted: dict[tuple[str, int], float] = {}
+    for row in rows:
+        wanted |= {(name, row["step"]): value for name, value in row.items() if name != "step"}
+    assert {key: columns[key[0]][key[1]] for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("which", TRAINERS)
+def test_a_training_is_recorded_with_its_values_source_name_and_config(which: str, watched: Trained):
+    """Everything that the trainer logged, and where it comes from; a token of its arguments is nowhere."""
+    view = watched.view(f"tiny {which}")
+    assert_logged(view, watched.log(f"{which}-{TRAINERS[which]}"))
+    assert (view.info.producer, view.info.project, view.status.word) == (f"trl/{which}", "tiny", "finished")
+    assert view.config["max_steps"] == 25
+    assert view.config["model"]["hidden_size"] == 16
+    assert view.steps == (1, 25)
+    assert view.problems() == []
+    files = [path for path in view.path.rglob("*") if path.is_file()]
+    assert files
+    assert not any(b"planted_secret" in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("which", TRAINERS)
+def test_the_phases_of_every_step_are_recorded(which: str, watched: Trained):
+    """TRL's own profiling and the trainer's methods; with ``report_to`` alone there is no trainer to look at."""
+    spans = watched.view(f"tiny {which}").phases()
+    assert {span.name for span in spans} == PHASES[which]
+    assert all(
+        {span.step for span in spans if span.name == name} == set(range(1, 26)) for name in OF_STEP & PHASES[which]
+    )
+    assert not any(span.failed for span in spans)
+
+
+@pytest.mark.parametrize("which", GENERATING)
+def test_completions_become_samples_with_their_rewards(which: str, watched: Trained):
+    """Of every completion the reward is that of its text, and each step's samples have the logged statistics."""
+    view = watched.view(f"tiny {which}")
+    samples = view.samples(limit=None)
+    assert len(samples) == 25 * 4
+    assert all(sample.reward == len(sample.completion.split()) % 3 for sample in samples)
+    assert all(sample.rewards == {"reward": sample.reward} for sample in samples)
+    for step in range(1, 26):
+        mine = [sample for sample in samples if sample.step == step]
+        assert len({sample.task for sample in mine}) == len({sample.prompt for sample in mine}) == 1
+        cut_off = sum(sample.finish_reason == "length" for sample in mine) / len(mine)
+        assert cut_off == by_step(view, "completions/clipped_ratio")[step]
+        assert sum(sample.length or 0 for sample in mine) / len(mine) == by_step(view, "completions/mean_length")[step]
+        assert math.isclose(sum(sample.advantage or 0.0 for sample in mine), 0.0, abs_tol=1e-5)
+
+
+def test_measured_batches_agree_with_what_the_trainer_logs(watched: Trained):
+    """``measure=True``: the same loss, entropy, KL, reward and length, from the raw batches."""
+    view = watched.view("tiny grpo")
+    pairs = {"actor/total_loss": "loss", "policy/entropy/mean": "entropy", "actor/kl_loss": "kl",
+             "critic/score/mean": "reward", "tokens/response_length/mean": "completions/mean_length"}  # fmt: skip
+    for measured, logged in pairs.items():
+        mine, theirs = by_step(view, measured), by_step(view, logged)
+        assert mine.keys() == theirs.keys()
+        # They compute in 32 bits, and a loss is a sum of terms near 1.
+        assert all(math.isclose(mine[step], theirs[step], rel_tol=1e-4, abs_tol=1e-6) for step in mine), measured
+
+
+@pytest.mark.parametrize("which", TRAINERS)
+def test_the_page_says_what_the_training_logged(which: str, watched: Trained):
+    """The overview knows the source and every name, shows logged values, and no value of a tiny run is called bad."""
+    overview = report_data(watched.view(f"tiny {which}"))["overview"]
+    assert (overview["source"], overview["unknown"], overview["ambiguous"]) == (f"trl/{which}", 0, [])
+    assert overview["steps"] == [1, 25]
+    assert [writer["status"] for writer in overview["writers"]] == ["finished"]
+    rows = watched.log(f"{which}-{TRAINERS[which]}")
+    last = {name: value for row in rows for name, value in row.items()}
+    shown = {vital["name"]: vital["last"] for vital in overview["vital"]}
+    assert {name: last[name] for name in shown if name in last} == {n: v for n, v in shown.items() if n in last}
+    assert "grad_norm" in shown
+    assert ("reward" in shown) == (which in GENERATING)
+    found = {finding["rule"] for finding in overview["findings"]}
+    cut_off = sum(row.get("completions/clipped_ratio", 0.0) for row in rows) / len(rows)
+    assert found == ({"truncation"} if cut_off > 0.5 else set())
+
+
+@pytest.mark.parametrize("which", ["grpo", "dpo", "sft"])
+def test_a_training_is_the_same_without_windsock(which: str, watched: Trained):
+    """The same seeds give the same numbers in every row, also with measured batches."""
+    plain = without_clock(watched.log(f"{which}-plain"))
+    assert plain == without_clock(watched.log(f"{which}-{TRAINERS[which]}"))
+    assert len(plain) > 25
+
+
+@pytest.mark.parametrize("training", ["grpo-broken", "sft-unbegun"])
+def test_a_windsock_that_fails_everywhere_costs_a_training_nothing(training: str, watched: Trained):
+    """No exception of ours reaches the trainer, neither in the loop nor when the run cannot begin."""
+    which = training.partition("-")[0]
+    assert without_clock(watched.log(training)) == without_clock(watched.log(f"{which}-plain"))
+
+
+@pytest.mark.parametrize("which", TRAINERS)
+def test_two_processes_of_torchrun_are_one_run(which: str, on_two_ranks: Trained):
+    """Each training of the job is a run of its own, with both ranks, and values of the whole."""
+    view = on_two_ranks.view(f"tiny {which}")
+    assert [(writer.rank, status.word) for writer, status in view.writer_statuses().items()] == [
+        (0, "finished"), (1, "finished")
+    ]  # fmt: skip
+    assert view.missing_ranks() == []
+    assert_logged(view, on_two_ranks.log(f"{which}-{TRAINERS[which]}"))
+    if which not in GENERATING:
+        return
+    samples = view.samples(limit=None)
+    assert len(samples) == 3 * 8
+    reward = by_step(view, "reward")
+    for step in (1, 2, 3):
+        mine = [sample for sample in samples if sample.step == step]
+        assert math.isclose(sum(sample.reward or 0.0 for sample in mine) / 8, reward[step], rel_tol=1e-6)
+    assert by_step(view, "tokens")[3] == by_step(view, "num_tokens")[3]
+
+
+def test_a_crash_is_recorded_and_a_resumed_training_continues_the_run(tmp_path: Path):
+    """The run crashes with the training's reason; from its checkpoint on it has a second attempt."""
+    trained = Trained(tmp_path)
+    done = trained.run("watched_trl.py", tmp_path, 7, "grpo:crash")
+    assert "the reward model is gone" in done.stderr
+    view = trained.view("tiny grpo")
+    assert (view.status.word, view.status.reason) == ("crashed", "RuntimeError: the reward model is gone")
+    assert view.series("reward").steps.tolist() == [1, 2, 3, 4]
+    assert any(span.failed for span in view.phases() if span.name == "reward/reward_until_crash")
+    trained.train("watched_trl.py", tmp_path, 7, "grpo:resume")
+    resumed = trained.view("tiny grpo")
+    assert (resumed.id, resumed.status.word) == (view.id, "finished")
+    assert [writer.attempt for writer in resumed.writers()] == [1, 2]
+    assert resumed.series("reward").steps.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert resumed.series("time/optimizer/total").steps.tolist() == [1, 2, 3, 4, 5, 6, 7]

@@ -1,0 +1,66 @@
+"""Train tiny models with TRL in one process while windsock records: ``watched_trl.py FOLDER STEPS TRAINING...``.
+
+A training is a trainer with a way to record: ``grpo`` is watched, ``sft:report`` reports to windsock, ``grpo:plain`` is
+not recorded, ``grpo:broken`` is watched by a windsock that fails at every turn, ``sft:unbegun`` by one that cannot
+begin a run, ``grpo:crash`` raises in step 5, and ``grpo:resume`` goes on from the last checkpoint of that. What each
+logs is written as JSON.
+"""
+
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import tiny_trl
+import torch
+
+import windsock
+import windsock.trl
+from windsock.integrations.trl_rollouts import Rollouts
+from windsock.journal.writer import JournalWriter
+
+CRASH_STEP = 5
+FAILING = ("broken", "unbegun")
+BREAKABLE = [(JournalWriter, name) for name in ("row", "commit", "record", "samples", "event")] + [(Rollouts, "_own")]
+
+
+def reward_until_crash(completions: list[str], trainer_state: Any, **_: Any) -> list[float]:
+    """Return rewards until the step in which the training fails."""
+    if trainer_state.global_step == CRASH_STEP - 1:
+        raise RuntimeError("the reward model is gone")
+    return tiny_trl.reward(completions)
+
+
+def train(which: str, how: str, folder: Path, steps: int) -> None:
+    """Train once."""
+    torch.manual_seed(0)
+    name = f"{how} {which}" if how in FAILING else f"tiny {which}"
+    more: dict[str, Any] = {"max_steps": steps, "run_name": name, "project": "tiny", "hub_token": "hf_planted_secret"}
+    if how in ("crash", "resume"):
+        more |= {"save_strategy": "steps", "save_steps": 2}
+    score = reward_until_crash if how == "crash" else tiny_trl.reward
+    trainer = tiny_trl.trainer(which, folder, ["windsock"] if how == "report" else [], score, **more)
+    run = windsock.init(name=name) if how == "broken" else None
+    if how not in ("plain", "report"):
+        windsock.watch(trainer, run, measure=which == "grpo")
+    with ExitStack() as stack:
+        for owner, method in BREAKABLE if how in FAILING else ():
+            stack.enter_context(patch.object(owner, method, side_effect=RuntimeError("windsock is broken")))
+        trainer.train(resume_from_checkpoint=how == "resume")
+    if run is not None:
+        run.finish()
+    if trainer.is_world_process_zero():
+        (folder / f"{which}-{how}.json").write_text(json.dumps(trainer.state.log_history))
+
+
+def main(folder: Path, steps: int, *trainings: str) -> None:
+    """Train one after the other."""
+    for training in trainings:
+        which, _, how = training.partition(":")
+        train(which, how or "watch", folder, steps)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,107 @@
+"""The parts of integrations that need no framework."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+import windsock
+from windsock.integrations.recording import StepLog, begin_run
+from windsock.journal.writer import JournalWriter
+from windsock.session import current_run
+
+
+def test_a_step_is_committed_when_a_later_one_is_logged():
+    """Several rows of one step are one step, texts are texts, and the last step ends with the log."""
+    run = windsock.init()
+    steps = StepLog(run)
+    with run.phase("work"):
+        steps.log({"loss": 2.0}, 3)
+        steps.log({"accuracy": 0.5, "note": "halved"}, 3)
+        assert run.step is None
+    steps.log({"loss": 1.0}, 4)
+    assert run.step == 3
+    steps.end()
+    assert run.step == 4
+    run.finish()
+    view = windsock.open(run.id)
+    assert view.series("loss").values.tolist() == [2.0, 1.0]
+    assert view.series("time/work/total").steps.tolist() == [3]
+    assert [(text.name, text.text, text.step) for text in view.texts()] == [("note", "halved", 3)]
+
+
+def test_without_steps_every_call_is_one_and_own_commits_are_kept():
+    """As in trackers that count their steps themselves; a step that the training committed is not committed again."""
+    run = windsock.init()
+    steps = StepLog(run)
+    steps.log({"loss": 2.0}, None)
+    steps.log({"loss": 1.0}, None)
+    assert run.step == 1
+    steps.log({"loss": 0.5}, 7)
+    run.commit(7)
+    with patch.object(run, "commit") as commit:
+        steps.end()
+    assert commit.call_count == 0
+    run.finish()
+    assert windsock.open(run.id).series("loss").steps.tolist() == [0, 1, 7]
+
+
+def test_a_framework_gives_less_than_the_environment_and_the_user(monkeypatch: pytest.MonkeyPatch):
+    """A name of the framework is a default; entries without a value count as not given."""
+    monkeypatch.setenv("WINDSOCK_PROJECT", "mine")
+    run = begin_run({"project": "theirs", "name": "theirs", "group": None}, {"name": "chosen"})
+    assert (run.project, run.name, run.info.group) == ("mine", "chosen", None)
+    run.finish()
+
+
+def test_a_run_that_cannot_begin_is_disabled_and_a_wrong_setting_raises(capsys: pytest.CaptureFixture[str]):
+    """A failure of ours costs the record; a mistake of the user is told before the training."""
+    with patch.object(JournalWriter, "event", side_effect=RuntimeError("no journal")):
+        run = begin_run({}, {})
+    assert "not recorded: RuntimeError: no journal" in capsys.readouterr().err
+    run.log({"loss": 1.0}, step=1)
+    assert run.id == "disabled"
+    run.finish()
+    with pytest.raises(windsock.SettingsError, match="source"):
+        begin_run({"source": "nobody"}, {})
+
+
+def test_a_failing_journal_does_not_break_the_guard():
+    """A call whose failure cannot be written either does not raise."""
+    run = windsock.init()
+    with patch.object(JournalWriter, "record", side_effect=RuntimeError("no journal")):
+        run.text("note", "lost")
+    run.finish()
+    assert windsock.open(run.id).status.word == "finished"
+
+
+def test_a_continued_run_ends_after_the_steps_of_its_checkpoint():
+    """What is collected when a process ends in its first step has the number after the checkpoint's, not 0."""
+    run = windsock.init(id="resumed")
+    for step in range(5):
+        run.log({"loss": 1.0})
+        run.commit(step)
+    run.finish()
+    again = windsock.init(id="resumed")
+    again._continue_after(4)
+    with again.phase("work"):
+        pass
+    again.finish()
+    view = windsock.open("resumed")
+    assert view.series("loss").steps.tolist() == [0, 1, 2, 3, 4]
+    assert view.series("time/work/total").steps.tolist() == [5]
+
+
+def test_the_current_run_is_the_last_one_that_is_open():
+    """Integrations record to the run that the user has begun."""
+    assert current_run() is None
+    run = windsock.init()
+    assert current_run() is run
+    run.finish()
+    assert current_run() is None
+
+
+def test_watch_names_what_it_was_given(tmp_path: Path):
+    """A model instead of a trainer is a mistake that is told."""
+    with pytest.raises(windsock.SettingsError, match="expected a trainer of TRL or transformers, got PosixPath"):
+        windsock.watch(tmp_path)
