@@ -107,6 +107,7 @@ def main(overrides: str, lines: str) -> None:
     found = {"plain": train(config, 0), "started_ray": ray.is_initialized(), **mishaps(config)}
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     runner, rollouter = TaskRunner.remote(), Rollouter.remote()
+    found["tells_how_it_ended"] = hasattr(Tracking, "finish")  # since 0.9
     found["actor"] = ray.get(runner.run.remote(config))
     found["rollouter"] = ray.get(rollouter.validate.remote(config))
     found["judge"] = ray.get(rollouter.judge.remote(lines))

@@ -18,8 +18,6 @@ from windsock.integrations.framework_run import begin, record, version_of
 from windsock.integrations.unharmed import unharmed
 from windsock.run import Run
 
-SAMPLE_FIELDS = {"response": "completion"}  # Trinity's columns that have another name here
-
 
 class Monitor(trinity_monitor.Monitor):  # type: ignore[misc]
     """The monitor of one process of Trinity. ``monitor_args`` are settings of ``windsock.init``."""
@@ -56,8 +54,7 @@ class Monitor(trinity_monitor.Monitor):  # type: ignore[misc]
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a row; in a table the reward of an experience without one is NaN."""
-    missing = {name for name, value in row.items() if isinstance(value, float) and math.isnan(value)}
-    return {SAMPLE_FIELDS.get(name, name): value for name, value in row.items() if name not in missing}
+    return {name: value for name, value in row.items() if not (isinstance(value, float) and math.isnan(value))}
 
 
 def _place(project: str, group: str, name: str, config: Any) -> dict[str, str]:
