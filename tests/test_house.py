@@ -37,7 +37,8 @@ LEVELS = [
     {"session"},
     {"demo", "integrations", "server", "export", "terminal"},
     # The names under which users import integrations.
-    {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"},
+    {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}
+    | {"ray", "roll", "trinity", "verl"},
 ]
 LEVEL_OF = {module: level for level, modules in enumerate(LEVELS) for module in modules}
 
