@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         TrackerError,
         WindsockError,
     )
+    from windsock.integrations.notebook import display_run as display_run
+    from windsock.integrations.notebook import run_html as run_html
+    from windsock.integrations.notebook import up
     from windsock.journal.series import Buckets, Series
     from windsock.measurement.batch import Batch
     from windsock.measurement.step import measure
@@ -79,6 +82,10 @@ _HOMES = {
     "measure": "measurement.step:measure",
     "open": "opening:open_run",
     "translate": "catalogue.translate",
+    "up": "integrations.notebook",
+    # Not public: how a notebook shows a run, for modules on levels below.
+    "display_run": "integrations.notebook",
+    "run_html": "integrations.notebook",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
@@ -86,7 +93,7 @@ __all__ = [
     "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
     "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "doctor",
-    "histogram", "init", "join", "log", "measure", "open", "translate",
+    "histogram", "init", "join", "log", "measure", "open", "translate", "up",
 ]  # fmt: skip
 
 
