@@ -80,7 +80,7 @@ def test_the_public_surface_is_pinned():
         "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
         "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
         "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define",
-        "doctor", "histogram", "init", "join", "log", "measure", "open", "translate", "watch",
+        "doctor", "histogram", "init", "join", "log", "measure", "open", "translate", "up", "watch",
     ]  # fmt: skip
     assert len(windsock.__all__) <= 40
     assert all(getattr(windsock, name) is not None for name in windsock.__all__)

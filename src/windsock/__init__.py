@@ -34,6 +34,9 @@ if TYPE_CHECKING:
         TrackerError,
         WindsockError,
     )
+    from windsock.integrations.notebook import display_run as display_run
+    from windsock.integrations.notebook import run_html as run_html
+    from windsock.integrations.notebook import up
     from windsock.integrations.trl import watch
     from windsock.journal.series import Buckets, Series
     from windsock.measurement.batch import Batch
@@ -80,7 +83,11 @@ _HOMES = {
     "measure": "measurement.step:measure",
     "open": "opening:open_run",
     "translate": "catalogue.translate",
+    "up": "integrations.notebook",
     "watch": "integrations.trl",
+    # Not public: how a notebook shows a run, for modules on levels below.
+    "display_run": "integrations.notebook",
+    "run_html": "integrations.notebook",
 }
 """Where each public name lives; it is imported when it is first used, so that ``import windsock`` costs nothing."""
 
@@ -88,7 +95,7 @@ __all__ = [
     "Band", "Batch", "Buckets", "Difference", "Histogram", "JournalError", "LogError", "Metric", "MetricName",
     "MetricNotFoundError", "RelatedMetric", "Row", "Run", "RunInfo", "RunNotFoundError", "Series", "SettingsError",
     "Status", "Text", "Tracker", "TrackerError", "Trap", "View", "WindsockError", "__version__", "define", "doctor",
-    "histogram", "init", "join", "log", "measure", "open", "translate", "watch",
+    "histogram", "init", "join", "log", "measure", "open", "translate", "up", "watch",
 ]  # fmt: skip
 
 

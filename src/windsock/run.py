@@ -171,6 +171,18 @@ class Run:
     def __repr__(self) -> str:
         return f"<windsock.Run {self.id} {self.name!r} in {self.path}>"
 
+    def _repr_html_(self) -> str | None:
+        """Return the verdict and the vital curves, for a notebook."""
+        import windsock
+
+        return windsock.run_html(self)
+
+    def _ipython_display_(self) -> None:
+        """Show the verdict and the vital curves in a notebook, and keep them up to date while the run goes on."""
+        import windsock
+
+        windsock.display_run(self)
+
     def log(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """Write values now: under ``step``, or without one for the step that the next ``commit`` names.
 

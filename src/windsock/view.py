@@ -73,6 +73,18 @@ class View:
     def __repr__(self) -> str:
         return f"<windsock run {self.info.id} {self.info.name!r}: {self.status.word}, {len(self.names())} metrics>"
 
+    def _repr_html_(self) -> str | None:
+        """Return the verdict and the vital curves, for a notebook."""
+        import windsock
+
+        return windsock.run_html(self)
+
+    def _ipython_display_(self) -> None:
+        """Show the verdict and the vital curves in a notebook, and keep them up to date while the run goes on."""
+        import windsock
+
+        windsock.display_run(self)
+
     def refresh(self) -> bool:
         """Read what is new; return whether there was anything."""
         files = self._list_files()

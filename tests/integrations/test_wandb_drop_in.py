@@ -48,6 +48,13 @@ def test_a_script_of_wandb_is_recorded():
     assert (view.status.word, view.info.group, view.config) == ("finished", "g", {"lr": 0.1})
 
 
+def test_a_run_of_wandb_is_shown_as_one_of_windsock():
+    """In a notebook by its card, elsewhere as text."""
+    run = wandb.init(name="shown")
+    assert "shown" in (run._repr_html_() or "")
+    assert repr(run).startswith("<wandb run of <windsock.Run ")
+
+
 def test_the_config_is_read_and_changed_by_attribute_and_item():
     """Values stay as they were given, also secrets, which the journal does not have."""
     run = wandb.init(config=argparse.Namespace(lr=0.1, layers=(1, 2), api_key="sk-1234567890abcdef1234567890abcdef"))

@@ -31,6 +31,15 @@ def test_loopback_by_any_name_is_served(host: str, serve: Serve):
     assert serve().get("/api/about", headers={"host": host}).status_code == 200
 
 
+def test_a_proxy_of_colab_is_served_where_notebooks_may_frame_the_page():
+    """Colab shows a port of its machine under such a name; elsewhere it is a foreign host."""
+    for host in ("abc-8790-colab.googleusercontent.com", "8790-m-s-abc.us-central1-0.prod.colab.dev"):
+        assert isinstance(Guard().check("GET", "/", "", {"host": host}), Rejection)
+        assert Guard(framed=True).check("GET", "/", "", {"host": host}) == Allowed()
+    for host in ("evilgoogleusercontent.com", "colab.dev.evil.example", "evil.example"):
+        assert isinstance(Guard(framed=True).check("GET", "/", "", {"host": host}), Rejection)
+
+
 def test_every_request_needs_the_token(serve: Serve, demo: windsock.Run):
     """In a header, once in the address, then in a cookie; a wrong one is rejected."""
     client = serve(token="secret-token")

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 
 from windsock.cli.arguments import directory
@@ -41,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token-file", metavar="FILE", help="file with the token; unlike --token it is not in the list of processes"
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument(
+        "--frame", action="store_true", help="let notebooks (of this machine, VS Code, Colab) show the page in a frame"
+    )
+    parser.add_argument(
+        "--until-eof", action="store_true", help="stop when standard input ends, as with the process that wrote to it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -63,11 +72,21 @@ def run(options: argparse.Namespace) -> int:
         if options.open:
             webbrowser.open(address)
 
+    if options.until_eof:
+        threading.Thread(target=_interrupt_at_eof, daemon=True).start()
     try:
-        serve(dir, options.host, options.port, token, ready)
+        serve(dir, options.host, options.port, token, ready, options.frame)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
+
+
+def _interrupt_at_eof() -> None:
+    """Interrupt this process, as Ctrl-C does, when standard input ends."""
+    with suppress(OSError, ValueError):
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _token(options: argparse.Namespace) -> str | None:

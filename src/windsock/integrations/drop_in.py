@@ -12,6 +12,7 @@ from windsock import session
 from windsock.exit_status import crash_status
 from windsock.integrations.media import Table, record
 from windsock.integrations.no_op import NoOp, stand_in, tell_once, unharmed
+from windsock.integrations.notebook import is_notebook
 from windsock.model import Status
 from windsock.run import Run
 from windsock.settings import BY_NAME, read_source
@@ -178,6 +179,15 @@ class RecordedRun:
     ) -> None:
         self.end(crash_status(kind, problem) if kind else None)
 
+    def __repr__(self) -> str:
+        return f"<{self.module} run of {self.recorded!r}>"
+
+    def _repr_html_(self) -> str | None:
+        return self.recorded._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        self.recorded._ipython_display_()
+
     def __getattr__(self, name: str) -> NoOp:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -228,9 +238,11 @@ class CurrentRun(Generic[Kind]):
         reinit: Any = None,
         resume: Any = None,
     ) -> Kind:
-        """Begin a run. One that is open is returned, unless ``reinit`` asks for a new one."""
+        """Begin a run. One that is open is returned, unless ``reinit`` asks for a new one or this is a notebook."""
         open_run = self.run
-        if open_run is not None and reinit in (None, False, "default", "return_previous"):
+        if reinit in (None, "default"):  # a cell may be executed again
+            reinit = is_notebook()
+        if open_run is not None and reinit in (False, "return_previous"):
             return open_run
         if open_run is not None and reinit != "create_new":
             open_run.finish()

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from windsock.errors import JournalError
 from windsock.server.http.endpoints import ENDPOINTS, LIVE_PARAMETERS, Endpoint
 from windsock.server.http.files import StaticFiles
-from windsock.server.http.guard import LOOPBACK, SECURITY_HEADERS, Allowed, Guard, Rejection
+from windsock.server.http.guard import LOOPBACK, Allowed, Guard, Rejection
 from windsock.server.http.openapi import description
 from windsock.server.http.parameters import parse_body, parse_query
 from windsock.server.responses import BinaryBody, RequestError, encode
@@ -175,7 +175,7 @@ class GuardMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                added = {**SECURITY_HEADERS, **({"set-cookie": cookie} if cookie else {})}
+                added = {**self._guard.headers, **({"set-cookie": cookie} if cookie else {})}
                 message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
             await send(message)
 

@@ -28,6 +28,16 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+NOTEBOOKS = (
+    "'self' http://localhost:* http://127.0.0.1:* https://localhost:* https://127.0.0.1:* vscode-webview: "
+    "https://colab.research.google.com https://*.googleusercontent.com https://*.colab.dev"
+)
+"""Pages that may show a framed page: notebooks of this machine, of VS Code and of Colab."""
+COLAB_PROXIES = (".googleusercontent.com", ".colab.dev")  # Colab serves a port of its machine at these
+FRAMED_HEADERS = {
+    **{name: value for name, value in SECURITY_HEADERS.items() if name != "x-frame-options"},
+    "content-security-policy": CONTENT_POLICY.replace("frame-ancestors 'none'", f"frame-ancestors {NOTEBOOKS}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +58,20 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The access rules of one bound address. Without a token every request over loopback is allowed."""
+    """The access rules of one bound address. Without a token every request over loopback is allowed.
+
+    With ``framed`` notebooks may show the page in a frame.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8790
     token: str | None = None
+    framed: bool = False
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The security headers of every response."""
+        return FRAMED_HEADERS if self.framed else SECURITY_HEADERS
 
     def check(self, method: str, path: str, query: str, headers: Mapping[str, str]) -> Allowed | Rejection:
         """Allow or reject a request; header names are in lower case."""
@@ -67,7 +86,7 @@ class Guard:
         name = _host_name(host)
         if name is None:
             return False
-        if name in LOOPBACK or name == self.host.lower():
+        if name in LOOPBACK or name == self.host.lower() or (self.framed and name.endswith(COLAB_PROXIES)):
             return True
         return self.host in ANY_ADDRESS and (_is_address(name) or name in _own_names())
 

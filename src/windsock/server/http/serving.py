@@ -110,12 +110,17 @@ def make_server(
     return Server(config)
 
 
-def serve(dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None]) -> None:
-    """Serve a directory until interrupted; call ``ready`` with the address once requests are accepted."""
+def serve(
+    dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None], framed: bool = False
+) -> None:
+    """Serve a directory until interrupted; call ``ready`` with the address once requests are accepted.
+
+    With ``framed`` notebooks may show the page in a frame.
+    """
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise ServingError(f"the page needs {package}: pip install 'windsock[page]'")
     with bind_socket(host, port) as bound:
         port = bound.getsockname()[1]
-        guard = Guard(host, port, token_for(host, token))
+        guard = Guard(host, port, token_for(host, token), framed)
         make_server(dir, guard, lambda: ready(address(host, port, guard.token))).run([bound])

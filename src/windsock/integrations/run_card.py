@@ -1,0 +1,181 @@
+"""A run as a piece of HTML for notebooks: the doctor's verdict and findings, and the curves of the vital values.
+
+It needs no script and no other file, and takes the colours of the page that shows it. Texts of the run are escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from windsock.catalogue.headline import headline_values
+from windsock.catalogue.spec import Text
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Finding
+from windsock.diagnosis.doctor import Visit
+from windsock.formatting import duration, number, printable
+from windsock.journal.series import Buckets, Series
+from windsock.summary import run_names
+from windsock.view import View
+
+WIDTH, HEIGHT, MARGIN = 200, 48, 3
+MAX_CURVES = 12
+MAX_FINDINGS = 5
+COLOURS = {
+    "healthy": "#1a7f37", "watch": "#9a6700", "sick": "#cf222e", "cannot tell": "#6e7781",
+    "critical": "#cf222e", "warning": "#9a6700", "info": "#6e7781",
+}  # fmt: skip
+WORDS = {
+    "running": Text("running", "运行中"),
+    "finished": Text("finished", "已完成"),
+    "crashed": Text("crashed", "已崩溃"),
+    "killed": Text("killed", "被终止"),
+    "stalled": Text("stalled", "无响应"),
+    "steps": Text("steps {0} – {1}", "第 {0} – {1} 步"),
+    "none": Text("no step yet", "还没有 step"),
+    "since": Text("since step {0}", "从第 {0} 步起"),
+    "next": Text("next", "下一步"),
+    "more": Text("{0} more findings: windsock doctor {1}", "还有 {0} 条：windsock doctor {1}"),
+    "shown": Text(
+        "windsock knows none of the names as a vital value: the first ones are shown",
+        "没有认出关键指标，这里显示最先记录的几个",
+    ),
+}
+SMALL = "font-size:11px;opacity:.7"
+ONE_LINE = "white-space:nowrap;overflow:hidden;text-overflow:ellipsis"
+CARD = (
+    "font:13px/1.45 system-ui,sans-serif;border:1px solid rgba(128,128,128,.35);border-radius:6px;padding:10px 12px;"
+    "max-width:900px"
+)
+
+
+def language() -> str:
+    """Return the language of the environment: zh or en."""
+    locale = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
+    return "zh" if locale.startswith("zh") else "en"
+
+
+def run_card(view: View, visit: Visit | None = None, lang: str | None = None) -> str:
+    """Return the card of a run; ``visit`` is the doctor's who has seen it before."""
+    lang = lang or language()
+    names = run_names(view)
+    diagnosis = (visit or Visit()).diagnose(view, names)
+    vital = {value.name: value.headline.title.get(lang) for value in headline_values(names).values()}
+    shown = vital or dict.fromkeys(view.names(), "")
+    curves = [_curve(view.series(name), title, diagnosis) for name, title in list(shown.items())[:MAX_CURVES]]
+    note = [] if vital or not shown else [f'<div style="{SMALL}">{_word("shown", lang)}</div>']
+    grid = [f'<div style="display:flex;flex-wrap:wrap;gap:14px;margin-top:8px">{"".join(curves)}</div>']
+    parts = [_heading(view, diagnosis, lang), *_findings(diagnosis, view, lang), *note, *(grid if curves else [])]
+    return f'<div style="{CARD}">{"".join(parts)}</div>'
+
+
+def _heading(view: View, diagnosis: Diagnosis, lang: str) -> str:
+    status, (began, heard) = view.status, view.span
+    steps = _word("steps", lang, f"{view.steps[0]:,}", f"{view.steps[1]:,}") if view.steps else _word("none", lang)
+    word = _word(status.word, lang) if status.word in WORDS else status.word
+    facts = [word + (f": {_text(status.reason)}" if status.reason else ""), steps, duration(heard - began)]
+    badge = (
+        f'<span style="background:{COLOURS[diagnosis.verdict]};color:#fff;border-radius:9px;padding:1px 9px">'
+        f"{VERDICTS[diagnosis.verdict].get(lang)}</span>"
+    )
+    facts += [_text(reason.get(lang)) for reason in diagnosis.reasons]
+    return f'<b>{_text(view.name)}</b> {badge} <span style="opacity:.75">{" · ".join(facts)}</span>'
+
+
+def _findings(diagnosis: Diagnosis, view: View, lang: str) -> Iterator[str]:
+    """Yield a block for each finding: how bad it is, since when, what it says, and the first advice."""
+    found = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    for finding in found[:MAX_FINDINGS]:
+        advice = f"<br>{_word('next', lang)}: {_text(finding.advice[0].get(lang))}" if finding.advice else ""
+        yield (
+            f'<div style="border-left:3px solid {COLOURS[finding.severity]};padding-left:8px;margin-top:6px">'
+            f"<b>{_text(finding.title.get(lang))}</b>, {_word('since', lang, f'{finding.onset:,}')}<br>"
+            f'<span style="opacity:.85">{_text(finding.text.get(lang))}{advice}</span></div>'
+        )
+    if len(found) > MAX_FINDINGS:
+        more = _word("more", lang, len(found) - MAX_FINDINGS, view.id)
+        yield f'<div style="{SMALL}">{_text(more)}</div>'
+
+
+def _curve(series: Series, title: str, diagnosis: Diagnosis) -> str:
+    """Return a small chart of a series with its last value, and with the steps where findings about it begin."""
+    buckets = series.zoom(max_points=WIDTH // 2)
+    name = _text(series.name)
+    heading = f"{_text(title)}<br>{name}" if title else name
+    low, high = _extremes(buckets)
+    findings = [one for one in diagnosis.findings if series.name in one.evidence and one.severity != "info"]
+    return (
+        f'<div style="width:{WIDTH}px"><div style="{SMALL};{ONE_LINE}" title="{name}">{heading}</div>'
+        f"<b>{number(series.last)}</b>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" style="display:block" role="img" '
+        f'aria-label="{name}: {low} – {high}">{"".join(_drawing(buckets, findings))}</svg>'
+        f'<div style="{SMALL};display:flex;justify-content:space-between"><span>{low} – {high}</span>'
+        f"<span>{int(series.steps[-1]):,}</span></div></div>"
+    )
+
+
+def _extremes(buckets: Buckets) -> tuple[str, str]:
+    """Return the lowest and the highest finite value as text."""
+    finite = np.isfinite(buckets.min)
+    if not finite.any():
+        return "", ""
+    return number(float(buckets.min[finite].min())), number(float(buckets.max[finite].max()))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # of values near the largest number, and of NaN
+def _drawing(buckets: Buckets, findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the shapes: extremes as an area, last values as a line, and marks where values are not finite."""
+    middle = (buckets.first_step + buckets.last_step) / 2
+    begin, end = float(middle[0]), float(middle[-1])
+    x = _scaled(middle, begin, end, 0, WIDTH)
+    for finding in findings:
+        place = float(_scaled(np.array([finding.onset], float), begin, end, 0, WIDTH)[0])
+        yield (
+            f'<line x1="{place:.1f}" x2="{place:.1f}" y1="0" y2="{HEIGHT}" stroke="{COLOURS[finding.severity]}" '
+            'stroke-dasharray="3 2"/>'
+        )
+    finite = np.isfinite(buckets.min)
+    if finite.any():
+        low, high = float(buckets.min[finite].min()), float(buckets.max[finite].max())
+        tops, bottoms, lines = (
+            _scaled(values, low, high, HEIGHT - MARGIN, MARGIN) for values in (buckets.max, buckets.min, buckets.last)
+        )
+        for part in _stretches(finite):
+            edge = [*_points(x[part], tops[part]), *reversed(_points(x[part], bottoms[part]))]
+            yield f'<polygon points="{" ".join(edge)}" fill="currentColor" opacity=".18"/>'
+        for part in _stretches(np.isfinite(buckets.last)):
+            line = " ".join(_points(x[part], lines[part]))
+            yield f'<polyline points="{line}" fill="none" stroke="#0969da" stroke-width="1.5" stroke-linecap="round"/>'
+    for place in x[buckets.nonfinite > 0].tolist():
+        yield f'<rect x="{place - 1:.1f}" y="{HEIGHT - 6}" width="2" height="6" fill="{COLOURS["critical"]}"/>'
+
+
+def _scaled(values: np.ndarray, low: float, high: float, first: float, last: float) -> np.ndarray:
+    """Return where values lie between two places; in the middle if all are the same."""
+    half = high / 2 - low / 2  # the range itself may overflow
+    if not half > 0:
+        return np.full(len(values), (first + last) / 2)
+    return np.asarray(first + (values / 2 - low / 2) / half * (last - first))
+
+
+def _stretches(there: np.ndarray) -> Iterator[slice]:
+    """Yield the stretches of rows that are there."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], there, [False]]).astype(np.int8)))
+    for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield slice(begin, end)
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
+    """Return the points of a line; a single one twice, so that it is a dot."""
+    found = [f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+    return found * 2 if len(found) == 1 else found
+
+
+def _word(key: str, lang: str, *values: object) -> str:
+    return WORDS[key].get(lang).format(*values)
+
+
+def _text(text: str) -> str:
+    return html.escape(printable(text))
