@@ -245,3 +245,30 @@ def test_every_signal_has_words():
 def test_minus_zero_is_written_as_zero():
     """A KL that is always -0.0 is always 0."""
     assert number(-0.0) == "0"
+
+
+def slow_spells(levels: np.ndarray, persist: int, clean: int) -> list[tuple[int, int, int, bool]]:
+    """Return stretches row by row, as they are defined."""
+    found, first, last, run, level = [], -1, -1, 0, 0
+    for row, one in enumerate(levels.tolist()):
+        run = run + 1 if one else 0
+        if first < 0 and run >= persist:
+            first, level = row - persist + 1, int(levels[row - persist + 1 : row + 1].max())
+        if first >= 0 and one:
+            last, level = row, max(level, one)
+        elif first >= 0 and row - last >= clean:
+            found.append((first, last, level, False))
+            first = -1
+    if first >= 0:
+        found.append((first, last, int(levels[max(first, last - clean + 1) :].max()), True))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spells_are_those_of_a_walk_over_the_rows(seed: int):
+    """For any levels, persistence and gap."""
+    random = np.random.default_rng(seed)
+    levels = np.repeat(random.choice([0, 0, 1, 2, 3], 30), random.integers(1, 9, 30)).astype(np.int8)
+    persist, clean = int(random.integers(1, 7)), int(random.integers(1, 12))
+    found = [(one.first, one.last, one.level, one.is_open) for one in spells(levels, persist, clean)]
+    assert found == slow_spells(levels, persist, clean)

@@ -110,3 +110,40 @@ def test_the_empty_track():
     assert len(none.mean(5)) == len(none.trend.effect) == len(none.outlying()) == 0
     assert math.isnan(none.first(5))
     assert math.isnan(track([math.nan, math.nan]).mean(5)[-1])
+
+
+def slow_outlying(values: list[float], width: int, least: int) -> list[float]:
+    """Return how far each value lies above those before it, row by row."""
+    found = []
+    for row, value in enumerate(values):
+        before = np.array([np.log10(one) for one in values[max(0, row - width) : row] if one > 0])
+        if len(before) < least or value <= 0:
+            found.append(math.nan)
+            continue
+        middle = np.median(before)
+        spread = max(1.4826 * float(np.median(np.abs(before - middle))), 0.05)
+        found.append(float((np.log10(value) - middle) / spread))
+    return found
+
+
+@pytest.mark.parametrize("zeros", [0, 5])
+def test_outliers_are_those_of_the_rows_before(zeros: int):
+    """With and without values that have no logarithm, and also row by row."""
+    random = np.random.default_rng(zeros)
+    values = np.exp(random.normal(size=140))
+    values[random.choice(140, zeros, replace=False)] = 0.0
+    whole = track(values.tolist())
+    expected = slow_outlying(values.tolist(), 50, 10)
+    np.testing.assert_allclose(whole.outlying(), expected, rtol=1e-12)
+    grown = track(values[:100].tolist())
+    grown.outlying()
+    for rows in (101, 102, 140):
+        grown = grown.extended(np.arange(1, rows + 1), values[:rows])
+        np.testing.assert_allclose(grown.outlying(), expected[:rows], rtol=1e-12)
+
+
+def test_long_series_are_judged_by_the_means_of_blocks():
+    """Of equal length but for the rest, as ``array_split`` makes them."""
+    values = np.random.default_rng(1).normal(size=1000) + np.linspace(0, 0.3, 1000)
+    blocks = np.array([block.mean() for block in np.array_split(values, 300)])
+    assert kendall_chance(values) == kendall_chance(blocks)

@@ -11,6 +11,8 @@ from windsock.diagnosis.tracks import Floats, Ints, Track
 from windsock.summary import run_names
 from windsock.view import View
 
+GROWN = 1.2  # times as many steps as when the meanings of names were last decided
+
 
 def doctor(view: View) -> Diagnosis:
     """Return what is wrong with a run, since when, what is fine, and what could not be judged."""
@@ -27,6 +29,8 @@ class Visit:
 
     def __init__(self) -> None:
         self._tracks: dict[str, Track] = {}
+        self._names: RunNames | None = None
+        self._named_at = 0
 
     def diagnose(self, view: View, names: RunNames | None = None) -> Diagnosis:
         """Return the diagnosis of the run as it is now; ``names`` has the meanings of its names, if known."""
@@ -40,9 +44,16 @@ class Visit:
             return np.asarray(series.steps, np.int64), np.asarray(series.values, np.float64)
 
         return collect(
-            names or run_names(view),
+            names or self._meanings(view),
             read,
             self._tracks,
             config=view.config,
             attempts=[Attempt(*steps) for steps in view.attempt_steps()],
         )
+
+    def _meanings(self, view: View) -> RunNames:
+        """Return the meanings of the names. Values can decide some: they are looked at again as the run grows."""
+        last = view.steps[1] if view.steps else 0
+        if self._names is None or self._names.names != view.names() or last > GROWN * self._named_at:
+            self._names, self._named_at = run_names(view), last
+        return self._names

@@ -174,18 +174,19 @@ def number(value: float) -> str:
 
 def spells(levels: Levels, persist: int, clean: int = CLEAN_ROWS) -> Iterator[Spell]:
     """Yield the stretches in which a level holds for ``persist`` rows, each until ``clean`` rows are without one."""
+    edges = np.flatnonzero(np.diff(levels != NONE, prepend=False, append=False)).tolist()
     first = last = -1
-    run, level = 0, NONE
-    for row, found in enumerate(levels.tolist() if levels.any() else ()):
-        run = run + 1 if found else 0
-        if first < 0 and run >= persist:
-            first, level = row - persist + 1, int(levels[row - persist + 1 : row + 1].max())
-        if first >= 0 and found:
-            last, level = row, max(level, found)
-        elif first >= 0 and row - last >= clean:
-            yield Spell(first, last, level, False)
-            first, level = -1, NONE
-    if first >= 0:  # how bad it is now, not how bad it was
+    for start, stop in zip(edges[::2], edges[1::2], strict=True):  # rows with a level, one after the other
+        if first >= 0 and start - last > clean:
+            yield Spell(first, last, int(levels[first : last + 1].max()), False)
+            first = -1
+        if first < 0 and stop - start >= persist:
+            first = start
+        if first >= 0:
+            last = stop - 1
+    if first >= 0 and len(levels) - last > clean:
+        yield Spell(first, last, int(levels[first : last + 1].max()), False)
+    elif first >= 0:  # how bad it is now, not how bad it was
         yield Spell(first, last, int(levels[max(first, last - clean + 1) :].max()), True)
 
 

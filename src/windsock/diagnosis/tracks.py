@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -95,17 +95,26 @@ class Track:
     @property
     def trend(self) -> Trend:
         """The trend up to each row; computed at some rows, about twenty per doubling, and kept in between."""
-        found = self._statistic("trend", self._trend_since)
+        found = self.scheduled("trend", lambda rows: _trend(self.finite[:rows]), (math.nan, 1.0))
         return Trend(found[:, 0], found[:, 1])
 
-    def _trend_since(self, start: int) -> Floats:
-        found = np.empty((len(self) - start, 2))
-        found[:] = self._kept["trend"][start - 1] if start else (math.nan, 1.0)
-        for row in scheduled_rows(len(self)):
-            if row > start:
-                values = self.finite[:row]
-                found[row - 1 - start :] = rise(values), kendall_chance(values)
-        return found
+    def scheduled(
+        self, what: Any, compute: Callable[[int], Sequence[float]], first: Sequence[float], least: int = MIN_TREND
+    ) -> Floats:
+        """Return numbers for each row that cost too much for every row: they are computed at some and kept in between.
+
+        ``compute`` gets a number of rows, at least ``least``; ``first`` are the numbers of the rows before.
+        """
+
+        def since(start: int) -> Floats:
+            found = np.empty((len(self) - start, len(first)))
+            found[:] = self._kept[what][start - 1] if start else first
+            for rows in scheduled_rows(len(self), least):
+                if rows > start:
+                    found[rows - 1 - start :] = compute(rows)
+            return found
+
+        return self._statistic(what, since)
 
     def _statistic(self, what: Any, compute: Callable[[int], Floats]) -> Floats:
         """Return a statistic of each row. What earlier rows have is kept: ``compute`` gets the first new row."""
@@ -136,13 +145,17 @@ class Track:
         return Track(self.key, self.name, self.metric, self.steps[:rows], self.values[:rows])
 
 
-def scheduled_rows(count: int) -> list[int]:
+def scheduled_rows(count: int, least: int = MIN_TREND) -> list[int]:
     """Return the numbers of rows at which trends are computed."""
-    found, rows = [], MIN_TREND
+    found, rows = [], least
     while rows <= count:
         found.append(rows)
         rows += max(1, rows // 20)
     return found
+
+
+def _trend(values: Floats) -> tuple[float, float]:
+    return rise(values), kendall_chance(values)
 
 
 def rise(values: Floats) -> float:
@@ -171,16 +184,29 @@ def kendall_chance(values: Floats, most: int = 300) -> float:
     if count < 4:
         return 1.0
     if count > most:
-        values = np.array([block.mean() for block in np.array_split(values, most)])
+        values = _block_means(values, most)
         count = most
-    signs = np.sign(values[None, :] - values[:, None])
-    score = float(np.triu(signs, 1).sum())
+    score = float(np.sign(values[None, :] - values[:, None])[_above(count)].sum())
     _, ties = np.unique(values, return_counts=True)
     variance = (count * (count - 1) * (2 * count + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
     if variance <= 0:
         return 1.0
     z = (score - math.copysign(1, score)) / math.sqrt(variance) if score else 0.0
     return math.erfc(abs(z) / math.sqrt(2))
+
+
+def _block_means(values: Floats, blocks: int) -> Floats:
+    """Return the means of blocks of equal length; the first ones have one value more if there is a rest."""
+    length, rest = divmod(len(values), blocks)
+    cut = rest * (length + 1)
+    means = (values[:cut].reshape(rest, length + 1).mean(1), values[cut:].reshape(-1, length).mean(1))
+    return np.concatenate(means)
+
+
+@lru_cache(4)
+def _above(count: int) -> NDArray[np.bool_]:
+    """Return which entries of a square matrix are above its diagonal."""
+    return np.triu(np.ones((count, count), bool), 1)
 
 
 def _rolling(values: Floats, width: int, how: Statistic, start: int = 0) -> Floats:
@@ -196,13 +222,31 @@ def _outlying(values: Floats, width: int, least: int, start: int) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log10(np.where(values[first:] > 0, values[first:], np.nan))
     found = np.full(len(values) - start, math.nan)
-    for row in range(max(start, least), len(values)):
+    whole = _outlying_windows(logs, width)
+    if whole is not None and len(whole):
+        places = np.arange(first + width, len(values))
+        new = places >= start
+        found[places[new] - start] = whole[new]
+    for row in range(max(start, least), len(values) if whole is None else min(first + width, len(values))):
         before = logs[max(0, row - width - first) : row - first]
         before = before[np.isfinite(before)]
         if len(before) >= least:
             middle = np.median(before)
             spread = max(MAD_TO_SD * float(np.median(np.abs(before - middle))), MIN_DEX)
             found[row - start] = (logs[row - first] - middle) / spread
+    return found
+
+
+def _outlying_windows(logs: Floats, width: int) -> Floats | None:
+    """Return how far each value lies above the ``width`` before it; None if one of them is no number."""
+    if not np.isfinite(logs).all():
+        return None
+    if len(logs) <= width:
+        return np.empty(0)
+    windows = sliding_window_view(logs[:-1], width)
+    middle = np.median(windows, axis=1)
+    spread = MAD_TO_SD * np.median(np.abs(windows - middle[:, None]), axis=1)
+    found: Floats = (logs[width:] - middle) / np.maximum(spread, MIN_DEX)
     return found
 
 

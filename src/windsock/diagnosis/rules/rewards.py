@@ -14,9 +14,9 @@ MIN_FLAT_ROWS, MIN_FLAT_STEPS = 40, 60
 MIN_EVALUATIONS = 6
 
 
-def _noise(track: Track) -> float:
+def _noise(values: Floats) -> float:
     """Return the standard deviation of single rows around their neighbours."""
-    differences = np.diff(track.finite)
+    differences = np.diff(values)
     differences = differences[np.isfinite(differences)]
     return float(np.std(differences) / np.sqrt(2)) if len(differences) else 0.0
 
@@ -29,7 +29,7 @@ def reward_flat(case: Case) -> Reading | Unmeasured:
         return unmeasured("not_logged")
     trend = reward.trend
     enough = after(len(reward), MIN_FLAT_ROWS) & (reward.steps - reward.steps[0] >= MIN_FLAT_STEPS)
-    rose_at_once = reward.mean(10) - reward.first(5) > 3 * _noise(reward)
+    rose_at_once = reward.mean(10) - reward.first(5) > 3 * _noise(reward.finite)
     flat = enough & (trend.chance > 0.05) & (np.abs(trend.effect) < 1.0) & ~rose_at_once
     hindered = _is_hindered(case, reward) & (reward.steps - reward.steps[0] >= STUCK_STEPS)
     thirds = max(1, len(reward) // 3)
@@ -63,7 +63,7 @@ def reward_falling(case: Case) -> Reading | Unmeasured:
         return unmeasured("not_logged")
     level, rows = reward.mean(10), np.arange(len(reward))
     start, best = reward.first(10), np.fmax.accumulate(level)
-    margin = max(_noise(reward), 1e-12)
+    margin = max(_noise(reward.finite), 1e-12)
     falling = (reward.trend.chance < 0.01) & (reward.trend.effect < -1.0) & (rows >= 30)
     lost = (best - level > 0.6 * (best - start)) & (best - start > 3 * margin) & (best - level > 2 * margin)
     long_lost = _streak(lost) >= np.maximum(20, 0.2 * rows)
@@ -101,7 +101,7 @@ def reward_saturated(case: Case) -> Reading | Unmeasured:
     start, now, top = reward.first(5), reward.mean(20), np.fmax.accumulate(reward.finite)
     gained = top - start
     before = np.concatenate([np.full(min(20, len(now)), np.nan), now[:-20]])[: len(now)]
-    near = (top - now < 0.05 * gained) & (gained > 5 * _noise(reward)) & (np.abs(now - before) < 0.02 * gained)
+    near = (top - now < 0.05 * gained) & (gained > 5 * _noise(reward.finite)) & (np.abs(now - before) < 0.02 * gained)
     return Reading(
         reward, graded(len(reward), info=near), lambda spell: {"name": reward.name, "now": float(now[spell.last])}
     )
@@ -128,18 +128,12 @@ def proxy_gold_gap(case: Case) -> Reading | Unmeasured:
 
 
 def _gap(reward: Track, track: Track) -> Reading:
-    levels = np.zeros(len(track), np.int8)
-    smooth = _smoothed(track.finite)
-    peaks = np.zeros(len(track), int)
     rows = np.searchsorted(reward.steps, track.steps, "right")
-    for row in range(MIN_EVALUATIONS - 1, len(track)):
-        peak = peaks[row] = int(np.argmax(smooth[: row + 1]))
-        lost = smooth[peak] - float(np.median(track.finite[max(0, row - 2) : row + 1]))
-        gained = max(smooth[peak] - smooth[0], 0.0)
-        gave_back = row - peak >= 3 and lost > 0.3 * gained and lost > 2 * _noise(track)
-        falls = kendall_chance(track.finite[: row + 1]) < 0.01 and rise(track.finite[: row + 1]) < -1.0
-        if (gave_back or falls) and _holds(reward.finite[: rows[row]], peak_row=int(rows[peak])):
-            levels[row] = 3 if lost > 0.5 * max(gained, 1e-12) else 2
+    found = track.scheduled(
+        ("gap", reward.name), lambda count: _gap_after(reward, track, rows[:count]), (0, 0), MIN_EVALUATIONS
+    )
+    levels, peaks = found[:, 0].astype(np.int8), found[:, 1].astype(int)
+    smooth = _smoothed(track.finite)
     return Reading(
         track,
         levels,
@@ -153,6 +147,20 @@ def _gap(reward: Track, track: Track) -> Reading:
         lambda spell: int(peaks[spell.last]),
         (reward,),
     )
+
+
+def _gap_after(reward: Track, track: Track, rows: Ints) -> tuple[int, int]:
+    """Return the level after some evaluations and the best of them; ``rows`` are those of the reward before each."""
+    known = track.finite[: len(rows)]
+    smooth = _smoothed(known)
+    peak = int(np.argmax(smooth))
+    lost = smooth[peak] - float(np.median(known[-3:]))
+    gained = max(smooth[peak] - smooth[0], 0.0)
+    gave_back = len(rows) - 1 - peak >= 3 and lost > 0.3 * gained and lost > 2 * _noise(known)
+    falls = kendall_chance(known) < 0.01 and rise(known) < -1.0
+    if not (gave_back or falls) or not _holds(reward.finite[: rows[-1]], peak_row=int(rows[peak])):
+        return 0, peak
+    return (3 if lost > 0.5 * max(gained, 1e-12) else 2), peak
 
 
 def _holds(rewards: Floats, peak_row: int) -> bool:

@@ -51,13 +51,10 @@ def slowdown(case: Case) -> Reading | Unmeasured:
     if times is None:
         return unmeasured("not_logged")
     lengths = case.at("length", times.steps)
-    per = (
-        times.replaced(times.finite / np.where(lengths > 0, lengths / np.nanmedian(lengths), 1.0))
-        if np.isfinite(lengths).any()
-        else times
-    )
-    start = float(np.nanmedian(per.finite[FIRST_STEPS : FIRST_STEPS + 20])) if len(per) > FIRST_STEPS + 20 else np.nan
-    now = full_window(per.median(20), 20)
+    usual = float(np.nanmedian(lengths)) if np.isfinite(lengths).any() else 1.0
+    per = times.derived("per token", times.steps, times.finite / np.where(lengths > 0, lengths, usual))
+    start = usual * per.derived("start", per.steps[FIRST_STEPS:], per.finite[FIRST_STEPS:]).first(20)
+    now = usual * full_window(per.median(20), 20)
     slow = (now > 1.5 * start) & after(len(per), 2 * 20 + FIRST_STEPS)
     trend = (times.trend.chance < 1e-3) & (times.trend.effect > 1.0)
     return Reading(
