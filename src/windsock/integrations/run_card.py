@@ -13,8 +13,9 @@ import numpy as np
 
 from windsock.catalogue.headline import headline_values
 from windsock.catalogue.spec import Text
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Finding
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.diagnosis.doctor import Visit
+from windsock.findings import Finding
 from windsock.formatting import duration, number, printable
 from windsock.journal.series import Buckets, Series
 from windsock.summary import run_names
