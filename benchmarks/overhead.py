@@ -1,4 +1,5 @@
-"""Cost of recording in the demo's training: the same loop with recording off, without measuring, and complete.
+"""Cost of recording in the demo's training: the same loop with recording off, without measuring, complete, and with
+the doctor's process beside it.
 
 Trainings with the same seed are equal step by step, so the trainings of all kinds take their steps in turn and each
 step is compared with itself. The median of all differences is shown, with the range of the rounds' medians. The first
@@ -29,7 +30,7 @@ from windsock.rollouts.handles import Handle
 from windsock.run import Run
 
 FIRST = 3
-KINDS = ("off", "phases and values", "rollouts and samples", "measure as well")
+KINDS = ("off", "phases and values", "rollouts and samples", "measure as well", "and the doctor")
 NOTHING = {
     "phases and values": ("measure", "rollouts", "evaluation", "validation", "pipeline", "staleness", "samples"),
     "rollouts and samples": ("measure",),
@@ -73,7 +74,7 @@ class Inside:
 def inside(config: DemoConfig) -> None:
     """Train without and with measuring; print the share of each kind of call in the thread's time."""
     timer = Inside()
-    for kind in KINDS[-2:]:
+    for kind in KINDS[2:]:
         spent, own = spent_inside(timer, kind, config)
         steps = config.steps - FIRST
         print(f"{kind}: the training itself takes {own / steps * 1e3:.1f} ms of the processor a step")
@@ -114,7 +115,8 @@ class Silent:
 def trainer_of(kind: str, config: DemoConfig, folder: Path) -> Trainer:
     """Return a training that records the calls of a kind."""
     (folder / kind).mkdir()
-    run, explorer = start_runs(config, dir=folder, mode="disabled" if kind == "off" else "online", concurrent=True)
+    mode = "disabled" if kind == "off" else "online"
+    run, explorer = start_runs(config, dir=folder, mode=mode, doctor=kind == KINDS[-1], concurrent=True)
     for one in (run, explorer):
         for call in NOTHING.get(kind, ()):
             setattr(one, call, lambda *args, **kwargs: Silent())
