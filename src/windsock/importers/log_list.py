@@ -11,7 +11,7 @@ from windsock.formatting import describe_error
 from windsock.importers.formats import Log, format_of
 from windsock.importers.import_cache import list_folder
 from windsock.importers.imported import ImportedLog, log_info
-from windsock.journal.directory_index import DirectoryIndex
+from windsock.journal.directory_index import DirectoryIndex, files_digest
 from windsock.journal.folder import FileStates, RunFiles
 from windsock.journal.glance import read_facts
 from windsock.journal.run_facts import Glance, RunFacts, seen_at
@@ -87,7 +87,7 @@ def log_glances(dir: Path, logs: Sequence[Log], on_progress: Progress) -> Iterat
 def _glance(log: Log, index: LogFacts) -> Glance:
     files = log_files(log)
     try:
-        return seen_at(log.place, index.facts(log, files), files.bytes)
+        return seen_at(log.place, index.facts(log, files), files.bytes, files_digest(files.states))
     except Exception as problem:  # noqa: BLE001 - whatever is in one log, the others are listed
         return unreadable_log(log, files, problem)
 

@@ -26,6 +26,7 @@ class Glance:
     bytes: int
     writers: int
     attempts: int
+    digest: str = ""  # of its files
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class RunFacts:
         return joint_status([end.status for end in self.ends])
 
 
-def seen_at(folder: Path, facts: RunFacts, size: int) -> Glance:
-    """Return the facts about a run at this moment; ``size`` are the bytes of its files."""
+def seen_at(folder: Path, facts: RunFacts, size: int, digest: str = "") -> Glance:
+    """Return the facts about a run at this moment; ``size`` and ``digest`` are those of its files."""
     return Glance(
         info=facts.info,
         path=folder,
@@ -81,6 +82,7 @@ def seen_at(folder: Path, facts: RunFacts, size: int) -> Glance:
         bytes=size,
         writers=facts.writers,
         attempts=facts.attempts,
+        digest=digest,
     )
 
 

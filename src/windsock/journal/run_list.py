@@ -24,7 +24,7 @@ def glances(dir: Path) -> Iterator[Glance]:
     index = FactsIndex(dir)
     for folder, files in runs_with_files(dir):
         try:
-            yield seen_at(folder, index.facts(folder, files), files.bytes)
+            yield seen_at(folder, index.facts(folder, files), files.bytes, files_digest(files.states))
         except Exception as problem:  # noqa: BLE001 - whatever is in one run, the others are listed
             if folder.is_dir():  # else it was removed meanwhile
                 yield unreadable(folder, problem)

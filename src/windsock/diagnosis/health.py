@@ -1,0 +1,119 @@
+"""The doctor's verdict on a run in a list, and an index of the verdicts that are known.
+
+A list shows thousands of runs, and a diagnosis reads a whole run. So a list shows the verdicts that the index has for
+the files as they are now, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windsock.catalogue.spec import Text
+from windsock.catalogue.taught import NamesFiles, names_files
+from windsock.journal import decoding
+from windsock.journal.decoding import DecodingError, nullable, object_of
+from windsock.journal.directory_index import DirectoryIndex
+
+if TYPE_CHECKING:  # a list of known verdicts needs no NumPy
+    from windsock.diagnosis.diagnose import Diagnosis
+
+KIND = "health"
+WORDS = {"healthy": "good", "watch": "watch", "sick": "bad", "cannot tell": "unknown"}
+"""The words of the page's API for the verdicts."""
+TITLE = object_of({"en": decoding.read_text, "zh": decoding.read_text}, ("en", "zh"))
+FIRST = object_of({"rule": decoding.read_text, "onset": decoding.read_step, "title": TITLE}, ("rule", "onset", "title"))
+HEALTH = object_of(
+    {
+        "verdict": decoding.read_text,
+        "step": nullable(decoding.read_step),
+        "findings": decoding.read_count,
+        "first": nullable(FIRST),
+    },
+    ("verdict", "step", "findings", "first"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFinding:
+    """The most important finding of a run."""
+
+    rule: str
+    onset: int
+    title: Text
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The verdict on a run as of a step, the number of its open findings above info, and the most important one."""
+
+    verdict: str
+    step: int | None
+    findings: int
+    first: FirstFinding | None
+
+    def record(self) -> dict[str, Any]:
+        """Return the verdict as JSON."""
+        return {**asdict(self), "word": WORDS[self.verdict]}
+
+
+def health_of(diagnosis: Diagnosis, steps: tuple[int, int] | None) -> Health:
+    """Return the verdict of a diagnosis; ``steps`` are the first and the last step of the run."""
+    found = [finding for finding in diagnosis.findings if finding.severity != "info"]
+    first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
+    return Health(diagnosis.verdict, steps[1] if steps else None, len(found), first)
+
+
+class HealthIndex:
+    """The verdicts on the runs of a directory. Each counts only for the files, names and source that it was made of."""
+
+    def __init__(self, dir: Path, folder: Path | None = None) -> None:
+        self._dir = dir
+        self._folder = folder or dir
+        self._index = DirectoryIndex(self._folder, KIND)
+        self._entries = self._index.load()
+        self._is_new = False
+
+    def known(self, run: Path, files: str, source: str | None = None) -> Health | None:
+        """Return the verdict on a run; ``files`` is the digest of its files, ``source`` that of its names if chosen."""
+        digest, record = self._entries.get(self._path_of(run), ("", None))
+        if digest != _digest(files, source, names_files(run) if digest else {}):
+            return None
+        try:
+            return _decoded(HEALTH(record))
+        except (DecodingError, TypeError, ValueError):
+            return None
+
+    def keep(self, run: Path, files: str, source: str | None, health: Health, names: NamesFiles) -> None:
+        """Take a verdict; ``names`` are the files that described names when it was made."""
+        self._entries[self._path_of(run)] = _digest(files, source, names), asdict(health)
+        self._is_new = True
+
+    def save(self) -> None:
+        """Write the index where a verdict is new, without the runs that are gone."""
+        if self._is_new:
+            kept = {path: entry for path, entry in [*self._entries.items()] if (self._dir / path).exists()}
+            with suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._index.save(kept)
+            self._is_new = False
+
+    def _path_of(self, run: Path) -> str:
+        return run.relative_to(self._dir).as_posix()
+
+
+def _digest(files: str, source: str | None, names: NamesFiles) -> str:
+    described = blake2b(repr(sorted(names.items())).encode(), digest_size=8).hexdigest() if names else ""
+    return " ".join((files, described, source or ""))
+
+
+def _decoded(record: Mapping[str, Any]) -> Health:
+    if record["verdict"] not in WORDS:
+        raise DecodingError("it has no verdict")
+    first = record["first"]
+    found = first and FirstFinding(first["rule"], first["onset"], Text(**first["title"]))
+    return Health(record["verdict"], record["step"], record["findings"], found)

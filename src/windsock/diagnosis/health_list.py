@@ -1,0 +1,53 @@
+"""The verdicts on the runs of a list: those that are known, and the others on demand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from windsock.catalogue.taught import names_files
+from windsock.diagnosis.health import Health, HealthIndex, health_of
+from windsock.errors import WindsockError
+from windsock.importers.import_cache import list_folder
+from windsock.journal.annotation import LatestAnnotations
+from windsock.journal.folder import is_run
+from windsock.journal.run_facts import Glance
+
+
+class HealthList:
+    """The verdicts on the runs below a directory."""
+
+    def __init__(self, dir: Path) -> None:
+        self._journals = HealthIndex(dir)
+        self._logs = HealthIndex(dir, list_folder(dir))  # nothing is written beside logs
+        self._sources = LatestAnnotations("source")
+
+    def known(self, run: Glance) -> Health | None:
+        """Return the verdict on a run, if it is known for its files as they are now."""
+        return self._journals.known(run.path, run.digest, self._source(run)) or self._logs.known(run.path, run.digest)
+
+    def judge(self, run: Glance) -> Health | None:
+        """Return the verdict on a run by a diagnosis, and keep it; None if the run cannot be read."""
+        from windsock.diagnosis.doctor import doctor  # imports NumPy, which known verdicts can do without
+        from windsock.opening import open_run
+
+        names = names_files(run.path)
+        try:
+            view = open_run(run.path)
+        except WindsockError:  # the status of the run says why
+            return None
+        health = health_of(doctor(view), view.steps)
+        if view.status.ended and not view.waits:  # the verdict on a run that goes on changes with time too
+            is_journal = is_run(run.path)
+            index, source = (self._journals, self._source(run)) if is_journal else (self._logs, None)
+            index.keep(run.path, run.digest, source, health, names)
+        return health
+
+    def save(self) -> None:
+        """Write what is new to the indexes."""
+        self._journals.save()
+        self._logs.save()
+
+    def _source(self, run: Glance) -> str | None:
+        """Return the source that a person has chosen on the page for the names of a run."""
+        found: str | None = self._sources.get(run.path, run.info.id.replace("/", "_"))
+        return found
