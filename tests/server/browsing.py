@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-TABS = ("overview", "charts", "time", "memory", "evaluation", "samples", "compare", "config", "names")
+TABS = ("overview", "charts", "time", "memory", "evaluation", "samples", "findings", "compare", "config", "names")
 READY = {
     "overview": ".vital canvas", "charts": ".chart canvas", "time": ".gantt", "memory": ".gantt",
     "evaluation": ".mid-plot canvas", "samples": ".sample-detail pre", "compare": ".empty", "config": ".kv",
-    "names": ".names-count",
+    "names": ".names-count", "findings": ".findings .banner",
 }  # fmt: skip
 CURVE = "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)?.card.plot?.lines[0]?.main"
 """JavaScript: the first line of the chart of a metric."""

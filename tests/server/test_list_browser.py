@@ -24,7 +24,7 @@ def many(tmp_path: Path) -> Path:
 
 
 def rows(page: Any) -> list[str]:
-    return page.locator(".run .run-title").all_inner_texts()
+    return page.locator(".run .run-text").all_inner_texts()
 
 
 def shown(page: Any, text: str) -> None:

@@ -79,8 +79,8 @@ def complete(directory: RunDirectory) -> dict[str, Any]:
     """Return the list when all rewards are read and written."""
     while directory.listing.view()["pending"]:
         time.sleep(0.01)
-    if directory.listing._reward_thread is not None:
-        directory.listing._reward_thread.join()
+    if directory.listing._thread is not None:
+        directory.listing._thread.join()
     return directory.listing.view()
 
 
@@ -107,7 +107,7 @@ def test_a_page_has_what_it_shows(dir: Path):
     assert len(encode(page)) < 6 * 1000 + 500
     assert set(page["runs"][0]) == {
         "key", "name", "project", "status", "reason", "vocabulary", "tags", "last_step", "began", "seconds", "bytes",
-        "pinned", "hidden", "note", "source", "number", "reward",
+        "pinned", "hidden", "note", "source", "number", "reward", "health",
     }  # fmt: skip
     directory.close()
 
@@ -210,7 +210,7 @@ def test_rewards_of_the_page_that_is_shown_are_read_first(dir: Path, monkeypatch
     directory = RunDirectory(dir)
     monkeypatch.setattr(directory.listing, "_start_reading", lambda: None)
     directory.listing.view(None, ListQuery(sort="name", limit=3))
-    due = [run.location.key for run in directory.listing._next_rewards()]
+    due = [run.location.key for _, run in directory.listing._next()]
     assert due[:5] == ["r02", "r01", "r00", "r29", "r28"]
     directory.close()
 

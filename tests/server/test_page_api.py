@@ -30,7 +30,7 @@ def test_the_list_has_every_run_then_only_changes(serve: Serve, demo: windsock.R
     """Facts at once, the reward and its sparkline as soon as it is read; a cursor gets only changed runs."""
     client = serve()
     eventually(lambda: fetch(client, "/api/runs")["pending"] == 0)
-    first = fetch(client, "/api/runs")
+    first = eventually(lambda: (found := fetch(client, "/api/runs"))["runs"][0]["health"] and found)
     [run] = first["runs"]
     assert (run["key"], run["name"], run["status"], run["last_step"]) == ("demo", f"frozen {HTML}", "finished", 39)
     assert (run["project"], run["vocabulary"], run["tags"]) == ("agentic", "roll", ["t"])

@@ -227,7 +227,7 @@ def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsoc
     assert page.locator(".chart").count() == 1
     assert page.locator(".bar select").input_value() == "relative"
     assert page.locator(".bar input[type=range]").input_value() == "0.6"
-    assert page.locator(".bar button[aria-pressed=true]").count() == 1
+    assert page.locator(".bar button[aria-pressed=true]").all_inner_texts() == ["对数", "问题标记"]
     assert page.get_attribute("html", "data-theme") == "dark"
     page.click(".tabs a:nth-child(3)")
     page.wait_for_selector(READY["time"])
@@ -441,7 +441,7 @@ def test_a_nan_reward_sorts_last(serve: Serve, visit: Open):
         run.log({"critic/score/mean": reward}, step=0)
         run.finish()
     page = visit(f"{serve().base_url}/?sort=reward")
-    names = "() => [...document.querySelectorAll('.run-title')].map(one => one.textContent).join()"
+    names = "() => [...document.querySelectorAll('.run-text')].map(one => one.textContent).join()"
     page.wait_for_function(f"() => ({names})() === 'high,mid,low,lost'")
 
 

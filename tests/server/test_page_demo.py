@@ -61,7 +61,7 @@ def test_every_view_of_a_training(
     page = visit(f"{client.base_url}/?run={keys[name]}&with={keys['healthy']}&lang={language}")
     for number, tab in enumerate(TABS, start=1):
         page.keyboard.press("Escape")  # out of a field
-        page.keyboard.press(str(number))
+        page.keyboard.press(str(number % 10))
         page.wait_for_selector(READY[tab] if (tab, name) != ("compare", "sick") else ".compare .chart canvas")
         USES[tab](page, name, language)
         screenshot(page, f"{name}-{tab}-{language}")
@@ -134,6 +134,15 @@ def use_samples(page: Any, name: str, language: str) -> None:
     page.wait_for_selector(READY["samples"])
 
 
+def use_findings(page: Any, name: str, language: str) -> None:
+    """Open what was checked; a sick training has a finding with its charts."""
+    assert (page.locator(".finding.card .severity.bad").count() > 0) == (name == "sick")
+    if name == "sick":
+        page.wait_for_selector(".evidence .chart canvas")
+    page.locator("details.checked summary").first.click()
+    assert page.locator("details.checked[open] li").count() > 5
+
+
 def use_compare(page: Any, name: str, language: str) -> None:
     if name == "healthy":  # a run is not compared with itself
         assert page.locator(".empty").count() == 1
@@ -159,5 +168,5 @@ def use_names(page: Any, name: str, language: str) -> None:
 USES = {
     "overview": use_overview, "charts": use_charts, "time": use_time, "memory": use_memory,
     "evaluation": use_evaluation, "samples": use_samples, "compare": use_compare, "config": use_config,
-    "names": use_names,
+    "names": use_names, "findings": use_findings,
 }  # fmt: skip

@@ -248,8 +248,8 @@ def test_an_idle_list_looks_at_no_file(tmp_path: Path, monkeypatch: pytest.Monke
     directory.listing.view()
     with directory.open_runs.use("r3"), directory.open_runs.use(log):
         pass
-    assert directory.listing._reward_thread is not None
-    directory.listing._reward_thread.join()
+    assert directory.listing._thread is not None
+    directory.listing._thread.join()
     for _ in range(3):
         directory.listing.cursor()
     calls = Calls(monkeypatch)

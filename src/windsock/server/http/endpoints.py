@@ -24,6 +24,7 @@ from windsock.server.views.charts import names_view
 from windsock.server.views.comparison import compared_run, comparison
 from windsock.server.views.curves import Curve, SeriesRequest, Window
 from windsock.server.views.evaluation import evaluation_view
+from windsock.server.views.findings import findings_view
 from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
@@ -109,10 +110,16 @@ def run_overview(directory: RunDirectory, arguments: Arguments) -> Any:
     """Return everything that the overview shows."""
     with directory.open_runs.use(arguments["run"]) as opened:
         points = arguments["points"]
-        found = opened.cached(("overview", points), lambda: overview(opened, points))
+        found = opened.judged(("overview", points), lambda: overview(opened, points))
     listed = directory.listing.one(arguments["run"])
     listed.pop("reward")
     return {"run": listed, **found}
+
+
+@_with_run
+def findings(opened: OpenRun, arguments: Arguments) -> Any:
+    """Return what the doctor says about a run."""
+    return opened.judged("findings", lambda: findings_view(opened))
 
 
 @_with_run
@@ -342,6 +349,7 @@ ENDPOINTS = (
         (_points(160),),
         extra_statuses=(404,),
     ),
+    Endpoint("GET", f"{RUN}/findings", "What the doctor says about a run", findings, extra_statuses=(404,)),
     Endpoint("GET", f"{RUN}/names", "Every metric, grouped into charts", names, extra_statuses=(404,)),
     Endpoint("GET", f"{RUN}/meanings", "What each name means", meanings, extra_statuses=(404,)),
     Endpoint(

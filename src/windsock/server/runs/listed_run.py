@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from windsock.catalogue.taught import NamesFiles
+from windsock.diagnosis.health import Health
 from windsock.importers.formats import Log
 from windsock.importers.imported import log_info
 from windsock.importers.log_list import oldest_file
@@ -16,6 +18,8 @@ from windsock.server.runs.open_runs import RunLocation
 ROW_FACTS = ("key", "project", "status", "vocabulary", "last_step", "began", "seconds", "bytes")
 MAX_REASON = 500  # characters in a row
 MAX_TAGS = 20
+HealthBasis = tuple[FileStates, str | None, NamesFiles]
+"""The files of a run, the source that a person has chosen, and the files that describe names."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,9 @@ class ListedRun:
     reward: dict[str, Any] | None = None
     reward_files: FileStates | None = None
     reward_read_at: float = -1e9
+    health: Health | None = None
+    health_basis: HealthBasis | None = None  # what it was made of; also where it could not be made
+    judged_at: float = -1e9
     changed: int = 0
     search_text: str = ""
 
@@ -51,6 +58,13 @@ class ListedRun:
         """When the run was written to last."""
         return float(self.facts["last_heard"])
 
+    @property
+    def health_record(self) -> dict[str, Any] | None:
+        """The doctor's verdict, and whether it is on the files as they are now; None if it is not known."""
+        if self.health is None or self.health_basis is None:
+            return None
+        return {**self.health.record(), "is_current": self.health_basis[0] == self.files.states}
+
     def update_search_text(self) -> None:
         """Find the texts that a search looks at."""
         facts = self.facts
@@ -59,8 +73,8 @@ class ListedRun:
 
     def record(self) -> dict[str, Any]:
         """Return everything about the run."""
-        own = {**self.facts, "number": self.number, "reward": self.reward, **self.annotations}
-        return {**own, "name": self.name}
+        own = {"number": self.number, "reward": self.reward, "health": self.health_record}
+        return {**self.facts, **own, **self.annotations, "name": self.name}
 
     def row(self) -> dict[str, Any]:
         """Return what a row of the list shows."""
@@ -72,6 +86,7 @@ class ListedRun:
             "reason": self.facts["reason"][:MAX_REASON],
             "tags": self.facts["tags"][:MAX_TAGS],
             "reward": self.reward,
+            "health": self.health_record,
         }
 
 

@@ -1,8 +1,8 @@
-"""The list of runs: cheap facts at once, rewards with their sparklines as soon as they are read.
+"""The list of runs: cheap facts at once, rewards with sparklines and the doctor's verdicts as soon as they are known.
 
 Facts are read again when a run's files change; the status of a run that goes on is also computed as time passes.
 Rewards need the complete run, so a background thread reads them, first those of the page that is shown, and ends when
-none is left. Indexes keep both for the next reader.
+none is left. It also judges the runs of that page, after their rewards. Indexes keep all of it for the next reader.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ from windsock.server.runs.list_query import ListQuery
 from windsock.server.runs.listed_run import ListedRun, facts_record, log_glance
 from windsock.server.runs.open_runs import OpenRuns, RunLocation
 from windsock.server.runs.rewards import RewardIndex, reward_summary
+from windsock.server.runs.run_health import RunHealth
 from windsock.summary import run_names
 from windsock.view import View
 
 STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
 REWARD_SECONDS = 5.0  # between readings of a running run that is not open
 REWARDS_AT_ONCE = 32  # before the order is decided again: another page may be shown
+VERDICTS_AT_ONCE = 4
 SAVE_SECONDS = 30.0  # between two writings of the indexes while rewards are read
 
 
@@ -53,9 +56,10 @@ class Listing:
         self._status_at = -1e9
         self._live: set[str] = set()
         self._stale: set[str] = set()  # whose rewards are older than their files
-        self._wanted: set[str] = set()  # on the page that was requested last
-        self._reward_thread: threading.Thread | None = None
+        self._wanted: dict[str, None] = {}  # on the page that was requested last, in its order
+        self._thread: threading.Thread | None = None
         self._closed = False
+        self._health = RunHealth(open_runs)
         self._indexes = {
             "journal": RewardIndex(open_runs.dir),
             "log": RewardIndex(open_runs.dir, list_folder(open_runs.dir)),  # nothing is written beside logs
@@ -70,7 +74,8 @@ class Listing:
             found = query.select(self._runs.values())
             page = query.page(found)
             keys = [run.location.key for run in page]
-            self._wanted = set(keys)
+            self._wanted = dict.fromkeys(keys)
+            self._start_reading()
             others = [self._runs[key] for key in query.keys if key in self._runs and key not in self._wanted]
             return {
                 "cursor": self._cursor(),
@@ -88,6 +93,7 @@ class Listing:
         """Update the list and return its cursor."""
         with self._lock:
             self._update()
+            self._start_reading()
             return self._cursor()
 
     def one(self, key: str) -> dict[str, Any]:
@@ -132,8 +138,6 @@ class Listing:
             self._status_at = time.monotonic()
             for key in list(self._live):
                 self._update_status(self._runs[key])
-        if any(self._is_due(self._runs[key]) for key in self._stale):
-            self._start_reading()
         return sum(self._runs[key].reward_files is None for key in self._stale)
 
     def _take_locations(self, locations: dict[str, RunLocation]) -> set[str]:
@@ -166,6 +170,7 @@ class Listing:
                 new.append(run)
                 self._annotate(run)
                 self._indexes[run.location.kind].take(run)
+                self._health.take(run)
             is_unread = run.location.log is not None and run.imported is None
             if is_unread or run.reward_files != run.files.states:
                 self._stale.add(key)
@@ -218,28 +223,48 @@ class Listing:
         return is_open or run.reward_files is None or time.monotonic() - run.reward_read_at > REWARD_SECONDS
 
     def _start_reading(self) -> None:
-        if self._reward_thread is None or not self._reward_thread.is_alive():
-            self._reward_thread = threading.Thread(target=self._read_rewards, name="windsock-rewards", daemon=True)
-            self._reward_thread.start()
+        """Start the thread, if there is something to read."""
+        if (self._thread is None or not self._thread.is_alive()) and (
+            any(self._is_due(self._runs[key]) for key in self._stale) or any(self._to_judge())
+        ):
+            self._thread = threading.Thread(target=self._read, name="windsock-list", daemon=True)
+            self._thread.start()
 
-    def _read_rewards(self) -> None:
+    def _read(self) -> None:
         saved_at = time.monotonic()
-        while due := self._next_rewards():
-            for run in due:
+        while due := self._next():
+            for read, run in due:
                 if self._closed:
                     return
-                self._read_reward(run)
+                read(run)
             if time.monotonic() - saved_at > SAVE_SECONDS:
                 self._save()
                 saved_at = time.monotonic()
         self._save()
 
-    def _next_rewards(self) -> list[ListedRun]:
+    def _next(self) -> Sequence[tuple[Callable[[ListedRun], None], ListedRun]]:
+        """Return what to read next: rewards of the page that is shown, verdicts on its runs, then other rewards."""
         with self._lock:
             due = [run for key in self._stale if self._is_due(run := self._runs[key])]
             # Runs that show no reward yet come before those whose reward is a little old.
             due.sort(key=lambda run: (run.location.key not in self._wanted, run.reward_files is not None, -run.began))
-            return due[:REWARDS_AT_ONCE]
+            rewards = [(self._read_reward, run) for run in due[:REWARDS_AT_ONCE]]
+            verdicts = [(self._judge, run) for run in islice(self._to_judge(), VERDICTS_AT_ONCE)]
+            is_shown = rewards and due[0].location.key in self._wanted
+            return rewards if is_shown or not verdicts else verdicts
+
+    def _to_judge(self) -> Iterator[ListedRun]:
+        """Yield the runs on the page that is shown that are to be judged, in its order."""
+        shown = (self._runs[key] for key in self._wanted if key in self._runs)
+        return (run for run in shown if run.files.states and self._health.is_due(run))
+
+    def _judge(self, run: ListedRun) -> None:
+        health, basis = self._health.judged(run)
+        with self._lock:
+            before, run.judged_at = run.health_record, time.monotonic()
+            run.health, run.health_basis = health, basis
+            if run.health_record != before:
+                self._count_change(run)
 
     def _read_reward(self, run: ListedRun) -> None:
         # Taken before reading: if the run grows meanwhile, the reward is older than its files and is read again.
@@ -283,6 +308,7 @@ class Listing:
             runs = list(self._runs.values())
         self._open_runs.facts.save()
         self._open_runs.log_facts.save()
+        self._health.save()
         for kind, index in self._indexes.items():
             of_kind = [run for run in runs if run.location.kind == kind]
             if of_kind:  # nothing is written beside logs only

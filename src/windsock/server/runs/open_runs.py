@@ -39,7 +39,7 @@ ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
 MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
 MEANING_SECONDS = 60.0  # for which the meanings of names are kept
-DIAGNOSIS_SECONDS = 2.0  # between diagnoses of a run that goes on
+SILENT_SECONDS = 5.0  # between diagnoses of a run that goes on and logs nothing
 NAMES_SECONDS = 1.0  # between looks at the files that describe names
 
 
@@ -124,10 +124,15 @@ class OpenRun:
         )
 
     def diagnosis(self) -> Diagnosis:
-        """Return what the doctor says about the run, at most a few seconds ago."""
-        return self.cached(
-            "diagnosis", lambda: self._visit.diagnose(self.view, self.meanings()), max_age=DIAGNOSIS_SECONDS
-        )
+        """Return what the doctor says about the run as it is now."""
+        return self.judged("diagnosis", lambda: self._visit.diagnose(self.view, self.meanings()))
+
+    def judged(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return a cached result that has a diagnosis: of a run that goes on it changes with time too."""
+        known = self._cache.get(key)
+        if known and time.monotonic() - known[1] > SILENT_SECONDS and not self.view.status.ended:
+            del self._cache[key]
+        return self.cached(key, compute)
 
     def cached(self, key: Any, compute: Callable[[], T], max_age: float = 0.0) -> T:
         """Return the result cached for this version of the run, or within ``max_age`` seconds; else compute it."""

@@ -233,6 +233,12 @@ def _axis(opened: OpenRun, series: Series, places: Array, steps: Array, x: str, 
     return np.where(at >= 0, counted.values[np.maximum(at, 0)], 0.0)
 
 
+def position(opened: OpenRun, series: Series, place: int, x: str) -> float:
+    """Return where a point of a series is on an axis; beyond its end, where the last one is."""
+    places = np.array([min(place, len(series) - 1)])
+    return float(_axis(opened, series, places, series.steps[places], x, opened.view.span[0])[0])
+
+
 def _axis_series(opened: OpenRun, x: str) -> Series:
     counted = _cached_total(opened, x)
     if counted is None:

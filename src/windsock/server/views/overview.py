@@ -10,16 +10,16 @@ from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.verdicts import WORDS, Verdict
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
+from windsock.diagnosis.diagnose import Diagnosis
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
+from windsock.server.views.findings import checked, marks, verdict_of
 from windsock.server.views.phases import phase_seconds
 from windsock.summary import missing, run_warnings, verdicts
 from windsock.view import View
 
-HEALTH = {"healthy": "good", "watch": "watch", "sick": "bad", "cannot tell": "unknown"}
 TIME_POINTS = 100
 
 
@@ -49,6 +49,8 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "source": meanings.source,
         "health": health(diagnosis, judged),
         "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
+        "marks": marks(opened, diagnosis),
+        "checked": checked(diagnosis),
         "crucial": [verdict_record(verdict) for verdict in judged],
         "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
         "absent": absent,
@@ -76,12 +78,7 @@ def writer_records(view: View) -> list[dict[str, Any]]:
 def health(diagnosis: Diagnosis, judged: list[Verdict]) -> dict[str, Any]:
     """Return the doctor's verdict with its reasons, and the number of crucial values with each verdict."""
     counts = {word: sum(verdict.word == word for verdict in judged) for word in WORDS}
-    return {
-        "word": HEALTH[diagnosis.verdict],
-        "verdict": bilingual(VERDICTS[diagnosis.verdict]),
-        "reasons": [bilingual(reason) for reason in diagnosis.reasons],
-        "counts": counts,
-    }
+    return {**verdict_of(diagnosis), "counts": counts}
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:

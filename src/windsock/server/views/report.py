@@ -13,6 +13,7 @@ from windsock.server.views.charts import names_view
 from windsock.server.views.curves import MAX_SERIES, SeriesRequest, Window, make_curves
 from windsock.server.views.details import details_view, histograms_view, samples_view, texts_view
 from windsock.server.views.evaluation import evaluation_view
+from windsock.server.views.findings import findings_view
 from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
@@ -41,6 +42,7 @@ def collect_report(opened: OpenRun, points: int, samples: int) -> dict[str, Any]
         "made": time.time(),
         "status": {"word": view.status.word, "reason": view.status.reason},
         "overview": overview(opened, points),
+        "findings": findings_view(opened),
         "names": names_view(opened),
         "meanings": meanings_view(opened),
         "series": [curve.record() for curve in make_curves(opened, wanted, window)],

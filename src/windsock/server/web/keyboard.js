@@ -1,6 +1,7 @@
 // Keyboard shortcuts and their help.
 import { enlarge, shrinkEnlarged } from "./charts/enlarged.js";
 import { plotUnderPointer } from "./charts/plot.js";
+import { toggleMarks } from "./data/marks.js";
 import { setState } from "./data/url_state.js";
 import { selectNeighbour } from "./run_list.js";
 import { t } from "./text/language.js";
@@ -12,6 +13,7 @@ const SHORTCUTS = {
   j: () => selectNeighbour(1),
   k: () => selectNeighbour(-1),
   r: () => setState({ from: "", to: "" }),
+  m: toggleMarks,
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
   "?": showHelp,
   "/": focusSearch,
@@ -22,7 +24,7 @@ export function handleKey(event) {
   if (event.key === "Escape") return closeOverlays();
   if (event.target.closest?.("input, select, textarea, dialog")) return;
   const shortcut = SHORTCUTS[event.key];
-  const tab = /^[1-9]$/.test(event.key) ? TABS[Number(event.key) - 1] : null;
+  const tab = /^[0-9]$/.test(event.key) ? TABS[(Number(event.key) + 9) % 10] : null; // 0 is the tenth
   if (!shortcut && !tab) return;
   event.preventDefault();
   if (tab) setState({ tab });
@@ -33,9 +35,10 @@ export function showHelp() {
   const rows = [
     ["/", "k_filter"],
     ["j  k", "k_next"],
-    [`1–${TABS.length}`, "k_tabs"],
+    [TABS.length > 9 ? "1–9  0" : `1–${TABS.length}`, "k_tabs"],
     ["f", "k_full"],
     ["r", "k_reset"],
+    ["m", "k_marks"],
     ["?", "k_help"],
     ["Esc", "k_esc"],
     [t("drag"), "k_drag"],

@@ -1,6 +1,7 @@
 // The entry of the page: frame, tabs and heading; the URL decides which view is shown.
-import { restyleAll } from "./charts/plot.js";
+import { redrawMarks, restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
+import { fetchMarks, hasMarks } from "./data/marks.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
 import { changeList, colourOf, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
@@ -10,14 +11,16 @@ import { makeSidebar } from "./run_list.js";
 import { language, t } from "./text/language.js";
 import { applyTheme, isDark, toggleTheme } from "./theme.js";
 import { el, ICONS, icon, svg } from "./ui/dom.js";
-import { debounce } from "./ui/scheduling.js";
+import { debounce, throttle } from "./ui/scheduling.js";
 import { showMessage } from "./ui/toast.js";
 import { closeTooltip } from "./ui/tooltip.js";
-import { emptyState, statusDot, statusText } from "./ui/widgets.js";
+import { emptyState, stateLink, statusDot, statusText } from "./ui/widgets.js";
 import { TABS, VIEWS } from "./views/index.js";
 import { overviewView } from "./views/overview.js";
 
 const NEW_VIEW = ["tab", "run", "lang", "with"]; // states whose change makes a new view
+const OWN_MARKS = ["overview", "findings"]; // views whose data has the marks
+const MARKS_MS = 2000;
 const stage = el("main", { id: "stage", tabindex: "-1" });
 
 let sidebar = null;
@@ -80,24 +83,26 @@ function logo() {
 }
 
 function tabBar() {
-  const links = TABS.map((tab, i) => {
-    const link = el("a", {
-      href: `?tab=${tab}`,
-      text: t(tab),
-      title: `${t(tab)} (${i + 1})`,
-      "aria-current": tab === getState("tab") ? "page" : null,
-    });
-    link.addEventListener("click", (event) => {
-      if (event.metaKey || event.ctrlKey) return;
-      event.preventDefault();
-      setState({ tab });
-    });
-    return link;
-  });
+  const links = TABS.map((tab, i) =>
+    stateLink(
+      { tab },
+      { title: `${t(tab)} (${(i + 1) % 10})`, "aria-current": tab === getState("tab") ? "page" : null },
+      t(tab),
+      tab === "findings" ? el("span", { class: "tab-count" }) : null,
+    ),
+  );
   return el("nav", { class: "tabs", "aria-label": t("menu") }, links);
 }
 
+// The number of open findings beside the name of their tab, where the verdict is that on the run as it is now.
+function renderCount() {
+  const health = runs.get(getState("run"))?.health;
+  const count = document.querySelector(".tab-count");
+  if (count) count.textContent = health?.findings && health.is_current ? ` ${health.findings}` : "";
+}
+
 function renderHeading() {
+  renderCount();
   const run = runs.get(getState("run"));
   document.title = run ? `${run.name} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();
@@ -127,7 +132,13 @@ function render() {
   const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(host);
   view = make(host, context);
+  if (!OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
 }
+
+// Other views than those that get the marks with their data.
+const updateMarks = throttle(MARKS_MS, () => {
+  if (!OWN_MARKS.includes(getState("tab"))) fetchMarks(getState("run")).catch(showError);
+});
 
 function showError(problem) {
   if (problem instanceof TypeError && !navigator.onLine) return showMessage(t("lost"));
@@ -143,12 +154,14 @@ function followRun(key) {
     if (run) runs.set(news.run, { ...run, status: news.status, reason: news.reason });
     renderHeading();
     sidebar.draw();
+    view?.update?.(news); // that a run logs nothing any more may be a finding
   };
   const data = (news) => {
     const run = runs.get(news.run);
     if (run) runs.set(news.run, { ...run, last_step: news.last_step });
     renderHeading();
     view?.update?.(news);
+    updateMarks();
   };
   let connected = false;
   const hello = (news) => {
@@ -212,6 +225,7 @@ watchState((changed) => {
   if (isSelection && [getState("run"), ...getList("with")].some((key) => !runs.has(key))) fetchSelected();
   else if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
   else view?.changed?.(changed);
+  if (changed.includes("marks")) redrawMarks();
 });
 
 async function start() {
@@ -230,6 +244,7 @@ async function start() {
     sidebar.draw();
     renderHeading();
   });
+  addEventListener("marks", redrawMarks);
   addEventListener("keydown", handleKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     applyTheme();

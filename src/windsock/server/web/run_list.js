@@ -5,10 +5,10 @@ import { changeList, colourOf, PAGE_SIZE, runs, SORTS, selectRun, shownList, tog
 import { getList, getState, setState } from "./data/url_state.js";
 import { openMenu } from "./run_menu.js";
 import { formatNumber, formatSeconds } from "./text/format.js";
-import { t } from "./text/language.js";
+import { localized, t } from "./text/language.js";
 import { seriesColour } from "./ui/colours.js";
 import { el, ICONS, icon } from "./ui/dom.js";
-import { selectField, statusDot } from "./ui/widgets.js";
+import { SYMBOLS, selectField, statusDot } from "./ui/widgets.js";
 
 // Select the run `by` places further down the list, on the next page where this one ends.
 export async function selectNeighbour(by) {
@@ -93,6 +93,27 @@ function pager({ keys, offset, total }) {
   ];
 }
 
+// The sign of the doctor's verdict; faint where the run has gone on since.
+function healthSign(health) {
+  if (!health) return null;
+  const { word, step, is_current, first } = health;
+  const about = [t(`health_${word}`), first && localized(first.title), is_current ? "" : t("as_of_step", { n: step })];
+  const text = about.filter(Boolean).join(" · ");
+  return el("span", {
+    class: `health ${word}${is_current ? "" : " old"}`,
+    text: SYMBOLS[word],
+    title: text,
+    "aria-label": text,
+  });
+}
+
+// The most important finding.
+function troubleLine(health) {
+  if (!health?.first) return null;
+  const text = `${localized(health.first.title)} · ${t("since_step", { n: health.first.onset })}`;
+  return el("span", { class: `run-note trouble-note ${health.word}${health.is_current ? "" : " old"}`, text });
+}
+
 function runRow(run) {
   const current = run.key === getState("run");
   const overlaid = getList("with").includes(run.key);
@@ -115,13 +136,20 @@ function runRow(run) {
   const name = el(
     "a",
     { class: "run-name", href: `?run=${encodeURIComponent(run.key)}`, "aria-current": current ? "true" : null },
-    el("span", { class: "run-title" }, run.pinned ? icon(ICONS.pin) : null, run.name),
+    el(
+      "span",
+      { class: "run-title" },
+      run.pinned ? icon(ICONS.pin) : null,
+      el("span", { class: "run-text", text: run.name }),
+      healthSign(run.health),
+    ),
     el(
       "span",
       { class: "quiet run-facts", title: `${t(run.status)} ${run.reason} · ${facts} · ${run.vocabulary}` },
       statusDot(run.status),
       facts || t(run.status),
     ),
+    troubleLine(run.health),
     run.tags.length ? el("span", { class: "quiet run-note", text: run.tags.map((tag) => `#${tag}`).join(" ") }) : null,
     run.note ? el("span", { class: "quiet run-note", text: run.note }) : null,
   );

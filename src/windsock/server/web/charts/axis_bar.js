@@ -1,5 +1,6 @@
 // The bar above charts: x axis, smoothing, log scale and zoom.
 
+import { areMarksShown, toggleMarks } from "../data/marks.js";
 import { getState, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
@@ -31,10 +32,17 @@ export function axisBar(axes, extra = []) {
     "aria-pressed": getState("log") === "1",
     onclick: () => setState({ log: getState("log") === "1" ? "" : "1" }),
   });
+  const marks = el("button", {
+    class: "marks-switch",
+    text: t("marks"),
+    title: `${t("marks_help")} (m)`,
+    onclick: toggleMarks,
+  });
   const reset = el("button", { text: `${t("reset_zoom")} (r)`, onclick: () => setZoom(null) });
   const sync = () => {
     reset.hidden = !zoomRange();
     log.setAttribute("aria-pressed", String(getState("log") === "1"));
+    marks.setAttribute("aria-pressed", String(areMarksShown()));
     slide.value = getState("smooth");
     amount.textContent = getState("smooth");
     axis.querySelector("select").value = getState("x");
@@ -46,6 +54,7 @@ export function axisBar(axes, extra = []) {
       axis,
       el("label", { class: "field" }, el("span", { text: t("smoothing") }), slide, amount),
       log,
+      marks,
       reset,
     ],
     sync,

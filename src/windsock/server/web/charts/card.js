@@ -13,7 +13,7 @@ import { pointCountText, valueTexts } from "./values.js";
 import { setZoom, zoomRange } from "./zoom.js";
 
 export class ChartCard {
-  // `chart` is {key, title, unit, metric, band, note, names, lines}; each of its lines is {run, mean, max, min, factor}.
+  // `chart` is {key, title, unit, metric, band, note, names, lines, stretch}; each of its lines is {run, mean, max, min, factor}.
   constructor(store, chart) {
     this.store = store;
     this.chart = chart;
@@ -83,6 +83,7 @@ export class ChartCard {
       this.plot = new Plot(this.area, {
         x: getState("x"),
         band: this.chart.band,
+        stretch: this.chart.stretch,
         onzoom: setZoom,
         oncursor: (cursor) => this.showCursor(cursor),
       });

@@ -3,6 +3,7 @@ import { formatNumber, formatSeconds } from "../text/format.js";
 import { cssVariable, seriesColour } from "../ui/colours.js";
 import { clamp, indexAt, smoothed } from "./curve_math.js";
 import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
+import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
 import { logTicks, tickLabels } from "./ticks.js";
 
@@ -23,6 +24,7 @@ const resizes = new ResizeObserver((entries) => {
  * @property {boolean} [small] only the extremes are labelled
  * @property {boolean} [zero] the y axis starts at 0
  * @property {{low: number | null, high: number | null}} [band] the healthy range
+ * @property {() => {from: object, to: object, severity: string, is_open: boolean}} [stretch] the mark of a finding
  * @property {(range: number[] | null) => void} [onzoom]
  * @property {(cursor: {x: number, values: object[]} | null) => void} [oncursor]
  */
@@ -121,8 +123,8 @@ export class Plot {
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: this.axes(),
       hooks: {
-        drawClear: [(u) => this.drawBand(u)],
-        draw: [(u) => this.drawLines(u)],
+        drawClear: [(u) => this.drawBehind(u)],
+        draw: [(u) => this.drawLines(u), (u) => this.drawMarks(u)],
         setCursor: [(u) => this.reportCursor(u)],
         setSelect: [(u) => this.reportSelection(u)],
       },
@@ -184,6 +186,24 @@ export class Plot {
       return { line, x: x_end[i], value: last[i], low: min[i], high: max[i], nonfinite: nonfinite[i] };
     });
     return { x, values };
+  }
+
+  drawBehind(u) {
+    this.drawBand(u);
+    const mark = this.options.stretch?.();
+    if (mark) drawStretch(u.ctx, mark, this.options.x, this.scale(u), u.bbox);
+  }
+
+  // Where findings begin: lines on the canvas, and their heads above it.
+  drawMarks(u) {
+    const marks = marksWithin(this.options.x, this.xs);
+    drawMarkLines(u.ctx, marks, this.scale(u), u.bbox);
+    const groups = nearGroups(marks, ({ x }) => Math.round(u.valToPos(x, "x")));
+    const now = JSON.stringify(groups);
+    if (now === u.over.dataset.marks) return; // a head that has the focus stays
+    u.over.dataset.marks = now;
+    for (const head of u.over.querySelectorAll(".mark-head")) head.remove();
+    u.over.append(...markHeads(groups));
   }
 
   // The healthy band of the metric, behind the curves.
@@ -267,6 +287,11 @@ export class Plot {
     ctx.drawImage(source, 0, titleHeight);
     return new Promise((resolve) => canvas.toBlob(resolve));
   }
+}
+
+// Draw the marks of all plots again.
+export function redrawMarks() {
+  for (const plot of plots) plot.chart?.redraw(false);
 }
 
 // Draw all plots again, in the colours of a new theme.

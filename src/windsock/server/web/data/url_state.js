@@ -25,17 +25,30 @@ export function packList(values) {
 // Change states and add a history entry; `replace` is for typing and sliding, which change one entry many times.
 export function setState(changes, replace = false) {
   const before = { ...state };
-  for (const [name, value] of Object.entries(changes)) {
-    const text = value === null || value === undefined ? "" : String(value);
-    if (text === "" || text === DEFAULTS[name]) delete state[name];
-    else state[name] = text;
-  }
+  apply(state, changes);
   const changed = Object.keys(changes).filter((name) => (before[name] ?? "") !== (state[name] ?? ""));
   if (!changed.length) return;
-  const query = new URLSearchParams(state).toString();
-  const url = inHash ? `#${query}` : query ? `?${query}` : location.pathname;
-  history[replace ? "replaceState" : "pushState"](null, "", url);
+  history[replace ? "replaceState" : "pushState"](null, "", addressOf(state));
   for (const watcher of watchers) watcher(changed);
+}
+
+// The address of the page with changed states, for a link.
+export function addressWith(changes) {
+  return addressOf(apply({ ...state }, changes));
+}
+
+function apply(states, changes) {
+  for (const [name, value] of Object.entries(changes)) {
+    const text = value === null || value === undefined ? "" : String(value);
+    if (text === "" || text === DEFAULTS[name]) delete states[name];
+    else states[name] = text;
+  }
+  return states;
+}
+
+function addressOf(states) {
+  const query = new URLSearchParams(states).toString();
+  return inHash ? `#${query}` : query ? `?${query}` : location.pathname;
 }
 
 // Call a function with the names of changed states.

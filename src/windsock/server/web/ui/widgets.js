@@ -1,7 +1,11 @@
 // Widgets that several views use: panels, tables, fields, status dots.
-import { getState, setState } from "../data/url_state.js";
+import { addressWith, getState, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "./dom.js";
+import { closeTooltip } from "./tooltip.js";
+
+// The signs of the doctor's verdicts.
+export const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "?" };
 
 export function emptyState(reason, advice) {
   return el(
@@ -42,6 +46,18 @@ export function panel(title, aside, ...content) {
 export function listPanel(title, texts) {
   const items = texts.map((text) => el("li", { text }));
   return panel(title, String(texts.length), el("ul", { class: "notices" }, items));
+}
+
+// A link that changes states; in a new tab or window it opens the page with them.
+export function stateLink(changes, props, ...children) {
+  const link = el("a", { href: addressWith(changes), ...props }, ...children);
+  link.addEventListener("click", (event) => {
+    if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+    event.preventDefault();
+    closeTooltip();
+    setState(changes);
+  });
+  return link;
 }
 
 // A button that copies a text, and says so.

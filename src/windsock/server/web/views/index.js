@@ -4,6 +4,7 @@ import { chartsView } from "./charts.js";
 import { compareView } from "./compare.js";
 import { configView } from "./config.js";
 import { evaluationView } from "./evaluation.js";
+import { findingsView } from "./findings.js";
 import { memoryView } from "./memory.js";
 import { namesView } from "./names.js";
 import { overviewView } from "./overview.js";
@@ -17,6 +18,7 @@ export const VIEWS = {
   memory: memoryView,
   evaluation: evaluationView,
   samples: samplesView,
+  findings: findingsView,
   compare: compareView,
   config: configView,
   names: namesView,

@@ -1,20 +1,20 @@
-// The Overview: verdicts, headline values as cards, and time by phase.
+// The Overview: the doctor's verdict, headline values as cards, and time by phase.
 
+import { severityWord } from "../charts/marks.js";
 import { drawPhases } from "../charts/phase_bars.js";
 import { Plot } from "../charts/plot.js";
 import { StackedBars } from "../charts/stacked_bars.js";
 import { valueTexts } from "../charts/values.js";
 import { fetchJson, runPath } from "../data/api.js";
+import { findingKey, takeMarks } from "../data/marks.js";
 import { seriesFromJson } from "../data/series.js";
 import { setState } from "../data/url_state.js";
 import { formatNumber, formatShort, toNumber } from "../text/format.js";
 import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
-import { emptyState, listPanel, panel, statusDot } from "../ui/widgets.js";
+import { emptyState, listPanel, panel, SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
 import { namesLine } from "./names.js";
-
-const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "…" };
 
 export function overviewView(host, context) {
   const cards = new Map();
@@ -46,6 +46,7 @@ export function overviewView(host, context) {
 
   function draw(data) {
     if (!host.isConnected) return;
+    takeMarks(context.run, data.marks);
     top.replaceChildren(banner(data), data.names ? namesLine(data, () => setState({ tab: "names" })) : "");
     const keys = [!data.names, ...data.vital.map((headline) => headline.key)].join();
     if (grid.dataset.keys !== keys) {
@@ -55,7 +56,7 @@ export function overviewView(host, context) {
       grid.replaceChildren(...[...cards.values()].map((one) => one.card));
       grid.dataset.keys = keys;
     }
-    for (const headline of data.vital) cards.get(headline.key).update(headline);
+    for (const headline of data.vital) cards.get(headline.key).update(headline, troubleOf(headline, data.findings));
     if (!data.vital.length && !data.names) grid.replaceChildren(emptyState(t("no_metrics"), t("no_metrics_do")));
     drawLower(data);
   }
@@ -89,20 +90,19 @@ function makePhaseBars() {
   return { bars, legend, panel: panel(t("where_step"), t("stacked"), area, legend) };
 }
 
-// The doctor's verdict with its findings, and the verdict on each crucial value.
+// The doctor's verdict with its findings, the crucial values, and how many rules found nothing or could not judge.
 function banner(data) {
   const { word, reasons } = data.health;
-  const findings = data.findings.map((one) => {
-    const item = el(
+  const findings = data.findings.map((one) =>
+    el(
       "li",
       {},
-      statusDot(one.severity === "critical" ? "bad" : "watch"),
-      el("b", { text: localized(one.title) }),
+      statusDot(severityWord(one.severity)),
+      findingLink(one, localized(one.title)),
       el("span", { class: "since", text: t("since_step", { n: one.onset }) }),
       el("span", { text: [localized(one.text), explained(one)].filter(Boolean).join(" ") }),
-    );
-    return addTooltip(item, () => advice(one));
-  });
+    ),
+  );
   const crucial = data.crucial.map((one) => {
     const item = el(
       "li",
@@ -113,6 +113,8 @@ function banner(data) {
     );
     return addTooltip(item, () => metricTooltip(data.metrics[one.metric], one.name ? [one.name] : [], one.note));
   });
+  const { fine, unmeasured } = data.checked;
+  const looked = `${t("looked", { n: fine, m: unmeasured })} →`;
   return el(
     "section",
     { class: `banner card ${word}` },
@@ -124,8 +126,15 @@ function banner(data) {
       reasons.length ? el("p", { class: "quiet", text: reasons.map(localized).join("; ") }) : "",
       findings.length ? el("ul", { class: "crucial findings" }, findings) : "",
       el("ul", { class: "crucial" }, crucial),
+      data.names ? stateLink({ tab: "findings", finding: "" }, { class: "quiet looked", text: looked }) : "",
     ),
   );
+}
+
+// A link to a finding, with what to look at next as its tooltip.
+function findingLink(finding, text) {
+  const link = stateLink({ tab: "findings", finding: findingKey(finding) }, { class: "finding-link", text });
+  return addTooltip(link, () => finding.advice.map((one) => el("p", { text: localized(one) })));
 }
 
 // The findings that another one explains, in a sentence.
@@ -134,13 +143,11 @@ function explained(finding) {
   return titles.length ? t("explains", { n: titles.join(", ") }) : "";
 }
 
-// What to look at next.
-function advice(finding) {
-  return el(
-    "div",
-    {},
-    finding.advice.map((text) => el("p", { text: localized(text) })),
-  );
+// The most important finding about a headline value, also one that another explains.
+function troubleOf(headline, findings) {
+  const all = findings.flatMap((one) => [one, ...one.explains.filter((inner) => inner.severity !== "info")]);
+  const names = Object.values(headline.names);
+  return all.find((one) => names.includes(one.name));
 }
 
 // The card of a headline value: its last value and its curve.
@@ -154,9 +161,11 @@ function headlineCard(headline, data, context) {
   const ends = el("div", { class: "ends quiet" });
   const unit = [metric?.sign, metric?.estimator, headline.curves.max && "min–max"].filter(Boolean).join(" · ");
   addTooltip(title, () => metricTooltip(metric, [headline.name, ...(headline.others ?? [])], headline.note));
+  const trouble = el("span", { class: "trouble" });
   const head = el(
     "header",
     {},
+    trouble,
     title,
     point,
     el("span", { class: "quiet unit", text: unit, title: localized(metric?.unit) }),
@@ -180,7 +189,8 @@ function headlineCard(headline, data, context) {
     oncursor,
     onzoom: (range) => range && setState({ tab: "charts", x: "", from: range[0], to: range[1] }),
   });
-  function update(now) {
+  function update(now, found) {
+    trouble.replaceChildren(found ? troubleLink(found) : "");
     const curve = (name) => (now.curves[name] ? seriesFromJson(now.curves[name]) : null);
     const main = curve("mean") ?? curve("line") ?? seriesFromJson(Object.values(now.curves)[0]);
     const line = {
@@ -202,6 +212,15 @@ function headlineCard(headline, data, context) {
     plot.setLines([line]);
   }
   return { card, plot, update };
+}
+
+// A dot that leads to the finding about a value.
+function troubleLink(finding) {
+  const link = findingLink(finding, "");
+  link.append(statusDot(severityWord(finding.severity)));
+  link.setAttribute("aria-label", localized(finding.title));
+  link.title = `${localized(finding.title)} · ${t("since_step", { n: finding.onset })}`;
+  return link;
 }
 
 function brief(value) {

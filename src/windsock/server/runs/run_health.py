@@ -1,0 +1,90 @@
+"""The doctor's verdicts in the list of runs: from the index, or by a diagnosis of the runs that a page shows."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from windsock.catalogue.taught import NamesFiles, names_files
+from windsock.diagnosis.doctor import Visit
+from windsock.diagnosis.health import Health, HealthIndex, health_of
+from windsock.errors import WindsockError
+from windsock.importers.import_cache import list_folder
+from windsock.journal.directory_index import files_digest
+from windsock.server.responses import RequestError
+from windsock.server.runs.listed_run import HealthBasis, ListedRun
+from windsock.server.runs.open_runs import OpenRuns
+from windsock.summary import run_names
+
+JUDGE_SECONDS = 60.0  # between diagnoses of a run that goes on and is not open
+NAMES_SECONDS = 10.0  # between looks at the files that describe the names of a run
+
+
+class RunHealth:
+    """The verdicts on the runs of a directory. The list calls it with its lock held, except for ``judged``."""
+
+    def __init__(self, open_runs: OpenRuns) -> None:
+        self._open_runs = open_runs
+        self._names: dict[Path, tuple[float, NamesFiles]] = {}
+        self._indexes = {
+            "journal": HealthIndex(open_runs.dir),
+            "log": HealthIndex(open_runs.dir, list_folder(open_runs.dir)),  # nothing is written beside logs
+        }
+
+    def take(self, run: ListedRun) -> None:
+        """Use a verdict of the index, if it is on the files as they are now."""
+        basis = self._basis(run)
+        index = self._indexes[run.location.kind]
+        run.health = index.known(run.location.path, files_digest(basis[0]), basis[1])
+        run.health_basis = None if run.health is None else basis
+
+    def is_due(self, run: ListedRun) -> bool:
+        """Return whether a run is to be judged: its files, its source or the names files are others than at that time.
+
+        A run that goes on is judged now and then, and one that is open whenever it changes.
+        """
+        basis = self._basis(run)
+        is_old = time.monotonic() - run.judged_at > JUDGE_SECONDS
+        if run.health_basis == basis:
+            return is_old and not run.ended  # that it logs nothing for long is a finding too
+        is_open = self._open_runs.get_open(run.location.key) is not None
+        return is_open or is_old or run.health_basis is None or run.health_basis[1:] != basis[1:]
+
+    def judged(self, run: ListedRun) -> tuple[Health | None, HealthBasis]:
+        """Return the verdict on a run, None if it cannot be read, and what it was made of."""
+        # Taken before reading: if the run grows meanwhile, the verdict is older than its files.
+        states, source, names = self._basis(run)
+        try:
+            health, waits = self._judge(run, source)
+        except (WindsockError, RequestError, OSError):  # its status says why
+            return None, (states, source, names)
+        if waits:
+            return health, ({}, source, names)
+        if run.ended:
+            self._indexes[run.location.kind].keep(run.location.path, files_digest(states), source, health, names)
+        return health, (states, source, names)
+
+    def save(self) -> None:
+        """Write the indexes, where a verdict is new."""
+        for index in self._indexes.values():
+            index.save()
+
+    def _basis(self, run: ListedRun) -> HealthBasis:
+        return run.files.states, run.annotations["source"], self._names_files(run.location.path)
+
+    def _names_files(self, folder: Path) -> NamesFiles:
+        looked_at, found = self._names.get(folder, (-1e9, {}))
+        if time.monotonic() - looked_at > NAMES_SECONDS:
+            found = names_files(folder)
+            self._names[folder] = time.monotonic(), found
+        return found
+
+    def _judge(self, run: ListedRun, source: str | None) -> tuple[Health, bool]:
+        """Return the verdict, and whether the end of the log waits; uses the open run if there is one."""
+        location = run.location
+        if self._open_runs.get_open(location.key) is not None:
+            with self._open_runs.use(location.key) as opened:
+                return health_of(opened.diagnosis(), opened.view.steps), opened.view.waits
+        with self._open_runs.room_for(location):
+            view = location.open()
+            return health_of(Visit().diagnose(view, run_names(view, source)), view.steps), view.waits

@@ -1,0 +1,237 @@
+"""The doctor on the page in a real browser: the Findings view, marks on charts, and verdicts in the list."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browsing import CURVE, Open, drawn
+from serving_runs import Serve
+from sick_runs import ONSET, log_step, record
+
+import windsock
+from windsock.cli import main
+
+GRADIENT = "actor/grad_norm"
+OVER, NOW = "Answers are cut off · since step 0 · over", f"NaN or infinity · since step {ONSET}"
+HEADS = "() => [...document.querySelectorAll('.chart .mark-head')].map(one => one.getAttribute('aria-label'))"
+
+
+def requests_of(page: Any) -> list[str]:
+    """Return the list of the paths that a page asks for from now on."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+    return asked
+
+
+def test_the_findings_view_shows_each_finding_with_its_evidence(serve: Serve, visit: Open):
+    """Severity, steps, sentence, advice and charts; past ones, what is fine and what was not judged are folded."""
+    record("sick")
+    page = visit(f"{serve().base_url}/?run=sick&tab=findings")
+    curve = drawn(page, GRADIENT)
+    assert sum(curve["nonfinite"]) == 20
+    text = page.inner_text(".finding.card")
+    assert all(part in text for part in ("NaN or infinity", "critical", f"since step {ONSET}", GRADIENT, "checkpoint"))
+    assert page.inner_text(".banner h1") == "Something is wrong"
+    past = page.locator(".past details.finding")
+    assert past.count() == 1
+    assert "steps 0 to 23" in past.inner_text()
+    assert page.locator(".chart canvas").count() == 1  # charts in folded findings are not drawn
+    past.locator("summary").click()
+    assert drawn(page, "tokens/response_truncated")["last"][0] == 0.5
+    folded = page.locator("details.checked")
+    assert [one.split(" (")[0] for one in folded.locator("summary").all_inner_texts()] == [
+        "Checked and fine", "Could not be judged",
+    ]  # fmt: skip
+    folded.nth(1).locator("summary").click()
+    reasons = folded.nth(1).locator(".absent .quiet").all_inner_texts()
+    assert "the run has no critic" in reasons
+    assert len(set(reasons)) == len(reasons)  # one for all that have it
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_states_without_findings_say_what_is_true(serve: Serve, visit: Open, language: str):
+    """A healthy run, one that cannot be judged, and one without steps, in both languages."""
+    record("well", is_sick=False)
+    record("short", steps=3, is_sick=False)
+    windsock.init(id="empty").finish()
+    base = str(serve().base_url)
+    page = visit(base)
+    expected = {
+        "well": ("Healthy", "状态健康", "no findings", "没有发现问题"),
+        "short": ("Cannot tell yet", "暂无法判断", "too few", "太少"),
+        "empty": ("Cannot tell yet", "暂无法判断", "No metrics yet", "还没有指标"),
+    }
+    for run, words in expected.items():
+        page.goto(f"{base}/?run={run}&tab=findings&lang={language}")
+        page.wait_for_selector(".banner h1")
+        assert page.inner_text(".banner h1") == words[language == "zh"]
+        assert words[2 + (language == "zh")] in page.inner_text(".banner p")
+        assert not page.is_visible(".bar")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_the_view_fits_every_width(serve: Serve, visit: Open, width: int):
+    """Text and charts are side by side where there is room; nothing scrolls sideways."""
+    record("sick")
+    page = visit(f"{serve().base_url}/?run=sick&tab=findings&theme=dark", width, 900)
+    drawn(page, GRADIENT)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    text, chart = page.locator(".finding-text").first.bounding_box(), page.locator(".chart").first.bounding_box()
+    assert (chart["x"] > text["x"] + text["width"] - 1) == (width > 860)
+
+
+def test_the_overview_leads_to_a_finding_and_back(serve: Serve, visit: Open):
+    """The finding is in the URL, it has the focus, and Back returns."""
+    record("sick")
+    page = visit(f"{serve().base_url}/?run=sick")
+    page.click(".banner .finding-link")
+    page.wait_for_selector(".finding.chosen")
+    assert page.get_attribute(".finding.chosen", "data-finding") == f"nonfinite@{ONSET}"
+    assert f"finding=nonfinite%40{ONSET}" in page.url
+    assert page.evaluate("document.activeElement.textContent") == "NaN or infinity"
+    page.go_back()
+    page.wait_for_selector(".vital canvas")
+    dot = page.locator(".vital .trouble a")
+    assert dot.count() == 1
+    dot.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".finding.chosen")
+    page.goto(f"{page.url.split('?')[0]}?run=sick&tab=findings&finding=truncation@1")
+    page.wait_for_selector("details.finding.chosen[open]")  # its first step is another by now
+
+
+def test_marks_lead_from_every_chart_to_the_finding(serve: Serve, visit: Open):
+    """At the same steps on each chart, on each axis and in the overview; a past one is hollow."""
+    record("sick")
+    base = f"{serve().base_url}/?run=sick"
+    page = visit(f"{base}&tab=charts&filter=entropy")
+    drawn(page, "actor/entropy")
+    page.wait_for_selector(".mark-head")
+    assert page.evaluate(HEADS) == [OVER, NOW]
+    assert page.locator(".mark-head.over").count() == 1
+    heads = "() => [...document.querySelectorAll('.mark-head')].map(one => parseFloat(one.style.left))"
+    by_step = page.evaluate(heads)
+    page.goto(f"{base}&tab=charts&filter=entropy&x=tokens")
+    drawn(page, "actor/entropy")
+    page.wait_for_selector(".mark-head")
+    assert page.evaluate(heads) == pytest.approx(by_step, abs=2)  # each step has as many tokens
+    page.hover(".mark-head.bad")
+    page.wait_for_selector(".tip:not([hidden])")
+    assert "NaN or infinity" in page.inner_text(".tip")
+    page.click(".mark-head.bad")
+    page.wait_for_selector(f".finding.chosen[data-finding='nonfinite@{ONSET}']")
+    page.goto(base)
+    page.wait_for_selector(".vital .mark-head.bad")
+    assert page.locator(".vital .mark-head.bad").count() == page.locator(".vital canvas").count()
+
+
+def test_near_marks_share_a_head_until_the_chart_is_zoomed(serve: Serve, visit: Open):
+    """Each finding keeps its line."""
+    run = windsock.init(id="dense", project="p")
+    for step in range(2000):
+        log_step(run, step)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=dense&tab=charts&filter=entropy")
+    drawn(page, "actor/entropy")
+    page.wait_for_selector(".mark-head")
+    first = page.evaluate(HEADS)[0]
+    assert first == f"{OVER}; {NOW}"
+    page.goto(f"{page.url}&from=0&to=60")
+    page.wait_for_function(f"label => ({HEADS})().includes(label)", arg=NOW)
+
+
+def test_marks_are_switched_off_by_button_key_and_url(serve: Serve, visit: Open):
+    """In every view, and Back switches them on again."""
+    record("sick")
+    base = f"{serve().base_url}/?run=sick"
+    page = visit(f"{base}&tab=charts&filter=entropy")
+    page.wait_for_selector(".mark-head")
+    page.click(".marks-switch")
+    page.wait_for_function("() => !document.querySelector('.mark-head')")
+    assert "marks=0" in page.url
+    assert page.get_attribute(".marks-switch", "aria-pressed") == "false"
+    page.go_back()
+    page.wait_for_selector(".mark-head")
+    page.keyboard.press("m")
+    page.wait_for_function("() => !document.querySelector('.mark-head')")
+    page.goto(f"{base}&marks=0")
+    page.wait_for_selector(".vital canvas")
+    assert page.locator(".mark-head").count() == 0
+    page.keyboard.press("m")
+    page.wait_for_selector(".vital .mark-head")
+
+
+def test_a_new_finding_appears_by_itself(serve: Serve, visit: Open):
+    """In Findings with its chart, in the list, beside the tab, and as a mark on the charts."""
+    run = windsock.init(id="live", project="p")
+    for step in range(ONSET):
+        log_step(run, step)
+    base = f"{serve().base_url}/?run=live"
+    page = visit(f"{base}&tab=findings")
+    page.wait_for_selector(".banner.good")
+    charts = visit(f"{base}&tab=charts&filter=entropy")
+    charts.wait_for_selector(".mark-head.over")
+    for step in range(ONSET, ONSET + 6):
+        log_step(run, step)
+    drawn(page, GRADIENT)
+    page.wait_for_selector(".banner.bad")
+    page.wait_for_selector(".run .health.bad")
+    page.wait_for_function("() => document.querySelector('.tab-count').textContent.trim() === '1'")
+    charts.wait_for_selector(".mark-head.bad")
+    log_step(run, ONSET + 6)
+    page.wait_for_function(f"name => ({CURVE})(name)?.x.at(-1) === {ONSET + 6}", arg=GRADIENT)
+    page.wait_for_function("() => document.querySelector('.finding-text').textContent.includes('7 of 7')")
+    run.finish()
+
+
+def test_the_first_paint_needs_one_request_of_data(serve: Serve, visit: Open):
+    """The marks come with the overview; other views ask for them once."""
+    record("sick")
+    base = f"{serve().base_url}/?run=sick"
+    page = visit("about:blank")
+    asked = requests_of(page)
+    page.goto(base)
+    page.wait_for_selector(".vital .mark-head")
+    page.wait_for_timeout(300)
+    assert [path for path in asked if path.startswith("/api/runs/")] == ["/api/runs/sick/overview"]
+    asked.clear()
+    page.click(".tabs a:nth-child(2)")
+    page.wait_for_selector(".chart .mark-head")
+    page.keyboard.press("6")
+    page.wait_for_selector(".samples .empty")
+    assert "/api/runs/sick/findings" not in asked
+    page.goto(f"{base}&tab=charts")
+    page.wait_for_selector(".chart .mark-head")
+    page.wait_for_timeout(300)
+    assert asked.count("/api/runs/sick/findings") == 1
+
+
+def test_the_list_shows_verdicts_in_both_languages(serve: Serve, visit: Open):
+    """A sign with its words, and the first finding; nothing where a run is not judged."""
+    record("well", is_sick=False)
+    record("sick")
+    base = str(serve().base_url)
+    page = visit(f"{base}/?run=sick")
+    page.wait_for_selector(".run[data-key=sick] .health.bad")
+    page.wait_for_selector(".run[data-key=well] .health.good")
+    assert page.get_attribute(".run[data-key=sick] .health", "aria-label") == "Something is wrong · NaN or infinity"
+    assert page.inner_text(".run[data-key=sick] .trouble-note") == f"NaN or infinity · since step {ONSET}"
+    assert page.locator(".run[data-key=well] .trouble-note").count() == 0
+    page.goto(f"{base}/?run=sick&lang=zh")
+    page.wait_for_selector(".run[data-key=sick] .health.bad")
+    assert page.get_attribute(".run[data-key=sick] .health", "aria-label") == "出现问题 · NaN 或无穷"
+
+
+def test_a_report_has_the_findings_with_their_charts(visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """And the marks, without a server; links stay in the file."""
+    record("sick")
+    file = tmp_path / "run.html"
+    assert main(["report", "sick", "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=findings")
+    assert sum(drawn(page, GRADIENT)["nonfinite"]) == 20
+    page.goto(f"{file.as_uri()}#tab=charts&filter=entropy")
+    page.reload()
+    page.click(".chart .mark-head.bad")
+    page.wait_for_selector(".finding.chosen")
+    assert page.url.startswith(file.as_uri())
