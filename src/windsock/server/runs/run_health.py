@@ -8,10 +8,8 @@ from pathlib import Path
 from windsock.catalogue.taught import NamesFiles, names_files
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.health import Health, HealthIndex, health_of
-from windsock.errors import WindsockError
 from windsock.importers.import_cache import list_folder
 from windsock.journal.directory_index import files_digest
-from windsock.server.responses import RequestError
 from windsock.server.runs.listed_run import HealthBasis, ListedRun
 from windsock.server.runs.open_runs import OpenRuns
 from windsock.summary import run_names
@@ -56,7 +54,7 @@ class RunHealth:
         states, source, names = self._basis(run)
         try:
             health, waits = self._judge(run, source)
-        except (WindsockError, RequestError, OSError):  # its status says why
+        except Exception:  # noqa: BLE001 - the run is listed without a verdict, and its status says why
             return None, (states, source, names)
         if waits:
             return health, ({}, source, names)

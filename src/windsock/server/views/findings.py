@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from windsock.catalogue.names import Match
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Finding, Note
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note
 from windsock.diagnosis.health import WORDS
 from windsock.errors import MetricNotFoundError
+from windsock.findings import Finding
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views import curves

@@ -134,7 +134,8 @@ function keysOf(finding) {
 function verdict({ health, findings, fine, unmeasured, steps }) {
   const { word, reasons } = health;
   const count = findings.filter((one) => one.severity !== "info").length;
-  const found = count ? t("open_findings", { n: count }) : t(findings.length ? "only_infos" : "no_findings");
+  const nothing = findings.length ? t("only_infos") : t("no_findings");
+  const found = count ? t("open_findings", { n: count }) : nothing;
   const looked = t("looked", { n: fine.length, m: unmeasured.length });
   const why = word === "unknown" ? reasons.map(localized).join("; ") : "";
   return el(
