@@ -13,7 +13,9 @@ import pytest
 
 import windsock
 from windsock.cli import main
+from windsock.diagnosis.client import WatchOptions
 from windsock.diagnosis.doctor import Visit
+from windsock.diagnosis.watch import Watch
 
 
 def record(id: str, steps: int = 30) -> windsock.Run:
@@ -80,6 +82,22 @@ def test_a_run_that_goes_on_is_judged_and_not_kept(capsys: pytest.CaptureFixture
         run.log({"reward/score/mean": step / 30, "actor/grad_norm": math.nan}, step=step)
     assert listed(capsys, "--health")["live"]["verdict"] == "sick"
     assert listed(capsys) == {"live": None}
+    run.finish()
+
+
+def test_what_a_doctor_beside_the_training_has_said_is_known(capsys: pytest.CaptureFixture[str], judged: list[str]):
+    """While it is of the last step; nothing is judged again for it."""
+    run = windsock.init(id="live", project="p")
+    watch = Watch(run.path, WatchOptions())
+    for step in range(30):
+        run.log({"reward/score/mean": step / 30, "actor/grad_norm": math.nan if step > 9 else 0.5}, step=step)
+    watch.look()
+    judged.clear()
+    found = listed(capsys)["live"]
+    assert (found["verdict"], found["step"], found["first"]["rule"]) == ("sick", 29, "nonfinite")
+    run.log({"reward/score/mean": 1.0}, step=30)
+    assert listed(capsys) == {"live": None}
+    assert judged == []
     run.finish()
 
 

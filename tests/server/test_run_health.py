@@ -10,7 +10,9 @@ from sick_runs import ONSET, log_step, record
 
 import windsock
 from windsock.diagnosis import health as diagnosis_health
+from windsock.diagnosis.client import WatchOptions
 from windsock.diagnosis.doctor import Visit
+from windsock.diagnosis.watch import Watch
 from windsock.errors import JournalError
 from windsock.journal.directory_index import DirectoryIndex
 from windsock.server.runs import run_health
@@ -134,6 +136,21 @@ def test_a_run_that_goes_on_is_judged_now_and_then(tmp_path: Path, monkeypatch: 
     run.finish()
     eventually(lambda: (row := shown(directory)["live"])["verdict"] == "sick" and row["is_current"])
     assert not directory.listing._health.is_due(listed)
+    directory.close()
+
+
+def test_what_a_doctor_beside_the_training_has_said_is_shown(tmp_path: Path, judged: list[str]):
+    """The run is not read for it."""
+    run = windsock.init(id="live", project="p")
+    for step in range(ONSET + 8):
+        log_step(run, step)
+    Watch(run.path, WatchOptions()).look()
+    judged.clear()
+    directory = RunDirectory(tmp_path / "runs")
+    found = shown(directory)["live"]
+    assert (found["verdict"], found["step"], found["findings"], found["is_current"]) == ("sick", ONSET + 7, 1, True)
+    assert judged == []
+    run.finish()
     directory.close()
 
 

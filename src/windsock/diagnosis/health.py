@@ -1,7 +1,7 @@
 """The doctor's verdict on a run in a list, and an index of the verdicts that are known.
 
 A list shows thousands of runs, and a diagnosis reads a whole run. So a list shows the verdicts that the index has for
-the files as they are now, and no others.
+the files as they are now, and those that a doctor beside the training has written at the last step.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from windsock.catalogue.spec import Text
 from windsock.catalogue.taught import NamesFiles, names_files
+from windsock.findings import SEVERITIES, read_told
 from windsock.journal import decoding
 from windsock.journal.decoding import DecodingError, nullable, object_of
 from windsock.journal.directory_index import DirectoryIndex
@@ -66,6 +67,19 @@ def health_of(diagnosis: Diagnosis, steps: tuple[int, int] | None) -> Health:
     found = [finding for finding in diagnosis.findings if finding.severity != "info"]
     first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
     return Health(diagnosis.verdict, steps[1] if steps else None, len(found), first)
+
+
+def told_health(run: Path, last_step: int | None) -> Health | None:
+    """Return the verdict that a doctor beside the training has written, if it is of the last step of the run."""
+    told = read_told(run)
+    if told.verdict not in WORDS or told.step is None or told.step != last_step:
+        return None
+    # The last thing that was said about a rule is how it is now.
+    latest = {change.finding.rule: change.finding for change in told.changes}
+    found = [latest[rule] for rule, severity in told.open.items() if severity != "info" and rule in latest]
+    found.sort(key=lambda one: (-SEVERITIES.index(told.open[one.rule]), one.onset))
+    first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
+    return Health(told.verdict, told.step, len(found), first)
 
 
 class HealthIndex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from windsock.catalogue.taught import names_files
-from windsock.diagnosis.health import Health, HealthIndex, health_of
+from windsock.diagnosis.health import Health, HealthIndex, health_of, told_health
 from windsock.errors import WindsockError
 from windsock.importers.import_cache import list_folder
 from windsock.journal.annotation import LatestAnnotations
@@ -23,7 +23,11 @@ class HealthList:
 
     def known(self, run: Glance) -> Health | None:
         """Return the verdict on a run, if it is known for its files as they are now."""
-        return self._journals.known(run.path, run.digest, self._source(run)) or self._logs.known(run.path, run.digest)
+        return (
+            self._journals.known(run.path, run.digest, self._source(run))
+            or self._logs.known(run.path, run.digest)
+            or (told_health(run.path, run.last_step) if run.status.word != "stalled" else None)
+        )
 
     def judge(self, run: Glance) -> Health | None:
         """Return the verdict on a run by a diagnosis, and keep it; None if the run cannot be read."""

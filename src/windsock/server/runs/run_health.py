@@ -7,7 +7,7 @@ from pathlib import Path
 
 from windsock.catalogue.taught import NamesFiles, names_files
 from windsock.diagnosis.doctor import Visit
-from windsock.diagnosis.health import Health, HealthIndex, health_of
+from windsock.diagnosis.health import Health, HealthIndex, health_of, told_health
 from windsock.importers.import_cache import list_folder
 from windsock.journal.directory_index import files_digest
 from windsock.server.runs.listed_run import HealthBasis, ListedRun
@@ -78,11 +78,18 @@ class RunHealth:
         return found
 
     def _judge(self, run: ListedRun, source: str | None) -> tuple[Health, bool]:
-        """Return the verdict, and whether the end of the log waits; uses the open run if there is one."""
+        """Return the verdict, and whether the end of the log waits; uses the open run if there is one.
+
+        Of a run that goes on, what a doctor beside the training has written spares reading all of it.
+        """
         location = run.location
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
                 return health_of(opened.diagnosis(), opened.view.steps), opened.view.waits
+        if location.log is None and run.facts["status"] == "running":
+            told = told_health(location.path, run.facts["last_step"])
+            if told is not None:
+                return told, False
         with self._open_runs.room_for(location):
             view = location.open()
             return health_of(Visit().diagnose(view, run_names(view, source)), view.steps), view.waits
