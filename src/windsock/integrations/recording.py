@@ -27,27 +27,14 @@ def begin_run(framework: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
         return init(mode="disabled")
 
 
-class StepLog:
-    """Log values under the steps of a framework. A step is committed when a later one is logged."""
+def record_step(run: Run, values: Mapping[str, Any], step: int | None) -> None:
+    """Log numbers and texts under a step, and commit it when it is new; without a number it is the one after the last.
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self._step: int | None = None
-
-    def log(self, values: Mapping[str, Any], step: int | None) -> None:
-        """Log numbers and texts; without a step they are a step of their own."""
-        texts = {name: value for name, value in values.items() if isinstance(value, str)}
-        if step is not None and (self._step is None or step > self._step):
-            self.end()
-            self._step = step
-        self.run.log({name: value for name, value in values.items() if name not in texts}, step)
-        for name, text in texts.items():
-            self.run.text(name, text, step)
-        if step is None:
-            self.run.commit()
-
-    def end(self) -> None:
-        """Commit the step that was logged last, unless the training has done so."""
-        step, self._step = self._step, None
-        if step is not None and (self.run.step is None or self.run.step < step):
-            self.run.commit(step)
+    What a step measures comes before what it logs: the phases after a commit are the next step's.
+    """
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
+    run.log({name: value for name, value in values.items() if name not in texts}, step)
+    for name, text in texts.items():
+        run.text(name, text, step)
+    if step is None or run.step is None or step > run.step:
+        run.commit(step)
