@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 import windsock
-from windsock.integrations.recording import begin_run, record_step
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.journal.writer import JournalWriter
 from windsock.session import current_run
 
@@ -17,8 +17,8 @@ def test_a_step_is_committed_when_it_is_logged():
     for step in (3, 4):
         with run.phase("work"):
             pass
-        record_step(run, {"loss": float(step)}, step)
-        record_step(run, {"accuracy": 0.5, "note": f"after {step}"}, step)
+        record(run, {"loss": float(step)}, step)
+        record(run, {"accuracy": 0.5, "note": f"after {step}"}, step)
         assert run.step == step
     run.finish()
     view = windsock.open(run.id)
@@ -33,7 +33,7 @@ def test_without_a_number_every_call_is_a_step():
     """As in trackers that count their steps themselves."""
     run = windsock.init()
     for loss in (2.0, 1.0):
-        record_step(run, {"loss": loss}, None)
+        record(run, {"loss": loss}, None)
     run.finish()
     assert windsock.open(run.id).series("loss").steps.tolist() == [0, 1]
 
@@ -41,7 +41,7 @@ def test_without_a_number_every_call_is_a_step():
 def test_a_framework_gives_less_than_the_environment_and_the_user(monkeypatch: pytest.MonkeyPatch):
     """A name of the framework is a default; entries without a value count as not given."""
     monkeypatch.setenv("WINDSOCK_PROJECT", "mine")
-    run = begin_run({"project": "theirs", "name": "theirs", "group": None}, {"name": "chosen"})
+    run = begin_configured({"project": "theirs", "name": "theirs", "group": None}, {"name": "chosen"})
     assert (run.project, run.name, run.info.group) == ("mine", "chosen", None)
     run.finish()
 
@@ -49,13 +49,13 @@ def test_a_framework_gives_less_than_the_environment_and_the_user(monkeypatch: p
 def test_a_run_that_cannot_begin_is_disabled_and_a_wrong_setting_raises(capsys: pytest.CaptureFixture[str]):
     """A failure of ours costs the record; a mistake of the user is told before the training."""
     with patch.object(JournalWriter, "event", side_effect=RuntimeError("no journal")):
-        run = begin_run({}, {})
+        run = begin_configured({}, {})
     assert "not recorded: RuntimeError: no journal" in capsys.readouterr().err
     run.log({"loss": 1.0}, step=1)
     assert run.id == "disabled"
     run.finish()
     with pytest.raises(windsock.SettingsError, match="source"):
-        begin_run({"source": "nobody"}, {})
+        begin_configured({"source": "nobody"}, {})
 
 
 def test_a_failing_journal_does_not_break_the_guard():

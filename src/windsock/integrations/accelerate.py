@@ -7,7 +7,7 @@ from typing import Any
 
 from accelerate import tracking
 
-from windsock.integrations.recording import begin_run, record_step
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.run import Run
 
 
@@ -31,7 +31,7 @@ class WindsockTracker(tracking.GeneralTracker):  # type: ignore[misc]
         """The run, which ``accelerator.get_tracker("windsock", unwrap=True)`` returns."""
         if self._run is None:
             known = {"project": self._project, "rank": 0, "world_size": 1}  # the other processes do not record
-            self._run = begin_run(known, self._settings)
+            self._run = begin_configured(known, self._settings)
         return self._run
 
     @tracking.on_main_process  # type: ignore[untyped-decorator]
@@ -47,7 +47,7 @@ class WindsockTracker(tracking.GeneralTracker):  # type: ignore[misc]
     @tracking.on_main_process  # type: ignore[untyped-decorator]
     def log(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
         """Log numbers and texts. Without a step, each call is a step of its own."""
-        record_step(self.tracker, values, step)
+        record(self.tracker, values, step)
 
     @tracking.on_main_process  # type: ignore[untyped-decorator]
     def finish(self) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from windsock.exit_status import crash_status
-from windsock.integrations.recording import begin_run, record_step
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.run import Run
 from windsock.settings import resolve
 
@@ -36,7 +36,7 @@ class WindsockLogger(_lightning.loggers.Logger):  # type: ignore[misc, name-defi
             known: dict[str, Any] = {"rank": rank}
             if rank > 0 and resolve(None, {"id": self._settings.get("id")}).id is None:
                 known["mode"] = "disabled"
-            self._run = begin_run(known, self._settings)
+            self._run = begin_configured(known, self._settings)
         return self._run
 
     @property
@@ -51,7 +51,7 @@ class WindsockLogger(_lightning.loggers.Logger):  # type: ignore[misc, name-defi
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Log values under the trainer's step."""
-        record_step(self.experiment, metrics, step)
+        record(self.experiment, metrics, step)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         """Add hyperparameters to the run's config."""
