@@ -6,50 +6,42 @@ from unittest.mock import patch
 import pytest
 
 import windsock
-from windsock.integrations.recording import StepLog, begin_run
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.journal.writer import JournalWriter
 from windsock.session import current_run
 
 
-def test_a_step_is_committed_when_a_later_one_is_logged():
-    """Several rows of one step are one step, texts are texts, and the last step ends with the log."""
+def test_a_step_is_committed_when_it_is_logged():
+    """The phases before a step's first row are of that step, further rows are added to it, and texts are texts."""
     run = windsock.init()
-    steps = StepLog(run)
-    with run.phase("work"):
-        steps.log({"loss": 2.0}, 3)
-        steps.log({"accuracy": 0.5, "note": "halved"}, 3)
-        assert run.step is None
-    steps.log({"loss": 1.0}, 4)
-    assert run.step == 3
-    steps.end()
-    assert run.step == 4
+    for step in (3, 4):
+        with run.phase("work"):
+            pass
+        record(run, {"loss": float(step)}, step)
+        record(run, {"accuracy": 0.5, "note": f"after {step}"}, step)
+        assert run.step == step
     run.finish()
     view = windsock.open(run.id)
-    assert view.series("loss").values.tolist() == [2.0, 1.0]
-    assert view.series("time/work/total").steps.tolist() == [3]
-    assert [(text.name, text.text, text.step) for text in view.texts()] == [("note", "halved", 3)]
+    assert view.series("loss").values.tolist() == [3.0, 4.0]
+    assert view.series("time/work/total").steps.tolist() == view.series("accuracy").steps.tolist() == [3, 4]
+    assert [(text.name, text.text, text.step) for text in view.texts()] == [
+        ("note", "after 3", 3), ("note", "after 4", 4)
+    ]  # fmt: skip
 
 
-def test_without_steps_every_call_is_one_and_own_commits_are_kept():
-    """As in trackers that count their steps themselves; a step that the training committed is not committed again."""
+def test_without_a_number_every_call_is_a_step():
+    """As in trackers that count their steps themselves."""
     run = windsock.init()
-    steps = StepLog(run)
-    steps.log({"loss": 2.0}, None)
-    steps.log({"loss": 1.0}, None)
-    assert run.step == 1
-    steps.log({"loss": 0.5}, 7)
-    run.commit(7)
-    with patch.object(run, "commit") as commit:
-        steps.end()
-    assert commit.call_count == 0
+    for loss in (2.0, 1.0):
+        record(run, {"loss": loss}, None)
     run.finish()
-    assert windsock.open(run.id).series("loss").steps.tolist() == [0, 1, 7]
+    assert windsock.open(run.id).series("loss").steps.tolist() == [0, 1]
 
 
 def test_a_framework_gives_less_than_the_environment_and_the_user(monkeypatch: pytest.MonkeyPatch):
     """A name of the framework is a default; entries without a value count as not given."""
     monkeypatch.setenv("WINDSOCK_PROJECT", "mine")
-    run = begin_run({"project": "theirs", "name": "theirs", "group": None}, {"name": "chosen"})
+    run = begin_configured({"project": "theirs", "name": "theirs", "group": None}, {"name": "chosen"})
     assert (run.project, run.name, run.info.group) == ("mine", "chosen", None)
     run.finish()
 
@@ -57,13 +49,13 @@ def test_a_framework_gives_less_than_the_environment_and_the_user(monkeypatch: p
 def test_a_run_that_cannot_begin_is_disabled_and_a_wrong_setting_raises(capsys: pytest.CaptureFixture[str]):
     """A failure of ours costs the record; a mistake of the user is told before the training."""
     with patch.object(JournalWriter, "event", side_effect=RuntimeError("no journal")):
-        run = begin_run({}, {})
+        run = begin_configured({}, {})
     assert "not recorded: RuntimeError: no journal" in capsys.readouterr().err
     run.log({"loss": 1.0}, step=1)
     assert run.id == "disabled"
     run.finish()
     with pytest.raises(windsock.SettingsError, match="source"):
-        begin_run({"source": "nobody"}, {})
+        begin_configured({"source": "nobody"}, {})
 
 
 def test_a_failing_journal_does_not_break_the_guard():

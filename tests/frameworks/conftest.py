@@ -27,3 +27,13 @@ def on_two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     trainings = ["grpo", "rloo", "sft:report", "dpo", "kto", "reward"]
     trained.train("watched_trl.py", trained.folder, 3, *trainings, launcher=TORCHRUN)
     return trained
+
+
+@pytest.fixture(scope="session")
+def loops(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Return loops of Accelerate and Lightning, of which one fails."""
+    if importlib.util.find_spec("accelerate") is None or importlib.util.find_spec("lightning") is None:
+        pytest.skip("accelerate or lightning is not installed")
+    trained = Trained(tmp_path_factory.mktemp("loops"))
+    trained.train("tiny_loops.py", "accelerate", "lightning", "failing")
+    return trained

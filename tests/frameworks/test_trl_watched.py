@@ -9,6 +9,8 @@ import pytest
 from framework_trainings import Trained
 
 import windsock
+from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.verdicts import judge_crucial_values
 from windsock.server.views.report import report_data
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
@@ -21,6 +23,26 @@ PHASES = {"grpo": OF_STEP | OF_GENERATION, "rloo": OF_STEP | OF_GENERATION, "sft
           "kto": OF_STEP, "reward": OF_STEP}  # fmt: skip
 CLOCK = {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime",
          "eval_samples_per_second", "eval_steps_per_second"}  # fmt: skip
+
+OF_TRAINER = {"grad_norm": "policy/grad_norm", "learning_rate": "policy/lr", "train_runtime": "training/runtime"}
+SAMPLED = OF_TRAINER | {
+    "reward": "reward/score/mean",
+    "loss": "policy/loss/total",
+    "completions/mean_length": "tokens/response_length/mean",
+    "completions/clipped_ratio": "tokens/response_truncated",
+    "entropy": "policy/entropy/mean",
+}
+PREFERENCE = OF_TRAINER | {"loss": "preference/loss", "rewards/chosen": "reward/implicit/chosen"}
+MEANINGS = {
+    "grpo": SAMPLED | {"kl": "policy/kl_loss", "clip_ratio/region_mean": "policy/clip_fraction"},
+    "rloo": SAMPLED
+    | {"kl": "policy/ref_kl_k1", "clip_ratio/region_mean": "policy/sequence_ratio_summed/clip_fraction"},
+    "sft": OF_TRAINER | {"loss": "sft/train_loss", "mean_token_accuracy": "sft/token_accuracy"},
+    "dpo": PREFERENCE | {"rewards/accuracies": "reward/implicit/accuracy", "eval_runtime": "validation/runtime"},
+    "kto": PREFERENCE | {"kl": "preference/kto_kl"},
+    "reward": OF_TRAINER
+    | {"loss": "preference/loss", "accuracy": "preference/accuracy", "margin": "preference/margin"},
+}
 
 
 def by_step(view: windsock.View, name: str) -> dict[int, float]:
@@ -56,6 +78,22 @@ def test_a_training_is_recorded_with_its_values_source_name_and_config(which: st
     files = [path for path in view.path.rglob("*") if path.is_file()]
     assert files
     assert not any(b"planted_secret" in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("which", MEANINGS)
+def test_names_and_values_tell_the_trainer_and_every_meaning(which: str, watched: Trained):
+    """Without a stated source too every name has one meaning, and no verdict is bad."""
+    series: dict[str, list[float]] = {}
+    for row in watched.log(f"{which}-{TRAINERS[which]}"):
+        for name, value in row.items():
+            series.setdefault(name, []).append(float(value))
+    names = RunNames(series, series=lambda name: series[name])
+    assert names.source == f"trl/{which}"
+    assert (names.unknown, names.ambiguous) == ([], [])
+    wanted = MEANINGS[which]
+    found = {name: match.metric.id for name in wanted if (match := names.match(name)) is not None}
+    assert found == wanted
+    assert "bad" not in {verdict.word for verdict in judge_crucial_values(series, names)}
 
 
 @pytest.mark.parametrize("which", TRAINERS)

@@ -5,56 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from accelerate import PartialState, tracking
+from accelerate import tracking
 
-from windsock.integrations.recording import StepLog, begin_run
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.run import Run
 
 
 class WindsockTracker(tracking.GeneralTracker):  # type: ignore[misc]
     """Record what ``accelerator.log`` is given. The settings are those of ``windsock.init``.
 
-    Every process that starts its trackers records, as one rank of one run.
+    Accelerate calls trackers in its main process only.
     """
 
     name = "windsock"
     requires_logging_directory = False
-    main_process_only = False
 
     def __init__(self, project: str | None = None, **settings: Any) -> None:
         super().__init__()
         self._project = project
         self._settings = settings
-        self._steps: StepLog | None = None
+        self._run: Run | None = None
 
     @property
     def tracker(self) -> Run:
         """The run, which ``accelerator.get_tracker("windsock", unwrap=True)`` returns."""
-        return self._started().run
+        if self._run is None:
+            known = {"project": self._project, "rank": 0, "world_size": 1}  # the other processes do not record
+            self._run = begin_configured(known, self._settings)
+        return self._run
 
+    @tracking.on_main_process  # type: ignore[untyped-decorator]
     def start(self) -> None:
         """Begin the run."""
-        self._started()
+        _ = self.tracker
 
+    @tracking.on_main_process  # type: ignore[untyped-decorator]
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """Add the config to the run's."""
         self.tracker.update_config(values)
 
+    @tracking.on_main_process  # type: ignore[untyped-decorator]
     def log(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
         """Log numbers and texts. Without a step, each call is a step of its own."""
-        self._started().log(values, step)
+        record(self.tracker, values, step)
 
+    @tracking.on_main_process  # type: ignore[untyped-decorator]
     def finish(self) -> None:
         """End the run."""
-        self._started().end()
         self.tracker.finish()
-
-    def _started(self) -> StepLog:
-        if self._steps is None:
-            state = PartialState()
-            known = {"project": self._project, "rank": state.process_index, "world_size": state.num_processes}
-            self._steps = StepLog(begin_run(known, self._settings))
-        return self._steps
 
 
 if hasattr(tracking, "register_tracker_class"):  # since Accelerate 1.15

@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
+from windsock.errors import SettingsError, TrackerError
+from windsock.formatting import describe_error
 from windsock.integrations.unharmed import tell
 from windsock.run import Run
 from windsock.session import init
@@ -31,6 +33,21 @@ def begin(source: str, config: Any = None, given: Mapping[str, Any] | None = Non
     if run.writer.attempt > 0:  # not disabled
         tell(f"recording run {run.id} in {run.path}; windsock up --dir {run.path.parent.parent} shows it")
     return run
+
+
+def begin_configured(known: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
+    """Begin a run with ``settings`` from the user's code, which take precedence over the environment.
+
+    ``known`` are those that the framework implies. Wrong settings raise, before anything is trained. After any other
+    failure a disabled run is returned.
+    """
+    try:
+        return init({OWN_SECTION: known}, **settings)
+    except (SettingsError, TrackerError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a tracker may not stop the training of others
+        tell(f"this training is not recorded: {describe_error(error)}")
+        return init(mode="disabled", concurrent=True)
 
 
 def record(run: Run, values: Mapping[str, Any], step: int | None) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from windsock.exit_status import crash_status
-from windsock.integrations.recording import StepLog, begin_run
+from windsock.integrations.framework_run import begin_configured, record
 from windsock.run import Run
 from windsock.settings import resolve
 
@@ -26,12 +26,18 @@ class WindsockLogger(_lightning.loggers.Logger):  # type: ignore[misc, name-defi
     def __init__(self, run: Run | None = None, **settings: Any) -> None:
         super().__init__()
         self._settings = settings
-        self._steps = None if run is None else StepLog(run)
+        self._run = run
 
     @property
     def experiment(self) -> Run:
         """The run; it begins with its first use."""
-        return self._begun().run
+        if self._run is None:
+            rank = _lightning.utilities.rank_zero_only.rank
+            known: dict[str, Any] = {"rank": rank}
+            if rank > 0 and resolve(None, {"id": self._settings.get("id")}).id is None:
+                known["mode"] = "disabled"
+            self._run = begin_configured(known, self._settings)
+        return self._run
 
     @property
     def name(self) -> str:
@@ -45,24 +51,14 @@ class WindsockLogger(_lightning.loggers.Logger):  # type: ignore[misc, name-defi
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Log values under the trainer's step."""
-        self._begun().log(metrics, step)
+        record(self.experiment, metrics, step)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
         """Add hyperparameters to the run's config."""
         self.experiment.update_config(params)
 
     def finalize(self, status: str) -> None:
-        """Commit the last step; the run stays open for a test or another fit, unless the training failed."""
-        self._begun().end()
+        """End the run if the training failed; else it stays open for a test or another fit."""
         kind, problem, _ = sys.exc_info()
         if status == "failed" and kind is not None:
             self.experiment.finish(crash_status(kind, problem))
-
-    def _begun(self) -> StepLog:
-        if self._steps is None:
-            rank = _lightning.utilities.rank_zero_only.rank
-            known: dict[str, Any] = {"rank": rank}
-            if rank > 0 and resolve(None, {"id": self._settings.get("id")}).id is None:
-                known["mode"] = "disabled"
-            self._steps = StepLog(begin_run(known, self._settings))
-        return self._steps

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from windsock.exit_status import crash_status
-from windsock.integrations.recording import begin_run
+from windsock.integrations.framework_run import begin_configured
 from windsock.launcher import shared_run_id
 from windsock.problems import Problems, guarded
 from windsock.run import Run
@@ -172,7 +172,7 @@ class WindsockCallback(TrainerCallback):  # type: ignore[misc]
         if opened is not None:
             opened.finish()
         known = {**_settings(args, self._source or source_of(args)), "id": id or self._id_of_job()}
-        self.run = begin_run(known, {"config": config, **self._settings})
+        self.run = begin_configured(known, {"config": config, **self._settings})
         WindsockCallback._trainings += 1
         _begun.add(self.run)
 

@@ -14,7 +14,9 @@ from windsock.problems import Problems, guarded
 if TYPE_CHECKING:
     from windsock.integrations.transformers import WindsockCallback
 
-LOSSES = {"grpo": "seq-mean-token-mean", "bnpo": "token-mean", "dapo": "token-mean"}
+LOSSES = {
+    "grpo": "seq-mean-token-mean", "bnpo": "token-mean", "dapo": "token-mean", "dr_grpo": "seq-mean-token-sum-norm",
+}  # fmt: skip
 """The reduction of each type of loss that has the clipped ratio."""
 
 
@@ -131,8 +133,10 @@ class Rollouts:
         given = {"log_probs": now, "entropy": None if entropy is None else entropy.detach()}
         arrays = {"old_log_probs": now, **_arrays(inputs), **_known(given)}
         options = {"clip": (trainer.epsilon_low, trainer.epsilon_high), "level": trainer.importance_sampling_level}
-        coefficients = {"kl_loss_coef": trainer.beta, "loss": LOSSES[trainer.loss_type]}
-        callback.run.measure(arrays, part="policy", **options, **coefficients)
+        loss = {"loss": LOSSES[trainer.loss_type], "kl_loss_coef": trainer.beta}
+        if trainer.loss_type == "dr_grpo":
+            loss["loss_norm"] = trainer.max_completion_length
+        callback.run.measure(arrays, part="policy", **options, **loss)
 
 
 def _check_measurable(trainer: Any) -> None:
