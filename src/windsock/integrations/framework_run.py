@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
+from windsock.catalogue.sources import check_source
+from windsock.catalogue.spec import CatalogueError
 from windsock.integrations.unharmed import tell
 from windsock.run import Run
 from windsock.session import init
@@ -56,8 +58,9 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value
 
 
-def version_of(package: str) -> str:
-    """Return ``/1.2.3`` as the end of a source; "" for a checkout without metadata."""
-    with suppress(metadata.PackageNotFoundError):
-        return f"/{metadata.version(package)}"
-    return ""
+def source_of(framework: str, package: str) -> str:
+    """Return the source of a framework's names, with the version of its package where the catalogue knows that one."""
+    with suppress(metadata.PackageNotFoundError, CatalogueError):
+        check_source(source := f"{framework}/{metadata.version(package)}")
+        return source
+    return framework

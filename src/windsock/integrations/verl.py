@@ -29,10 +29,10 @@ class Backend:
     """The backend that ``Tracking`` calls with the values of a step."""
 
     def __init__(self, project: Any, experiment: Any, config: Any) -> None:
-        from windsock.integrations.framework_run import begin, version_of
+        from windsock.integrations.framework_run import begin, source_of
 
         name = str(experiment) if experiment else None
-        self.run = begin(f"verl{version_of('verl')}", config, project=str(project or "verl"), name=name)
+        self.run = begin(source_of("verl", "verl"), config, project=str(project or "verl"), name=name)
         _runs[project, experiment] = self.run
         _share(self.run, project, experiment)
 
