@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.integrations.unharmed import tell
+from windsock.journal.folder import folder_name, run_folders
 from windsock.run import Run
 from windsock.session import init
-from windsock.settings import BY_NAME, OWN_SECTION
+from windsock.settings import BY_NAME, OWN_SECTION, resolve
+from windsock.view import View
 
 
 def begin(source: str, config: Any = None, given: Mapping[str, Any] | None = None, **known: Any) -> Run:
@@ -21,18 +23,29 @@ def begin(source: str, config: Any = None, given: Mapping[str, Any] | None = Non
     ``known`` are the settings that the framework implies. ``given`` are those that its user wrote, which take
     precedence, and the environment takes precedence over both.
     """
-    chosen = {name: value for name, value in (given or {}).items() if name in BY_NAME}
-    if left_out := sorted(set(given or {}) - set(chosen)):
-        tell(f"{source}: left out {', '.join(left_out)}: not a setting of windsock")
-    settings = {"rank": 0, "world_size": 1, **known, **chosen, "source": source, "concurrent": True}
     try:
-        run = init({OWN_SECTION: settings}, config=config or {})
+        settings = {"rank": 0, "world_size": 1, **known, **_settings_in(given or {}), "source": source}
+        run = init({OWN_SECTION: settings}, config=config or {}, concurrent=True)
     except Exception as error:  # noqa: BLE001 - a tracker may not stop the training of others
         tell(f"{source}: this run is not recorded: {error}")
         return init(mode="disabled", concurrent=True)
     if run.writer.attempt > 0:  # not disabled
         tell(f"recording run {run.id} in {run.path}; windsock up --dir {run.path.parent.parent} shows it")
     return run
+
+
+def _settings_in(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our settings; tell of the others, which may be those of another tracker."""
+    if left_out := [str(name) for name in given if name not in BY_NAME]:
+        tell(f"left out {', '.join(left_out)}: not a setting of windsock")
+    return {name: value for name, value in given.items() if name in BY_NAME}
+
+
+def run_to_continue(project: str, name: str, is_same: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """Return the id of the newest run of that name whose config is of the same training; None if there is none."""
+    folders = run_folders(resolve().dir / folder_name(project))
+    views = sorted(map(View, folders), key=lambda view: view.info.created, reverse=True)
+    return next((view.info.id for view in views if view.info.name == name and is_same(view.config)), None)
 
 
 def record(run: Run, values: Mapping[str, Any], step: int | None) -> None:
