@@ -77,10 +77,18 @@ def test_other_processes_of_the_job_find_the_run(answers: dict[str, Any]):
     assert view.series("judge/seconds").values.tolist() == [2.0]
 
 
+def test_a_training_that_resumes_continues_its_run(answers: dict[str, Any]):
+    """The newest of its name, as a new attempt; another start is another run."""
+    assert answers["resumed"] == answers["closed"] != answers["plain"]
+    view = windsock.open(answers["resumed"])
+    assert [writer.attempt for writer in view.writers()] == [1, 2]
+    assert view.series("critic/score/mean").steps.tolist() == [7]
+
+
 def test_what_fails_in_windsock_does_not_reach_verl(answers: dict[str, Any]):
     """After the end of a run, and with values of all kinds; veRL's own errors stay as they are."""
     assert "not recorded" in answers["stderr"]
-    assert windsock.open(answers["closed"]).names() == []
+    assert 1 not in windsock.open(answers["closed"]).series("actor/pg_loss").steps
     assert answers["refused"] == "nothing is not supported"
     assert answers["started_ray"] is False
 

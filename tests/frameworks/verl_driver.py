@@ -5,6 +5,7 @@ JSON. Values are those of veRL's functions in form; nothing is trained.
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,7 @@ class Rollouter:
 
 
 def mishaps(config: Any) -> dict[str, Any]:
-    """Use the logger where windsock fails, and after the end of its run."""
-    Path("file").write_text("")
+    """Use the logger after the end of its run, and then for a training that resumes."""
     found: dict[str, Any] = {}
     logger = tracking(config)
     run = logger.logger["windsock"].run
@@ -94,6 +94,12 @@ def mishaps(config: Any) -> dict[str, Any]:
     logger.log(data=values(2), step="three")
     ValidationGenerationsLogger("p", "e").log(["windsock"], [(object(),)], None)
     found["closed"] = str(run.path)
+    Path(config.trainer.default_local_dir).mkdir(parents=True)
+    Path(config.trainer.default_local_dir, "latest_checkpointed_iteration.txt").write_text("1")
+    logger = tracking(config)
+    logger.log(data=values(7), step=7)
+    found["resumed"] = str(logger.logger["windsock"].run.path)
+    shutil.rmtree("checkpoints")
     try:
         Tracking("p", "e", ["nothing"])
     except AssertionError as error:

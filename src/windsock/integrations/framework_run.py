@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
+from windsock.catalogue.sources import check_source
+from windsock.catalogue.spec import CatalogueError
 from windsock.errors import SettingsError, TrackerError
 from windsock.formatting import describe_error
 from windsock.integrations.unharmed import tell
+from windsock.journal.folder import folder_name, run_folders
 from windsock.run import Run
 from windsock.session import init
-from windsock.settings import BY_NAME, OWN_SECTION
+from windsock.settings import BY_NAME, OWN_SECTION, resolve
+from windsock.view import View
 
 
 def begin(source: str, config: Any = None, given: Mapping[str, Any] | None = None, **known: Any) -> Run:
@@ -21,12 +25,9 @@ def begin(source: str, config: Any = None, given: Mapping[str, Any] | None = Non
     ``known`` are the settings that the framework implies. ``given`` are those that its user wrote, which take
     precedence, and the environment takes precedence over both.
     """
-    chosen = {name: value for name, value in (given or {}).items() if name in BY_NAME}
-    if left_out := sorted(set(given or {}) - set(chosen)):
-        tell(f"{source}: left out {', '.join(left_out)}: not a setting of windsock")
-    settings = {"rank": 0, "world_size": 1, **known, **chosen, "source": source, "concurrent": True}
     try:
-        run = init({OWN_SECTION: settings}, config=config or {})
+        settings = {"rank": 0, "world_size": 1, **known, **_settings_in(given or {}), "source": source}
+        run = init({OWN_SECTION: settings}, config=config or {}, concurrent=True)
     except Exception as error:  # noqa: BLE001 - a tracker may not stop the training of others
         tell(f"{source}: this run is not recorded: {error}")
         return init(mode="disabled", concurrent=True)
@@ -48,6 +49,20 @@ def begin_configured(known: Mapping[str, Any], settings: Mapping[str, Any]) -> R
     except Exception as error:  # noqa: BLE001 - a tracker may not stop the training of others
         tell(f"this training is not recorded: {describe_error(error)}")
         return init(mode="disabled", concurrent=True)
+
+
+def _settings_in(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return our settings; tell of the others, which may be those of another tracker."""
+    if left_out := [str(name) for name in given if name not in BY_NAME]:
+        tell(f"left out {', '.join(left_out)}: not a setting of windsock")
+    return {name: value for name, value in given.items() if name in BY_NAME}
+
+
+def run_to_continue(project: str, name: str, is_same: Callable[[Mapping[str, Any]], bool]) -> str | None:
+    """Return the id of the newest run of that name whose config is of the same training; None if there is none."""
+    folders = run_folders(resolve().dir / folder_name(project))
+    views = sorted(map(View, folders), key=lambda view: view.info.created, reverse=True)
+    return next((view.info.id for view in views if view.info.name == name and is_same(view.config)), None)
 
 
 def record(run: Run, values: Mapping[str, Any], step: int | None) -> None:
@@ -73,8 +88,9 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{name}", value
 
 
-def version_of(package: str) -> str:
-    """Return ``/1.2.3`` as the end of a source; "" for a checkout without metadata."""
-    with suppress(metadata.PackageNotFoundError):
-        return f"/{metadata.version(package)}"
-    return ""
+def source_of(framework: str, package: str) -> str:
+    """Return the source of a framework's names, with the version of its package where the catalogue knows that one."""
+    with suppress(metadata.PackageNotFoundError, CatalogueError):
+        check_source(source := f"{framework}/{metadata.version(package)}")
+        return source
+    return framework

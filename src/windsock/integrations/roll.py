@@ -7,7 +7,7 @@ from typing import Any
 
 from roll.utils.tracking import BaseTracker, tracker_registry
 
-from windsock.integrations.framework_run import begin, flattened, record, version_of
+from windsock.integrations.framework_run import begin, flattened, record, source_of
 from windsock.integrations.unharmed import unharmed
 
 REDUCERS = ("mean", "max", "min", "p50", "p99", "std", "sum")  # that ROLL understands behind an @
@@ -18,7 +18,7 @@ class RollTracker(BaseTracker):  # type: ignore[misc]
 
     def __init__(self, config: Mapping[str, Any], **kwargs: Any) -> None:
         name = config.get("exp_name")
-        self.run = begin(f"roll{version_of('roll')}", config, kwargs, project="roll", name=name and str(name))
+        self.run = begin(source_of("roll", "roll"), config, kwargs, project="roll", name=name and str(name))
 
     @unharmed
     def log(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from trinity.utils import monitor as trinity_monitor
 from trinity.utils.log import get_logger
 
-from windsock.integrations.framework_run import begin, record, version_of
+from windsock.integrations.framework_run import begin, record, source_of
 from windsock.integrations.unharmed import unharmed
 from windsock.run import Run
 
@@ -29,7 +29,7 @@ class Monitor(trinity_monitor.Monitor):  # type: ignore[misc]
         given = getattr(getattr(config, "monitor", None), "monitor_args", None)
         known = {"project": project, "name": name, "group": group, "role": role, **_place(project, group, name, config)}
         known = {setting: str(value) for setting, value in known.items() if value}
-        self.run = begin(f"trinity{version_of('trinity-rft')}", config, given, **known)
+        self.run = begin(source_of("trinity", "trinity-rft"), config, given, **known)
         self.console_logger = get_logger(__name__, in_ray_actor=True)
 
     @unharmed

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verl.utils import tracking as verl_tracking
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from windsock.run import Run
 
 NAME = "windsock"
+CHECKPOINT = "latest_checkpointed_iteration.txt"  # in the directory of checkpoints, once there is one
 ROLLOUTER = "rollouter"  # the process that validates where it is not the one that trains
 
 _runs: dict[tuple[Any, Any], Run] = {}
@@ -29,10 +32,10 @@ class Backend:
     """The backend that ``Tracking`` calls with the values of a step."""
 
     def __init__(self, project: Any, experiment: Any, config: Any) -> None:
-        from windsock.integrations.framework_run import begin, version_of
+        from windsock.integrations.framework_run import begin, source_of
 
-        name = str(experiment) if experiment else None
-        self.run = begin(f"verl{version_of('verl')}", config, project=str(project or "verl"), name=name)
+        known = {"project": str(project or "verl"), "name": str(experiment or "verl")}
+        self.run = begin(source_of("verl", "verl"), config, None, **known, id=_resumed_run(known, config))
         _runs[project, experiment] = self.run
         _share(self.run, project, experiment)
 
@@ -49,6 +52,17 @@ class Backend:
         from windsock.model import Status
 
         self.run.finish(Status("crashed", f"veRL ended with exit code {exit_code}") if exit_code else None)
+
+
+def _resumed_run(known: Mapping[str, str], config: Any) -> str | None:
+    """Return the id of the run whose checkpoint veRL resumes from; None where it begins anew."""
+    from windsock.integrations.framework_run import run_to_continue
+
+    with suppress(Exception):  # the config has another form, as in tests of veRL; the directory cannot be read
+        folder = config["trainer"]["default_local_dir"]
+        if config["trainer"]["resume_mode"] == "auto" and (Path(folder) / CHECKPOINT).exists():
+            return run_to_continue(**known, is_same=lambda found: found["trainer"]["default_local_dir"] == folder)
+    return None
 
 
 @unharmed
