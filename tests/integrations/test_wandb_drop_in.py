@@ -122,6 +122,18 @@ def test_a_table_of_prompts_and_completions_is_samples(columns: tuple[str, str])
     assert (samples[1].advantage, samples[1].rewards) == (-0.5, {"format_reward": 1.0})
 
 
+def test_the_right_answer_and_other_texts_of_a_table_stay_with_the_samples():
+    """W&B's default columns have the right answer; a text of another column is a column of the sample."""
+    run = wandb.init()
+    plain, wide = wandb.Table(), wandb.Table(columns=["prompt", "response", "Ground_Truth", "Domain", "score"])
+    plain.add_data("1+1", "3", "2")
+    wide.add_data("x?", "y", "z", "algebra", 0.5)
+    wandb.log({"plain": plain, "wide": wide})
+    first, second = recorded(run).samples()
+    assert (first.prompt, first.completion, first.reference) == ("1+1", "3", "2")
+    assert (second.reference, second.columns, second.reward) == ("z", {"Domain": "algebra"}, 0.5)
+
+
 def test_a_histogram_and_a_table_of_the_real_package_are_understood():
     """A library that makes them with W&B itself may log them here."""
     real = pytest.importorskip("wandb")

@@ -14,6 +14,7 @@ from windsock.trackers.tables import markdown
 
 MAX_ROWS = 100  # of a table that is recorded as a text
 MAX_BINS = 512
+REFERENCES = ("expected", "reference", "ground_truth", "solution", "target", "gts")  # columns with the right answer
 DEFAULT_COLUMNS = ("Input", "Output", "Expected")  # of W&B
 
 
@@ -159,10 +160,18 @@ def _record_table(run: Run, name: str, table: Table, step: int | None, new_rows:
     columns = [_column(column) for column in table.columns]
     if "messages" in columns or (not {*PROMPTS}.isdisjoint(columns) and not {*COMPLETIONS}.isdisjoint(columns)):
         records = (dict(zip(columns, map(_cell, row), strict=False)) for row in new_rows(name, table).data)
-        run.samples((sample for one in records for sample in samples_of(one)), step)
+        run.samples((sample for one in records for sample in _samples(one)), step)
     else:
         more = f"\n\n… {len(table.data) - MAX_ROWS:,} more rows" if len(table.data) > MAX_ROWS else ""
         run.text(name, markdown(([str(one) for one in table.columns], table.data[:MAX_ROWS])) + more, step)
+
+
+def _samples(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the samples of a row; the right answer and other texts in it are kept with them."""
+    texts = {name: value for name, value in record.items() if name not in TAKEN and isinstance(value, str)}
+    reference = next((texts.pop(name) for name in REFERENCES if name in texts), None)
+    for sample in samples_of(record):
+        yield {**sample, "reference": reference, "columns": texts}
 
 
 def _cell(value: Any) -> Any:
@@ -172,5 +181,5 @@ def _cell(value: Any) -> Any:
 
 def _column(name: Any) -> str:
     """Return the name of a column, in lower case where that is a field of samples."""
-    text = str(name)
-    return text.lower() if text.lower() in TAKEN or text.lower() == "messages" else text
+    text, lower = str(name), str(name).lower()
+    return lower if lower in TAKEN or lower in REFERENCES else text
