@@ -14,6 +14,7 @@ from windsock.trackers.tables import markdown
 
 MAX_ROWS = 100  # of a table that is recorded as a text
 MAX_BINS = 512
+NUMBERS = {float, int, bool}
 REFERENCES = ("expected", "reference", "ground_truth", "solution", "target", "gts")  # columns with the right answer
 DEFAULT_COLUMNS = ("Input", "Output", "Expected")  # of W&B
 
@@ -105,6 +106,9 @@ def record(
     new_rows: Callable[[str, Table], Table],
 ) -> dict[str, Any]:
     """Record each value by its kind; return the numbers. ``new_rows`` returns what is new in a table of samples."""
+    if values and {*map(type, values.values())} <= NUMBERS:  # the usual case
+        run.log(values, step)
+        return dict(values)
     numbers: dict[str, Any] = {}
     for name, value in flattened(values, separator):
         kind = _plain(value)
