@@ -14,7 +14,7 @@ import torch
 
 import windsock
 import windsock.wandb as wandb
-from windsock.integrations.no_op import tell_once
+from windsock.integrations.unharmed import tell_once
 from windsock.view import View
 
 
@@ -193,8 +193,17 @@ def test_wrong_arguments_of_log_are_told(capsys: pytest.CaptureFixture[str]):
     run.log({"a": 2, 3: 4})  # type: ignore[dict-item]
     told = capsys.readouterr().err
     assert "expected a dictionary, got list" in told
-    assert "wandb.log failed: ValueError" in told
+    assert "wandb.Run.log failed: ValueError" in told
     assert recorded(run).series("a").values.tolist() == [2.0]
+
+
+def test_values_of_an_earlier_step_are_dropped_and_told_once(capsys: pytest.CaptureFixture[str]):
+    """W&B drops them with a warning; the steps of the message are those of the first."""
+    run = wandb.init()
+    for step in (10, 3, 4, 11):
+        wandb.log({"a": step}, step=step)
+    assert recorded(run).series("a").steps.tolist() == [10, 11]
+    assert capsys.readouterr().err.count("W&B drops the values of such steps") == 1
 
 
 def test_a_second_init_returns_the_open_run():

@@ -7,6 +7,7 @@ from typing import Any
 
 from windsock.importers.rollout_records import COMPLETIONS, PROMPTS, TAKEN, samples_of
 from windsock.importers.wandb_offline import histogram_of
+from windsock.integrations.framework_run import flattened
 from windsock.model import Histogram as Counted
 from windsock.run import Run
 from windsock.scalars import histogram
@@ -110,7 +111,7 @@ def record(
         run.log(values, step)
         return dict(values)
     numbers: dict[str, Any] = {}
-    for name, value in flattened(values, separator):
+    for name, value in flattened(values, separator=separator):
         kind = _plain(value)
         if isinstance(kind, Table):
             _record_table(run, name, kind, step, new_rows)
@@ -149,15 +150,6 @@ def _is_array(value: Any) -> bool:
     """Return whether a value is an array or a tensor of several numbers."""
     shape = getattr(value, "shape", ())
     return isinstance(shape, tuple) and hasattr(value, "dtype") and any(size != 1 for size in shape)
-
-
-def flattened(values: Mapping[str, Any], separator: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and values; those in a mapping inside have its name before theirs."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, separator, f"{prefix}{name}{separator}")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _record_table(run: Run, name: str, table: Table, step: int | None, new_rows: Callable[[str, Table], Table]) -> None:
