@@ -95,6 +95,7 @@ def test_the_name_in_trls_form_counts_without_a_tracker(text: str, tmp_path: Pat
         "monitor: {monitor_type: windsock}",
         "monitor: {monitor_type: windsock.integrations.trinity.Monitor}",
         "{track_with: windsock, tracker_kwargs: {windsock: }}",
+        "trainer: {logger: [console, windsock]}",
     ],
 )
 def test_windsock_among_the_trackers_is_the_run_itself(text: str, tmp_path: Path):

@@ -14,7 +14,7 @@ import torch
 
 import windsock
 import windsock.wandb as wandb
-from windsock.integrations.no_op import tell_once
+from windsock.integrations.unharmed import tell_once
 from windsock.view import View
 
 
@@ -122,6 +122,18 @@ def test_a_table_of_prompts_and_completions_is_samples(columns: tuple[str, str])
     assert (samples[1].advantage, samples[1].rewards) == (-0.5, {"format_reward": 1.0})
 
 
+def test_the_right_answer_and_other_texts_of_a_table_stay_with_the_samples():
+    """W&B's default columns have the right answer; a text of another column is a column of the sample."""
+    run = wandb.init()
+    plain, wide = wandb.Table(), wandb.Table(columns=["prompt", "response", "Ground_Truth", "Domain", "score"])
+    plain.add_data("1+1", "3", "2")
+    wide.add_data("x?", "y", "z", "algebra", 0.5)
+    wandb.log({"plain": plain, "wide": wide})
+    first, second = recorded(run).samples()
+    assert (first.prompt, first.completion, first.reference) == ("1+1", "3", "2")
+    assert (second.reference, second.columns, second.reward) == ("z", {"Domain": "algebra"}, 0.5)
+
+
 def test_a_histogram_and_a_table_of_the_real_package_are_understood():
     """A library that makes them with W&B itself may log them here."""
     real = pytest.importorskip("wandb")
@@ -181,8 +193,17 @@ def test_wrong_arguments_of_log_are_told(capsys: pytest.CaptureFixture[str]):
     run.log({"a": 2, 3: 4})  # type: ignore[dict-item]
     told = capsys.readouterr().err
     assert "expected a dictionary, got list" in told
-    assert "wandb.log failed: ValueError" in told
+    assert "wandb.Run.log failed: ValueError" in told
     assert recorded(run).series("a").values.tolist() == [2.0]
+
+
+def test_values_of_an_earlier_step_are_dropped_and_told_once(capsys: pytest.CaptureFixture[str]):
+    """W&B drops them with a warning; the steps of the message are those of the first."""
+    run = wandb.init()
+    for step in (10, 3, 4, 11):
+        wandb.log({"a": step}, step=step)
+    assert recorded(run).series("a").steps.tolist() == [10, 11]
+    assert capsys.readouterr().err.count("W&B drops the values of such steps") == 1
 
 
 def test_a_second_init_returns_the_open_run():

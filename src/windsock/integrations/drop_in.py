@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from windsock import session
 from windsock.exit_status import crash_status
 from windsock.integrations.media import Table, record
-from windsock.integrations.no_op import NoOp, stand_in, tell_once, unharmed
+from windsock.integrations.no_op import NoOp, stand_in
 from windsock.integrations.notebook import is_notebook
+from windsock.integrations.unharmed import tell_once, unharmed
 from windsock.model import Status
 from windsock.run import Run
 from windsock.settings import BY_NAME, read_source

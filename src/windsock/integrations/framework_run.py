@@ -79,11 +79,11 @@ def record(run: Run, values: Mapping[str, Any], step: int | None) -> None:
         run.commit(step)
 
 
-def flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(values: Mapping[str, Any], prefix: str = "", separator: str = "/") -> Iterator[tuple[str, Any]]:
     """Yield names and values; those of a mapping inside have its name before theirs."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from flattened(value, f"{prefix}{name}/")
+            yield from flattened(value, f"{prefix}{name}{separator}", separator)
         else:
             yield f"{prefix}{name}", value
 

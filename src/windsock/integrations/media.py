@@ -7,6 +7,7 @@ from typing import Any
 
 from windsock.importers.rollout_records import COMPLETIONS, PROMPTS, TAKEN, samples_of
 from windsock.importers.wandb_offline import histogram_of
+from windsock.integrations.framework_run import flattened
 from windsock.model import Histogram as Counted
 from windsock.run import Run
 from windsock.scalars import histogram
@@ -14,6 +15,8 @@ from windsock.trackers.tables import markdown
 
 MAX_ROWS = 100  # of a table that is recorded as a text
 MAX_BINS = 512
+NUMBERS = {float, int, bool}
+REFERENCES = ("expected", "reference", "ground_truth", "solution", "target", "gts")  # columns with the right answer
 DEFAULT_COLUMNS = ("Input", "Output", "Expected")  # of W&B
 
 
@@ -104,8 +107,11 @@ def record(
     new_rows: Callable[[str, Table], Table],
 ) -> dict[str, Any]:
     """Record each value by its kind; return the numbers. ``new_rows`` returns what is new in a table of samples."""
+    if values and {*map(type, values.values())} <= NUMBERS:  # the usual case
+        run.log(values, step)
+        return dict(values)
     numbers: dict[str, Any] = {}
-    for name, value in flattened(values, separator):
+    for name, value in flattened(values, separator=separator):
         kind = _plain(value)
         if isinstance(kind, Table):
             _record_table(run, name, kind, step, new_rows)
@@ -146,23 +152,22 @@ def _is_array(value: Any) -> bool:
     return isinstance(shape, tuple) and hasattr(value, "dtype") and any(size != 1 for size in shape)
 
 
-def flattened(values: Mapping[str, Any], separator: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and values; those in a mapping inside have its name before theirs."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from flattened(value, separator, f"{prefix}{name}{separator}")
-        else:
-            yield f"{prefix}{name}", value
-
-
 def _record_table(run: Run, name: str, table: Table, step: int | None, new_rows: Callable[[str, Table], Table]) -> None:
     columns = [_column(column) for column in table.columns]
     if "messages" in columns or (not {*PROMPTS}.isdisjoint(columns) and not {*COMPLETIONS}.isdisjoint(columns)):
         records = (dict(zip(columns, map(_cell, row), strict=False)) for row in new_rows(name, table).data)
-        run.samples((sample for one in records for sample in samples_of(one)), step)
+        run.samples((sample for one in records for sample in _samples(one)), step)
     else:
         more = f"\n\n… {len(table.data) - MAX_ROWS:,} more rows" if len(table.data) > MAX_ROWS else ""
         run.text(name, markdown(([str(one) for one in table.columns], table.data[:MAX_ROWS])) + more, step)
+
+
+def _samples(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the samples of a row; the right answer and other texts in it are kept with them."""
+    texts = {name: value for name, value in record.items() if name not in TAKEN and isinstance(value, str)}
+    reference = next((texts.pop(name) for name in REFERENCES if name in texts), None)
+    for sample in samples_of(record):
+        yield {**sample, "reference": reference, "columns": texts}
 
 
 def _cell(value: Any) -> Any:
@@ -172,5 +177,5 @@ def _cell(value: Any) -> Any:
 
 def _column(name: Any) -> str:
     """Return the name of a column, in lower case where that is a field of samples."""
-    text = str(name)
-    return text.lower() if text.lower() in TAKEN or text.lower() == "messages" else text
+    text, lower = str(name), str(name).lower()
+    return lower if lower in TAKEN or lower in REFERENCES else text

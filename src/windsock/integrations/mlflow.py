@@ -13,7 +13,7 @@ from typing import Any
 
 from windsock.integrations.drop_in import Config, CurrentRun, RecordedRun, from_environment
 from windsock.integrations.media import Table
-from windsock.integrations.no_op import unharmed
+from windsock.integrations.unharmed import unharmed
 from windsock.model import Status
 from windsock.run import Run as Recorded
 
@@ -46,6 +46,15 @@ class Run(RecordedRun):
             by_step.setdefault(number, {})[name] = value
         for number, found in by_step.items():
             self.record(found, number)
+
+    @unharmed
+    def log_table(self, name: str, data: Any) -> None:
+        """Record a mapping of columns or a data frame at the last step."""
+        if isinstance(data, Mapping):
+            columns = ([*column] if isinstance(column, list | tuple) else [column] for column in data.values())
+            self.log_file(name, Table([*data], [*zip(*columns, strict=False)]))
+        else:
+            self.log_file(name, Table(dataframe=data))
 
     @unharmed
     def log_file(self, name: str, contents: str | Table) -> None:
@@ -143,15 +152,7 @@ def log_dict(dictionary: Any, artifact_file: str, *args: Any, **kwargs: Any) -> 
 
 def log_table(data: Any, artifact_file: str, *args: Any, **kwargs: Any) -> None:
     """Record a table, a mapping of columns or a data frame: of prompts and completions as samples, else as a text."""
-    _active().log_file(artifact_file, _table(data))
-
-
-@unharmed
-def _table(data: Any) -> Table:
-    if not isinstance(data, Mapping):
-        return Table(dataframe=data)
-    columns = ([*column] if isinstance(column, list | tuple) else [column] for column in data.values())
-    return Table([*data], [*zip(*columns, strict=False)])
+    _active().log_table(artifact_file, data)
 
 
 def end_run(status: str = "FINISHED") -> None:

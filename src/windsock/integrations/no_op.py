@@ -1,36 +1,12 @@
-"""Calls of other trackers that have no counterpart: they do nothing and say so once. No call raises."""
+"""Calls of other trackers that have no counterpart: they do nothing and say so once."""
 
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any, Self
 
-from windsock.formatting import describe_error
-
-
-def tell(text: str) -> None:
-    """Print a line to standard error."""
-    with suppress(OSError, ValueError, AttributeError):  # it may be closed, or None
-        print(f"windsock: {text}", file=sys.stderr)
-
-
-tell_once = functools.lru_cache(maxsize=1000)(tell)
-
-
-def unharmed(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a call so that it raises nothing; an error is told once."""
-
-    @functools.wraps(call)
-    def unharmed_call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - logging may not stop a training
-            return tell_once(f"{call.__module__.rpartition('.')[2]}.{call.__name__} failed: {describe_error(error)}")
-
-    return unharmed_call
+from windsock.integrations.unharmed import tell_once
 
 
 class NoOp:

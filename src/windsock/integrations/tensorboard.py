@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from windsock.integrations.drop_in import Config, RecordedRun, begin
-from windsock.integrations.no_op import NoOp, stand_in, unharmed
+from windsock.integrations.no_op import NoOp, stand_in
+from windsock.integrations.unharmed import unharmed
 from windsock.scalars import histogram
 
 __all__ = ["SummaryWriter"]

@@ -14,8 +14,9 @@ from typing import Any
 
 from windsock.importers.numbers import as_step
 from windsock.integrations.drop_in import Config, CurrentRun, RecordedRun, from_environment
-from windsock.integrations.media import Histogram, Html, Table, flattened
-from windsock.integrations.no_op import tell_once, unharmed
+from windsock.integrations.framework_run import flattened
+from windsock.integrations.media import Histogram, Html, Table
+from windsock.integrations.unharmed import tell, tell_once, unharmed
 from windsock.model import Status
 from windsock.run import Run as Recorded
 
@@ -77,6 +78,7 @@ class Run(RecordedRun):
         self._positions: dict[str, int] = {}  # the last step of each of those
         self._row: dict[str, Any] = {}  # of the current step, where an axis may name it
         self._last = 0  # the step of the last row
+        self._dropped = 0  # calls with a step below the current one
         self._lock = threading.RLock()
 
     def go_to(self, step: int) -> None:
@@ -127,9 +129,11 @@ class Run(RecordedRun):
     def _go_to(self, step: int) -> bool:
         """Begin the row of a step, unless it is the current one; return whether it may still be written."""
         if step < self.step:
-            tell_once(
-                f"wandb.log: step {step} is below the current one, {self.step}: W&B drops such values, and so does this"
-            )
+            if not self._dropped:
+                tell(
+                    f"wandb.log: step {step} comes after {self.step}; W&B drops the values of such steps: so does this"
+                )
+            self._dropped += 1
             return False
         if step > self.step:
             self._write_row()
@@ -141,7 +145,7 @@ class Run(RecordedRun):
         # values belong to the commit of the row.
         recorded = self.record(data, None if self._axes else self.step)
         dict.update(self.summary, recorded)
-        self._row |= dict(flattened(data, self.separator)) if self._axes else dict.fromkeys(data)
+        self._row |= dict(flattened(data, separator=self.separator)) if self._axes else dict.fromkeys(data)
         self._last = self._last if self._axes else self.step
 
     def _write_row(self) -> None:
