@@ -481,13 +481,15 @@ class View:
         weight_version: int | None = None,
         grep: str | None = None,
         regex: str | None = None,
+        where: str | None = None,
         sort: str = "step",
         limit: int | None = None,
     ) -> list[Sample]:
         """Return the samples of all writers that match all arguments; the first ``limit`` of them.
 
         ``step`` is a step, a range, or a pair of first and last step, both included. ``grep`` ignores case; ``regex``
-        does not; both search prompt, completion and messages. ``sort`` is step, reward, advantage, length or time, with
+        does not; both search prompt, completion, messages and answers. ``where`` are conditions on any column, such as
+        ``reward.format < 0.5 and correct = false``. ``sort`` is step, reward, advantage, length, time or a column, with
         a minus for descending order.
         """
         from windsock.samples.query import Query

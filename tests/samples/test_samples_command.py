@@ -18,6 +18,7 @@ from windsock.model import Sample
 from windsock.samples.query import Found
 from windsock.terminal import output
 from windsock.terminal.samples import Highlight, show_samples, visible_lines, wrap_line
+from windsock.terminal.tokens import Scale, TokenChoice
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_no_match_shows_the_census(run: windsock.Run, capsys: pytest.CaptureFixt
     [
         (["--regex", "("], "argument --regex: regex '(': missing )"),
         (["--step", "x"], "argument --step: expected STEP or FIRST:LAST; got 'x'"),
-        (["--sort", "beauty"], "argument --sort: invalid choice: 'beauty'"),
+        (["--where", "reward < high"], "argument --where: where: < compares numbers; got 'high'"),
     ],
 )
 def test_a_wrong_argument_is_reported(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
@@ -199,3 +200,72 @@ def test_a_real_terminal_shows_colour_and_a_pipe_does_not(run: windsock.Run):
     assert "\x1b[" in seen
     assert "\x1b[" not in piped
     assert "[bold]Slippery[/bold]" in piped
+
+
+def test_conditions_and_orders_by_any_column(capsys: pytest.CaptureFixture[str]):
+    """Several conditions; a column that no sample has is told, with those that there are."""
+    run = windsock.init(name="lake")
+    for n in range(6):
+        run.sample(completion=f"c{n}", reward=n, rewards={"format": n / 10}, correct=n % 2 == 0)
+    run.finish()
+    out = cli(capsys, "--where", "correct = false", "--where", "reward.format < 0.5", "--sort=-reward.format", "--json")
+    assert [json.loads(line)["completion"] for line in out.splitlines()] == ["c3", "c1"]
+    out = cli(capsys, "--where", "correct = false", "--sort", "-reward", "-n", "1")
+    assert out.startswith("step 0  reward 5 (format 0.5)  correct false\n")
+    assert "no sample has beauty; columns: reward.format, correct" in cli(capsys, "--sort", "beauty")
+
+
+def test_a_chat_is_shown_as_turns(capsys: pytest.CaptureFixture[str]):
+    """Reasoning is folded unless it is searched or all is asked for; calls, results and images have a line."""
+    run = windsock.init(name="lake")
+    chat = [
+        {"role": "user", "content": [{"type": "image", "width": 4, "height": 2}, {"type": "text", "text": "What?"}]},
+        {"role": "assistant", "content": "<think>a secret</think>So.", "tool_calls": [
+            {"id": "1", "function": {"name": "look\x1b[2J", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "a cat"},
+    ]  # fmt: skip
+    run.sample(messages=chat, answer="cat\x1b[2J", reference="dog", discarded="stale")
+    run.finish()
+    assert cli(capsys).splitlines()[:-2] == [
+        "step 0  discarded: stale", "  user", "    [image · 4 × 2]", "    What?", "  assistant",
+        "    reasoning, 8 characters", "    So.", "    call look␛[2J", "    {}", "  tool", "    result look␛[2J",
+        "    a cat", "  answer    cat␛[2J", "  reference dog",
+    ]  # fmt: skip
+    for arguments in (["--full"], ["--grep", "secret"]):
+        assert "    a secret" in cli(capsys, *arguments).splitlines()
+
+
+def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture[str]):
+    """The most extreme ones as a list; a value that is not there is told."""
+    run = windsock.init(name="lake")
+    run.sample(tokens=["a", "\x1b[2J", "c"], token_values={"entropy": [0.5, 4.0, 0.25], "mask": [1, 1, 0]})
+    run.sample("p", "no tokens", step=1)
+    run.finish()
+    out = cli(capsys, "--tokens")
+    assert "\x1b" not in out
+    assert [line.split() for line in out.splitlines() if "(token" in line] == [
+        ["4", "␛[2J", "(token", "1)"], ["0.5", "a", "(token", "0)"],
+    ]  # fmt: skip
+    assert "no values of tokens; it has none" in out
+    assert "no value 'kl' of tokens; it has entropy, mask" in cli(capsys, "--value", "kl")
+
+
+def test_tokens_are_coloured_on_a_terminal():
+    """The largest value has the strongest colour, and tokens that the mask leaves out are dim."""
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, color_system="truecolor", width=80, highlight=False)
+    sample = Sample(tokens=("low", "high", "out"), token_values={"entropy": (0.0, 2.0, 2.0), "mask": (1, 1, 0)})
+    show_samples(console, "n", Found([sample], 1), Highlight(), TokenChoice("entropy"))
+    out = screen.getvalue()
+    assert "\x1b[37;48;2;0;114;178mhigh\x1b[0m" in out
+    assert "\x1b[2mout\x1b[0m" in out
+
+
+def test_a_scale_has_two_colours_only_for_values_of_both_signs():
+    """A few values at each end do not make all others pale."""
+    signed = Scale.of([-2.0, 0.0, 1.0])
+    assert [signed.strength(value) for value in (-2.0, 0.0, 1.0, 9.0, math.nan)] == [-1.0, 0.0, 0.5, 1.0, 0.0]
+    assert Scale.of([1.0, 1.0]).strength(1.0) == 0.0
+    assert [Scale.of([-4.0, -2.0]).strength(value) for value in (-4.0, -3.0, -2.0)] == [-1.0, -0.5, 0.0]
+    outlier = Scale.of([*([n / 100 for n in range(100)]), 1e9])
+    assert outlier.strength(0.98) > 0.9

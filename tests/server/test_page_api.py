@@ -1,5 +1,6 @@
 """Every endpoint of the API, on real runs."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from serving_runs import HTML, Serve, decoded, eventually
 import windsock
 from windsock.catalogue.resolution import RunNames
 from windsock.relay.delivery_state import DeliveryState, write_delivery_state
+from windsock.server.http import endpoints
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.views.charts import logged_band
 from windsock.server.views.comparison import ComparedRun, comparison
@@ -319,6 +321,60 @@ def test_samples_are_searched_filtered_and_paged(serve: Serve, demo: windsock.Ru
     assert [sample["step"] for sample in rest["samples"]] == [25, 21]
     assert fetch(client, "/api/runs/demo/samples", grep="PROMPT 7 ")["samples"][0]["prompt"] == f"prompt 7 {HTML}"
     assert fetch(client, "/api/runs/demo/samples", min_length=39, max_length=39)["samples"][0]["step"] == 38
+
+
+def test_samples_by_any_column_and_one_with_its_tokens(serve: Serve):
+    """Conditions, orders and expressions in the query; a list has turns, and one sample its arrays."""
+    run = windsock.init(project="p", name="n", id="tokens")
+    for n in range(4):
+        run.sample(
+            prompt=[{"role": "user", "content": "q"}],
+            completion=[{"role": "assistant", "content": f"<think>{'x' * 5000}</think>{n}"}],
+            reward=n, rewards={"format": n / 4}, correct=n % 2 == 0, tokens=["a", "b"],
+            token_values={"entropy": [n, 0.5]}, step=0,
+        )  # fmt: skip
+    run.finish()
+    client = serve()
+    where = "correct = false and reward.format < 0.5"
+    found = fetch(client, "/api/runs/tokens/samples", where=where, sort="-reward.format", texts="turns")
+    [sample] = found["samples"]
+    assert (sample["reward"], sample["tokens"], sample["token_values"]) == (1, 2, ["entropy"])
+    assert "messages" not in sample
+    assert [turn["role"] for turn in sample["turns"]] == ["user", "assistant"]
+    reasoning, answer = sample["turns"][1]["parts"]
+    assert (reasoning["kind"], reasoning["length"], len(reasoning["text"]) < 2100, answer["text"]) == (
+        "reasoning", 5000, True, "1",
+    )  # fmt: skip
+    assert found["census"]["columns"]["correct"]["kind"] == "truth"
+    whole = fetch(client, "/api/runs/tokens/sample", place=sample["place"])
+    assert len(whole["turns"][1]["parts"][0]["text"]) == 5000
+    assert np.frombuffer(base64.b64decode(whole["token_values"]["entropy"]), "<f4").tolist() == [1.0, 0.5]
+    assert fetch(client, "/api/runs/tokens/samples", regex="^[23]$")["matched"] == 2
+    assert fetch(client, "/api/runs/tokens/samples", max_reward=0)["matched"] == 1
+    assert fetch(client, "/api/runs/tokens/samples", sort="-beauty")["unknown"] == ["beauty"]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("samples?where=reward", "where: expected NAME < VALUE"),
+        ("samples?regex=(", "regex '(': missing )"),
+        ("samples?regex=(x%2B)%2B%24", "the regular expression takes more than 0.2 s"),
+        ("sample?place=x", "no sample at 'x'"),
+        ("sample", "place is missing"),
+    ],
+)
+def test_a_search_that_cannot_be_answered_says_why(
+    serve: Serve, query: str, message: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A slow expression is stopped, and blocks no other request."""
+    monkeypatch.setattr(endpoints, "REGEX_SECONDS", 0.2)
+    run = windsock.init(project="p", name="n", id="slow")
+    run.sample("p", "x" * 64 + "!", step=0)
+    run.finish()
+    response = serve().get(f"/api/runs/slow/{query}")
+    assert response.status_code in (400, 404)
+    assert message in response.json()["error"]
 
 
 def test_details_events_and_texts(serve: Serve, demo: windsock.Run):

@@ -2,12 +2,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sortByFamily } from "../../src/windsock/server/web/charts/families.js";
-import { searchSamples } from "../../src/windsock/server/web/data/sample_search.js";
+import { findSample, searchSamples } from "../../src/windsock/server/web/data/sample_search.js";
 
 test("samples of a report are searched as the server does", () => {
-  const sample = (step, fields) => ({ step, prompt: "Add 1", completion: "2", reward: step / 10, ...fields });
+  const turns = (text) => [{ role: "completion", parts: [{ kind: "text", text }] }];
+  const sample = (step, fields) => ({ step, place: `s:${step}`, turns: turns("2"), reward: step / 10, ...fields });
   const all = {
-    samples: [sample(0, { group: "g" }), sample(5, { task: "q" }), sample(9, { completion: "Two" })],
+    samples: [
+      sample(0, { group: "g", rewards: { format: 0.5 }, columns: { correct: false, domain: "a b" } }),
+      sample(5, { task: "q", columns: { correct: true }, discarded: "stale" }),
+      sample(9, { turns: turns("Two") }),
+    ],
     census: {},
   };
   const steps = (parameters) => searchSamples(all, parameters).samples.map((one) => one.step);
@@ -19,7 +24,22 @@ test("samples of a report are searched as the server does", () => {
   assert.deepEqual(steps({ task: "q" }), [5]);
   assert.deepEqual(steps({ group: "g" }), [0]);
   assert.deepEqual(steps({ min_reward: "0.5", max_reward: "0.5" }), [5]);
+  assert.deepEqual(steps({ regex: "^T" }), [9]);
+  assert.deepEqual(steps({ sort: "-correct" }), [5, 0, 9]);
   assert.deepEqual(searchSamples(null, {}).samples, []);
+  assert.equal(findSample(all, "s:5").task, "q");
+  const conditions = {
+    "correct = false": [0],
+    "correct != false": [5],
+    "reward.format < 0.6 and step = 0": [0],
+    'domain = "a b"': [0],
+    "domain ~ A": [0],
+    "discarded = none": [9, 0],
+    "discarded != none, reward >= 0.5": [5],
+    "": [9, 5, 0],
+  };
+  for (const [where, expected] of Object.entries(conditions)) assert.deepEqual(steps({ where }), expected, where);
+  assert.throws(() => steps({ where: "reward <" }), /where/);
 });
 
 test("the families that people look at first come first, the others keep their order", () => {

@@ -1,6 +1,8 @@
 """Show the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
 
-All filters must match. The first search builds an index in the run's folder, which later searches use.
+All filters must match. --where takes conditions on any column: NAME = VALUE, !=, <, <=, >, >=, ~ (contains). reward.X
+is a component of the reward, and "= none" is for samples without a value. The first search builds an index in the run's
+folder, which later searches use.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 
 from windsock.cli.arguments import add_json, add_run, run_view
 from windsock.export import sample_record
+from windsock.samples.conditions import parse_conditions
 from windsock.samples.query import SORTS, Query, compiled
 from windsock.server.responses import to_strict_json
 from windsock.terminal.output import Progress
@@ -17,7 +20,7 @@ from windsock.terminal.output import Progress
 HELP = "show samples: filter, search, sort"
 EXAMPLE = "windsock samples @last --step 10:20 --min-reward 0.5 --grep 'therefore' --sort -reward"
 DEFAULT_COUNT = 20
-ORDERS = tuple(sign + name for name in SORTS for sign in ("", "-"))
+DESCENDING = tuple(f"-{name}" for name in SORTS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,18 +37,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", help="only samples of this group, highest reward first")
     parser.add_argument("--finish-reason", metavar="R", help="only samples with this finish reason: stop, length, …")
     parser.add_argument(
+        "--where", action="append", type=_where, metavar="COND", help="'reward.format < 0.5 and correct = false'"
+    )
+    parser.add_argument(
         "--sort",
         nargs="?",
-        choices=ORDERS,
         metavar="KEY",
-        help=f"sort by {', '.join(SORTS)}; -KEY sorts in descending order",
+        help=f"sort by {', '.join(SORTS)} or another column; --sort=-KEY sorts in descending order",
     )
-    for order in ORDERS[1::2]:  # argparse parses "-reward" as an option, so make it one
+    for order in DESCENDING:  # argparse parses "-reward" as an option, so make it one
         parser.add_argument(order, dest="sort", action="store_const", const=order, help=argparse.SUPPRESS)
     parser.add_argument(
         "-n", type=int, metavar="COUNT", help=f"number of samples, 0 for all (default {DEFAULT_COUNT}, all with --json)"
     )
     parser.add_argument("--full", action="store_true", help="do not shorten texts")
+    parser.add_argument("--tokens", action="store_true", help="show the tokens, coloured by one of their values")
+    parser.add_argument("--value", metavar="NAME", help="the value that colours them: entropy, log_prob, …")
     add_json(parser)
 
 
@@ -61,16 +68,21 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples
+    from windsock.terminal.tokens import TokenChoice
 
     highlight = Highlight(options.grep, options.regex, options.full)
-    show_samples(make_console(highlight=False), view.info.name, found, highlight)
+    shown_tokens = TokenChoice(options.value) if options.tokens or options.value else None
+    show_samples(make_console(highlight=False), view.info.name, found, highlight, shown_tokens)
     return 0
 
 
 def _query(options: argparse.Namespace) -> Query:
     default = "-reward" if options.group is not None else "-step"
-    names = [name for name in Query.__dataclass_fields__ if hasattr(options, name) and name not in ("run", "sort")]
-    return Query(**{name: getattr(options, name) for name in names}, sort=options.sort or default)
+    names = [
+        name for name in Query.__dataclass_fields__ if hasattr(options, name) and name not in ("run", "sort", "where")
+    ]
+    where = " and ".join(options.where or ())
+    return Query(**{name: getattr(options, name) for name in names}, where=where, sort=options.sort or default)
 
 
 def _steps(text: str) -> int | tuple[int | None, int | None]:
@@ -86,3 +98,11 @@ def _regex(text: str) -> str:
         return compiled(text).pattern
     except ValueError as problem:
         raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _where(text: str) -> str:
+    try:
+        parse_conditions(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text

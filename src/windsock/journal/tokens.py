@@ -66,10 +66,16 @@ class TokenValues(Mapping[str, Sequence[float]]):
         self._count = count
 
     def __getitem__(self, name: str) -> Sequence[float]:
+        return tuple(self.array(name).tolist())
+
+    def array(self, name: str) -> NDArray[np.float32]:
+        """Return the values of a name."""
+        import numpy as np
+
         try:
-            return tuple(unpack_array(self.packed[name], self._count, NUMBERS).tolist())
+            return unpack_array(self.packed[name], self._count, NUMBERS).astype(np.float32)
         except ValueError:
-            return (float("nan"),) * self._count
+            return np.full(self._count, np.nan, np.float32)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.packed)

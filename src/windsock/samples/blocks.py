@@ -20,13 +20,16 @@ from windsock.journal.samples import decode, encode
 from windsock.journal.unpacking import Budget, pack
 from windsock.model import Sample
 from windsock.samples.choice import total_reward
+from windsock.samples.columns import MAX_COLUMNS, MAX_NAME_BYTES, Kind, columns_of, kind_of
 from windsock.samples.query import to_bytes
+from windsock.samples.transcript import turns_of
 
 Rows = NDArray[np.void]
 
 MAX_SAMPLES = 512  # of a block
 MAX_BYTES = 1 << 20  # of a block's texts and other fields, beyond which no sample is added
 NAMES = ("finish_reason", "task", "group", "run")
+NUMBERS = ("step", "length", "weight_version", "time", "reward", "advantage")
 HAS_LENGTH, HAS_VERSION = 1, 2
 SAMPLE = np.dtype(
     [
@@ -38,7 +41,9 @@ SAMPLE = np.dtype(
     ]
 )
 FRAME = np.dtype([("step", "<i8"), ("kept", "<i8"), ("seen", "<i8")])
-COUNTS = struct.Struct("<III")  # samples, frames and names
+COUNTS = struct.Struct("<IIII")  # samples, frames, names and further columns
+KINDS: dict[Kind, str] = {"number": "<f8", "truth": "<f8", "name": "<u4"}
+ColumnKey = tuple[str, Kind]  # a name may have values of several kinds
 SEAL = struct.Struct("<I")
 
 
@@ -65,18 +70,38 @@ class Block:
     rows: Rows
     frames: Rows
     names: list[bytes]
+    columns: dict[ColumnKey, NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def named(self, field: str, name: bytes) -> NDArray[np.bool_]:
-        """Return which samples have a name in a field."""
+        """Return which samples have a name in a field or column."""
         number = self.names.index(name) + 1 if name in self.names else -1
-        found: NDArray[np.bool_] = self.rows[field] == number
+        found: NDArray[np.bool_] = self.name_numbers(field) == number
         return found
 
+    def name_numbers(self, field: str) -> NDArray[np.int64]:
+        """Return the numbers of the names in a field or column, from 1; 0 for none."""
+        column = self.rows[field] if field in NAMES else self.columns.get((field, "name"))
+        return np.zeros(len(self), np.int64) if column is None else column.astype(np.int64)
+
+    def numbers(self, field: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the numbers in a field or column, and which samples have one; truth values are 0 and 1."""
+        if field in NUMBERS:
+            return self.rows[field], self.known(field)
+        found = np.full(len(self), np.nan)
+        for kind in ("number", "truth"):
+            if (column := self.columns.get((field, kind))) is not None:
+                found = np.where(np.isnan(column), found, column)
+        return found, ~np.isnan(found)
+
+    def has(self, field: str) -> NDArray[np.bool_]:
+        """Return which samples have any value in a field or column."""
+        return self.numbers(field)[1] | (self.name_numbers(field) > 0)
+
     def known(self, field: str) -> NDArray[np.bool_]:
-        """Return which samples have a number."""
+        """Return which samples have a number in a field."""
         flag = {"length": HAS_LENGTH, "weight_version": HAS_VERSION}.get(field)
         if flag is not None:
             found: NDArray[np.bool_] = (self.rows["has"] & flag) != 0
@@ -92,22 +117,36 @@ class Block:
 
     def encoded(self) -> bytes:
         """Return everything but the texts and other fields."""
-        counts = COUNTS.pack(len(self.rows), len(self.frames), len(self.names))
-        sizes = np.array([len(name) for name in self.names], "<u4")
-        return b"".join((counts, self.rows.tobytes(), self.frames.tobytes(), sizes.tobytes(), *self.names))
+        texts = [*self.names, *(to_bytes(f"{kind} {name}") for name, kind in self.columns)]
+        counts = COUNTS.pack(len(self.rows), len(self.frames), len(self.names), len(self.columns))
+        sizes = np.array([len(text) for text in texts], "<u4")
+        columns = (column.tobytes() for column in self.columns.values())
+        return b"".join((counts, self.rows.tobytes(), self.frames.tobytes(), sizes.tobytes(), *texts, *columns))
 
     @classmethod
     def decoded(cls, data: bytes) -> Block:
         """Return a block of the bytes of ``encoded``."""
-        samples, frames, names = COUNTS.unpack_from(data)
-        ends = np.cumsum([COUNTS.size, samples * SAMPLE.itemsize, frames * FRAME.itemsize, 4 * names]).tolist()
+        samples, frames, names, columns = COUNTS.unpack_from(data)
+        parts = [COUNTS.size, samples * SAMPLE.itemsize, frames * FRAME.itemsize, 4 * (names + columns)]
+        ends = np.cumsum(parts).tolist()
         sizes = np.frombuffer(data[ends[2] : ends[3]], "<u4").tolist()
         places = np.cumsum([ends[3], *sizes]).tolist()
+        texts = [data[start:stop] for start, stop in pairwise(places)]
         return cls(
             np.frombuffer(data[ends[0] : ends[1]], SAMPLE),
             np.frombuffer(data[ends[1] : ends[2]], FRAME),
-            [data[start:stop] for start, stop in pairwise(places)],
+            texts[:names],
+            dict(_decoded_columns(texts[names:], data[places[-1] :], samples)),
         )
+
+
+def _decoded_columns(keys: list[bytes], data: bytes, count: int) -> Iterator[tuple[ColumnKey, NDArray[Any]]]:
+    at = 0
+    for key in keys:
+        kind, _, name = key.decode("utf-8", "surrogatepass").partition(" ")
+        column = np.frombuffer(data, KINDS[kind], count, at)  # type: ignore[index]
+        yield (name, kind), column  # type: ignore[misc]
+        at += column.nbytes
 
 
 @dataclass(slots=True)
@@ -119,6 +158,7 @@ class BlockBuilder:
     names: dict[bytes, int] = field(default_factory=dict)
     texts: list[bytes] = field(default_factory=list)
     rest: list[bytes] = field(default_factory=list)
+    columns: dict[ColumnKey, dict[int, float]] = field(default_factory=dict)  # by row; few samples may have a column
     size: int = 0
 
     @property
@@ -129,12 +169,15 @@ class BlockBuilder:
     def add(self, sample: Sample) -> None:
         """Add a sample; raise ValueError or RecursionError if it cannot be encoded."""
         prompt, completion = to_bytes(sample.prompt), to_bytes(sample.completion)
-        messages = [to_bytes(text) for message in sample.messages for text in texts_of(message.get("content"))]
+        turns = turns_of(replace(sample, prompt="", completion=""))
+        further = [part.text for turn in turns for part in turn.parts] + [sample.answer or "", sample.reference or ""]
         # Texts are separated by NUL, so that no word is found across the end of one and the beginning of the next.
-        texts = b"\0".join((prompt, completion, *messages))
+        texts = b"\0".join((prompt, completion, *(to_bytes(text) for text in further if text)))
         rest = encode(replace(sample, prompt="", completion=""))
         names = [None if (name := getattr(sample, field)) is None else to_bytes(name) for field in NAMES]
-        numbers = [0 if name is None else self.names.setdefault(name, len(self.names) + 1) for name in names]
+        numbers = [0 if name is None else self._number(name) for name in names]
+        for name, value in columns_of(sample, turns):
+            self._add_to_column(name, value)
         length, version = sample.length, sample.weight_version
         has = (0 if length is None else HAS_LENGTH) | (0 if version is None else HAS_VERSION)
         measured = (sample.time, *(np.nan if v is None else v for v in (total_reward(sample), sample.advantage)))
@@ -144,18 +187,44 @@ class BlockBuilder:
         self.rest.append(rest)
         self.size += len(texts) + len(rest)
 
+    def _number(self, name: bytes) -> int:
+        return self.names.setdefault(name, len(self.names) + 1)
+
+    def _add_to_column(self, name: str, value: float | bool | str) -> None:
+        key = name, kind_of(value)
+        if key not in self.columns and (len(self.columns) >= MAX_COLUMNS or name in (*NAMES, *NUMBERS)):
+            return
+        if isinstance(value, str):
+            text = to_bytes(value)
+            if len(text) > MAX_NAME_BYTES:
+                return
+            value = self._number(text)
+        self.columns.setdefault(key, {}).setdefault(len(self.rows), float(value))
+
+    def _dense(self, key: ColumnKey) -> NDArray[Any]:
+        column = np.full(len(self.rows), 0 if key[1] == "name" else np.nan, KINDS[key[1]])
+        column[list(self.columns[key])] = list(self.columns[key].values())
+        return column
+
     def extend(self, block: Block, texts: bytes, rest: bytes) -> None:
         """Add the samples of a block, to an empty builder."""
         self.rows = block.rows.tolist()
         self.frames = block.frames.tolist()
         self.names = {name: number for number, name in enumerate(block.names, 1)}
+        self.columns = {key: _sparse(column) for key, column in block.columns.items()}
         self.texts, self.rest = list(block.pieces(texts, "texts")), list(block.pieces(rest, "rest"))
         self.size = len(texts) + len(rest)
 
     def parts(self) -> tuple[bytes, bytes, bytes]:
         """Return the encoded block, the texts, and the other fields, compressed."""
-        block = Block(np.array(self.rows, SAMPLE), np.array(self.frames, FRAME), list(self.names))
+        columns = {key: self._dense(key) for key in self.columns}
+        block = Block(np.array(self.rows, SAMPLE), np.array(self.frames, FRAME), list(self.names), columns)
         return block.encoded(), b"".join(self.texts), pack(b"".join(self.rest), 1)
+
+
+def _sparse(column: NDArray[Any]) -> dict[int, float]:
+    rows = np.flatnonzero(column > 0 if column.dtype.kind == "u" else ~np.isnan(column))
+    return dict(zip(rows.tolist(), column[rows].tolist(), strict=True))
 
 
 def unpack_rest(block: Block, packed: bytes) -> bytes:
@@ -171,14 +240,3 @@ def sample_of(row: Mapping[str, Any], texts: bytes, rest: bytes) -> Sample:
     return replace(
         sample, prompt=first.decode("utf-8", "surrogatepass"), completion=second.decode("utf-8", "surrogatepass")
     )
-
-
-def texts_of(content: Any) -> Iterator[str]:
-    """Yield the texts of a message's content: itself, or those of its parts."""
-    if isinstance(content, str):
-        yield content
-    elif isinstance(content, list | tuple):
-        for part in content:
-            yield from texts_of(part)
-    elif isinstance(content, Mapping):
-        yield from texts_of(content.get("text"))

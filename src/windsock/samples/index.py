@@ -28,6 +28,7 @@ from windsock.journal.samples import MAX_SAMPLE_BYTES
 from windsock.journal.unpacking import Budget
 from windsock.samples import search
 from windsock.samples.query import Census, Found, Query
+from windsock.samples.regex_process import TooSlowError
 from windsock.samples.search import Limits
 from windsock.samples.stored_blocks import BlockWriter, SegmentState, add_frame, damage, frame_head, segment_states
 
@@ -35,7 +36,7 @@ T = TypeVar("T")
 Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
 
 FILE = "samples.sqlite"
-VERSION = 3
+VERSION = 4
 MAX_VALUE_BYTES = 8 * MAX_SAMPLE_BYTES  # of one value of the index; escapes make JSON longer
 # The file may be anybody's. No honest search needs more steps of SQLite's machine for every byte of it.
 STEPS_PER_BYTE, FREE_STEPS, STEPS_AT_ONCE = 100, 10_000_000, 1_000_000
@@ -119,6 +120,8 @@ class SampleIndex:
                         self._update(db)
                         _limit_work(db, path)
                         return work(db)
+                except TooSlowError:
+                    raise
                 except NONSENSE as error:
                     last_error = error
                     if _is_unusable_place(error):

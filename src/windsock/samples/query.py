@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.model import Sample
+from windsock.samples.columns import ColumnSummary
+from windsock.samples.conditions import Condition, parse_conditions
+from windsock.samples.regex_process import RegexProcess
 
 if TYPE_CHECKING:
     from windsock.samples.blocks import Block
@@ -22,6 +25,7 @@ PLAIN = re.compile(r"[^\\.^$*+?{}\[\]()|]|\\[^A-Za-z0-9]", re.DOTALL)  # one lit
 LITERALS = re.compile(f"(?:{PLAIN.pattern})*", re.DOTALL)
 MAX_CASED_LETTERS = 2  # letters beyond ASCII of which every case is tried
 SORTS = ("step", "reward", "advantage", "length", "time")
+FIXED = {*SORTS, "weight_version", "finish_reason", "task", "group", "run"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,9 @@ class Query:
 
     ``step`` is a step, a range, or a pair of the first and the last one, both included, either None for no bound. The
     reward of a sample without a total is its only component. ``grep`` ignores case, ``regex`` does not; both search
-    prompt, completion and messages. ``sort`` is one of ``SORTS``, with a minus for the largest first; samples without
-    the value come last.
+    prompt, completion, messages and answers. ``where`` are conditions on any column, joined by ``and``. ``sort`` is one
+    of ``SORTS`` or a column, with a minus for the largest first; samples without the value come last. ``place`` is one
+    of ``Found.places``. With ``regex_seconds`` the expression is searched in another process, for at most that long.
     """
 
     step: Steps | None = None
@@ -46,13 +51,22 @@ class Query:
     weight_version: int | None = None
     grep: str | None = None
     regex: str | None = None
+    where: str | None = None
+    place: str | None = None
+    regex_seconds: float | None = None
     sort: str = "step"
 
     def __post_init__(self) -> None:
-        if self.sort.removeprefix("-") not in SORTS:
-            raise ValueError(f"sort: expected one of {', '.join(SORTS)}, or one with a minus, got {self.sort!r}")
+        if not self.sort.removeprefix("-"):
+            raise ValueError(f"sort: expected {', '.join(SORTS)} or another column, got {self.sort!r}")
+        parse_conditions(self.where or "")
         if self.regex is not None:
             compiled(self.regex)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions of ``where``."""
+        return parse_conditions(self.where or "")
 
     def mask(self, block: Block) -> NDArray[np.bool_]:
         """Return which samples of a block fulfil the conditions on numbers and names."""
@@ -73,16 +87,24 @@ class Query:
         for name in ("task", "group", "run", "finish_reason"):
             if (wanted := getattr(self, name)) is not None:
                 found &= block.named(name, to_bytes(str(wanted)))
+        for condition in self.conditions:
+            found &= condition.mask(block)
         return found
+
+    def columns(self) -> set[str]:
+        """Return the columns that the query names, beside the fixed fields."""
+        named = {condition.name for condition in self.conditions} | {self.sort.removeprefix("-")}
+        return named - FIXED
 
     def text_filter(self) -> TextFilter | None:
         """Return a search of texts as the index stores them; None if no text is searched for."""
-        tests = []
-        if self.grep:
-            tests.append(_substring(self.grep))
-        if self.regex is not None:
-            tests.append(_expression(compiled(self.regex)))
-        return TextFilter(tests) if tests else None
+        tests = [_substring(self.grep)] if self.grep else []
+        if self.regex is None:
+            return TextFilter(tests) if tests else None
+        quick, exact = _expression(compiled(self.regex))
+        if self.regex_seconds is None:
+            return TextFilter([*tests, (quick, exact)])
+        return TextFilter([*tests, (quick, lambda _: True)], RegexProcess(self.regex, self.regex_seconds))
 
 
 Test = Callable[[bytes], bool]
@@ -91,16 +113,30 @@ Test = Callable[[bytes], bool]
 class TextFilter:
     """A search in texts: each test is a quick one, of many texts at once, and an exact one."""
 
-    def __init__(self, tests: Sequence[tuple[Test, Test]]) -> None:
+    def __init__(self, tests: Sequence[tuple[Test, Test]], process: RegexProcess | None = None) -> None:
         self._tests = tests
+        self._process = process
 
     def may_match(self, joined: bytes) -> bool:
         """Return whether one of some joined texts may match; quickly."""
         return all(quick(joined) for quick, _ in self._tests)
 
-    def __call__(self, texts: bytes) -> bool:
-        """Return whether the texts of a sample match."""
-        return all(quick(texts) and exact(texts) for quick, exact in self._tests)
+    def matching(self, texts: Sequence[bytes]) -> list[int]:
+        """Return the places of the samples whose texts match."""
+        found = [
+            place
+            for place, text in enumerate(texts)
+            if all(quick(text) and exact(text) for quick, exact in self._tests)
+        ]
+        if self._process is None or not found:
+            return found
+        matched = self._process.matches([texts[place] for place in found])
+        return [place for place, is_match in zip(found, matched, strict=True) if is_match]
+
+    def close(self) -> None:
+        """Release what the search needed."""
+        if self._process is not None:
+            self._process.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +148,21 @@ class Census:
     steps: tuple[int, int] | None = None
     rewards: tuple[float, float] | None = None
     damage: tuple[str, ...] = ()  # frames that could not be read
+    columns: Mapping[str, ColumnSummary] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Samples that match, the number of all matches, and the census of the run."""
+    """Samples that match with their places in the journal, the number of all matches, and the census of the run.
+
+    ``unknown`` are columns of the query that no sample has.
+    """
 
     samples: list[Sample] = field(default_factory=list)
     matched: int = 0
     census: Census = field(default_factory=Census)
+    places: list[str] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
 
 
 def compiled(regex: str) -> re.Pattern[str]:

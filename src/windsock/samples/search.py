@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from windsock.journal.folder import SegmentFile
 from windsock.model import Sample, Writer
 from windsock.samples.blocks import sample_of
+from windsock.samples.columns import ColumnSummary, Kind
 from windsock.samples.query import Census, Found, Query, TextFilter
 from windsock.samples.stored_blocks import StoredBlock, damage, read_block, read_rest, read_texts, stored_blocks
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Place = tuple[SegmentFile, int, int, int]  # segment, block, number of its first sample in the segment, row
 Limits = Mapping[Writer, int | None]  # writer to the first step that a newer attempt supersedes
 
 
@@ -27,29 +29,48 @@ class _Matches:
     def __init__(self, sort: str) -> None:
         self._field, self._down = sort.removeprefix("-"), sort.startswith("-")
         self._keys: list[tuple[Any, ...]] = []
-        self._blocks: list[tuple[SegmentFile, int]] = []
+        self._names: list[bytes] = []  # of samples that have a name and no number to sort by
+        self._blocks: list[tuple[SegmentFile, int, int]] = []
 
     def add(self, stored: StoredBlock, rows: Ints) -> None:
         """Add some samples of a block."""
         if not len(rows):
             return
-        values, missing = stored.block.rows[self._field][rows], ~stored.block.known(self._field)[rows]
+        numbers, has = stored.block.numbers(self._field)
+        values, known = numbers[rows], has[rows]
         # Inverted and not negated: the lowest integer has no negative.
         down = ~values if values.dtype.kind == "i" else -values
         number = np.full(len(rows), len(self._blocks))
-        self._blocks.append((stored.segment, stored.number))
+        self._blocks.append((stored.segment, stored.number, stored.first))
         steps = stored.block.rows["step"][rows]
-        self._keys.append((missing, np.where(missing, 0, down if self._down else values), steps, number, rows))
+        names = self._named(stored, np.where(known, 0, stored.block.name_numbers(self._field)[rows]))
+        missing = np.where(known, 0, np.where(names > 0, 1, 2))
+        self._keys.append((missing, np.where(known, down if self._down else values, 0), names, steps, number, rows))
 
-    def first(self, limit: int | None) -> tuple[int, list[tuple[SegmentFile, int, int]]]:
-        """Return the number of matches, and segment, block and row of the first ones."""
+    def first(self, limit: int | None) -> tuple[int, list[Place]]:
+        """Return the number of matches, and the places of the first ones."""
         if not self._keys:
             return 0, []
-        missing, values, steps, numbers, rows = (np.concatenate(column) for column in zip(*self._keys, strict=True))
+        missing, values, names, steps, numbers, rows = (np.concatenate(one) for one in zip(*self._keys, strict=True))
         # lexsort is stable: samples with the same keys stay in the order of the journal.
-        order = np.lexsort((steps, values, missing))[:limit]
+        order = np.lexsort((steps, self._ranks()[names], values, missing))[:limit]
         places = zip(numbers[order].tolist(), rows[order].tolist(), strict=True)
         return len(rows), [(*self._blocks[number], row) for number, row in places]
+
+    def _named(self, stored: StoredBlock, numbers: Ints) -> Ints:
+        """Return places in the list of names, from 1, for numbers of a block's names; 0 for none."""
+        places = np.zeros(len(stored.block.names) + 1, np.int64)
+        for number in np.unique(numbers[numbers > 0]).tolist():
+            self._names.append(stored.block.names[number - 1])
+            places[number] = len(self._names)
+        found: Ints = places[numbers]
+        return found
+
+    def _ranks(self) -> Ints:
+        """Return the rank of each name, by its place in the list; 0 for none."""
+        ranks = {name: rank for rank, name in enumerate(sorted(set(self._names)), 1)}
+        sign = -1 if self._down else 1
+        return np.array([0, *(sign * ranks[name] for name in self._names)], np.int64)
 
 
 def _current(stored: StoredBlock, steps: Ints, limits: Limits) -> Flags:
@@ -62,15 +83,30 @@ def _current(stored: StoredBlock, steps: Ints, limits: Limits) -> Flags:
 def find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
     """Return the first ``limit`` samples that match, the number of matches, and a census."""
     contains, matches, counted = query.text_filter(), _Matches(query.sort), _CensusCount()
-    for stored in stored_blocks(db):
-        current = _current(stored, stored.block.rows["step"], limits)
-        counted.add(stored, current, limits)
-        rows = np.flatnonzero(current & query.mask(stored.block))
-        if contains is not None and len(rows):
-            rows = _containing(db, stored, rows, contains)
-        matches.add(stored, rows)
-    count, places = matches.first(limit)
-    return Found(_samples(db, places), count, counted.result(damage(db)))
+    try:
+        for stored in stored_blocks(db):
+            current = _current(stored, stored.block.rows["step"], limits)
+            counted.add(stored, current, limits)
+            rows = _at_place(stored, np.flatnonzero(current & query.mask(stored.block)), query.place)
+            if contains is not None and len(rows):
+                rows = _containing(db, stored, rows, contains)
+            matches.add(stored, rows)
+    finally:
+        if contains is not None:
+            contains.close()
+    count, found = matches.first(limit)
+    counts = counted.result(damage(db))
+    places = [f"{segment.path.name}:{first + row}" for segment, _, first, row in found]
+    return Found(_samples(db, found), count, counts, places, tuple(sorted(query.columns() - counts.columns.keys())))
+
+
+def _at_place(stored: StoredBlock, rows: Ints, place: str | None) -> Ints:
+    """Return the one of some samples that is at a place; without a place, all."""
+    if place is None:
+        return rows
+    name, _, number = place.rpartition(":")
+    same = name == stored.segment.path.name and number.isdecimal()
+    return rows[rows == int(number) - stored.first] if same else rows[:0]
 
 
 def _containing(db: sqlite3.Connection, stored: StoredBlock, rows: Ints, contains: TextFilter) -> Ints:
@@ -79,22 +115,22 @@ def _containing(db: sqlite3.Connection, stored: StoredBlock, rows: Ints, contain
     if not contains.may_match(joined):
         return rows[:0]
     texts = list(stored.block.pieces(joined, "texts"))
-    return rows[[contains(texts[row]) for row in rows.tolist()]]
+    return rows[contains.matching([texts[row] for row in rows.tolist()])]
 
 
-def _samples(db: sqlite3.Connection, places: list[tuple[SegmentFile, int, int]]) -> list[Sample]:
+def _samples(db: sqlite3.Connection, places: list[Place]) -> list[Sample]:
     """Read samples at some places; a block is read once."""
     by_block: dict[tuple[Path, int], list[int]] = {}
-    for place, (segment, number, _) in enumerate(places):
+    for place, (segment, number, _, _) in enumerate(places):
         by_block.setdefault((segment.path, number), []).append(place)
     found: list[Sample] = [Sample()] * len(places)
     for wanted in by_block.values():
-        segment, number, _ = places[wanted[0]]
+        segment, number, _, _ = places[wanted[0]]
         stored = read_block(db, segment, number)
         texts = list(stored.block.pieces(read_texts(db, stored), "texts"))
         rest = list(stored.block.pieces(read_rest(db, stored), "rest"))
         for place in wanted:
-            row = places[place][2]
+            row = places[place][3]
             found[place] = sample_of(stored.block.rows[row], texts[row], rest[row])
     return found
 
@@ -106,6 +142,7 @@ class _CensusCount:
         self._kept = self._seen = 0
         self._steps: list[int] = []
         self._rewards: list[float] = []
+        self._columns: dict[str, ColumnSummary] = {}
 
     def add(self, stored: StoredBlock, current: Flags, limits: Limits) -> None:
         """Add the samples of a block that are ``current``."""
@@ -115,6 +152,17 @@ class _CensusCount:
         steps, rewards = (stored.block.rows[name][current] for name in ("step", "reward"))
         self._steps = _extent([*self._steps, *_extent(steps.tolist())])
         self._rewards = _extent([*self._rewards, *_extent(rewards[~np.isnan(rewards)].tolist())])
+        for (name, kind), column in stored.block.columns.items():
+            if len(values := column[current]):
+                self._add_column(stored, name, kind, values)
+
+    def _add_column(self, stored: StoredBlock, name: str, kind: Kind, values: NDArray[Any]) -> None:
+        summary = self._columns.get(name) or ColumnSummary(kind)
+        if kind == "name":
+            found = [stored.block.names[number - 1] for number in np.unique(values[values > 0]).tolist()]
+            self._columns[name] = summary.with_names(found)
+        else:
+            self._columns[name] = summary.with_numbers(values)
 
     def result(self, damage: tuple[str, ...]) -> Census:
         """Return the counts."""
@@ -122,7 +170,7 @@ class _CensusCount:
             return Census(0, self._seen, damage=damage)
         first, last = self._steps
         rewards = (self._rewards[0], self._rewards[1]) if self._rewards else None
-        return Census(self._kept, max(self._seen, self._kept), (first, last), rewards, damage)
+        return Census(self._kept, max(self._seen, self._kept), (first, last), rewards, damage, self._columns)
 
 
 def _extent(values: list[Any]) -> list[Any]:

@@ -41,6 +41,7 @@ class StoredBlock(NamedTuple):
     segment: SegmentFile
     number: int
     block: Block
+    first: int = 0  # number of its first sample in the segment
 
 
 def frame_head(fd: int, offset: int) -> str:
@@ -156,8 +157,11 @@ def stored_blocks(db: sqlite3.Connection) -> Iterator[StoredBlock]:
         (found, state) for name, state in segment_states(db).items() if (found := SegmentFile.parse(Path(name)))
     ]
     for segment, state in sorted(segments, key=lambda pair: (pair[0].writer, pair[0].index)):
+        first = 0
         for number in range(state.blocks):
-            yield read_block(db, segment, number)
+            stored = read_block(db, segment, number)._replace(first=first)
+            first += len(stored.block)
+            yield stored
 
 
 def damage(db: sqlite3.Connection) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windsock.formatting import number, printable
 from windsock.model import Sample
 from windsock.samples.query import Census, Found
+from windsock.samples.transcript import Part, Turn, turns_of
 from windsock.terminal.explain import cells
+from windsock.terminal.tokens import TokenChoice, print_tokens
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,22 +42,63 @@ class Highlight:
         return re.compile(re.escape(self.grep), re.IGNORECASE) if self.grep else None
 
 
-def show_samples(console: Console, name: str, found: Found, highlight: Highlight) -> None:
-    """Print samples and a summary."""
-    previous: list[tuple[str, str]] = []
+def show_samples(
+    console: Console, name: str, found: Found, highlight: Highlight, tokens: TokenChoice | None = None
+) -> None:
+    """Print samples and a summary; with ``tokens``, the tokens of each instead of its texts."""
+    previous: list[Turn] = []
     for sample in found.samples:
         console.print(heading(sample), soft_wrap=True)
-        current = list(texts(sample))
-        for index, (role, text) in enumerate(current):
-            repeated = index < len(previous) and previous[index] == (role, text) and index < len(current) - 1
-            note = "  as above" if repeated else ""
-            console.print(f"{' ' * INDENT}{printable(role)}{note}", style="dim", markup=False)
-            if not repeated:
-                _print_text(console, text, highlight)
+        current = turns_of(sample)
+        if tokens is not None:
+            print_tokens(console, sample, tokens)
+        else:
+            _print_turns(console, current, previous, highlight)
+        _print_answers(console, sample)
         console.print()
         previous = current
     for text in _summary(name, found):
         console.print(printable(text), style="dim", markup=False, soft_wrap=True)
+
+
+def _print_turns(console: Console, turns: list[Turn], previous: list[Turn], highlight: Highlight) -> None:
+    for index, turn in enumerate(turns):
+        repeated = index < len(previous) and previous[index] == turn and index < len(turns) - 1
+        note = "  as above" if repeated else ""
+        console.print(f"{' ' * INDENT}{printable(turn.role)}{note}", style="dim", markup=False)
+        for part in () if repeated else turn.parts:
+            _print_part(console, part, highlight)
+
+
+def _print_part(console: Console, part: Part, highlight: Highlight) -> None:
+    label = part_label(part)
+    if label:
+        console.print(f"{' ' * 2 * INDENT}{label}", style="dim italic", markup=False, soft_wrap=True)
+    pattern = highlight.pattern
+    folded = part.kind == "reasoning" and not highlight.full and not (pattern and pattern.search(part.text))
+    if part.text and not folded:
+        _print_text(console, part.text, highlight)
+
+
+def part_label(part: Part) -> str:
+    """Return the line above a part that is not plain text."""
+    name = printable(part.name)
+    if part.kind == "reasoning":
+        return f"reasoning, {len(part.text):,} characters"
+    if part.kind == "media":
+        return f"[{name}]"
+    return {"tool_call": f"call {name}".rstrip(), "tool_result": f"result {name}".rstrip()}.get(part.kind, "")
+
+
+def _print_answers(console: Console, sample: Sample) -> None:
+    from rich.text import Text
+
+    right = None if None in (sample.answer, sample.reference) else sample.answer == sample.reference
+    style = "bold" if right is None else "bold green" if right else "bold red"
+    for label, text, look in (("answer", sample.answer, style), ("reference", sample.reference, "bold")):
+        if text is not None:
+            line = Text(" " * INDENT).append(f"{label:10}", "dim").append(printable(text), look)
+            console.print(line, soft_wrap=True)
 
 
 def heading(sample: Sample) -> Text:
@@ -92,24 +134,16 @@ def facts(sample: Sample) -> Iterator[tuple[str, str, str]]:
         yield "", printable(sample.finish_reason), "yellow" if sample.finish_reason == "length" else ""
     if sample.weight_version is not None:
         yield "version", f"{sample.weight_version:,}", ""
+    for name, value in sample.columns.items():
+        yield printable(name), _column_text(value), ""
+    if sample.discarded is not None:
+        yield "discarded:", printable(sample.discarded), "yellow"
 
 
-def texts(sample: Sample) -> Iterator[tuple[str, str]]:
-    """Yield role and text: prompt and completion, or the messages."""
-    if sample.prompt:
-        yield "prompt", sample.prompt
-    for message in sample.messages:
-        yield str(message.get("role", "message")), _message_text(message)
-    if sample.completion:
-        yield "completion", sample.completion
-
-
-def _message_text(message: Mapping[str, Any]) -> str:
-    """Return a message's content as text, with its other fields as JSON."""
-    content = message.get("content")
-    rest = {name: value for name, value in message.items() if name not in ("role", "content")}
-    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False) if content else ""
-    return "\n".join(line for line in (text, json.dumps(rest, ensure_ascii=False) if rest else "") if line)
+def _column_text(value: float | bool | str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return printable(value) if isinstance(value, str) else number(value)
 
 
 def _print_text(console: Console, text: str, highlight: Highlight) -> None:
@@ -193,6 +227,8 @@ def _summary(name: str, found: Found) -> Iterator[str]:
         shown = len(found.samples)
         more = f", {shown:,} shown (-n 0 shows all)" if shown < found.matched else ""
         yield f"{found.matched:,} match{'es' if found.matched == 1 else ''}{more}; {_describe(census)}"
+    if found.unknown:
+        yield f"no sample has {', '.join(found.unknown)}; columns: {', '.join(census.columns) or 'none'}"
     yield from (f"! {text}" for text in census.damage)
 
 

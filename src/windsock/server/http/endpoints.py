@@ -30,11 +30,13 @@ from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
 from windsock.server.views.report import collect_report
+from windsock.server.views.samples import TEXTS, sample_view, samples_view
 
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]
 FORMATS = ("binary", "json")
 MAX_COMPARED = 32
+REGEX_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,18 @@ def samples(opened: OpenRun, arguments: Arguments) -> Any:
     """Search completions."""
     steps = arguments["from"], arguments["to"]
     step = arguments["step"] if arguments["step"] is not None else steps if steps != (None, None) else None
-    filters = {name: arguments[name] for name in SAMPLE_FIELDS}
-    return details.samples_view(opened, Query(step=step, **filters), arguments["offset"], arguments["limit"])
+    filters = {name: None if arguments[name] == "" else arguments[name] for name in SAMPLE_FIELDS}
+    try:
+        query = Query(step=step, sort=arguments["sort"] or "step", regex_seconds=REGEX_SECONDS, **filters)
+    except ValueError as problem:
+        raise RequestError(400, str(problem)) from None
+    return samples_view(opened, query, arguments["offset"], arguments["limit"], arguments["texts"])
+
+
+@_with_run
+def sample(opened: OpenRun, arguments: Arguments) -> Any:
+    """Return one sample with its tokens."""
+    return sample_view(opened, arguments["place"])
 
 
 @_with_run
@@ -299,7 +311,7 @@ WINDOW_FIELDS = (
     Field("format", (str,), "binary"),
 )
 SAMPLE_FIELDS = (
-    "min_reward", "max_reward", "min_length", "max_length", "task", "group", "finish_reason", "grep", "sort",
+    "min_reward", "max_reward", "min_length", "max_length", "task", "group", "finish_reason", "grep", "regex", "where",
 )  # fmt: skip
 RUN = "/api/runs/{run}"
 LIVE_PARAMETERS = (
@@ -411,12 +423,23 @@ ENDPOINTS = (
             Parameter("group", "only this group"),
             Parameter("finish_reason", "only this finish reason"),
             Parameter("grep", "only samples that contain this text, ignoring case"),
+            Parameter("regex", f"only samples that match this regular expression, for at most {REGEX_SECONDS:g} s"),
+            Parameter("where", "conditions on columns: reward.format < 0.5 and correct = false"),
+            Parameter("sort", f"{', '.join(SORTS)} or another column; with a minus the largest first", default="step"),
             Parameter(
-                "sort", "sort order", default="step", choices=tuple(sign + name for name in SORTS for sign in ("", "-"))
+                "texts", "prompts and completions, shortened turns, or whole turns", "string", "full", choices=TEXTS
             ),
             _limit(50, 500),
             Parameter("offset", "number of samples to skip", "integer", 0, minimum=0, maximum=1_000_000),
         ),
+        extra_statuses=(404,),
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/sample",
+        "One sample with its tokens",
+        sample,
+        (Parameter("place", "the place of a sample in the journal", required=True),),
         extra_statuses=(404,),
     ),
     Endpoint(

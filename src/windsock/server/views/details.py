@@ -1,4 +1,4 @@
-"""Config, environment, writers, relay, events, texts, histograms and samples of a run."""
+"""Config, environment, writers, relay, events, texts and histograms of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from windsock.formatting import flatten
-from windsock.model import Sample
 from windsock.relay.delivery_state import read_delivery_states
-from windsock.samples.query import Query
-from windsock.server.responses import RequestError, field_values
+from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import writer_triples
 from windsock.server.views.overview import writer_records
@@ -97,21 +95,3 @@ def histograms_view(opened: OpenRun, name: str, points: int) -> dict[str, Any]:
         "total": len(found),
         "histograms": [{"step": step, **asdict(histogram)} for step, histogram in (found[place] for place in places)],
     }
-
-
-def samples_view(opened: OpenRun, query: Query, offset: int, limit: int) -> dict[str, Any]:
-    """Return the matching samples from number ``offset`` on, and a census of all samples."""
-    view = opened.view
-    found = view.find_samples(query, offset + limit)
-    return {
-        "samples": [_sample_fields(sample) for sample in found.samples[offset:]],
-        "matched": found.matched,
-        "offset": offset,
-        "more": found.matched > offset + limit,
-        "census": asdict(found.census),
-    }
-
-
-def _sample_fields(sample: Sample) -> dict[str, Any]:
-    """Return the fields of a sample, with the number of its tokens and the names of their values."""
-    return {**field_values(sample), "tokens": len(sample.tokens), "token_values": list(sample.token_values)}

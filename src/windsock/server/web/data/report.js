@@ -1,5 +1,5 @@
 // The data of a report file, in the form of the server's responses.
-import { searchSamples } from "./sample_search.js";
+import { findSample, searchSamples } from "./sample_search.js";
 
 const embedded = document.getElementById("report-data");
 
@@ -9,6 +9,7 @@ export function reportResponse(path, parameters) {
   const view = path.split("/")[4] ?? path.split("/")[2];
   if (view === "runs") return { cursor: "", gone: [], total: 1, hidden: 0, ...reportList() };
   if (view === "samples") return searchSamples(report.samples, parameters);
+  if (view === "sample") return findSample(report.samples, parameters.place);
   if (view === "events") return { events: [], cursor: 0, total: 0 };
   if (view === "histograms") return report.histograms.find((one) => one.name === parameters.name);
   const found = report[view];

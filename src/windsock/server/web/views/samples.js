@@ -1,179 +1,110 @@
-// The Samples view: search completions, the group of one prompt side by side, one prompt over training.
-import { Plot } from "../charts/plot.js";
+// The Samples view: search completions, read one as a transcript, its group side by side, one prompt over training.
 import { fetchJson, runPath } from "../data/api.js";
-import { seriesFromJson } from "../data/series.js";
 import { getState, setState } from "../data/url_state.js";
-import { formatNumber, toNumber } from "../text/format.js";
+import { rewardChip, sampleFacts } from "../samples/facts.js";
+import { FilterBar, STATES, searchParameters } from "../samples/filters.js";
+import { groupPanel, trainingPanel } from "../samples/groups.js";
+import { answerText, inputTurns, outputText, outputTurns, sharedBeginning } from "../samples/outputs.js";
+import { firstMatch, highlighted, searchPattern, visibleText } from "../samples/texts.js";
+import { tokenPanel } from "../samples/token_view.js";
+import { transcript } from "../samples/turns.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
-import { debounce, throttle } from "../ui/scheduling.js";
-import { emptyState, panel, selectField } from "../ui/widgets.js";
-
-// The parameters of a search by their state in the URL.
-const PARAMETERS = {
-  grep: "grep",
-  at: "step",
-  task: "task",
-  group: "group",
-  finish: "finish_reason",
-  low: "min_reward",
-  high: "max_reward",
-  short: "min_length",
-  long: "max_length",
-  order: "sort",
-};
-
-const SORTS = [
-  ["-step", "s_new"],
-  ["step", "s_old"],
-  ["-reward", "s_high"],
-  ["reward", "s_low"],
-  ["-length", "s_long"],
-  ["-advantage", "s_adv"],
-];
+import { throttle } from "../ui/scheduling.js";
+import { emptyState, panel } from "../ui/widgets.js";
 
 const PAGE_SIZE = 60;
+const SNIPPET = 300; // characters
+const BEFORE_MATCH = 40;
 
 export function samplesView(host, context) {
   const rows = el("div", { class: "card sample-list" });
   const detail = el("div", { class: "sample-detail" });
-  const summary = el("span", { class: "quiet" });
+  const bar = new FilterBar();
+  const split = el("div", { class: "samples-split" }, rows, detail);
   let found = [];
   let matched = 0;
   let plot = null;
+  let tokens = null;
   let lastRequest = 0;
-  const setLater = debounce(200, (names) => setState(names, true));
+  host.append(bar.node, split);
 
-  function field(name, label, type, extra = {}) {
-    const box = el("input", {
-      type,
-      value: getState(name),
-      "aria-label": label,
-      placeholder: type === "search" ? label : null,
-      ...extra,
-    });
-    box.addEventListener("input", () => setLater({ [name]: box.value }));
-    return type === "search" ? box : el("label", { class: "field" }, el("span", { text: label }), box);
-  }
-
-  const bar = el(
-    "div",
-    { class: "bar" },
-    field("grep", t("search_samples"), "search"),
-    selectField(
-      t("sort"),
-      SORTS.map(([key, text]) => [key, t(text)]),
-      getState("order") || "-step",
-      (order) => setState({ order }),
-    ),
-    field("at", t("step"), "number", { min: 0 }),
-    field("task", t("task"), "text", { class: "short" }),
-    field("group", t("group"), "text", { class: "short" }),
-    field("low", t("at_least"), "number", { step: "any" }),
-    field("high", t("at_most"), "number", { step: "any" }),
-    field("short", t("long_least"), "number", { min: 0 }),
-    field("long", t("long_most"), "number", { min: 0 }),
-    field("finish", t("finish"), "text", { class: "short" }),
-    summary,
-  );
-  const split = el("div", { class: "samples-split" }, rows, detail);
-  host.append(bar, split);
+  const search = (parameters) => fetchJson(runPath(context.run, "samples"), { texts: "turns", ...parameters });
 
   async function read(offset = 0) {
     const request = ++lastRequest;
-    const query = Object.fromEntries(Object.entries(PARAMETERS).map(([state, name]) => [name, getState(state)]));
     let response;
     try {
-      response = await fetchJson(runPath(context.run, "samples"), {
-        ...query,
-        sort: query.sort || "-step",
-        limit: PAGE_SIZE,
-        offset: offset || "",
-      });
+      response = await search({ ...searchParameters(), limit: PAGE_SIZE, offset: offset || "" });
     } catch (problem) {
-      return context.fail(problem);
+      return getState("where") || getState("rx") ? bar.complain(problem.message) : context.fail(problem);
     }
     if (request !== lastRequest || !host.isConnected) return;
     if (!response.census?.kept && !response.samples.length)
       return host.replaceChildren(emptyState(t("no_samples"), t("no_samples_do")));
-    if (!bar.isConnected) host.replaceChildren(bar, split); // the first samples arrived
+    if (!bar.node.isConnected) host.replaceChildren(bar.node, split); // the first samples arrived
     found = offset ? [...found, ...response.samples] : response.samples;
     matched = response.matched;
-    summary.textContent = t("matched", {
-      n: matched,
-      m: response.census?.kept ?? found.length,
-      s: response.census?.seen ?? "–",
-    });
+    bar.show(response.census?.columns ?? {});
+    bar.complain("");
+    bar.summary.textContent = summaryText(response, found.length);
     draw(response.more);
   }
 
   function draw(more) {
     const selected = getState("sample");
-    rows.replaceChildren(...found.map((sample) => sampleRow(sample, selected)));
+    const pattern = currentPattern();
+    const texts = found.map(pattern ? outputText : answerText);
+    const shared = sharedBeginning(texts);
+    rows.replaceChildren(...found.map((sample, i) => sampleRow(sample, selected, snippet(texts[i], shared, pattern))));
     if (!found.length) rows.append(el("p", { class: "quiet pad", text: t("nothing_found") }));
     if (more)
       rows.append(
         el("button", { class: "sample-row quiet", text: t("older_page"), onclick: () => read(found.length) }),
       );
-    const sample = found.find((one) => sampleId(one) === selected) ?? found[0];
-    if (!sample) {
-      delete detail.dataset.of;
-      return detail.replaceChildren();
-    }
-    if (detail.dataset.of !== sampleId(sample)) open(sample);
-    if (!selected) rows.firstChild?.setAttribute("aria-current", "true");
+    const place = found.some((one) => one.place === selected) ? selected : found[0]?.place;
+    const shown = [place, getState("grep"), getState("rx"), getState("diff")].join("|");
+    if (!place) close();
+    else if (detail.dataset.of !== shown) open(place, shown);
+    if (place && place !== selected) rows.firstChild?.setAttribute("aria-current", "true");
   }
 
-  async function open(sample) {
-    detail.dataset.of = sampleId(sample);
+  function close() {
+    delete detail.dataset.of;
     plot?.destroy();
     plot = null;
-    const groupHost = el("div");
-    const trainingHost = el("div");
-    detail.replaceChildren(
-      panel(t("prompt"), sampleFacts(sample), el("pre", { text: sample.prompt ?? messagesText(sample.messages) })),
-      panel(t("completion"), "", el("pre", { text: sample.completion ?? "" }), rewardComponents(sample)),
-      groupHost,
-      trainingHost,
-    );
-    const isOpen = () => detail.dataset.of === sampleId(sample) && host.isConnected;
-    if (sample.group) {
-      const group = await fetchJson(runPath(context.run, "samples"), {
-        group: sample.group,
-        step: sample.step,
-        sort: "-reward",
-        limit: 64,
-      });
-      if (isOpen() && group.samples.length)
-        groupHost.replaceChildren(
-          panel(
-            t("group_of", { n: sample.step }),
-            sample.group,
-            el("div", { class: "side-by-side" }, group.samples.map(column)),
-          ),
-        );
-    }
-    if (sample.task) {
-      const all = await fetchJson(runPath(context.run, "samples"), { task: sample.task, sort: "step", limit: 500 });
-      if (isOpen() && all.samples.length > 1) trainingHost.replaceChildren(overTraining(all.samples, sample));
-    }
+    tokens = null;
+    detail.replaceChildren();
   }
 
-  function overTraining(samples, sample) {
-    const area = el("div", { class: "mini-plot" });
-    const steps = [...new Set(samples.map((one) => one.step))];
-    const shown = evenlySpaced(steps, 6).map((step) => samples.find((one) => one.step === step));
-    const made = panel(
-      t("over_training"),
-      `${sample.task} · ${t("mean_reward")}`,
-      area,
-      el("div", { class: "side-by-side" }, shown.map(column)),
-    );
-    plot = new Plot(area, { zero: true });
-    plot.setLines([
-      { run: context.run, label: sample.task, colour: context.colour, main: meanRewardByStep(samples, steps) },
-    ]);
-    return made;
+  async function open(place, shown) {
+    detail.dataset.of = shown;
+    const isOpen = () => detail.dataset.of === shown && host.isConnected;
+    let sample;
+    try {
+      sample = await fetchJson(runPath(context.run, "sample"), { place });
+    } catch (problem) {
+      return context.fail(problem);
+    }
+    if (!isOpen()) return;
+    plot?.destroy();
+    plot = null;
+    tokens = sample.tokens.length ? tokenPanel(sample) : null;
+    const groupHost = el("div");
+    const trainingHost = el("div");
+    detail.replaceChildren(...samplePanels(sample), tokens?.node ?? "", groupHost, trainingHost);
+    tokens?.draw();
+    if (sample.group) {
+      const group = await search({ group: sample.group, step: sample.step, sort: "-reward", limit: 64 });
+      if (isOpen() && group.samples.length) groupHost.replaceChildren(groupPanel(group.samples, sample));
+    }
+    if (sample.task) {
+      const all = await search({ task: sample.task, sort: "step", limit: 500 });
+      if (!isOpen() || all.samples.length < 2) return;
+      const made = trainingPanel(all.samples, sample, context);
+      plot = made.plot;
+      trainingHost.replaceChildren(made.node);
+    }
   }
 
   read();
@@ -181,102 +112,91 @@ export function samplesView(host, context) {
     // New samples appear at the top of the list, so it is not updated while it is scrolled.
     update: throttle(3000, () => rows.scrollTop > 0 || found.length > PAGE_SIZE || read()),
     changed(names) {
-      if (names.some((name) => name in PARAMETERS)) read();
-      else if (names.includes("sample")) draw(matched > found.length);
+      if (names.some((name) => STATES.includes(name))) read();
+      else if (names.some((name) => ["sample", "diff"].includes(name))) draw(matched > found.length);
+      else if (names.some((name) => ["tv", "tv2"].includes(name))) tokens?.draw();
     },
     destroy: () => plot?.destroy(),
   };
 }
 
-// At most `count` of the values, with the first and the last.
-function evenlySpaced(values, count) {
-  if (values.length <= count) return values;
-  return Array.from({ length: count }, (_, i) => values[Math.round((i / (count - 1)) * (values.length - 1))]);
+function currentPattern() {
+  return searchPattern(getState("grep"), getState("rx") === "1");
 }
 
-function sampleId(sample) {
-  return [sample.step, sample.task, sample.group, sample.run, sample.time].join("|");
+function summaryText(response, listed) {
+  const { census, unknown } = response;
+  const text = t("matched", { n: response.matched, m: census?.kept ?? listed, s: census?.seen ?? "–" });
+  return unknown?.length ? `${text} · ${t("no_column", { n: unknown.join(", ") })}` : text;
 }
 
-function rewardChip(sample) {
-  const reward = toNumber(sample.reward);
-  return el("span", {
-    class: "reward-chip",
-    text: formatNumber(sample.reward),
-    style: { "--r": String(Math.max(0, Math.min(1, reward || 0))) },
-  });
+function samplePanels(sample) {
+  const pattern = currentPattern();
+  const input = inputTurns(sample);
+  const output = panel(
+    t("completion"),
+    input.length ? "" : sampleFacts(sample),
+    transcript(outputTurns(sample), pattern),
+  );
+  output.append(...answers(sample), atStep(sample));
+  return input.length ? [panel(t("prompt"), sampleFacts(sample), transcript(input, pattern)), output] : [output];
 }
 
-function sampleFacts(sample) {
+// The given and the right answer; green if they are the same.
+function answers(sample) {
+  const right = sample.reference === null ? "" : sample.answer === sample.reference ? "right" : "wrong";
+  return [
+    [t("answer"), sample.answer, right],
+    [t("reference"), sample.reference, ""],
+  ]
+    .filter(([, text]) => text !== null && text !== undefined)
+    .map(([label, text, name]) =>
+      el(
+        "p",
+        { class: `answer ${name}` },
+        el("span", { class: "quiet", text: label }),
+        el("b", { text: visibleText(text) }),
+      ),
+    );
+}
+
+function atStep(sample) {
+  const show = () => setState({ tab: "charts", from: Math.max(0, sample.step - 20), to: sample.step + 20 });
+  return sample.step === null
+    ? ""
+    : el("button", { class: "ghost to-charts", text: t("charts_at", { n: sample.step }), onclick: show });
+}
+
+function snippet(text, shared, pattern) {
+  const match = firstMatch(text, pattern);
+  const start = match >= 0 ? Math.max(0, match - BEFORE_MATCH) : shared;
+  const shown = highlighted(text.slice(start, start + SNIPPET), pattern);
+  return el("span", { class: "snippet", dir: "auto" }, start ? "… " : "", shown);
+}
+
+function sampleRow(sample, selected, text) {
   const facts = [
-    [t("step"), sample.step],
-    [t("task"), sample.task],
-    [t("advantage"), sample.advantage === null ? null : formatNumber(sample.advantage)],
-    [t("length"), sample.length],
-    [t("finish"), sample.finish_reason],
-    [t("version"), sample.weight_version],
+    `${t("step")} ${sample.step ?? "–"}`,
+    sample.group ?? sample.task,
+    sample.length,
+    sample.finish_reason,
   ];
   return el(
-    "span",
-    { class: "facts" },
-    rewardChip(sample),
-    facts
-      .filter(([, value]) => value !== null && value !== undefined && value !== "")
-      .map(([name, value]) => el("span", { text: `${name} ${value}` })),
-  );
-}
-
-function rewardComponents(sample) {
-  const components = Object.entries(sample.rewards ?? {});
-  return components.length
-    ? el(
-        "p",
-        { class: "facts" },
-        components.map(([name, value]) => el("span", { text: `${name} ${formatNumber(value)}` })),
-      )
-    : null;
-}
-
-function sampleRow(sample, selected) {
-  const id = sampleId(sample);
-  return el(
     "button",
-    { class: "sample-row", "aria-current": id === selected ? "true" : null, onclick: () => setState({ sample: id }) },
+    {
+      class: sample.discarded ? "sample-row discarded" : "sample-row",
+      "aria-current": sample.place === selected ? "true" : null,
+      onclick: () => setState({ sample: sample.place }),
+    },
     el(
       "span",
       { class: "facts" },
       rewardChip(sample),
-      el("span", { text: `${t("step")} ${sample.step ?? "–"}` }),
-      el("span", { text: sample.task ?? "" }),
-      el("span", { text: sample.length ?? "" }),
-      el("span", { text: sample.finish_reason ?? "" }),
+      facts
+        .filter((fact) => fact !== null && fact !== undefined)
+        .map((fact) => el("span", { text: visibleText(String(fact)) })),
+      sample.discarded ? el("span", { class: "watch", text: visibleText(sample.discarded) }) : null,
     ),
-    el("span", { class: "snippet", text: sample.completion || sample.prompt || messagesText(sample.messages) }),
+    text,
   );
-}
-
-function column(sample) {
-  return el(
-    "div",
-    {},
-    sampleFacts({ ...sample, task: null, weight_version: null }),
-    el("pre", { text: sample.completion ?? messagesText(sample.messages) }),
-  );
-}
-
-function messagesText(messages) {
-  return (messages ?? [])
-    .map((one) => `${one.role ?? ""}: ${typeof one.content === "string" ? one.content : JSON.stringify(one.content)}`)
-    .join("\n\n");
-}
-
-function meanRewardByStep(samples, steps) {
-  const groups = steps.map((step) =>
-    samples
-      .filter((one) => one.step === step)
-      .map((one) => toNumber(one.reward))
-      .filter(Number.isFinite),
-  );
-  const mean = groups.map((all) => all.reduce((sum, v) => sum + v, 0) / all.length);
-  return seriesFromJson({ name: "reward", found: true, points: samples.length, exact: true, x: steps, last: mean });
 }

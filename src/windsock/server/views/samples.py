@@ -1,0 +1,87 @@
+"""Samples of a run: a page of those that match a query, and one of them with its tokens."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from windsock.model import Sample
+from windsock.samples.query import Query
+from windsock.samples.regex_process import TooSlowError
+from windsock.samples.shortening import shortened
+from windsock.samples.transcript import Part, turns_of
+from windsock.server.responses import RequestError, field_values
+from windsock.server.runs.open_runs import OpenRun
+
+MAX_PART = 2000  # characters of a part of a turn in a list
+TEXTS = ("full", "turns", "whole")
+RAW = ("prompt", "completion", "messages")
+
+
+def samples_view(opened: OpenRun, query: Query, offset: int, limit: int, texts: str = "full") -> dict[str, Any]:
+    """Return the matching samples from number ``offset`` on, and a census of all samples.
+
+    With ``texts`` they have their prompts, completions and messages, shortened turns, or whole turns and tokens.
+    """
+    try:
+        found = opened.view.find_samples(query, offset + limit)
+    except TooSlowError as problem:
+        raise RequestError(400, str(problem)) from None
+    pairs = zip(found.samples[offset:], found.places[offset:], strict=True)
+    return {
+        "samples": [_listed(sample, texts, query.grep or "") | {"place": place} for sample, place in pairs],
+        "matched": found.matched,
+        "offset": offset,
+        "more": found.matched > offset + limit,
+        "census": asdict(found.census),
+        "unknown": list(found.unknown),
+    }
+
+
+def sample_view(opened: OpenRun, place: str) -> dict[str, Any]:
+    """Return one sample with its turns, its tokens and their values."""
+    found = opened.view.find_samples(Query(place=place), 1)
+    if not found.samples:
+        raise RequestError(404, f"no sample at {place[:80]!r}")
+    return whole_sample(found.samples[0]) | {"place": place}
+
+
+def whole_sample(sample: Sample) -> dict[str, Any]:
+    """Return all fields of a sample and its turns; each array of token values is the base64 of its float32."""
+    arrays = {name: np.asarray(sample.token_values[name], "<f4") for name in sample.token_values}
+    return {
+        **field_values(sample),
+        "turns": _turns(sample, field_values),
+        "tokens": list(sample.tokens),
+        "token_values": {name: b64encode(array.tobytes()).decode() for name, array in arrays.items()},
+    }
+
+
+def _listed(sample: Sample, texts: str, wanted: str) -> dict[str, Any]:
+    """Return a sample of a list."""
+    if texts == "whole":
+        return {name: value for name, value in whole_sample(sample).items() if name not in RAW}
+    fields = field_values(sample) | {"tokens": len(sample.tokens), "token_values": list(sample.token_values)}
+    if texts == "full":
+        return fields
+    turns = _turns(sample, lambda part: _shortened_part(part, wanted.lower()))
+    return {name: value for name, value in fields.items() if name not in RAW} | {"turns": turns}
+
+
+def _turns(sample: Sample, record: Callable[[Part], dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"role": turn.role, "parts": [record(part) for part in turn.parts]} for turn in turns_of(sample)]
+
+
+def _shortened_part(part: Part, wanted: str) -> dict[str, Any]:
+    """Return a part with its text shortened, but not where the wanted text is."""
+    found, text = field_values(part), part.text
+    if len(text) <= MAX_PART:
+        return found
+    match = text.lower().find(wanted) if wanted else -1
+    cut = max(0, match - MAX_PART // 4)
+    shown = shortened(text, MAX_PART) if match < 0 else f"{shortened(text[:cut], 200)}{shortened(text[cut:], MAX_PART)}"
+    return found | {"text": shown, "length": len(text)}

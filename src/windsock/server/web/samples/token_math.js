@@ -1,0 +1,119 @@
+// Tokens of a sample as numbers: their values, those that follow from them, colours, extremes, and rows of text.
+
+const CLIPPED = 0.02; // share of the values at each end that have the full colour
+const LOG_PROB = ["log_prob", "log_probs", "logprob", "logprobs"];
+const OLD = ["old", "old_log_prob", "old_log_probs"];
+const ROLLOUT = ["rollout", "rollout_log_prob", "rollout_log_probs"];
+const REFERENCE = ["reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob"];
+
+// The array of a base64 text of float32.
+export function decodeArray(text) {
+  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  return new Float32Array(bytes.buffer);
+}
+
+// All values by name: first those that follow from several of them, then those that were given.
+export function allValues(given) {
+  const first = (names) => names.map((name) => given[name]).find(Boolean);
+  const logProb = first(LOG_PROB);
+  const ratio = given.ratio ?? combined(logProb, first(OLD), (now, old) => Math.exp(now - old));
+  const found = {
+    push: combined(given.advantage, ratio, (advantage, by) => advantage * by),
+    mismatch: combined(logProb, first(ROLLOUT), (now, then) => now - then),
+    kl: given.kl ?? combined(logProb, first(REFERENCE), (now, then) => now - then),
+    surprise: combined(logProb, logProb, (value) => -value),
+    ratio,
+    ...given,
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, values]) => values));
+}
+
+function combined(a, b, compute) {
+  return a && b ? Float32Array.from(a, (value, i) => compute(value, b[i])) : null;
+}
+
+// The range of the finite values, without a few at each end.
+export function scaleOf(values) {
+  const finite = Float32Array.from(values).filter(Number.isFinite).sort();
+  const cut = Math.floor(CLIPPED * finite.length);
+  return finite.length ? { low: finite[cut], high: finite.at(-1 - cut) } : { low: 0, high: 0 };
+}
+
+// The strength of a value's colour, from -1 to 1; of values with one sign it is the distance from the end near 0.
+export function strength(value, { low, high }) {
+  if (Number.isNaN(value) || high === low) return 0;
+  if (low < 0 && high > 0) return Math.max(-1, Math.min(1, value / Math.max(-low, high)));
+  const share = Math.max(0, Math.min(1, (value - low) / (high - low)));
+  return high > 0 ? share : share - 1;
+}
+
+// The places of the values that are farthest from their median, among the tokens that count.
+export function extremes(values, mask, count = 10) {
+  const places = Array.from(values.keys()).filter((i) => Number.isFinite(values[i]) && (!mask || mask[i]));
+  const sorted = Float32Array.from(places, (i) => values[i]).sort();
+  const middle = sorted[Math.floor((sorted.length - 1) / 2)];
+  return places.sort((a, b) => Math.abs(values[b] - middle) - Math.abs(values[a] - middle)).slice(0, count);
+}
+
+// Rows of pieces [place, text] that are at most `width` characters wide; a newline ends a row.
+export function tokenRows(tokens, width) {
+  const rows = [];
+  let row = [];
+  let used = 0;
+  const end = () => {
+    rows.push(row);
+    row = [];
+    used = 0;
+  };
+  tokens.forEach((token, place) => {
+    for (const [i, line] of token.split("\n").entries()) {
+      if (i) {
+        row.push([place, "⏎"]);
+        end();
+      }
+      for (let text = line; text; ) {
+        if (used && used + cells(text) > width) end();
+        const piece = fitting(text, width);
+        row.push([place, piece]);
+        used += cells(piece);
+        text = text.slice(piece.length);
+      }
+    }
+  });
+  if (row.length) end();
+  return rows;
+}
+
+function fitting(text, width) {
+  if (cells(text) <= width) return text;
+  let used = 0;
+  let length = 0;
+  for (const char of text) {
+    used += cells(char);
+    if (used > width && length) break;
+    length += char.length;
+  }
+  return text.slice(0, length);
+}
+
+const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\u{1f300}-\u{1faff}]/u;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
+const ASCII = /^[\u0000-\u007f]*$/;
+
+// The width of a text in columns of a fixed-width font.
+function cells(text) {
+  if (ASCII.test(text)) return text.length;
+  let sum = 0;
+  for (const char of text) sum += WIDE.test(char) ? 2 : 1;
+  return sum;
+}
+
+// The largest strength in each of `count` stretches of the tokens, for an overview.
+export function overview(values, scale, count) {
+  return Float32Array.from({ length: count }, (_, bar) => {
+    const first = Math.floor((bar * values.length) / count);
+    const end = Math.max(first + 1, Math.floor(((bar + 1) * values.length) / count));
+    const found = values.subarray(first, end).map((value) => strength(value, scale));
+    return found.reduce((most, one) => (Math.abs(one) > Math.abs(most) ? one : most), 0);
+  });
+}

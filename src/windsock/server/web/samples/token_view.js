@@ -1,0 +1,200 @@
+// The tokens of a sample, tinted by one of their values: an overview to drag, the text, and the most extreme ones.
+import { getState, setState } from "../data/url_state.js";
+import { formatNumber } from "../text/format.js";
+import { t } from "../text/language.js";
+import { cssVariable } from "../ui/colours.js";
+import { el } from "../ui/dom.js";
+import { panel, selectField } from "../ui/widgets.js";
+import { visibleText } from "./texts.js";
+import { allValues, decodeArray, extremes, overview, scaleOf, strength, tokenRows } from "./token_math.js";
+
+const ROW = 22; // pixels
+const CHARACTER = 7.9; // pixels of a character of the style sheet's font, until it is measured
+const MAX_HEIGHT = 420;
+const MAP_HEIGHT = 30;
+const BESIDE = 12; // rows that are drawn beyond each edge
+const SPECIAL = /^<[|｜].*[|｜]>$/; // tokens of chat templates, which begin and end turns
+
+export function tokenPanel(sample) {
+  const given = Object.fromEntries(
+    Object.entries(sample.token_values).map(([name, text]) => [name, decodeArray(text)]),
+  );
+  const data = { tokens: sample.tokens.map(visibleText), values: allValues(given), mask: given.mask };
+  const body = el("div");
+  const node = panel(t("tokens_title"), t("tokens_count", { n: sample.tokens.length.toLocaleString() }), body);
+  node.classList.add("token-panel");
+  return { node, draw: () => body.replaceChildren(...contents(data, body)) };
+}
+
+function contents(data, body) {
+  const names = Object.keys(data.values);
+  if (!names.length) return [new TokenText(data, null, body.clientWidth).node];
+  const first = names.includes(getState("tv")) ? getState("tv") : names[0];
+  const second = names.includes(getState("tv2")) ? getState("tv2") : "";
+  const choices = names.map((name) => [name, name]);
+  const bar = el(
+    "div",
+    { class: "facts" },
+    selectField(t("tint"), choices, first, (tv) => setState({ tv })),
+    selectField(t("beside"), [["", "–"], ...choices], second, (tv2) => setState({ tv2 })),
+    legend(scaleOf(data.values[first])),
+  );
+  const shown = second ? [first, second] : [first];
+  const width = body.clientWidth / shown.length;
+  const texts = shown.map((name) => new TokenText(data, name, width - 12));
+  for (const text of texts) text.follow(texts);
+  return [
+    bar,
+    el(
+      "div",
+      { class: "token-columns" },
+      texts.map((text) => text.node),
+    ),
+    extremeList(data, first, texts),
+  ];
+}
+
+function legend({ low, high }) {
+  const ends = [low < 0 ? "var(--s1)" : "transparent", high > 0 ? "var(--s0)" : "transparent"];
+  const middle = low < 0 && high > 0 ? "transparent, " : "";
+  const bar = el("i", { style: { background: `linear-gradient(to right, ${ends[0]}, ${middle}${ends[1]})` } });
+  return el("span", { class: "token-legend" }, formatNumber(low), bar, formatNumber(high));
+}
+
+// The ten most extreme tokens; a click scrolls to one.
+function extremeList(data, name, texts) {
+  const buttons = extremes(data.values[name], data.mask).map((place) =>
+    el(
+      "button",
+      { class: "ghost", onclick: () => revealAll(texts, place) },
+      el("code", { text: data.tokens[place].trim() || JSON.stringify(data.tokens[place]) }),
+      el("span", { class: "quiet", text: formatNumber(data.values[name][place]) }),
+    ),
+  );
+  return el("div", { class: "extremes" }, el("span", { class: "quiet", text: t("extremes") }), buttons);
+}
+
+function revealAll(texts, place) {
+  for (const text of texts) text.reveal(place);
+}
+
+// The text with an overview above it. Only the rows in view exist.
+class TokenText {
+  constructor(data, name, width) {
+    this.data = data;
+    this.values = name ? data.values[name] : null;
+    this.scale = this.values ? scaleOf(this.values) : null;
+    this.rows = tokenRows(data.tokens, Math.max(20, Math.floor((width - 24) / CHARACTER)));
+    this.rowOf = firstRows(this.rows, data.tokens.length);
+    this.marked = -1;
+    this.inner = el("div", { class: "token-rows", style: { height: `${this.rows.length * ROW}px` } });
+    this.scroller = el(
+      "div",
+      { class: "token-text", tabindex: 0, style: { height: `${Math.min(MAX_HEIGHT, this.rows.length * ROW + 12)}px` } },
+      this.inner,
+    );
+    this.tip = el("div", { class: "token-tip", hidden: true });
+    this.map = el("canvas", { class: "token-map", width: Math.max(1, Math.floor(width)), height: MAP_HEIGHT });
+    this.scroller.addEventListener("scroll", () => this.draw());
+    this.scroller.addEventListener("pointermove", (event) => this.explain(event));
+    this.scroller.addEventListener("pointerleave", () => this.tip.toggleAttribute("hidden", true));
+    this.map.addEventListener("pointerdown", (event) => this.drag(event));
+    this.map.addEventListener("pointermove", (event) => event.buttons && this.drag(event));
+    this.node = el("div", { class: "token-column" }, name ? this.map : null, this.scroller, this.tip);
+    this.bars = this.values ? overview(this.values, this.scale, this.map.width) : null;
+    this.draw();
+  }
+
+  // Scroll together with other texts.
+  follow(texts) {
+    const others = texts.filter((text) => text !== this);
+    this.scroller.addEventListener("scroll", () => {
+      for (const text of others) text.scroller.scrollTop = this.scroller.scrollTop;
+    });
+  }
+
+  draw() {
+    const top = this.scroller.scrollTop;
+    const height = this.scroller.clientHeight || MAX_HEIGHT;
+    const first = Math.max(0, Math.floor(top / ROW) - BESIDE);
+    const last = Math.min(this.rows.length, Math.ceil((top + height) / ROW) + BESIDE);
+    const nodes = [];
+    for (let i = first; i < last; i++) {
+      const pieces = this.rows[i].map(([place, text]) => this.piece(place, text));
+      nodes.push(el("div", { class: "token-row", style: { top: `${i * ROW}px` } }, pieces));
+    }
+    this.inner.replaceChildren(...nodes);
+    if (this.bars) this.drawMap(top, height);
+  }
+
+  piece(place, text) {
+    const masked = this.data.mask && !this.data.mask[place];
+    const classes = [masked && "masked", place === this.marked && "marked", SPECIAL.test(text) && "special"];
+    const style = this.values && !masked ? { background: tint(strength(this.values[place], this.scale)) } : {};
+    return el("span", { class: classes.filter(Boolean).join(" ") || null, "data-place": place, text, style });
+  }
+
+  drawMap(top, height) {
+    const { width } = this.map;
+    const ink = this.map.getContext("2d");
+    ink.clearRect(0, 0, width, MAP_HEIGHT);
+    for (let x = 0; x < width; x++) {
+      if (!this.bars[x]) continue;
+      ink.globalAlpha = Math.abs(this.bars[x]);
+      ink.fillStyle = cssVariable(this.bars[x] > 0 ? "--s0" : "--s1");
+      ink.fillRect(x, 0, 1, MAP_HEIGHT);
+    }
+    const total = this.rows.length * ROW;
+    ink.globalAlpha = 1;
+    ink.strokeStyle = cssVariable("--ink");
+    ink.strokeRect(
+      (top / total) * width + 0.5,
+      0.5,
+      Math.max(4, Math.min(1, height / total) * width - 1),
+      MAP_HEIGHT - 1,
+    );
+  }
+
+  drag(event) {
+    const box = this.map.getBoundingClientRect();
+    const share = (event.clientX - box.left) / box.width;
+    this.scroller.scrollTop = share * this.rows.length * ROW - this.scroller.clientHeight / 2;
+  }
+
+  // Scroll to a token and mark it.
+  reveal(place) {
+    this.marked = place;
+    this.scroller.scrollTop = this.rowOf[place] * ROW - this.scroller.clientHeight / 2;
+    this.draw();
+  }
+
+  // Show all values of the token under the pointer.
+  explain(event) {
+    const found = event.target.dataset?.place;
+    this.tip.toggleAttribute("hidden", found === undefined);
+    if (found === undefined) return;
+    const place = Number(found);
+    const lines = Object.entries(this.data.values).map(([name, values]) =>
+      el("div", {}, el("span", { class: "quiet", text: name }), el("span", { text: formatNumber(values[place]) })),
+    );
+    this.tip.replaceChildren(
+      el("code", { text: JSON.stringify(this.data.tokens[place]) }),
+      el("span", { class: "quiet", text: ` ${place}` }),
+      ...lines,
+    );
+    const box = this.node.getBoundingClientRect();
+    this.tip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 180)}px`;
+    this.tip.style.top = `${event.clientY - box.top + 16}px`;
+  }
+}
+
+function firstRows(rows, count) {
+  const found = new Uint32Array(count);
+  for (let i = rows.length - 1; i >= 0; i--) for (const [place] of rows[i]) found[place] = i;
+  return found;
+}
+
+function tint(value) {
+  const share = Math.round(Math.abs(value) * 75);
+  return share < 4 ? "" : `color-mix(in srgb, var(${value > 0 ? "--s0" : "--s1"}) ${share}%, transparent)`;
+}

@@ -1,0 +1,223 @@
+"""The Samples view in a browser: transcripts of every shape, searches in the URL, groups and tokens."""
+
+import base64
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import Open
+from serving_runs import Serve
+
+import windsock
+from windsock.cli import main
+
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 64, 48) + bytes(999)).decode()
+SYSTEM = "Be brief. " * 100
+SAMPLES: dict[str, dict[str, Any]] = {
+    "chat": {"prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Hi"}],
+             "completion": [{"role": "assistant", "content": "Hello"}]},
+    "tool": {"messages": [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": '{"at": "Ulm"}'}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"}]},
+    "reasoning": {"prompt": "q", "completion": "<think>secret thoughts</think>The end"},
+    "turns": {"prompt": "<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\n",
+              "completion": "Two<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n"},
+    "image": {"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}]}]},
+    "empty": {},
+    "huge": {"completion": "begin " + "x" * 500_000 + " needle " + "y" * 400_000 + " end"},
+    "right to left": {"completion": "شكرا جزيلا"},
+    "emoji": {"completion": "👩‍🚀 😀"},
+    "controls": {"completion": "a\x00b\x1b[31mc \u202egnp"},
+    "hostile": {"completion": "<script>document.title = 'owned'</script>", "answer": "<b>4</b>", "task": "<i>t</i>",
+                "messages": [{"role": "<u>r</u>", "content": "<img src=x onerror=\"document.title='owned'\">"}]},
+}  # fmt: skip
+SHOWN = {
+    "chat": ["1,000 characters", "Hi", "Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
+    "reasoning": ["reasoning · 15 characters", "The end"], "turns": ["One", "Two", "Three"],
+    "image": ["image · image/png · 64 × 48 · 1.0 kB"], "empty": ["no text"],
+    "huge": ["begin xxx", "… 896,0", " end"], "right to left": ["شكرا جزيلا"], "emoji": ["👩‍🚀 😀"],
+    "controls": ["a␀b␛[31mc \\u202egnp"],
+    "hostile": ["<script>document.title = 'owned'</script>", "<b>4</b>", "<i>t</i>", "<u>r</u>", "<img src=x onerror="],
+}  # fmt: skip
+
+
+@pytest.fixture
+def shapes() -> windsock.Run:
+    """Return a run with a sample of every shape, each at a step of its own."""
+    run = windsock.init(project="p", name="shapes", id="shapes")
+    for step, fields in enumerate(SAMPLES.values()):
+        run.sample(step=step, **fields)
+    run.finish()
+    return run
+
+
+def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
+    """As text, whatever it contains; reasoning and long system prompts are folded."""
+    base = f"{serve().base_url}/?run=shapes&tab=samples&lang=en"
+    page = visit(base)
+    for step, name in enumerate(SAMPLES):
+        page.goto(f"{base}&at={step}")
+        page.wait_for_selector(".sample-detail .panel")
+        page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 1")
+        shown = page.inner_text(".sample-detail")
+        for text in SHOWN[name]:
+            assert text in shown, name
+        assert page.title() == "shapes · windsock"
+    page.goto(f"{base}&at=2")
+    page.wait_for_selector("details summary >> text=reasoning")
+    assert not page.locator(".sample-detail pre.reasoning").is_visible()
+    page.locator(".sample-detail details summary").click()
+    assert page.inner_text("pre.reasoning") == "secret thoughts"
+
+
+def expect_refusals(console_errors: list[str]) -> None:
+    """Remove the console's lines about requests that the server refused, of which there must be one or more."""
+    assert console_errors
+    assert all("400 (Bad Request)" in error for error in console_errors)
+    console_errors.clear()
+
+
+def test_a_search_is_highlighted_and_in_the_url(
+    serve: Serve, visit: Open, shapes: windsock.Run, console_errors: list[str]
+):
+    """In the list and in the sample, also deep inside a long text and in folded reasoning."""
+    page = visit(f"{serve().base_url}/?run=shapes&tab=samples&lang=en")
+    page.fill(".bar input[type=search]", "NEEDLE")
+    page.wait_for_selector(".sample-detail mark")
+    assert page.locator("mark").all_inner_texts() == ["needle", "needle"]
+    page.locator(".fold").first.click()
+    assert len(page.inner_text(".sample-detail pre")) > 900_000
+    page.fill(".bar input[type=search]", "secret \\w+")
+    page.click("text=.*")
+    page.wait_for_selector("pre.reasoning mark >> text=secret thoughts")
+    assert page.locator("pre.reasoning").is_visible()
+    assert "rx=1" in page.url
+    page.reload()
+    page.wait_for_selector("pre.reasoning mark >> text=secret thoughts")
+    page.fill(".bar input[type=search]", "secret (")
+    page.wait_for_selector(".bar .invalid")
+    assert "missing )" in page.inner_text(".sample-bar")
+    expect_refusals(console_errors)
+
+
+@pytest.fixture
+def grouped() -> windsock.Run:
+    """Return a run with groups of one prompt at three steps, whose rows begin alike."""
+    run = windsock.init(project="p", name="groups", id="groups")
+    for step in range(3):
+        for n in range(4):
+            text = f"Let me think about this carefully: the number is {step} and {n}"
+            run.sample(
+                "What?", text, reward=n / 4, advantage=n - 1.5, rewards={"format": n / 10}, task="t", group="g",
+                correct=n > 1, discarded="stale" if n == 0 else None, step=step,
+            )  # fmt: skip
+        run.log({"critic/score/mean": 0.5}, step=step)
+    run.finish()
+    return run
+
+
+def test_the_best_that_is_wrong_is_two_clicks_away(
+    serve: Serve, visit: Open, grouped: windsock.Run, console_errors: list[str]
+):
+    """A click on a fact is a condition, and any column is an order; both are in the URL."""
+    page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en")
+    page.wait_for_selector(".sample-row")
+    page.locator(".sample-detail .fact >> text=correct false").first.click()
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
+    page.select_option(".bar select >> nth=0", "-reward.format")
+    page.wait_for_selector(".sample-row >> nth=0 >> text=0.250")
+    assert "where=correct+%3D+false" in page.url
+    assert "order=-reward.format" in page.url
+    page.reload()
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
+    page.fill(".bar .where", "correct = ")
+    page.wait_for_selector(".where.invalid")
+    expect_refusals(console_errors)
+    page.fill(".bar .where", "discarded != none and step > 0")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 2")
+    assert page.locator(".sample-row.discarded").count() == 2
+
+
+def test_rows_begin_where_samples_differ(serve: Serve, visit: Open, grouped: windsock.Run):
+    """The common beginning is left out."""
+    page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en")
+    page.wait_for_selector(".sample-row")
+    assert page.locator(".snippet").first.inner_text() == "… 2 and 0"
+
+
+def test_a_group_has_a_strip_and_differences(serve: Serve, visit: Open, grouped: windsock.Run):
+    """A cell of the strip opens its answer; differences are by words, over training to the step before."""
+    page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en&at=1")
+    page.wait_for_selector(".strip .cell")
+    assert page.locator(".strip .cell").all_inner_texts() == ["1.50", "0.500", "−0.500", "−1.50"]
+    page.locator(".strip .cell").first.click()
+    page.wait_for_selector(".strip .cell[aria-current] >> text=1.50")
+    page.locator("button >> text=differences").first.click()
+    page.wait_for_selector(".side-by-side ins")
+    columns = page.locator(".panel:has(.strip) .side-by-side pre")
+    assert [columns.nth(n).locator("ins").all_inner_texts() for n in range(4)] == [[], ["2"], ["1"], ["0"]]
+    page.wait_for_selector(".panel:has(.mini-plot) ins")
+    over = page.locator(".panel:has(.mini-plot) .side-by-side pre")
+    assert [over.nth(n).locator("ins").all_inner_texts() for n in range(3)] == [[], ["1"], ["2"]]
+
+
+TOKENS = ["The", " cat", " sat", "\n", "<|im_end|>"]
+VALUES = {
+    "entropy": [0.5, 4.0, 0.25, 0.125, 1.0], "advantage": [1, 1, -2, 1, 1], "ratio": [1.0, 1.5, 1.0, 0.5, 1.0],
+    "mask": [1, 1, 1, 1, 0],
+}  # fmt: skip
+READ = """() => [...document.querySelectorAll('.token-row span')].map(
+    one => [Number(one.dataset.place), one.textContent, one.style.background !== '', one.className])"""
+
+
+@pytest.mark.parametrize("as_report", [False, True])
+def test_tokens_have_their_values(
+    serve: Serve, visit: Open, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
+):
+    """At the right tokens, on hover and as a list of the most extreme; masked ones have no colour. Also in a report."""
+    run = windsock.init(project="p", name="tokens", id="tokens")
+    run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, step=0)
+    run.finish()
+    state = "tab=samples&lang=en&tv=entropy"
+    if as_report:
+        assert main(["report", "tokens", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
+    else:
+        page = visit(f"{serve().base_url}/?run=tokens&{state}")
+    page.wait_for_selector(".token-row")
+    assert page.evaluate(READ) == [
+        [0, "The", True, ""], [1, " cat", True, ""], [2, " sat", False, ""], [3, "⏎", False, ""],
+        [4, "<|im_end|>", False, "masked special"],
+    ]  # fmt: skip
+    assert page.locator(".extremes button").first.inner_text().split() == ["cat", "4"]
+    page.hover(".token-row span >> nth=1")
+    tip = page.inner_text(".token-tip").split()
+    assert tip == ['"', 'cat"', "1", "push", "1.50", "ratio", "1.50", "entropy", "4", "advantage", "1", "mask", "1"]
+    page.select_option(".token-panel select >> nth=1", "push")
+    page.wait_for_function("() => document.querySelectorAll('.token-column').length === 2")
+    page.locator(".extremes button").first.click()
+    assert page.locator(".token-row .marked").all_inner_texts() == [" cat", " cat"]
+    assert "tv2=push" in page.url
+
+
+def test_a_long_sequence_has_only_the_rows_in_view(serve: Serve, visit: Open):
+    """Of 32,768 tokens a few hundred exist; a click on the overview scrolls to its place."""
+    count = 32_768
+    run = windsock.init(project="p", name="long", id="long", sample_bytes_per_step=4 << 20)
+    noise = np.random.default_rng(1).normal(size=count)
+    tokens = [f"w{n} " for n in range(count)]
+    run.sample("p", "".join(tokens), tokens=tokens, token_values={"entropy": noise}, step=0)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=long&tab=samples&lang=en")
+    page.wait_for_selector(".token-row")
+    spans = "() => document.querySelectorAll('.token-row span').length"
+    assert 50 < page.evaluate(spans) < 1500
+    page.locator(".token-map").scroll_into_view_if_needed()
+    box = page.locator(".token-map").bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 10)
+    page.wait_for_selector(f".token-row >> text=w{count - 1}")
+    assert page.evaluate(spans) < 1500
