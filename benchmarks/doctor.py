@@ -18,9 +18,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, fields
-from importlib.util import find_spec
 from pathlib import Path
 
 from judged_runs import rates_file, speed
@@ -71,40 +71,34 @@ def wrong_rows(runs: Sequence[JudgedRun], found: Found) -> Iterator[Row]:
             yield run.id, run.verdict, run_outcome(run, found[run.id]), ", ".join(missing), ", ".join(wrong)
 
 
-def peer_rows(runs: Sequence[JudgedRun], found: Found) -> Iterator[Row]:
-    """Yield for the doctor and rlwatch on how many runs of a kind they warn, whatever the cause, and how early."""
-    yield (
-        "",
-        "runs",
-        *(f"doctor {share:.0%}" for share in TIMES),
-        "critical",
-        *(f"rlwatch {s:.0%}" for s in TIMES),
-        "critical",
-    )
-    sent = {run.id: rlwatch.alerts(run.case, run.id) for run in runs}
+def peer_rows(runs: Sequence[JudgedRun], found: Found, sent: rates_file.Sent) -> Iterator[Row]:
+    """Yield on how many runs the doctor and rlwatch warn, whatever the cause; on healthy ones also before the end."""
+    yield ("", "runs", "who", *(f"at {share:.0%}" for share in TIMES), "critical")
     for verdict in dict.fromkeys(run.verdict for run in runs):
         own = [run for run in runs if run.verdict == verdict]
-        is_healthy = verdict == HEALTHY
-        ours = [
-            sum(bool(alarms(found[run.id], share)) for run in own) if is_healthy or share == END else ""
-            for share in TIMES
-        ]
+        times = TIMES if verdict == HEALTHY else (END,)
+        blank = [""] * (len(TIMES) - len(times))
+        ours = [sum(bool(alarms(found[run.id], share)) for run in own) for share in times]
         grave = sum(any(said.now == CRITICAL for said in found[run.id][END].values()) for run in own)
-        theirs = [_warned(own, sent, share) if is_healthy or share == END else "" for share in TIMES]
-        yield (
-            verdict,
-            len(own),
-            *ours,
-            grave,
-            *theirs,
-            sum(any(a.severity == "critical" for a in sent[run.id]) for run in own),
-        )
+        yield verdict, len(own), "doctor", *blank, *ours, grave
+        theirs = [sum(any(alert.step <= upto(run, share) for alert in sent[run.id]) for run in own) for share in times]
+        grave = sum(any(alert.severity == "critical" for alert in sent[run.id]) for run in own)
+        yield "", "", "rlwatch", *blank, *theirs, grave
 
 
-def _warned(runs: Iterable[JudgedRun], sent: Mapping[str, Sequence[rlwatch.Alert]], share: float) -> int:
-    """Return about how many runs an alert was sent before a share of their steps."""
-    last = {run.id: max(int(track.steps[-1]) for track in run.case.tracks.values() if len(track)) for run in runs}
-    return sum(any(alert.step <= share * last[run] for alert in sent[run]) for run in last)
+def upto(run: JudgedRun, share: float) -> float:
+    """Return the last step of a share of a run."""
+    ends = [int(track.steps[place]) for track in run.case.tracks.values() if len(track) for place in (0, -1)]
+    return min(ends) + share * (max(ends) - min(ends))
+
+
+def detector_rows(runs: Sequence[JudgedRun], sent: rates_file.Sent) -> Iterator[Row]:
+    """Yield on how many runs of a kind each detector of rlwatch sends an alert."""
+    verdicts = list(dict.fromkeys(run.verdict for run in runs))
+    yield ("rlwatch's detector", *verdicts)
+    for detector in sorted({alert.detector for run in runs for alert in sent[run.id]}):
+        kinds = Counter(run.verdict for run in runs if any(alert.detector == detector for alert in sent[run.id]))
+        yield (detector, *(kinds[verdict] for verdict in verdicts))
 
 
 def left_out_rows(left: Iterable[LeftOut]) -> Iterator[Row]:
@@ -125,11 +119,12 @@ def judge(options: argparse.Namespace) -> int:
     if folder is None and options.demos is None:
         print("give FOLDER, $WINDSOCK_REALRUNS or --demos")
         return 2
-    if options.demos is not None:
+    if options.demos is not None and not options.known:
         make_demos(options.demos, options.seeds)
     runs = [*(real_runs(Path(folder)) if folder else ()), *(demo_runs(options.demos) if options.demos else ())]
     by_factor = {factor: _all_answers(runs, factor) for factor in FACTORS}
     found = by_factor[1.0]
+    sent = {run.id: rlwatch.alerts(run.case, run.id) for run in runs}
     for origin in dict.fromkeys(run.origin for run in runs):
         own = [run for run in runs if run.origin == origin]
         kinds = ", ".join(
@@ -137,14 +132,14 @@ def judge(options: argparse.Namespace) -> int:
         )
         print_table(f"{origin} runs ({kinds})", rule_rows(own, found))
         print_table(f"{origin} runs about which something is wrong", wrong_rows(own, found))
-        if find_spec("rlwatch") is not None:
-            print_table(f"{origin} runs with a warning or worse", peer_rows(own, found))
+        print_table(f"{origin} runs with a warning or worse", peer_rows(own, found, sent))
+        print_table(f"{origin} runs with an alert, by detector", detector_rows(own, sent))
     left = left_out(runs, by_factor)
     print_table("thresholds chosen on the other frameworks", left_out_rows(left))
     if options.demos is not None:
         print_table("onsets of the demo's faults", onset_rows(options.demos))
     if options.write:
-        rates_file.write(runs, found, left)
+        rates_file.write(runs, found, left, sent)
         print(f"\nwrote {rates_file.PATH}; now run python -m windsock.diagnosis")
     return 0
 
@@ -161,6 +156,7 @@ def arguments() -> argparse.Namespace:
     judging.add_argument("folder", type=Path, nargs="?", help="folder with truth.json ($WINDSOCK_REALRUNS)")
     judging.add_argument("--demos", type=Path, metavar="DIR", help="runs of the demo; those that it lacks are trained")
     judging.add_argument("--seeds", type=int, default=8, help="healthy runs of the demo (default %(default)s)")
+    judging.add_argument("--known", action="store_true", help="train nothing: only the demo's runs that are there")
     judging.add_argument("--write", action="store_true", help="write the figures of docs/doctor.md")
     judging.set_defaults(run=judge)
     speed.add_arguments(commands.add_parser("speed", help="time the command and a live step"))

@@ -32,6 +32,7 @@ WORDS = {
     "needs": Text("needs one of: {what}", "需要其中之一：{what}"),
     "steps": Text("needs only the steps of the run", "只需要实验的步"),
     "explains": Text("explains: {what}", "可解释：{what}"),
+    "measured": Text("measured: {what}", "测量：{what}"),
     "sources": Text("sources: {what}", "来源：{what}"),
 }
 
@@ -159,9 +160,11 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _details(rule: Rule, lang: str) -> Iterator[str]:
     """Yield what to do about a finding of a rule, what the rule needs, and where it is from."""
+    from windsock.diagnosis.rates import rate_of
     from windsock.diagnosis.rule import signal_words
 
     words = {"needs": signal_words(rule.needs).get(lang), "explains": ", ".join(rule.explains)}
+    words["measured"] = rate_of(rule.id).get(lang)
     words["sources"] = "; ".join(rule.words.sources)
     yield from (f"- {advice.get(lang)}" for advice in rule.words.advice)
     if not rule.needs:

@@ -20,6 +20,7 @@ from windsock.diagnosis.rule import (
     unmeasured,
 )
 from windsock.diagnosis.rules import RULES
+from windsock.diagnosis.rules.shared import is_learning
 from windsock.findings import SEVERITIES, Finding
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
@@ -36,6 +37,8 @@ HELPFUL = (
     "ratio",
     "value_loss",
 )
+SENSORS = ("entropy", "kl", "kl_sum", "ratio", "loss")  # move in every training, if they are computed
+LEARNT_FROM = ("gradient", "dead_groups", "solved_none", "reward_std", "reward_max", "advantage_max")
 VERDICTS = {
     "healthy": Text("healthy", "正常"),
     "watch": Text("watch", "留意"),
@@ -182,11 +185,32 @@ def _verdict(case: Case, found: Sequence[Finding]) -> tuple[str, tuple[Text, ...
     worst = max((SEVERITIES.index(finding.severity) for finding in found), default=0)
     if worst >= 2:
         return ("sick" if worst == 3 else "watch"), ()
+    reason = _too_little(case)
+    return ("healthy", ()) if reason is None else ("cannot tell", (reason,))
+
+
+def _is_helpful(case: Case, key: str) -> bool:
+    """Return whether a signal is logged and measured: an entropy that never moves says nothing."""
+    track = case.get(key)
+    return track is not None and not (key in SENSORS and track.is_constant)
+
+
+def _too_little(case: Case) -> Text | None:
+    """Return why a run without a warning cannot be called healthy: what would show its trouble is not there."""
     reward = case.get("reward")
     if reward is None:
-        return "cannot tell", (Text("no reward is logged", "没有记录奖励"),)
+        return Text("no reward is logged", "没有记录奖励")
     if len(reward) < MIN_ROWS:
-        return "cannot tell", (Text(f"{len(reward)} rows are too few", f"只有 {len(reward)} 行，太少"),)
-    if sum(case.get(key) is not None for key in HELPFUL) < 2:
-        return "cannot tell", (Text("little besides the reward is logged", "除奖励外几乎没有记录"),)
-    return "healthy", ()
+        return Text(
+            f"{len(reward)} logged steps are too few: a verdict needs {MIN_ROWS}",
+            f"只记录了 {len(reward)} 步，太少：需要 {MIN_ROWS} 步",
+        )
+    if sum(_is_helpful(case, key) for key in HELPFUL) < 2:
+        return Text("little besides the reward is logged", "除奖励外几乎没有记录")
+    if not is_learning(case, reward.steps[-1:]).any() and all(case.get(key) is None for key in LEARNT_FROM):
+        return Text(
+            "the reward does not rise, and neither the gradient norm nor the spread of rewards is logged: "
+            "a run that learns nothing would look the same",
+            "奖励没有上升，而梯度范数和奖励的离散程度都没有记录：什么也没学到的实验看起来也是这样",
+        )
+    return None

@@ -1,11 +1,13 @@
-"""The page docs/doctor.md, written from the rules."""
+"""The page docs/doctor.md, written from the rules and from how often they are right."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from windsock.diagnosis.case import FAMILIES, SIGNALS
+from windsock.diagnosis.rates import ORIGINS, measured, rate_of
 from windsock.diagnosis.rule import Rule
 from windsock.diagnosis.rules import RULES, critic, learning_signal, off_policy, policy, rewards, schedule, system
 
@@ -23,17 +25,28 @@ windsock doctor @last --json                # as data; --lang zh for Chinese
 windsock doctor --explain no_signal         # what a rule sees
 ```
 
+A report has the verdict, the findings with the most important one first, what is over, what could not be looked for
+and why, and what was looked for and not found. A finding has its curve with a bar at the onset, what it explains, and
+what to do next.
+
 In Python, `windsock.doctor(windsock.open("@last"))` returns the same as data: `verdict`, `findings` (each with `rule`,
 `severity`, `onset`, `text`, `advice`, and the findings that it `explains`), `past`, `fine` and `unmeasured`.
 
 | verdict | meaning | exit code |
 |---|---|---|
-| healthy | the rules looked, and nothing is above info | 0 |
+| healthy | the rules could look, and nothing is above info | 0 |
 | watch | there is a warning | 1 |
 | sick | there is a critical finding | 1 |
 | cannot tell | there are too few rows, or the log has too little to judge by | 2 |
 
-`--fail-on critical` gives exit code 1 for critical findings only.
+The exit code is for scripts and CI: 1 if there is a finding of the severity of `--fail-on` or worse (`info`, `warning`,
+which is the default, or `critical`), also while the verdict is not *sick*; else 2 if no run could be judged, or none
+could be read; else 0. Of several runs, one with a finding is enough for 1, and one that is judged is enough for 0.
+
+A run is called healthy only if its trouble could have been seen: with a reward of at least 20 rows, two more signals
+that move, and a reward that rises or a signal that shows whether there is something to learn from (the gradient norm,
+or how rewards differ). A run that lacks the signal of its trouble can still be called healthy where these look well:
+the report then says that this rule could not look, and how many could.
 
 ## How it judges
 
@@ -47,7 +60,28 @@ In Python, `windsock.doctor(windsock.open("@last"))` returns the same as data: `
 - What cannot be judged is said, with the reason. A sensor that never moves is not a collapsed policy.
 - A finding is closed after 10 rows without it, and listed as over.
 
+"""
+MEASURED = """\
+## How often it is right
+
+`scripts/bench doctor judge` compares the doctor with {real} real runs, which people have judged by reading the curves,
+and with {demo} runs of the demo. A rule is right if it fires where it is expected, and gives no warning on a healthy
+run, neither at its end nor at 10, 25 and 50 % of it.
+
+"""
+LEFT_OUT = """
+The rules were written with these runs in sight, so that the figures say little about other runs. The following ones
+say more. Each rule has a dial: all numbers that it compares with, and the rows after which it counts, times 0.5, 0.7,
+1, 1.4 or 2. For each framework the dial is set on the runs of all other frameworks, by the fewest mistakes of the rule,
+and the runs of this framework are judged with it. Where several settings are equally good the middle one is taken; *at
+worst* is the strictest for what is found and the loosest for alarms. What the rules look at, and the windows, are not
+chosen anew, and where no other framework has the trouble the middle setting is the published one.
+
+"""
+RULES_TITLE = """
 ## Rules
+
+The source *corpus* is the collection of real runs above. `windsock doctor --explain RULE` prints the same.
 
 """
 PARTS = {
@@ -70,7 +104,65 @@ def write(docs: Path) -> Path:
 
 def page() -> str:
     """Return the page."""
-    return HEAD + "\n".join(line for title, module in PARTS.items() for line in _part(title, module.__name__))
+    rules = "\n".join(line for title, module in PARTS.items() for line in _part(title, module.__name__))
+    return HEAD + _measured(measured()) + RULES_TITLE + rules
+
+
+def _measured(known: Mapping[str, Any]) -> str:
+    totals = {origin: sum(known["runs"][origin].values()) for origin in ORIGINS}
+    overall = "\n".join([*_overall(known), *_beside_rlwatch(known)])
+    return MEASURED.format(**totals) + overall + "\n" + LEFT_OUT + "\n".join(_left_out(known)) + "\n"
+
+
+def _overall(known: Mapping[str, Any]) -> Iterator[str]:
+    yield "| | real | demo |\n|---|---|---|"
+    yield _row("unhealthy runs, found with their cause", known, "unhealthy", "found")
+    for share in ("10", "25", "50", "100"):
+        when = "at their end" if share == "100" else f"at {share} %"
+        yield _row(f"healthy runs with a warning {when}", known, "healthy", f"at_{share}")
+    yield _row("mixed and flat runs, with what is expected and nothing else", known, "between", "between_right")
+
+
+def _row(title: str, known: Mapping[str, Any], verdict: str, figure: str) -> str:
+    cells = []
+    for origin in ORIGINS:
+        runs, figures = known["runs"][origin], known["overall"][origin]
+        others = sum(runs.values()) - runs.get("healthy", 0) - runs.get("unhealthy", 0)
+        total = others if verdict == "between" else runs.get(verdict, 0)
+        cells.append(f"{figures[figure]} of {total}" if total else "–")
+    return f"| {title} | {' | '.join(cells)} |"
+
+
+def _beside_rlwatch(known: Mapping[str, Any]) -> Iterator[str]:
+    peer = known["rlwatch"]
+    yield f"\nrlwatch {peer['version']}, given the same signals by its own names, with its defaults:\n"
+    yield "| | real | demo |\n|---|---|---|"
+    for key, title, verdict in (
+        ("unhealthy_warned", "unhealthy runs with any alert", "unhealthy"),
+        ("unhealthy_critical", "unhealthy runs with a critical alert", "unhealthy"),
+        ("healthy_warned", "healthy runs with an alert", "healthy"),
+        ("healthy_critical", "healthy runs with a critical alert", "healthy"),
+    ):
+        cells = (f"{peer[origin][key]} of {known['runs'][origin].get(verdict, 0)}" for origin in ORIGINS)
+        yield f"| {title} | {' | '.join(cells)} |"
+
+
+def _left_out(known: Mapping[str, Any]) -> Iterator[str]:
+    yield "| left out | unhealthy runs found | at worst | healthy runs with a warning | at worst | others right |"
+    yield "|---|---|---|---|---|---|"
+    for one in known["left_out"]:
+        cells = (
+            _of(one["found"], one["unhealthy"]),
+            _of(one["found_at_worst"], one["unhealthy"]),
+            _of(one["alarms"], one["healthy"]),
+            _of(one["alarms_at_worst"], one["healthy"]),
+            _of(one["others_right"], one["others"]),
+        )
+        yield f"| {one['framework']} | {' | '.join(cells)} |"
+
+
+def _of(count: int, total: int) -> str:
+    return f"{count} of {total}" if total else "–"
 
 
 def _part(title: str, module: str) -> Iterator[str]:
@@ -92,6 +184,7 @@ def _rule(rule: Rule) -> Iterator[str]:
         yield f"Needs one of: {', '.join(_metrics(rule))}.\n"
     if rule.explains:
         yield f"Explains: {', '.join(f'`{other}`' for other in rule.explains)}.\n"
+    yield f"Measured: {rate_of(rule.id).en}.\n"
     yield f"Sources: {'; '.join(words.sources)}.\n"
 
 
