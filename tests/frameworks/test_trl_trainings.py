@@ -2,11 +2,13 @@
 
 import importlib.util
 
+import numpy as np
 import pytest
 from framework_trainings import Trained
 
 from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.verdicts import judge_crucial_values
+from windsock.diagnosis.case import collect
+from windsock.diagnosis.diagnose import diagnose
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
 
@@ -33,7 +35,7 @@ MEANINGS = {
 
 @pytest.mark.parametrize("which", MEANINGS)
 def test_every_name_of_a_trainer_is_known(which: str, watched: Trained):
-    """The trainer is found from names and values, every name has one meaning, and no verdict is bad."""
+    """The trainer is found from names and values, every name has one meaning, and the doctor has no warning."""
     series: dict[str, list[float]] = {}
     for row in watched.log(f"{which}-{'report' if which == 'sft' else 'watch'}"):
         for name, value in row.items():
@@ -44,4 +46,5 @@ def test_every_name_of_a_trainer_is_known(which: str, watched: Trained):
     wanted = MEANINGS[which]
     found = {name: match.metric.id for name in wanted if (match := names.match(name)) is not None}
     assert found == wanted
-    assert "bad" not in {verdict.word for verdict in judge_crucial_values(series, names)}
+    found = diagnose(collect(names, lambda name: (np.arange(len(series[name])), np.array(series[name]))))
+    assert [finding.text.en for finding in found.findings if finding.severity != "info"] == []
