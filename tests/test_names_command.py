@@ -9,11 +9,12 @@ import pytest
 import windsock
 from windsock.catalogue.spec import CatalogueError
 from windsock.cli import main
+from windsock.diagnosis.doctor import doctor
 from windsock.errors import SettingsError
 from windsock.server.runs.open_runs import OpenRuns
 from windsock.server.views.charts import names_view
 from windsock.server.views.overview import overview
-from windsock.summary import run_names, run_warnings, verdicts
+from windsock.summary import run_names, run_warnings
 
 GRPO = [
     "loss",
@@ -85,7 +86,7 @@ def test_explain_without_a_run_lists_the_meanings_shortest_first(capsys: pytest.
 def test_an_ambiguous_name_is_not_judged_and_the_overview_says_why(tmp_path: Path):
     """No verdict comes from it, and the overview lists what it may be."""
     view = record(tmp_path, UNDECIDED)
-    assert "kl" not in {verdict.key for verdict in verdicts(view, run_names(view))}
+    assert "kl" not in {sign.key for sign in doctor(view).signs}
     with OpenRuns(tmp_path).use("rl") as opened:
         absent = {one["key"]: one["reason"]["en"] for one in overview(opened, 10)["absent"]}
     assert absent["kl"].startswith("kl may be")
@@ -128,7 +129,7 @@ def test_names_prints_a_file_that_teaches_the_names(
     names = run_names(view)
     assert (names.unknown, names.ambiguous) == ([], [])
     assert names.match("my/wait_s").metric.id == "time/wait_for_batch"  # type: ignore[union-attr]
-    assert [one.word for one in verdicts(view, names) if one.name == "kl"] == ["good"]
+    assert [sign.key for sign in doctor(view).signs if sign.name == "kl"] == ["kl"]
     with OpenRuns(tmp_path).use("rl") as opened:
         record_of = names_view(opened)["metrics"]["taught/weird"]
     assert record_of["about"]["en"] == "A number of our own."

@@ -1,18 +1,16 @@
-"""Summary of a run: the meanings of its metric names, the verdicts on its crucial values, and its warnings."""
+"""Summary of a run: the meanings of its metric names, and its warnings."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.catalogue.taught import taught_names
-from windsock.catalogue.verdicts import Verdict, judge_crucial_values, judged_names
 from windsock.formatting import ranges
-from windsock.journal.series import Series
 from windsock.view import View
 
 MAX_REASONS = 3  # ranks that a warning names
@@ -55,12 +53,6 @@ def _is_source(source: str) -> bool:
     except CatalogueError:
         return False
     return True
-
-
-def verdicts(view: View, names: RunNames, read: Callable[[str], Series] | None = None) -> list[Verdict]:
-    """Return the verdicts on a run's crucial values; ``read`` returns a series, if the view need not be asked."""
-    read = read or view.series
-    return judge_crucial_values({name: read(name).values for name in judged_names(names)}, names)
 
 
 def missing(view: View) -> dict[str, str]:

@@ -12,7 +12,6 @@ import windsock
 from windsock.catalogue.describe import describe
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.translate import Translation, translate
-from windsock.catalogue.verdicts import judge_crucial_values
 
 BYPASS = "verl/bypass"
 
@@ -152,13 +151,6 @@ def test_rolls_policykl_is_not_converted_by_its_sign_alone(to: str):
     """ROLL reduces policykl with loss_agg_mode, so no factor turns it into a token mean."""
     assert translate("actor/policykl", to=to, source="roll").factor is None
     assert "loss_agg_mode" in note("actor/policykl", "roll")
-
-
-def test_a_sign_without_a_factor_is_inverted_before_judging():
-    """ROLL's negative policykl is judged as a positive estimate although no factor converts it."""
-    verdict = judge_crucial_values({"actor/policykl": [-0.03] * 30}, "roll")[0]
-    assert verdict.word == "watch"
-    assert verdict.text.en.startswith("0.03")
 
 
 @pytest.mark.parametrize("variance", [1e-7, 1e-5, 1e-3, 1.0])

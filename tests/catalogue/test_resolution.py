@@ -9,7 +9,6 @@ from windsock.catalogue.headline import headline_values, undecided_values
 from windsock.catalogue.names import candidates
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.spec import CatalogueError
-from windsock.catalogue.verdicts import judge_crucial_values
 
 HF = ["loss", "grad_norm", "learning_rate", "epoch"]
 GRPO = [*HF, "reward", "reward_std", "completion_length", "kl", "rewards/format_reward_func"]
@@ -124,13 +123,13 @@ def test_a_negative_value_rules_out_k3():
     assert names.match("clip_ratio/region_mean").metric.id.startswith("policy/sequence_ratio")  # type: ignore[union-attr]
 
 
-def test_no_prefix_of_a_healthy_rloo_run_is_bad():
-    """As long as the values do not decide, kl is not judged; then it is judged as what it is."""
+def test_no_prefix_of_a_healthy_rloo_run_is_misread():
+    """As long as the values do not decide, kl is not judged; then it is what it is."""
     values = signed(22)
     for count in range(1, 23):
         series = {name: values[:count] if name == "kl" else [0.5] * count for name in NEW_GRPO}
-        judged = {verdict.key: verdict for verdict in judge_crucial_values(series)}
-        assert "kl" not in judged or judged["kl"].word == "good"
+        judged = RunNames(series, series=lambda name, series=series: series[name]).judged("kl")
+        assert judged is None or judged.metric.id == "policy/ref_kl_k1"
 
 
 def test_small_values_without_a_negative_one_are_not_signed():

@@ -84,7 +84,7 @@ def test_many_evaluations_are_judged_at_some_rows(monkeypatch: pytest.MonkeyPatc
     known = {"reward": np.linspace(0, 1, 3000), "validation": np.linspace(0.5, 0.1, 3000)}
     reward, validation = (Track(key, key, key, steps, series) for key, series in known.items())
     diagnosis = diagnose(Case({"reward": reward}, {"validation": [validation]}))
-    assert judged.calls == len(scheduled_rows(3000, rewards.MIN_EVALUATIONS)) < 200
+    assert judged.calls == len(scheduled_rows(3000, rewards.MIN_COUNTED)) < 200
     assert "proxy_gold_gap" in {finding.rule for finding in diagnosis.findings}
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def still(level: float, noise: float = 0.05, rows: int = ROWS) -> np.ndarray:
     return level * np.exp(RANDOM.normal(0, noise, rows))
 
 
-def healthy() -> dict[str, np.ndarray]:
+def healthy() -> dict[str, Any]:
     """Return the signals of a run in which nothing is wrong."""
     return {
         "reward": learning(),
@@ -50,16 +51,37 @@ def healthy() -> dict[str, np.ndarray]:
         "staleness": still(1.0),
         "step_time": still(60.0),
         "host_memory": still(100.0, 0.001),
+        "kl_coef": still(0.05),
+        "ended": still(0.98, 0.005),
+        "repetition": still(0.01),
+        "runs_failed": still(2.0),
+        "runs_expected": np.full(ROWS, 512.0),
+        "weight": still(1.0, 0.01),
+        "weight_std": still(0.05),
+        "advantage_mean": RANDOM.normal(0, 0.02, ROWS),
+        "advantage_std": still(1.0, 0.02),
+        "component": {"answer": learning(), "format": learning()},
+        "component_std": {"answer": still(1.0), "format": still(0.3)},
+        "phase": {"generate": still(40.0), "train": still(12.0), "score": still(1.0)},
+        "per_token": {"generate": still(0.01), "train": still(0.01)},
+        "slowest_rank": {"train": still(13.0)},
+        "mean_rank": {"train": still(12.0)},
+        "device_memory": {"train": still(0.8)},
     }
+
+
+FAMILIES = ("component", "component_std", "phase", "per_token", "slowest_rank", "mean_rank", "device_memory")
 
 
 def case(changes: Mapping[str, Any] | None = None, **facts: Any) -> Case:
     """Return a healthy case with some signals changed; None takes one away."""
     values = {**healthy(), **(changes or {})}
-    families = {key: values.pop(key) for key in ("validation", "component") if key in values}
+    families = {key: values.pop(key) or {} for key in FAMILIES}
     tracks = {key: track(key, series) for key, series in values.items() if series is not None}
-    lists = {key: [track(f"{key}-{n}", one) for n, one in enumerate(many)] for key, many in families.items()}
-    return Case(tracks, lists, **facts)
+    lists = {key: [track(f"{key}/{name}", one) for name, one in many.items()] for key, many in families.items()}
+    lists["validation"] = facts.pop("validation", [])
+    places = {f"{key}/{name}": {"phase": name, "component": name} for key, many in families.items() for name in many}
+    return Case(tracks, lists, places=places, **facts)
 
 
 def track(key: str, values: np.ndarray) -> Track:
@@ -119,6 +141,21 @@ TROUBLE: dict[str, tuple[dict[str, Any], str, int]] = {
     "slowdown": ({"step_time": np.linspace(30, 90, ROWS) * still(1.0, 0.02)}, "warning", 58),
     "memory_leak": ({"host_memory": np.linspace(100.0, 180.0, ROWS)}, "warning", 11),
     "dead_sensor": ({"entropy": np.zeros(ROWS)}, "info", 1),
+    "kl_coef_growing": (
+        {"kl_coef": np.geomspace(0.05, 0.5, ROWS) * still(1.0), "kl": np.linspace(0, 0.4, ROWS) + still(0.01)},
+        "warning",
+        38,
+    ),
+    "eos_loss": ({"reward": still(0.3), "ended": since(50, still(0.98, 0.005), 0.5)}, "warning", 54),
+    "repetition": ({"reward": still(0.3), "repetition": since(50, still(0.01), 0.6)}, "warning", 52),
+    "is_weight_odd": ({"weight_std": since(50, still(0.05), 3.0)}, "warning", 52),
+    "advantage_odd": ({"advantage_mean": since(50, still(0.01), 1.5)}, "warning", 52),
+    "dropped_rollouts": ({"runs_failed": since(50, still(2.0), 80.0)}, "warning", 53),
+    "lr_exhausted": ({"learning_rate": since(50, np.full(ROWS, 1e-6), 0.0)}, "warning", 50),
+    "phase_imbalance": ({"phase": {**healthy()["phase"], "train": still(2.0), "score": still(17.0)}}, "warning", 1),
+    "stragglers": ({"slowest_rank": {"train": since(50, still(13.0), 30.0)}}, "warning", 54),
+    "near_oom": ({"device_memory": {"train": np.linspace(0.8, 0.99, ROWS) + still(0.001)}}, "warning", 95),
+    "stall": ({"step_time": since(50, still(60.0), [2000.0, *still(60.0)])}, "warning", 50),
 }
 
 
@@ -145,16 +182,80 @@ def test_nothing_is_found_before_it_begins(rule: str):
 def test_trouble_with_the_validation():
     """A reward that rises while the validation falls is gamed; so is one whose component falls."""
     validation = np.concatenate([np.linspace(0.1, 0.5, 6), np.linspace(0.5, 0.1, 8)])
-    gamed = diagnose(case({"validation": [validation]}))
+    gamed = diagnose(case(validation=[track("validation", validation)]))
     # Evaluations are rarer than rows: here at the steps 1 to 14, so that the reward is compared up to there.
     assert found(gamed, "proxy_gold_gap") is None
-    spread = Track("validation", "val", "validation", np.arange(8, 113, 8)[:14], validation)
-    known = case()
-    gamed = diagnose(Case(known.tracks, {"validation": [spread]}))
+    gamed = diagnose(case(validation=[evaluated(validation)]))
     assert found(gamed, "proxy_gold_gap").severity == "critical"
     assert abs(found(gamed, "proxy_gold_gap").onset - 48) <= 8
-    parts = {"component": [learning() * 2, np.linspace(1, 0.2, ROWS) + RANDOM.normal(0, 0.05, ROWS)]}
+    falling = np.linspace(1, 0.2, ROWS) + RANDOM.normal(0, 0.05, ROWS)
+    parts = {"component": {"answer": learning() * 2, "format": falling}}
     assert found(diagnose(case(parts)), "component_tradeoff").severity == "warning"
+
+
+def evaluated(values: np.ndarray) -> Track:
+    """Return a validation at every eighth step."""
+    return Track("validation", "val", "validation", np.arange(8, 8 * len(values) + 1, 8), values)
+
+
+def test_a_validation_that_stays_behind():
+    """If it does not rise, it is a warning; if it follows, it is none; other scales cannot be compared."""
+    behind = evaluated(np.full(14, 0.2) + RANDOM.normal(0, 0.01, 14))
+    assert found(diagnose(case(validation=[behind])), "val_train_gap").severity == "warning"
+    following = evaluated(np.linspace(0.2, 0.75, 14) + RANDOM.normal(0, 0.01, 14))
+    assert found(diagnose(case(validation=[following])), "val_train_gap") is None
+    large = evaluated(np.linspace(20, 75, 14))
+    assert "not both shares" in reasons(diagnose(case(validation=[large])))["val_train_gap"]
+    assert "fewer than six" in reasons(diagnose(case()))["val_train_gap"]
+
+
+def test_a_gain_of_the_format_alone():
+    """After 200 steps in which the component with the largest deviation has no trend."""
+    rows, flat = 120, still(0.3)
+    parts = {"answer": flat, "format": np.linspace(0, 1, rows) + RANDOM.normal(0, 0.05, rows)}
+    changes = {"component": parts, "reward": parts["answer"] + parts["format"]}
+    assert found(diagnose(case(changes)), "format_only_gain") is None  # too early to say
+    sparse = case(changes)
+    longer = replace(
+        sparse,
+        tracks={key: replace(one, steps=3 * one.steps) for key, one in sparse.tracks.items()},
+        families={key: [replace(one, steps=3 * one.steps) for one in many] for key, many in sparse.families.items()},
+    )
+    finding = found(diagnose(longer), "format_only_gain")
+    assert finding.severity == "warning"
+    assert "component/answer, which differs most" in finding.text.en
+    assert "no components" in reasons(diagnose(case({"component": None})))["format_only_gain"]
+
+
+def test_a_run_that_comes_to_a_halt():
+    """By the time between its rows: a warning after ten minutes, critical after half an hour; a long step is none."""
+    for silence, severity in ((60, None), (700, "warning"), (4000, "critical")):
+        finding = found(diagnose(case(silence=silence, pace=60.0)), "stalled")
+        assert (finding and finding.severity) == severity
+    assert found(diagnose(case(silence=4000, pace=1000.0)), "stalled") is None
+    assert "is over" in reasons(diagnose(case()))["stalled"]
+
+
+def test_steps_that_are_missing():
+    """A gap is an info; a log with a row every ten steps has none."""
+    known = case()
+    gap = {
+        key: replace(one, steps=np.where(one.steps > 60, one.steps + 40, one.steps))
+        for key, one in known.tracks.items()
+    }
+    assert found(diagnose(replace(known, tracks=gap)), "log_gap").text.en.startswith("41 steps before step 101")
+    sparse = {key: replace(one, steps=10 * one.steps) for key, one in known.tracks.items()}
+    assert found(diagnose(replace(known, tracks=sparse)), "log_gap") is None
+
+
+def test_several_updates_that_clip_nothing():
+    """Only where the config has several updates: else nothing can be clipped, or it is not known."""
+    zeros = {"clipped": np.zeros(ROWS), "step_kl": np.zeros(ROWS)}
+    several = {"num_ppo_epochs": 4, "num_mini_batches": 1}
+    assert found(diagnose(case(zeros, config=several)), "clipfrac_zero").severity == "info"
+    assert found(diagnose(case(config=several)), "clipfrac_zero") is None
+    assert "one update per batch" in reasons(diagnose(case(zeros, config={"ppo_n_minibatches": 1})))["clipfrac_zero"]
+    assert "does not say" in reasons(diagnose(case(zeros)))["clipfrac_zero"]
 
 
 def test_restarts_and_crash_loops():
@@ -180,14 +281,56 @@ def test_a_cause_has_its_symptoms_under_it():
     assert {"reward_constant", "no_signal", "zero_grad"} <= {one.rule for one in diagnosis.findings[0].explains}
 
 
+def reasons(diagnosis: Diagnosis) -> dict[str, str]:
+    """Return why rules could not judge."""
+    return {note.rule: note.text.en for note in diagnosis.unmeasured}
+
+
+CANNOT: dict[str, tuple[dict[str, Any], str]] = {
+    "kl_drift": ({"kl": np.zeros(ROWS)}, "always 0: it is not computed"),
+    "clipfrac_high": ({"clipped": np.zeros(ROWS)}, "one update per batch"),
+    "kl_coef_growing": ({"kl_coef": np.full(ROWS, 0.05)}, "fixed at 0.05"),
+    "eos_loss": ({"ended": np.zeros(ROWS)}, "0 from the start"),
+    "repetition": ({"repetition": None}, "does not log"),
+    "is_weight_odd": ({"weight": None, "weight_std": None}, "does not log"),
+    "advantage_odd": ({"advantage_std": still(40.0)}, "not normalised: advantage_std starts at 4"),
+    "dropped_rollouts": ({"runs_failed": None}, "does not log"),
+    "lr_exhausted": ({}, "how many steps are planned"),
+    "phase_imbalance": ({"per_token": None}, "no phase has a time per token"),
+    "stragglers": ({"mean_rank": None}, "does not log"),
+    "near_oom": ({"device_memory": None}, "does not log"),
+    "stall": ({"step_time": None}, "does not log"),
+    "memory_leak": ({"host_memory": None}, "does not log"),
+    "slowdown": ({"step_time": still(60.0, rows=30)}, "it needs 43 logged steps; so far: 30"),
+}
+
+
+@pytest.mark.parametrize("rule", CANNOT)
+def test_a_rule_says_why_it_cannot_judge(rule: str):
+    """In its own words, and in Chinese too."""
+    changes, words = CANNOT[rule]
+    diagnosis = diagnose(case(changes))
+    assert words in reasons(diagnosis)[rule]
+    assert all("{" not in note.text.en + note.text.zh for note in diagnosis.unmeasured)
+
+
+def test_a_phase_that_contains_others_is_not_judged():
+    """Its own part of the step is not known."""
+    nested = {**healthy()["phase"], "update": still(20.0)}
+    assert found(diagnose(case({"phase": nested})), "phase_imbalance") is None
+
+
+def test_memory_that_is_filled_once_is_no_leak():
+    """Neither a jump nor a growth that ends."""
+    jump = since(20, still(130.0, 0.002), still(157.0, 0.002))
+    filled = 100 + 40 * (1 - np.exp(-np.arange(ROWS) / 12)) + RANDOM.normal(0, 0.2, ROWS)
+    for memory in (jump, filled):
+        assert found(diagnose(case({"host_memory": memory})), "memory_leak") is None
+
+
 def test_what_cannot_be_judged_is_said():
     """With the reason; and a run without a reward, or with few rows, is not called healthy."""
-    reasons = {
-        note.rule: note.text.en for note in diagnose(case({"kl": np.zeros(ROWS)}, config={"beta": 0})).unmeasured
-    }
-    assert "beta is 0" in reasons["kl_drift"]
-    reasons = {note.rule: note.text.en for note in diagnose(case({"clipped": np.zeros(ROWS)})).unmeasured}
-    assert "one update per batch" in reasons["clipfrac_high"]
+    assert "beta = 0" in reasons(diagnose(case({"kl": np.zeros(ROWS)}, config={"beta": 0})))["kl_drift"]
     assert diagnose(case({"reward": None})).verdict == "cannot tell"
     assert diagnose(case().upto(10)).verdict == "cannot tell"
     assert diagnose(Case({"reward": track("reward", learning())})).verdict == "cannot tell"
@@ -272,3 +415,27 @@ def test_spells_are_those_of_a_walk_over_the_rows(seed: int):
     persist, clean = int(random.integers(1, 7)), int(random.integers(1, 12))
     found = [(one.first, one.last, one.level, one.is_open) for one in spells(levels, persist, clean)]
     assert found == slow_spells(levels, persist, clean)
+
+
+def test_a_busy_machine_is_no_slowdown_of_the_run():
+    """If all phases are slower by about the same, it is an info."""
+    slower = np.linspace(1, 2.5, ROWS)
+    phases = {name: values * slower for name, values in healthy()["phase"].items()}
+    changes = {"step_time": still(60.0, 0.02) * slower, "phase": phases}
+    assert found(diagnose(case(changes)), "slowdown").severity == "info"
+    one = {**healthy()["phase"], "train": still(12.0) * np.linspace(1, 8, ROWS)}
+    changes = {"step_time": still(48.0, 0.02) + one["train"], "phase": one}
+    finding = found(diagnose(case(changes)), "slowdown")
+    assert finding.severity == "warning"
+    assert "Most of it is train" in finding.text.en
+
+
+def test_one_evaluation_is_enough_where_the_number_of_answers_is_known():
+    """Five standard errors below the best; a smaller fall is noise."""
+    for last, severity in ((0.08, "critical"), (0.27, None)):
+        validation = evaluated(np.array([0.02, 0.12, 0.18, 0.31, last]))
+        track = replace(validation, metric="validation/score/mean")
+        finding = found(diagnose(case({"evaluated": np.full(ROWS, 256.0)}, validation=[track])), "proxy_gold_gap")
+        assert (finding and finding.severity) == severity
+    unknown = found(diagnose(case(validation=[evaluated(np.array([0.02, 0.12, 0.18, 0.31, 0.08]))])), "proxy_gold_gap")
+    assert unknown is None

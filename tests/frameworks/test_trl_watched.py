@@ -5,12 +5,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from framework_trainings import Trained
 
 import windsock
 from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.verdicts import judge_crucial_values
+from windsock.diagnosis.case import collect
+from windsock.diagnosis.diagnose import diagnose
 from windsock.server.views.report import report_data
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
@@ -82,7 +84,7 @@ def test_a_training_is_recorded_with_its_values_source_name_and_config(which: st
 
 @pytest.mark.parametrize("which", MEANINGS)
 def test_names_and_values_tell_the_trainer_and_every_meaning(which: str, watched: Trained):
-    """Without a stated source too every name has one meaning, and no verdict is bad."""
+    """Without a stated source too every name has one meaning, and the doctor has no warning."""
     series: dict[str, list[float]] = {}
     for row in watched.log(f"{which}-{TRAINERS[which]}"):
         for name, value in row.items():
@@ -93,7 +95,8 @@ def test_names_and_values_tell_the_trainer_and_every_meaning(which: str, watched
     wanted = MEANINGS[which]
     found = {name: match.metric.id for name in wanted if (match := names.match(name)) is not None}
     assert found == wanted
-    assert "bad" not in {verdict.word for verdict in judge_crucial_values(series, names)}
+    diagnosis = diagnose(collect(names, lambda name: (np.arange(len(series[name])), np.array(series[name]))))
+    assert [finding.text.en for finding in diagnosis.findings if finding.severity != "info"] == []
 
 
 @pytest.mark.parametrize("which", TRAINERS)

@@ -13,5 +13,5 @@ The metrics are declared in the text files of ``data``; its README explains them
 ``registry`` has all metrics, ``names`` finds what a name can mean, ``sources`` has the frameworks, and ``resolution``
 decides what the names of a run mean, with ``evidence`` (its other names and its config) and ``values``. ``translate``
 translates names, ``describe`` explains them, ``define`` adds a user's own. ``headline`` selects the values that an
-overview shows, ``verdicts`` judges the crucial ones, ``reference_pages`` writes docs/metrics*.md.
+overview shows, ``crucial`` lists the crucial ones, ``reference_pages`` writes docs/metrics*.md.
 """

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from windsock.catalogue.coverage import read as read_coverage
+from windsock.catalogue.crucial import CRUCIAL
 from windsock.catalogue.declarations import DATA
 from windsock.catalogue.describe import MENTION, band_text, facts, families, name_lines, related_notes
 from windsock.catalogue.labels import eras, label
@@ -15,7 +16,6 @@ from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.source_files import read_versions
 from windsock.catalogue.sources import COMMON
 from windsock.catalogue.spec import FRAMEWORKS, CatalogueError, Metric, Text
-from windsock.catalogue.verdicts import CRUCIAL
 
 FILES = {"en": "metrics.md", "zh": "metrics.zh.md"}
 _SUFFIXES = ("mean", "max", "min", "std")
@@ -175,7 +175,7 @@ def _more(metrics: Sequence[Metric], lang: str) -> Iterator[str]:
 def _crucial(lang: str) -> Iterator[str]:
     yield f"\n{_CRUCIAL.get(lang)}"
     for crucial in CRUCIAL:
-        places = ", ".join(_link(REGISTRY.metric(id), id) for id, _ in crucial.conditions)
+        places = ", ".join(_link(REGISTRY.metric(id), id) for id in crucial.metrics)
         yield f"| {crucial.title.get(lang)} | {crucial.meaning.get(lang)} | {places} |"
 
 

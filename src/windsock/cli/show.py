@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
-    from windsock.summary import run_names, run_warnings, verdicts
+    from windsock.diagnosis.doctor import Visit
+    from windsock.summary import run_names, run_warnings
     from windsock.terminal.show import open_phases
 
     status, meanings = view.status, run_names(view)
@@ -60,7 +61,8 @@ def _record(view: View, names: list[str]) -> dict[str, object]:
         "unknown": meanings.unknown,
         "ambiguous": {name: meanings.resolve(name).meanings for name in meanings.ambiguous},
         "crucial": [
-            {"key": v.key, "name": v.name, "verdict": v.word, "text": v.text.en} for v in verdicts(view, meanings)
+            {"key": sign.key, "name": sign.name, "verdict": sign.word, "text": sign.text.en}
+            for sign in Visit().diagnose(view, meanings).signs
         ],
         "last": {name: _last(view, name) for name in names},
     }

@@ -2,5 +2,5 @@
 
 ``tracks`` has the values of a signal with statistics of what was known at each row, ``case`` the signals of a run by
 their meaning, ``rules`` the rules by what they look at, ``rules.toml`` their words, ``diagnose`` the findings with
-their causes, and ``doctor`` the diagnosis of a view.
+their causes, ``signs`` the word of each crucial value, and ``doctor`` the diagnosis of a view.
 """

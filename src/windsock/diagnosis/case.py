@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from windsock.catalogue.config_facts import ConfigFacts
 from windsock.catalogue.names import Match
+from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
+from windsock.catalogue.spec import Text
 from windsock.diagnosis.tracks import Floats, Ints, Track
 
 SIGNALS: dict[str, tuple[str, ...]] = {
@@ -25,6 +29,8 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "dead_groups": ("reward/zero_std_groups",),
     "solved_none": ("reward/groups/solved_none",),
     "solved_all": ("reward/groups/solved_all",),
+    "advantage_mean": ("reward/advantages/mean",),
+    "advantage_std": ("reward/advantages/std",),
     "advantage_min": ("reward/advantages/min",),
     "advantage_max": ("reward/advantages/max",),
     "loss": ("policy/loss/total", "policy/loss/pg", "training/loss"),
@@ -32,6 +38,8 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "entropy": ("policy/entropy/mean", "evaluation/entropy/mean"),
     "kl": ("policy/kl_loss", "policy/ref_kl_k3", "policy/ref_kl_exact", "policy/ref_kl_k1"),
     "kl_sum": ("policy/ref_kl_sum",),
+    "kl_coef": ("reward/kl_coef",),
+    "entropy_coef": ("policy/entropy_coef",),
     "step_kl": ("policy/kl_k2", "policy/kl_k3", "policy/kl_exact", "policy/kl_k1"),
     "ratio": ("policy/ratio/mean", "verl/actor/prefix_ratio_mean"),
     "clipped": ("policy/clip_fraction",),
@@ -39,6 +47,12 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "length_max": ("tokens/response_length/max", "tokens/response_length_not_aborted/max"),
     "length_min": ("tokens/response_length/min", "tokens/response_length_not_aborted/min"),
     "truncated": ("tokens/response_truncated", "tokens/response_length_not_aborted/truncated"),
+    "ended": ("tokens/contains_eos",),
+    "end_tokens": ("tokens/eos_count",),
+    "repetition": ("tokens/repetition",),
+    "aborted": ("tokens/aborted",),
+    "runs_failed": ("rollout/coverage/runs_failed",),
+    "runs_expected": ("rollout/coverage/runs_expected",),
     "learning_rate": ("policy/lr",),
     "value_loss": ("value/loss",),
     "explained_variance": ("value/explained_variance",),
@@ -47,7 +61,10 @@ SIGNALS: dict[str, tuple[str, ...]] = {
     "mismatch_log": ("policy/mismatch/log_prob_difference/mean",),
     "mismatch_kl": ("policy/mismatch/kl_k3", "policy/mismatch/kl_k1"),
     "sample_size": ("policy/mismatch/effective_sample_size", "policy/mismatch/is_weight/effective_sample_size"),
+    "weight": ("policy/mismatch/is_weight/mean", "policy/mismatch/ratio/mean"),
+    "weight_std": ("policy/mismatch/is_weight/std", "policy/mismatch/ratio/std"),
     "staleness": ("sample/staleness/mean",),
+    "evaluated": ("validation/coverage/runs_observed",),
     "step_time": ("time/step",),
     "throughput": ("system/tokens_per_second", "system/tokens_per_second_per_device"),
     "host_memory": ("memory/host/used",),
@@ -55,11 +72,17 @@ SIGNALS: dict[str, tuple[str, ...]] = {
 """The metrics that a signal can be taken from, by their ids, the best first."""
 FAMILIES: dict[str, tuple[str, ...]] = {
     "component": ("reward/component/{component}/mean",),
+    "component_std": ("reward/component/{component}/std",),
     "validation": (
         "validation/score/mean", "validation/accuracy", "validation/correct", "eval/{taskset}/{metric}/mean@{k}",
         "eval/{taskset}/{metric}/mean",
     ),
     "rss": ("memory/cpu/{phase}/{when}/rss",),
+    "device_memory": ("memory/{phase}/end/onload/max_allocated_frac/{device}",),
+    "phase": ("time/{phase}/total",),
+    "per_token": ("time/per_token/{phase}",),
+    "slowest_rank": ("time/{phase}/ranks/max",),
+    "mean_rank": ("time/{phase}/ranks/mean",),
 }  # fmt: skip
 """Signals of which a run can have several, such as the components of its reward."""
 
@@ -82,22 +105,41 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Case:
-    """What a doctor can look at."""
+    """What a doctor can look at.
+
+    ``refused`` says why a signal is not used although the run logs it. By name, ``notes`` has what a framework
+    computes otherwise and ``places`` the part of a name that differs within a family, such as the phase. While a run
+    goes on, ``silence`` has the seconds since its last row, and ``pace`` those between two rows.
+    """
 
     tracks: Mapping[str, Track]
     families: Mapping[str, Sequence[Track]] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
+    refused: Mapping[str, Text] = field(default_factory=dict)
+    notes: Mapping[str, Text] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    silence: float | None = None
+    pace: float = math.nan
 
     def get(self, key: str) -> Track | None:
         """Return a signal; None if the run does not log it."""
         track = self.tracks.get(key)
         return track if track is not None and len(track) else None
 
+    def family(self, key: str, part: str) -> dict[str, Track]:
+        """Return the signals of a family by a part of their names, such as the phase."""
+        return {self.places.get(track.name, {}).get(part, track.name): track for track in self.families.get(key, ())}
+
     def at(self, key: str, steps: Ints) -> Floats:
         """Return the last value of a signal at or before each step; NaN where there is none."""
         track = self.get(key)
         return np.full(len(steps), math.nan) if track is None else values_at(track.steps, track.finite, steps)
+
+    @cached_property
+    def settings(self) -> ConfigFacts:
+        """What the config says about the numbers."""
+        return ConfigFacts(self.config)
 
     def setting(self, *names: str) -> Any:
         """Return the value of the first of some settings that the config has, at any depth; None if it has none."""
@@ -107,7 +149,7 @@ class Case:
         """Return the case as it was when a step was the last one."""
         cut = {key: _before(track, step) for key, track in self.tracks.items()}
         families = {key: [_before(track, step) for track in many] for key, many in self.families.items()}
-        return Case(cut, families, self.config, self.attempts)
+        return replace(self, tracks=cut, families=families)
 
 
 def values_at(known: Ints, values: Floats, steps: Ints) -> Floats:
@@ -141,10 +183,17 @@ def collect(names: RunNames, read: Read, known: dict[str, Track] | None = None, 
     """
     known = {} if known is None else known
     by_id: dict[str, list[tuple[str, Match]]] = {}
+    refused: dict[str, Text] = {}
+    notes: dict[str, Text] = {}
     for name in names.names:
         match = names.judged(name)
-        if match is not None and not match.evaluated and _is_comparable(match):
+        if match is None:
+            refused |= _undecided(names, name)
+        elif not match.evaluated and _is_comparable(match):
             by_id.setdefault(match.metric.id, []).append((name, match))
+            notes |= {name: match.name.difference.note} if match.name.difference is not None else {}
+        elif not match.evaluated and match.name.difference is not None:
+            refused |= dict.fromkeys(_KEYS.get(match.metric.id, ()), match.name.difference.note)
     kept: dict[str, Track] = {}
 
     def track(key: str, id: str, name: str, match: Match) -> Track:
@@ -164,7 +213,26 @@ def collect(names: RunNames, read: Read, known: dict[str, Track] | None = None, 
     }
     families = {key: [track(key, id, *one) for id in ids for one in by_id.get(id, ())] for key, ids in FAMILIES.items()}
     families["validation"] = [found for found in families["validation"] if _is_score(names.judged(found.name))]
-    return Case(tracks, families, **facts)
+    refused = {key: reason for key, reason in refused.items() if key not in tracks}
+    places = {name: dict(match.filled) for found in by_id.values() for name, match in found if match.filled}
+    return Case(tracks, families, refused=refused, notes=notes, places=places, **facts)
+
+
+_KEYS = {id: [key for key, ids in SIGNALS.items() if id in ids] for ids in SIGNALS.values() for id in ids}
+"""The signals that a metric can be taken for."""
+
+
+def _undecided(names: RunNames, name: str) -> dict[str, Text]:
+    """Return the signals that an ambiguous name may be, with the reason why it is not used."""
+    keys = {key: id for id in names.resolve(name).meanings for key in _KEYS.get(id, ())}
+    if not keys:
+        return {}
+    titles = [REGISTRY.metric(id).title for id in names.resolve(name).meanings]
+    reason = Text(
+        f"{name} may be {' or '.join(title.en for title in titles)}; --source decides",
+        f"{name} 可能是 {'，或 '.join(title.zh for title in titles)}；用 --source 指定",
+    )
+    return dict.fromkeys(keys, reason)
 
 
 def _is_score(match: Match | None) -> bool:

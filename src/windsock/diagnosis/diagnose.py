@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case
 from windsock.diagnosis.rule import (
@@ -21,6 +23,7 @@ from windsock.diagnosis.rule import (
 )
 from windsock.diagnosis.rules import RULES
 from windsock.diagnosis.rules.shared import is_learning
+from windsock.diagnosis.signs import Sign, signs_of
 from windsock.findings import SEVERITIES, Finding
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
@@ -66,6 +69,7 @@ class Diagnosis:
     fine: tuple[Note, ...] = ()
     unmeasured: tuple[Note, ...] = ()
     reasons: tuple[Text, ...] = ()
+    signs: tuple[Sign, ...] = ()  # the crucial values, each with a word
 
     def record(self, id: str, name: str) -> dict[str, Any]:
         """Return the diagnosis as JSON; ``id`` and ``name`` are those of the run."""
@@ -78,9 +82,11 @@ class Diagnosis:
             "fine": [note.rule for note in self.fine],
             "unmeasured": [{"rule": note.rule, "reason": asdict(note.text)} for note in self.unmeasured],
             "reasons": [asdict(reason) for reason in self.reasons],
+            "signs": [sign.record() for sign in self.signs],
         }
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values near the largest float
 def diagnose(case: Case) -> Diagnosis:
     """Judge a case by all rules."""
     found: list[Finding] = []
@@ -97,15 +103,24 @@ def diagnose(case: Case) -> Diagnosis:
         elif reading is not None and not any(finding.is_open for finding in own):
             fine.append(Note(rule.id, rule.words.title, rule.words.sees))
     now = [finding for finding in found if finding.is_open]
-    causes = [finding for finding in found if not finding.is_open and any(_left(finding, later) for later in now)]
+    open_rules = {finding.rule for finding in now}  # which need no earlier finding of theirs as a cause
+    over = [finding for finding in found if not finding.is_open and finding.rule not in open_rules]
+    causes = [finding for finding in over if any(_left(finding, later) for later in now)]
     past = tuple(finding for finding in found if not finding.is_open and finding not in causes)
     findings = merged([*causes, *now])
     verdict, reasons = _verdict(case, findings)
-    return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons)
+    signs = signs_of(case, found, unjudged)
+    return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons, signs)
 
 
 def _cannot(rule: Rule, case: Case, why: Unmeasured) -> Note:
-    """Return why a rule cannot judge; of what it needs, the sentence can name what is missing."""
+    """Return why a rule cannot judge; of what it needs, the sentence can name what is missing.
+
+    What is logged and not used is a better reason than that it is not there.
+    """
+    refused = [case.refused[key] for key in rule.needs if key in case.refused]
+    if refused and all(case.get(key) is None for key in rule.needs):
+        return Note(rule.id, rule.words.title, refused[0])
     missing = [key for key in rule.needs if case.get(key) is None and not case.families.get(key)]
     text = filled(rule.words.cannot[why.reason], {"missing": signal_words(missing or rule.needs), **why.facts})
     return Note(rule.id, rule.words.title, text)

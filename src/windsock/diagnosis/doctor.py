@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 
 from windsock.catalogue.resolution import RunNames
@@ -38,18 +41,22 @@ class Visit:
 
     def case_of(self, view: View, names: RunNames | None = None) -> Case:
         """Return what the rules look at."""
+        rows: list[Floats] = []
 
         def read(name: str) -> tuple[Ints, Floats]:
             series = view.series(name)
+            rows.append(series.times)
             return np.asarray(series.steps, np.int64), np.asarray(series.values, np.float64)
 
-        return collect(
+        case = collect(
             names or self._meanings(view),
             read,
             self._tracks,
             config=view.config,
             attempts=[Attempt(*steps) for steps in view.attempt_steps()],
         )
+        is_live = view.origin is None and not view.status.ended
+        return _with_pulse(case, max(rows, key=len, default=np.empty(0))) if is_live else case
 
     def _meanings(self, view: View) -> RunNames:
         """Return the meanings of the names. Values can decide some: they are looked at again as the run grows."""
@@ -57,3 +64,10 @@ class Visit:
         if self._names is None or self._names.names != view.names() or last > GROWN * self._named_at:
             self._names, self._named_at = run_names(view), last
         return self._names
+
+
+def _with_pulse(case: Case, times: Floats) -> Case:
+    """Return the case of a run that goes on, with the seconds since its last row and between rows."""
+    if len(times) < 2:
+        return case
+    return replace(case, silence=time.time() - float(times[-1]), pace=float(np.median(np.diff(times))))

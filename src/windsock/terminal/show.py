@@ -10,14 +10,14 @@ import numpy as np
 
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
-from windsock.catalogue.verdicts import Verdict
 from windsock.diagnosis.diagnose import Diagnosis
 from windsock.diagnosis.doctor import Visit
+from windsock.diagnosis.signs import Sign
 from windsock.formatting import by_family, duration, flatten, number, printable, ranges
 from windsock.journal.series import Series
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
-from windsock.summary import names_sentence, run_names, run_warnings, verdicts
+from windsock.summary import names_sentence, run_names, run_warnings
 from windsock.terminal.doctor import SYMBOLS
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
@@ -38,7 +38,7 @@ MAX_CONFIG_LINES = 30
 MAX_WARNINGS = 50  # without --all
 MAX_RANKS = 8  # of a role, and open phases, that are listed one by one
 MAX_RANGES = 3  # of ranks with the same status
-VERDICT_SYMBOLS = {"good": ("✓", "green"), "watch": ("!", "yellow"), "bad": ("✗", "red"), "unknown": ("?", "dim")}
+SIGN_SYMBOLS = {"good": ("✓", "green"), "watch": ("!", "yellow"), "bad": ("✗", "red"), "unknown": ("?", "dim")}
 
 
 def show(console: Console, view: View, names: Sequence[str], everything: bool = False) -> None:
@@ -47,8 +47,9 @@ def show(console: Console, view: View, names: Sequence[str], everything: bool = 
     _warnings(console, run_warnings(view), everything)
     meanings = run_names(view)
     _names(console, meanings, view.id if view.location == view.path else str(view.location))
-    _findings(console, Visit().diagnose(view, meanings), view.id if view.origin is None else str(view.location))
-    _crucial(console, verdicts(view, meanings))
+    diagnosis = Visit().diagnose(view, meanings)
+    _findings(console, diagnosis, view.id if view.origin is None else str(view.location))
+    _crucial(console, diagnosis.signs)
     _config(console, view.config, everything)
     _values(console, view, names, everything)
 
@@ -205,17 +206,17 @@ def _findings(console: Console, diagnosis: Diagnosis, run: str) -> None:
         console.print(_hanging("  ! ", text))
 
 
-def _crucial(console: Console, judged: Sequence[Verdict]) -> None:
-    if not judged:
+def _crucial(console: Console, signs: Sequence[Sign]) -> None:
+    if not signs:
         return
     from rich.padding import Padding
     from rich.table import Table
 
     console.print("\ncrucial values", style="bold")
     table = Table.grid(padding=(0, 2))
-    for verdict in judged:
-        symbol = _text(*VERDICT_SYMBOLS[verdict.word])
-        table.add_row(symbol, _text(verdict.title.en), _text(verdict.text.en), _text(verdict.name, "dim"))
+    for sign in signs:
+        symbol = _text(*SIGN_SYMBOLS[sign.word])
+        table.add_row(symbol, _text(sign.title.en), _text(sign.text.en), _text(sign.name, "dim"))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 

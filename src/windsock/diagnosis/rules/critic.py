@@ -12,7 +12,7 @@ from windsock.diagnosis.tracks import MAX_WINDOW
 WARM_UP = 20  # rows in which an untrained critic is far off
 
 
-@rule("value_loss_spike", "value_loss", explains=("ev_bad",))
+@rule("value_loss_spike", "value_loss", explains=("ev_bad",), rows=WARM_UP)
 def value_loss_spike(case: Case) -> Reading | Unmeasured:
     """The value loss stays far above what it was, or grows without end."""
     loss = case.get("value_loss")
@@ -24,7 +24,7 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
     grown = (now > 10 * settled) & (now > 2 * loss.first(5)) & late
     # A critic that knows nothing is off by the size of the rewards, squared.
     most = np.fmax.accumulate(np.fmax(np.abs(case.at("reward_max", loss.steps)), np.abs(case.at("reward", loss.steps))))
-    absurd = (now > 10 * most**2) & (most > 0) & late
+    absurd = (now > 10 * most**2) & (most > 0) & (late | ((now > 100 * most**2) & after(len(loss), WARM_UP // 2)))
     return Reading(
         loss,
         graded(
@@ -58,7 +58,7 @@ def ev_bad(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("critic_warmup", "value_loss", persist=1)
+@rule("critic_warmup", "value_loss", persist=1, rows=WARM_UP)
 def critic_warmup(case: Case) -> Reading | Unmeasured:
     """The value loss falls steeply in the first rows, as it should."""
     loss = case.get("value_loss")

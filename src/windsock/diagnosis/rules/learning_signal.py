@@ -6,14 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
+from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
-from windsock.diagnosis.rules.shared import Flags, full_window, held_at, is_learning, percent
+from windsock.diagnosis.rules.shared import ALMOST_ALL, NOTHING, Flags, full_window, held_at, is_learning, lags, percent
 from windsock.diagnosis.tracks import Floats, Levels, Track
 
 WINDOW = 20  # rows over which a share is taken
 TINY_GRADIENT = 1e-8
 STUCK_STEPS = 300  # without a trend
+GROUPS = ("dead_groups", "solved_none")
 SPREAD = ("dead_groups", "reward_std", "reward_max", "advantage_max")
 
 
@@ -22,7 +24,13 @@ def _before_window(spell: Spell) -> int:
     return max(0, spell.first - WINDOW + 1)
 
 
-@rule("reward_constant", "reward", explains=("no_signal", "weak_signal", "zero_grad", "reward_flat"), persist=1)
+@rule(
+    "reward_constant",
+    "reward",
+    explains=("no_signal", "weak_signal", "zero_grad", "reward_flat"),
+    persist=1,
+    rows=WINDOW,
+)
 def reward_constant(case: Case) -> Reading | Unmeasured:
     """The reward is exactly the same in all rows of a window."""
     reward = case.get("reward")
@@ -73,9 +81,20 @@ def _is_solved(case: Case, track: Track) -> Flags:
     reward = case.get("reward")
     if reward is None:
         return np.zeros(len(track), bool)
-    start, now, top = reward.first(5), reward.median(10), np.fmax.accumulate(reward.finite)
-    solved = (top > start) & (now - start > 0.5 * (top - start)) & (top - now <= 0.1 * (top - start))
+    start, now, top = reward.first(5), reward.median(10), np.fmax.accumulate(reward.mean(5))
+    solved = (top > start) & (top - now <= 0.15 * (top - start))
     return held_at(reward, solved, track.steps)
+
+
+def _solved(case: Case, step: int) -> Text:
+    """Return how many groups are never and always solved, as a sentence; nothing where it is not logged."""
+    none, whole = (float(case.at(key, np.array([step]))[0]) for key in ("solved_none", "solved_all"))
+    if not np.isfinite([none, whole]).all():
+        return NOTHING
+    return Text(
+        f" In the last row {percent(none)} of the groups have no right answer, {percent(whole)} only right ones.",
+        f"最后一行中 {percent(none)} 的组全错，{percent(whole)} 的组全对。",
+    )
 
 
 def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> Reading | Unmeasured:
@@ -91,13 +110,15 @@ def _equal_groups(case: Case, grade: Callable[[Track, Floats], Levels]) -> Readi
             "share": percent(float(np.nanmax(share[spell.rows]))),
             "rows": WINDOW,
             "reward": float(rewards[spell.last]),
+            "unit": Text("groups", "组") if track.key in GROUPS else Text("batches", "批次"),
+            "solved": _solved(case, int(track.steps[spell.last])),
         },
         _before_window,
         (case.get("reward"),),
     )
 
 
-@rule("no_signal", *SPREAD, explains=("zero_grad", "reward_flat", "weak_signal", "grad_spike"), persist=1)
+@rule("no_signal", *SPREAD, explains=("zero_grad", "reward_flat", "weak_signal", "grad_spike"), persist=1, rows=WINDOW)
 def no_signal(case: Case) -> Reading | Unmeasured:
     """Almost all groups or batches have equal rewards."""
 
@@ -108,14 +129,14 @@ def no_signal(case: Case) -> Reading | Unmeasured:
     return _equal_groups(case, grade)
 
 
-@rule("weak_signal", *SPREAD, explains=("reward_flat",), persist=1)
+@rule("weak_signal", *SPREAD, explains=("reward_flat",), persist=1, rows=WINDOW)
 def weak_signal(case: Case) -> Reading | Unmeasured:
     """Most groups or batches have equal rewards, or about half of them have while the reward does not move."""
 
     def grade(track: Track, share: Floats) -> Levels:
-        good = _is_solved(case, track) | is_learning(case, track.steps)
+        bad = lags(case, track.steps) & ~_is_solved(case, track)
         most, half = share >= 0.65, (share >= 0.45) & _is_stuck(case, track)
-        return graded(len(track), info=most, warning=(most & ~good) | half)
+        return graded(len(track), info=most, warning=(most & bad) | half)
 
     return _equal_groups(case, grade)
 
@@ -129,7 +150,7 @@ def _is_stuck(case: Case, track: Track) -> Flags:
     return held_at(reward, stuck, track.steps)
 
 
-@rule("zero_grad", "gradient", explains=("reward_flat",), persist=1)
+@rule("zero_grad", "gradient", explains=("reward_flat",), persist=1, rows=WINDOW)
 def zero_grad(case: Case) -> Reading | Unmeasured:
     """The gradient is exactly 0 in many rows."""
     gradient = case.get("gradient")
@@ -161,8 +182,8 @@ def truncation(case: Case) -> Reading | Unmeasured:
     if found is None:
         return unmeasured("not_logged")
     track, share = found
-    learning = is_learning(case, track.steps)
-    limit = np.where(learning, 0.9, 0.25)  # a run may learn although some answers are cut
+    learning, late = is_learning(case, track.steps), lags(case, track.steps)
+    limit = np.where(late, 0.25, ALMOST_ALL)
     return Reading(
         track,
         graded(len(track), info=share >= 0.05, warning=share >= limit, critical=(share >= 0.9) & ~learning),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from windsock.diagnosis.case import Case
+from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Unmeasured, graded, rule, unmeasured
-from windsock.diagnosis.rules.shared import after, percent
+from windsock.diagnosis.rules.shared import after, began, lags, percent
 
 LIMITS = {"mismatch": (0.01, 0.05), "mismatch_log": (0.05, 0.2), "mismatch_kl": (0.01, 0.1)}
 """Above the first limit trainer and rollout disagree, above the second they are different policies."""
@@ -17,7 +17,7 @@ LIMITS = {"mismatch": (0.01, 0.05), "mismatch_log": (0.05, 0.2), "mismatch_kl": 
     "mismatch",
     "mismatch_log",
     "mismatch_kl",
-    explains=("ratio_drift", "kl_drift", "grad_rising", "ess_low"),
+    explains=("kl_drift", "grad_rising", "ess_low", "is_weight_odd"),
 )
 def mismatch(case: Case) -> Reading | Unmeasured:
     """Trainer and inference engine disagree on the probabilities of the same tokens."""
@@ -29,7 +29,12 @@ def mismatch(case: Case) -> Reading | Unmeasured:
     growing = (track.trend.chance < 1e-3) & (now > 3 * abs(track.first(10))) & (now > low)
     return Reading(
         track,
-        graded(len(track), info=now > low, warning=growing | (now > high), critical=growing & (now > high)),
+        graded(
+            len(track),
+            info=now > low,
+            warning=(growing & lags(case, track.steps)) | (now > high),
+            critical=growing & (now > high),
+        ),
         lambda spell: {
             "name": track.name,
             "start": track.first(10),
@@ -53,7 +58,7 @@ def ess_low(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("stale", "staleness", explains=("mismatch", "clipfrac_high", "ppo_kl_high", "ess_low"))
+@rule("stale", "staleness", explains=("mismatch", "clipfrac_high", "ppo_kl_high", "ess_low", "is_weight_odd"))
 def stale(case: Case) -> Reading | Unmeasured:
     """Rollouts are many versions old."""
     staleness = case.get("staleness")
@@ -70,4 +75,65 @@ def stale(case: Case) -> Reading | Unmeasured:
             "now": float(np.nanmax(now[spell.rows])),
             "limit": limit,
         },
+        lambda spell: began(now > 0.5 * limit, spell),
+    )
+
+
+@rule("is_weight_odd", "weight", "weight_std", explains=("ess_low",))
+def is_weight_odd(case: Case) -> Reading | Unmeasured:
+    """The importance weights to the rollout are not near 1, or differ much."""
+    weight, std = case.get("weight"), case.get("weight_std")
+    track = weight or std
+    if track is None:
+        return unmeasured("not_logged")
+    now = np.full(len(track), 1.0) if weight is None else weight.median(5)
+    spread = np.zeros(len(track)) if std is None else values_at(std.steps, std.median(5), track.steps)
+    return Reading(
+        track,
+        graded(len(track), warning=(now > 2.0) | (now < 0.5) | (spread > 1.0)),
+        lambda spell: {
+            "name": track.name,
+            "now": float(now[spell.last]),
+            "spread": float(np.nanmax(spread[spell.rows])),
+        },
+        beside=(std, case.get("staleness")),
+    )
+
+
+@rule("advantage_odd", "advantage_mean", "advantage_std")
+def advantage_odd(case: Case) -> Reading | Unmeasured:
+    """Normalised advantages are not around 0, or are spread far more than by 1."""
+    mean, std = case.get("advantage_mean"), case.get("advantage_std")
+    if mean is None or std is None:
+        return unmeasured("not_logged")
+    if not 0.5 < std.first(5) < 2:
+        return unmeasured("not_normalised", name=std.name, value=std.first(5))
+    centre, spread = np.abs(mean.median(5)), values_at(std.steps, std.median(5), mean.steps)
+    # Long answers count more in a mean over tokens, so that it is seldom exactly 0.
+    return Reading(
+        mean,
+        graded(len(mean), info=centre > 0.3 * spread, warning=(centre > spread) | (spread > 5.0)),
+        lambda spell: {"name": mean.name, "now": float(centre[spell.last]), "spread": float(spread[spell.last])},
+        beside=(std,),
+    )
+
+
+@rule("dropped_rollouts", "runs_failed", "aborted")
+def dropped_rollouts(case: Case) -> Reading | Unmeasured:
+    """Many rollouts fail or are aborted."""
+    failed, expected, aborted = case.get("runs_failed"), case.get("runs_expected"), case.get("aborted")
+    if failed is not None and expected is not None:
+        total = values_at(expected.steps, expected.finite, failed.steps)
+        track = failed.derived("share", failed.steps, failed.finite / np.where(total > 0, total, np.nan))
+        limit = 0.05
+    elif aborted is not None:
+        track, limit = aborted, 0.2  # asynchronous engines abort on purpose
+    else:
+        return unmeasured("not_logged")
+    now = track.mean(10)
+    return Reading(
+        track,
+        graded(len(track), info=now > limit, warning=(now > limit) & (failed is not None)),
+        lambda spell: {"name": track.name, "share": percent(float(np.nanmax(now[spell.rows])))},
+        beside=(case.get("reward"),),
     )

@@ -4,21 +4,50 @@ from __future__ import annotations
 
 import numpy as np
 
+from windsock.catalogue.spec import Text
 from windsock.diagnosis.case import Case, values_at
 from windsock.diagnosis.rule import Reading, Spell, Unmeasured, graded, rule, unmeasured
 from windsock.diagnosis.rules.learning_signal import TINY_GRADIENT
-from windsock.diagnosis.rules.shared import Flags, after, is_falling, is_learning, living, percent
-from windsock.diagnosis.tracks import MAX_WINDOW, Floats, Track
+from windsock.diagnosis.rules.shared import (
+    ALMOST_ALL,
+    NOTHING,
+    after,
+    began,
+    full_window,
+    has_lost,
+    held_at,
+    is_falling,
+    is_learning,
+    lags,
+    living,
+    percent,
+    sign_note,
+    unmoved,
+)
+from windsock.diagnosis.tracks import MAX_WINDOW, MIN_TREND, Floats, Track
 
 CORE = ("loss", "gradient", "kl", "kl_sum", "entropy", "reward", "trained_reward", "ratio", "value_loss", "step_kl")
 SMALL_ENTROPY = 0.02  # nats: the policy is deterministic
+MAX_NAMES = 3  # of a sentence
 BASE_ROWS = 10  # whose median is where a signal starts
 
 
 @rule(
     "nonfinite",
     *CORE,
-    explains=("zero_grad", "no_signal", "reward_flat", "reward_constant", "entropy_collapse", "kl_spike", "grad_spike"),
+    explains=(
+        "zero_grad",
+        "no_signal",
+        "weak_signal",
+        "reward_flat",
+        "reward_constant",
+        "reward_falling",
+        "entropy_collapse",
+        "kl_spike",
+        "grad_spike",
+        "length_explosion",
+        "truncation",
+    ),
     persist=1,
     rows=1,
 )
@@ -29,6 +58,7 @@ def nonfinite(case: Case) -> Reading | Unmeasured:
         return unmeasured("not_logged")
     bad = [track for track in tracks if not np.isfinite(track.values).all()]
     first = min(bad, key=_first_bad, default=tracks[0])
+    names = list(dict.fromkeys(track.name for track in bad))
     wrong = ~np.isfinite(first.values)
     # A trainer may skip single steps whose gradient is not finite.
     tolerated = (np.cumsum(wrong) < 3) if [track.key for track in bad] == ["gradient"] else np.zeros(len(wrong), bool)
@@ -40,22 +70,24 @@ def nonfinite(case: Case) -> Reading | Unmeasured:
         first,
         graded(len(first), warning=(wrong & tolerated) | after_it, critical=after_it & (since < MAX_WINDOW)),
         lambda spell: {
-            "names": ", ".join(dict.fromkeys(track.name for track in bad)),
+            "names": ", ".join(names[:MAX_NAMES]),
+            "more": _more(len(names)),
             "count": int(wrong[spell.first :].sum()),
             "rows": len(first) - spell.first,
+            "step": int(first.steps[spell.first]),
         },
         beside=tuple(bad),
     )
 
 
+def _more(count: int) -> Text:
+    """Return how many names a sentence leaves out."""
+    left = count - MAX_NAMES
+    return Text(f" and {left} more", f" 等 {count} 个值") if left > 0 else NOTHING
+
+
 def _first_bad(track: Track) -> int:
     return int(track.steps[~np.isfinite(track.values)][0])
-
-
-def _began(condition: Flags, spell: Spell) -> int:
-    """Return the row since which a weaker condition has held without a break until the spell."""
-    broken = np.flatnonzero(~condition[: spell.first])
-    return int(broken[-1]) + 1 if len(broken) else 0
 
 
 # -- entropy -----------------------------------------------------------------------------------------------------
@@ -82,7 +114,17 @@ def entropy_spent(case: Case) -> Reading | Unmeasured:
 @rule(
     "entropy_collapse",
     "entropy",
-    explains=("entropy_spent", "no_signal", "weak_signal", "zero_grad", "reward_flat", "length_collapse"),
+    explains=(
+        "entropy_spent",
+        "no_signal",
+        "weak_signal",
+        "zero_grad",
+        "reward_flat",
+        "length_collapse",
+        "length_explosion",
+        "truncation",
+        "eos_loss",
+    ),
 )
 def entropy_collapse(case: Case) -> Reading | Unmeasured:
     """Almost nothing of the entropy is left."""
@@ -96,8 +138,14 @@ def entropy_collapse(case: Case) -> Reading | Unmeasured:
     return Reading(
         entropy,
         graded(len(entropy), warning=gone & learning, critical=gone & ~learning),
-        lambda spell: {"name": entropy.name, "start": start, "now": float(np.nanmin(now[spell.rows]))},
-        beside=(case.get("reward"), case.get("gradient")),
+        lambda spell: {
+            "name": entropy.name,
+            "start": start,
+            "now": float(np.nanmin(now[spell.rows])),
+            "sign": sign_note(case, "entropy_coef", "a negative one rewards certainty", "为负会奖励确定性"),
+        },
+        lambda spell: began(entropy.median(3) < 0.25 * start, spell),
+        (case.get("reward"), case.get("gradient")),
     )
 
 
@@ -143,7 +191,8 @@ def _kl(case: Case) -> Track | Unmeasured:
         return unmeasured("summed") if case.get("kl_sum") is not None else unmeasured("not_logged")
     if kl.is_constant and len(kl) >= 5 and kl.values[0] == 0:
         beta = case.setting("beta", "kl_coef", "kl_loss_coef", "init_kl_coef")
-        return unmeasured("beta_zero" if beta == 0 else "dead", name=kl.name, value=0.0)
+        settings = case.settings.reference_kl_off or ("beta = 0" if beta == 0 else "")
+        return unmeasured("not_computed" if settings else "dead", name=kl.name, value=0.0, settings=settings)
     return kl
 
 
@@ -154,20 +203,42 @@ def kl_drift(case: Case) -> Reading | Unmeasured:
     if not isinstance(kl, Track):
         total = case.get("kl_sum")
         return kl if total is None else _summed_kl_drift(case, total)
-    now = np.fmin(kl.median(5), _summed_per_token(case, kl))
+    own, summed = kl.median(5), _summed_per_token(case, kl)
+    now = np.fmin(own, summed)
     learning = is_learning(case, kl.steps)
     far = now >= 1.0
     # Becoming certain costs about the entropy of the start; more is spent on going elsewhere.
     entropy = case.get("entropy")
     price = _entropy_start(entropy) if entropy is not None else np.nan
     elsewhere = far & ~(now < 1.5 * price)
-    away = (now >= 0.4 * price) & is_falling(case, kl.steps)
+    away = (now >= 0.4 * price) & (is_falling(case, kl.steps) | has_lost(case, kl.steps))
     return Reading(
         kl,
         graded(len(kl), info=far, warning=elsewhere, critical=(far & ~learning) | away),
-        lambda spell: {"name": kl.name, "now": float(np.nanmax(now[spell.rows])), "per": "token"},
-        beside=(case.get("reward"),),
+        lambda spell: {
+            "name": case.tracks["kl_sum"].name if summed[spell.last] < own[spell.last] else kl.name,
+            "now": float(np.nanmax(now[spell.rows])),
+            "per": Text("token", "每 token"),
+            "meanwhile": _meanwhile(case, kl, spell),
+            "sign": _kl_sign(case),
+        },
+        lambda spell: began(now >= np.fmin(1.0, 0.4 * price), spell),
+        (case.get("reward"),),
     )
+
+
+def _meanwhile(case: Case, kl: Track, spell: Spell) -> Text:
+    """Return what the reward does meanwhile, as a part of a sentence."""
+    step, reward = kl.steps[spell.last : spell.last + 1], case.get("reward")
+    if reward is None or is_learning(case, step)[0]:
+        return NOTHING
+    if is_falling(case, step)[0] or has_lost(case, step)[0]:
+        return Text(f", and {reward.name} has fallen", f"，而 {reward.name} 已下降")
+    return Text(f", and {reward.name} has not risen", f"，而 {reward.name} 没有上升")
+
+
+def _kl_sign(case: Case) -> Text:
+    return sign_note(case, "kl_coef", "a negative one rewards the distance", "为负会奖励远离参考模型")
 
 
 def _summed_per_token(case: Case, kl: Track) -> Floats:
@@ -189,7 +260,13 @@ def _summed_kl_drift(case: Case, kl: Track) -> Reading:
     return Reading(
         kl,
         graded(len(kl), warning=high, critical=high & ~learning),
-        lambda spell: {"name": kl.name, "now": float(np.nanmax(now[spell.rows])), "per": "answer"},
+        lambda spell: {
+            "name": kl.name,
+            "now": float(np.nanmax(now[spell.rows])),
+            "per": Text("answer", "每个回答"),
+            "meanwhile": _meanwhile(case, kl, spell),
+            "sign": _kl_sign(case),
+        },
         beside=(case.get("reward"),),
     )
 
@@ -223,13 +300,49 @@ def kl_offset_start(case: Case) -> Reading | Unmeasured:
 @rule("kl_negative", "kl", "kl_sum")
 def kl_negative(case: Case) -> Reading | Unmeasured:
     """The KL is clearly below 0."""
-    kl = case.get("kl") or case.get("kl_sum")
-    if kl is None:
-        return unmeasured("not_logged")
+    kl = _kl(case) if case.get("kl") is not None else case.get("kl_sum") or unmeasured("not_logged")
+    if not isinstance(kl, Track):
+        return kl
     now = kl.mean(5)
-    low = now < (-0.05 if kl.key == "kl" else -1.0)
+    low = now < (-1.0 if kl.key == "kl_sum" else -0.05 if _is_signed(case, kl) else -0.001)
     return Reading(
         kl, graded(len(kl), warning=low), lambda spell: {"name": kl.name, "now": float(np.nanmin(now[spell.rows]))}
+    )
+
+
+def _is_signed(case: Case, kl: Track) -> bool:
+    """Return whether an estimate of a KL may be negative: k1 is, and what an unknown setting chooses may be."""
+    estimator = case.settings.kl_estimator(kl.metric)
+    if estimator is not None:
+        return bool(estimator.value == "k1")
+    return kl.metric in ("policy/ref_kl_k1", "policy/kl_loss")
+
+
+@rule("kl_coef_growing", "kl_coef", rows=MIN_TREND)
+def kl_coef_growing(case: Case) -> Reading | Unmeasured:
+    """The adaptive coefficient of the KL grows, and the KL grows in spite of it."""
+    coefficient = case.get("kl_coef")
+    if coefficient is None:
+        return unmeasured("not_logged")
+    if coefficient.is_constant:
+        return unmeasured("fixed", name=coefficient.name, value=float(coefficient.values[0]))
+    kl = case.get("kl_sum") or case.get("kl")
+    if kl is None:
+        return unmeasured("no_kl", name=coefficient.name)
+    start, now = coefficient.first(5), coefficient.median(5)
+    grown = (now > 2 * start) & (start > 0) & (coefficient.trend.chance < 1e-3) & (coefficient.trend.effect > 1)
+    rising = held_at(kl, (kl.trend.chance < 1e-3) & (kl.trend.effect > 1), coefficient.steps)
+    return Reading(
+        coefficient,
+        graded(len(coefficient), info=grown, warning=grown & rising),
+        lambda spell: {
+            "name": coefficient.name,
+            "start": start,
+            "now": float(now[spell.last]),
+            "kl": kl.name,
+            "kl_now": float(case.at(kl.key, coefficient.steps)[spell.last]),
+        },
+        beside=(kl,),
     )
 
 
@@ -246,8 +359,8 @@ def ppo_kl_high(case: Case) -> Reading | Unmeasured:
     kl = case.get("step_kl")
     if kl is None:
         return unmeasured("not_logged")
-    if kl.is_constant and len(kl) >= 5:
-        return unmeasured("one_update", name=kl.name, value=float(kl.values[0]))
+    if (still := unmoved(case, kl, 0.0)) is not None:
+        return still
     now, clipped = np.abs(kl.mean(10)), case.at("clipped", kl.steps)
     high = (now > 0.02) & ~(clipped < 0.1)
     learning = is_learning(case, kl.steps)
@@ -259,14 +372,17 @@ def ppo_kl_high(case: Case) -> Reading | Unmeasured:
     )
 
 
-@rule("ratio_drift", "ratio", explains=("ppo_kl_high", "clipfrac_high"))
+@rule("ratio_drift", "ratio", explains=("ppo_kl_high", "clipfrac_high", "mismatch", "is_weight_odd", "ess_low"))
 def ratio_drift(case: Case) -> Reading | Unmeasured:
     """The mean importance ratio is not near 1."""
     ratio = case.get("ratio")
     if ratio is None:
         return unmeasured("not_logged")
-    level = ratio.first(20)
-    parts = next((parts for parts in (2, 3, 4, 8, 16) if abs(level * parts - 1) < 0.03), 0)
+    if (still := unmoved(case, ratio, 1.0)) is not None:
+        return still
+    given = case.settings.settings.get("num_mini_batches", "")
+    likely = (int(given),) if given.isdecimal() else (2, 3, 4, 8, 16)
+    parts = next((parts for parts in likely if parts > 1 and abs(ratio.first(20) * parts - 1) < 0.03), 0)
     if parts:
         return unmeasured("divided", name=ratio.name, parts=parts)
     now = ratio.median(5)
@@ -290,8 +406,8 @@ def clipfrac_high(case: Case) -> Reading | Unmeasured:
     clipped = case.get("clipped")
     if clipped is None:
         return unmeasured("not_logged")
-    if clipped.is_constant and len(clipped) >= 5 and clipped.values[0] == 0:
-        return unmeasured("one_update", name=clipped.name, value=0.0)
+    if (still := unmoved(case, clipped, 0.0)) is not None:
+        return still
     now = clipped.median(10)
     learning = is_learning(case, clipped.steps)
     high = (now > 0.3) & after(len(clipped), BASE_ROWS)
@@ -299,6 +415,26 @@ def clipfrac_high(case: Case) -> Reading | Unmeasured:
         clipped,
         graded(len(clipped), info=high & learning, warning=high & ~learning),
         lambda spell: {"name": clipped.name, "share": percent(float(np.nanmax(now[spell.rows])))},
+    )
+
+
+@rule("clipfrac_zero", "clipped", "step_kl", rows=MAX_WINDOW)
+def clipfrac_zero(case: Case) -> Reading | Unmeasured:
+    """Several updates of a batch clip nothing and have no KL: the old log-probs may be those of the current policy."""
+    clipped, kl = case.get("clipped"), case.get("step_kl")
+    if clipped is None or kl is None:
+        return unmeasured("not_logged")
+    updates = case.settings.updates_per_batch
+    if updates is None or updates.value == 1:
+        reason = "updates_unknown" if updates is None else "one_update_set"
+        return unmeasured(reason, name=clipped.name, value=0.0, settings=updates.settings if updates else "")
+    zero = (clipped.finite == 0) & (case.at("step_kl", clipped.steps) == 0)
+    return Reading(
+        clipped,
+        graded(len(clipped), info=full_window(clipped.share(zero, MAX_WINDOW), MAX_WINDOW) >= 1.0),
+        lambda spell: {"names": f"{clipped.name}, {kl.name}", "updates": updates.value, "settings": updates.settings},
+        lambda spell: max(0, spell.first - MAX_WINDOW + 1),
+        (kl,),
     )
 
 
@@ -312,11 +448,11 @@ def _with_gradient(case: Case) -> Track | Unmeasured:
         return unmeasured("not_logged")
     has_one = gradient.finite > TINY_GRADIENT
     if has_one.sum() < 20:
-        return unmeasured("few_rows")
+        return unmeasured("early", count=int(has_one.sum()), needed=20)
     return gradient.derived("with gradient", gradient.steps[has_one], gradient.finite[has_one])
 
 
-@rule("grad_spike", "gradient", persist=1)
+@rule("grad_spike", "gradient", persist=1, rows=20)
 def grad_spike(case: Case) -> Reading | Unmeasured:
     """The gradient norm jumps several times."""
     gradient = _with_gradient(case)
@@ -358,7 +494,7 @@ def grad_rising(case: Case) -> Reading | Unmeasured:
 # -- length ------------------------------------------------------------------------------------------------------
 
 
-@rule("length_explosion", "length", explains=("truncation", "slowdown", "kl_drift"))
+@rule("length_explosion", "length", explains=("truncation", "eos_loss", "slowdown"))
 def length_explosion(case: Case) -> Reading | Unmeasured:
     """Answers are several times as long as at the start."""
     length = living(case, "length")
@@ -366,13 +502,18 @@ def length_explosion(case: Case) -> Reading | Unmeasured:
         return length
     start = min(float(length.finite[0]), length.first(3), length.first(BASE_ROWS))  # it may grow within a few rows
     now = length.mean(10)
-    learning, cut = is_learning(case, length.steps), case.at("truncated", length.steps) > 0.25
+    learning, cut = is_learning(case, length.steps), case.at("truncated", length.steps)
     long = (now > 3 * start) & after(len(length), BASE_ROWS)
     return Reading(
         length,
-        graded(len(length), info=long, warning=long & (~learning | cut), critical=long & ~learning & cut),
+        graded(
+            len(length),
+            info=long,
+            warning=long & (~learning | (cut >= ALMOST_ALL)),
+            critical=long & ~learning & (cut > 0.25),
+        ),
         lambda spell: {"start": start, "now": float(np.nanmax(now[spell.rows]))},
-        lambda spell: _began(length.median(3) > 2 * start, spell),
+        lambda spell: began(length.median(3) > 2 * start, spell),
         (case.get("truncated"), case.get("reward")),
     )
 
@@ -391,4 +532,43 @@ def length_collapse(case: Case) -> Reading | Unmeasured:
         graded(len(length), info=short, warning=short & ~(learning & (now >= 16))),
         lambda spell: {"start": start, "now": float(np.nanmin(now[spell.rows]))},
         beside=(case.get("reward"),),
+    )
+
+
+@rule("eos_loss", "ended", "end_tokens", explains=("truncation",))
+def eos_loss(case: Case) -> Reading | Unmeasured:
+    """Answers that ended with an end token no longer do."""
+    ended = case.get("ended") or case.get("end_tokens")
+    if ended is None:
+        return unmeasured("not_logged")
+    start, now = ended.first(BASE_ROWS), ended.mean(10)
+    if not start > 0:
+        return unmeasured("never_ended", name=ended.name)
+    # A share can be compared; the number of end tokens goes with that of the answers, and counts when few are left.
+    lost = (start - now >= 0.2) if ended.key == "ended" else (now < 0.1 * start)
+    return Reading(
+        ended,
+        graded(len(ended), info=lost, warning=lost & lags(case, ended.steps)),
+        lambda spell: {"name": ended.name, "start": start, "now": float(np.nanmin(now[spell.rows]))},
+        beside=(case.get("length"), case.get("truncated")),
+    )
+
+
+@rule("repetition", "repetition")
+def repetition(case: Case) -> Reading | Unmeasured:
+    """Many answers end in a repetition, and more than at the start."""
+    repeated = case.get("repetition")
+    if repeated is None:
+        return unmeasured("not_logged")
+    start, now = repeated.first(BASE_ROWS), repeated.mean(10)
+    more = (now > 3 * start) & (now - start > 0.1)
+    return Reading(
+        repeated,
+        graded(len(repeated), info=more, warning=more & lags(case, repeated.steps)),
+        lambda spell: {
+            "name": repeated.name,
+            "start": percent(start),
+            "now": percent(float(np.nanmax(now[spell.rows]))),
+        },
+        beside=(case.get("length"),),
     )

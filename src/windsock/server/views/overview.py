@@ -1,4 +1,4 @@
-"""The overview of a run: verdicts, headline values with curves, and time by phase."""
+"""The overview of a run: the doctor's verdict, headline values with curves, and time by phase."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from windsock.catalogue.headline import Headline, HeadlineValue, headline_values
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.catalogue.resolution import Resolution, RunNames
 from windsock.catalogue.spec import CatalogueError, Text
-from windsock.catalogue.verdicts import WORDS, Verdict
 from windsock.diagnosis.diagnose import Diagnosis
+from windsock.diagnosis.signs import WORDS
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
 from windsock.server.views.findings import checked, marks, verdict_of
 from windsock.server.views.phases import phase_seconds
-from windsock.summary import missing, run_warnings, verdicts
+from windsock.summary import missing, run_warnings
 from windsock.view import View
 
 TIME_POINTS = 100
@@ -29,7 +29,6 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
     names = view.names()
     values = headline_values(meanings)
     undecided = undecided_values(meanings)
-    judged = verdicts(view, meanings, lambda name: read_series(opened, SeriesRequest("", name)))
     triples = {chart.main: chart.lines for chart in group_into_charts(_siblings(meanings.known, values), meanings)}
     diagnosis = opened.diagnosis()
     reasons = missing(view)
@@ -38,7 +37,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         for headline in headlines()
         if headline.key not in values
     ]
-    ids = [verdict.metric for verdict in judged] + [value.match.metric.id for value in values.values()]
+    ids = [sign.metric for sign in diagnosis.signs] + [value.match.metric.id for value in values.values()]
     return {
         "steps": view.steps,
         "span": view.span,
@@ -47,11 +46,11 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "unknown": len(meanings.unknown),
         "ambiguous": meanings.ambiguous,
         "source": meanings.source,
-        "health": health(diagnosis, judged),
+        "health": health(diagnosis),
         "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
         "marks": marks(opened, diagnosis),
         "checked": checked(diagnosis),
-        "crucial": [verdict_record(verdict) for verdict in judged],
+        "crucial": [sign.record() for sign in diagnosis.signs],
         "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
@@ -75,24 +74,10 @@ def writer_records(view: View) -> list[dict[str, Any]]:
     ]
 
 
-def health(diagnosis: Diagnosis, judged: list[Verdict]) -> dict[str, Any]:
-    """Return the doctor's verdict with its reasons, and the number of crucial values with each verdict."""
-    counts = {word: sum(verdict.word == word for verdict in judged) for word in WORDS}
+def health(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the doctor's verdict with its reasons, and the number of crucial values with each word."""
+    counts = {word: sum(sign.word == word for sign in diagnosis.signs) for word in WORDS}
     return {**verdict_of(diagnosis), "counts": counts}
-
-
-def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as a JSON record."""
-    return {
-        "key": verdict.key,
-        "title": bilingual(verdict.title),
-        "name": verdict.name,
-        "metric": verdict.metric,
-        "word": verdict.word,
-        "verdict": bilingual(WORDS[verdict.word]),
-        "text": bilingual(verdict.text),
-        "note": bilingual(verdict.note),
-    }
 
 
 def _siblings(names: list[str], values: dict[str, HeadlineValue]) -> list[str]:
