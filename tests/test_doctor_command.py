@@ -65,7 +65,7 @@ def test_exit_codes(tmp_path: Path):
     assert main(["doctor", str(short)]) == 2
     good = write_log(tmp_path / "good.jsonl", dead=False)
     assert main(["doctor", str(good), "--fail-on", "critical"]) == 0
-    cut = write_log(tmp_path / "cut.jsonl", dead=False, changes={"completions/clipped_ratio": 0.95})
+    cut = write_log(tmp_path / "cut.jsonl", dead=False, changes={"completions/clipped_ratio": 0.995})
     assert main(["doctor", str(cut)]) == 1
     assert main(["doctor", str(cut), "--fail-on", "critical"]) == 0
     assert main(["doctor", str(cut), "--fail-on", "info"]) == 1
