@@ -146,3 +146,11 @@ def test_rules_are_explained(capsys: pytest.CaptureFixture[str]):
     assert len(capsys.readouterr().out.splitlines()) > 60
     assert main(["doctor", "--explain", "no_sigal"]) == 1
     assert "did you mean no_signal" in capsys.readouterr().err
+
+
+def test_a_cause_that_is_over_has_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A spike that left a frozen policy was at a step: it does not last since then."""
+    frozen = {"kl": lambda step: 30.0 if step == 30 else 0.01, "reward_std": lambda step: 0.3 if step < 31 else 0.0}
+    frozen |= {"frac_reward_zero_std": lambda step: float(step > 30), "reward": lambda step: 0.3 + 0.01 * (step % 3)}
+    main(["doctor", str(write_log(tmp_path / "frozen.jsonl", dead=False, rows=90, changes=frozen))])
+    assert "KL spike, step 30\n" in capsys.readouterr().out

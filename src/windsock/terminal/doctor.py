@@ -140,10 +140,7 @@ def _print_past(console: Console, past: Sequence[Finding], lang: str) -> None:
     for own in sorted(by_rule.values(), key=lambda own: -max(map(_severity, own))):
         worst = max(own, key=_severity)
         _line(console, _padded(_word(worst.severity, lang), LABEL_WIDTH), COLOURS[worst.severity], end="")
-        when = [
-            _word("at" if first == last else "between", lang, first=first, last=last) for first, last in _stretches(own)
-        ]
-        _line(console, _word("when", lang, title=worst.title.get(lang), when=_word("comma", lang).join(when)), "")
+        _line(console, _when(worst, _stretches(own), lang), "")
 
 
 def _severity(finding: Finding) -> int:
@@ -177,7 +174,15 @@ def _titles(named: Iterable[Finding | Note], lang: str) -> str:
 
 
 def _since(finding: Finding, lang: str) -> str:
+    """Return the title with the step since which it holds, or with its steps if it is over and has left something."""
+    if not finding.is_open:
+        return _when(finding, [(finding.onset, finding.last)], lang)
     return _word("since", lang, title=finding.title.get(lang), step=finding.onset)
+
+
+def _when(finding: Finding, stretches: Iterable[tuple[int, int]], lang: str) -> str:
+    steps = (_word("at" if first == last else "between", lang, first=first, last=last) for first, last in stretches)
+    return _word("when", lang, title=finding.title.get(lang), when=_word("comma", lang).join(steps))
 
 
 def _block(console: Console, text: str) -> None:
