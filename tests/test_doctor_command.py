@@ -78,6 +78,7 @@ def test_a_finding_has_a_curve_with_a_mark_at_its_onset(tmp_path: Path, capsys: 
     main(["doctor", str(write_log(tmp_path / "cut.jsonl", dead=False, changes=early))])
     said = capsys.readouterr().out
     assert re.search(r"▁│\S*█+  completions/clipped_ratio  0 to 0.95", said)
+    assert "confidence: medium; against it: the reward still rises" in said
     main(["doctor", str(write_log(tmp_path / "dead.jsonl", dead=True))])
     assert "completions/clipped_ratio  always 1" in capsys.readouterr().out
 
