@@ -65,19 +65,19 @@ def test_exit_codes(tmp_path: Path):
     assert main(["doctor", str(short)]) == 2
     good = write_log(tmp_path / "good.jsonl", dead=False)
     assert main(["doctor", str(good), "--fail-on", "critical"]) == 0
-    cut = write_log(tmp_path / "cut.jsonl", dead=False, changes={"completions/clipped_ratio": 0.95})
-    assert main(["doctor", str(cut)]) == 1
-    assert main(["doctor", str(cut), "--fail-on", "critical"]) == 0
-    assert main(["doctor", str(cut), "--fail-on", "info"]) == 1
+    apart = write_log(tmp_path / "apart.jsonl", dead=False, changes={"kl": 0.3})  # policy and reference from the start
+    assert main(["doctor", str(apart)]) == 1
+    assert main(["doctor", str(apart), "--fail-on", "critical"]) == 0
+    assert main(["doctor", str(apart), "--fail-on", "info"]) == 1
     assert main(["doctor", str(short), str(good)]) == 0
 
 
 def test_a_finding_has_a_curve_with_a_mark_at_its_onset(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """And its range; a value that never moves is written as such."""
-    early = {"completions/clipped_ratio": lambda step: 0.0 if step <= 30 else 0.95}
+    early = {"completions/clipped_ratio": lambda step: float(step > 30)}
     main(["doctor", str(write_log(tmp_path / "cut.jsonl", dead=False, changes=early))])
     said = capsys.readouterr().out
-    assert re.search(r"▁│\S*█+  completions/clipped_ratio  0 to 0.95", said)
+    assert re.search(r"▁│\S*█+  completions/clipped_ratio  0 to 1", said)
     assert "confidence: medium; against it: the reward still rises" in said
     main(["doctor", str(write_log(tmp_path / "dead.jsonl", dead=True))])
     assert "completions/clipped_ratio  always 1" in capsys.readouterr().out

@@ -39,7 +39,7 @@ def test_what_has_held_for_long_is_sure():
 
 def test_a_reward_that_rises_speaks_against_it():
     """Unless the rule doubts the reward."""
-    disputed = finding("truncation", RISING, truncated=cut(30))
+    disputed = finding("ratio_drift", RISING, ratio=1 + 0.4 * cut(30))
     assert disputed.confidence == "medium"
     assert [text.en for text in disputed.against] == ["the reward still rises"]
     assert [text.zh for text in disputed.against] == ["奖励仍在上升"]
@@ -60,7 +60,7 @@ def test_a_fact_is_sure_at_once():
 
 def test_both_survive_a_round_trip_and_may_be_missing():
     """A record of an earlier version has neither."""
-    disputed = finding("truncation", RISING, truncated=cut(30))
+    disputed = finding("ratio_drift", RISING, ratio=1 + 0.4 * cut(30))
     record = json.loads(json.dumps(disputed.record()))
     assert Finding.of_record(record) == disputed
     del record["confidence"], record["against"]
