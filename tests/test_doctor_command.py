@@ -65,19 +65,20 @@ def test_exit_codes(tmp_path: Path):
     assert main(["doctor", str(short)]) == 2
     good = write_log(tmp_path / "good.jsonl", dead=False)
     assert main(["doctor", str(good), "--fail-on", "critical"]) == 0
-    cut = write_log(tmp_path / "cut.jsonl", dead=False, changes={"completions/clipped_ratio": 0.995})
-    assert main(["doctor", str(cut)]) == 1
-    assert main(["doctor", str(cut), "--fail-on", "critical"]) == 0
-    assert main(["doctor", str(cut), "--fail-on", "info"]) == 1
+    apart = write_log(tmp_path / "apart.jsonl", dead=False, changes={"kl": 0.3})  # policy and reference from the start
+    assert main(["doctor", str(apart)]) == 1
+    assert main(["doctor", str(apart), "--fail-on", "critical"]) == 0
+    assert main(["doctor", str(apart), "--fail-on", "info"]) == 1
     assert main(["doctor", str(short), str(good)]) == 0
 
 
 def test_a_finding_has_a_curve_with_a_mark_at_its_onset(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """And its range; a value that never moves is written as such."""
-    early = {"completions/clipped_ratio": lambda step: 0.0 if step <= 30 else 0.95}
+    early = {"completions/clipped_ratio": lambda step: float(step > 30)}
     main(["doctor", str(write_log(tmp_path / "cut.jsonl", dead=False, changes=early))])
     said = capsys.readouterr().out
-    assert re.search(r"▁│\S*█+  completions/clipped_ratio  0 to 0.95", said)
+    assert re.search(r"▁│\S*█+  completions/clipped_ratio  0 to 1", said)
+    assert "confidence: medium; against it: the reward still rises" in said
     main(["doctor", str(write_log(tmp_path / "dead.jsonl", dead=True))])
     assert "completions/clipped_ratio  always 1" in capsys.readouterr().out
 
@@ -146,3 +147,11 @@ def test_rules_are_explained(capsys: pytest.CaptureFixture[str]):
     assert len(capsys.readouterr().out.splitlines()) > 60
     assert main(["doctor", "--explain", "no_sigal"]) == 1
     assert "did you mean no_signal" in capsys.readouterr().err
+
+
+def test_a_cause_that_is_over_has_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A spike that left a frozen policy was at a step: it does not last since then."""
+    frozen = {"kl": lambda step: 30.0 if step == 30 else 0.01, "reward_std": lambda step: 0.3 if step < 31 else 0.0}
+    frozen |= {"frac_reward_zero_std": lambda step: float(step > 30), "reward": lambda step: 0.3 + 0.01 * (step % 3)}
+    main(["doctor", str(write_log(tmp_path / "frozen.jsonl", dead=False, rows=90, changes=frozen))])
+    assert "KL spike, step 30\n" in capsys.readouterr().out

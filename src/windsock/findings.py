@@ -34,6 +34,7 @@ FOLDER = "doctor"
 TEXT_NAME = "windsock/finding"
 """The name of the texts by which trackers receive what the doctor says."""
 SEVERITIES = ("", "info", "warning", "critical")
+CONFIDENCES = ("low", "medium", "high")
 MAX_CHANGES = 500  # the last ones are kept
 
 ChangeKind = Literal["opened", "worse", "closed"]
@@ -55,11 +56,15 @@ class Finding:
     advice: tuple[Text, ...] = ()
     evidence: tuple[str, ...] = ()
     explains: tuple[Finding, ...] = ()
+    confidence: str = ""
+    against: tuple[Text, ...] = ()  # what speaks against it
 
     def record(self) -> dict[str, Any]:
         """Return the finding as JSON."""
-        lists = {"advice": [asdict(text) for text in self.advice], "evidence": list(self.evidence)}
-        return {**asdict(self), **lists, "explains": [finding.record() for finding in self.explains]}
+        texts = {"advice": self.advice, "against": self.against}
+        lists = {name: [asdict(text) for text in several] for name, several in texts.items()}
+        explains = [finding.record() for finding in self.explains]
+        return {**asdict(self), **lists, "evidence": list(self.evidence), "explains": explains}
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any]) -> Self:
@@ -76,6 +81,8 @@ class Finding:
             text=Text(**read["text"]),
             advice=tuple(Text(**text) for text in read["advice"]),
             evidence=tuple(read["evidence"]),
+            confidence=read.get("confidence", ""),
+            against=tuple(Text(**text) for text in read.get("against", ())),
         )
 
 
@@ -235,7 +242,8 @@ _PARTS: dict[str, Read] = {
     "advice": list_of(_words),
     "evidence": list_of(read_text),
 }
-_FINDING = object_of({**_PARTS, "explains": list_of(object_of(_PARTS, tuple(_PARTS)))}, (*_PARTS, "explains"))
+_MORE: dict[str, Read] = {**_PARTS, "confidence": one_of("", *CONFIDENCES), "against": list_of(_words)}
+_FINDING = object_of({**_MORE, "explains": list_of(object_of(_MORE, tuple(_PARTS)))}, (*_PARTS, "explains"))
 _CHANGE_PARTS: dict[str, Read] = {
     "number": read_count,
     "kind": one_of(*get_args(ChangeKind)),

@@ -24,6 +24,7 @@ from windsock.diagnosis.rule import (
 from windsock.diagnosis.rules import RULES
 from windsock.diagnosis.rules.shared import is_learning
 from windsock.diagnosis.signs import Sign, signs_of
+from windsock.diagnosis.weighing import weighed
 from windsock.findings import SEVERITIES, Finding
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
@@ -107,7 +108,7 @@ def diagnose(case: Case) -> Diagnosis:
     over = [finding for finding in found if not finding.is_open and finding.rule not in open_rules]
     causes = [finding for finding in over if any(_left(finding, later) for later in now)]
     past = tuple(finding for finding in found if not finding.is_open and finding not in causes)
-    findings = merged([*causes, *now])
+    findings = tuple(weighed(case, finding) for finding in merged([*causes, *now]))
     verdict, reasons = _verdict(case, findings)
     signs = signs_of(case, found, unjudged)
     return Diagnosis(verdict, findings, past, tuple(fine), tuple(unjudged), reasons, signs)

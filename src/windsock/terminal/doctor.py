@@ -32,6 +32,11 @@ WORDS = {
     "no steps": Text("no steps", "没有步"),
     "always": Text("always {value}", "恒为 {value}"),
     "range": Text("{low} to {high}", "{low} 到 {high}"),
+    "sure": Text("confidence: {how}", "把握：{how}"),
+    "low": Text("low", "低"),
+    "medium": Text("medium", "中"),
+    "high": Text("high", "高"),
+    "against": Text("against it: {what}", "反面证据：{what}"),
     "explains": Text("explains: {titles}", "由此导致：{titles}"),
     "next": Text("next: {advice}", "下一步：{advice}"),
     "past": Text("over", "已结束"),
@@ -107,10 +112,21 @@ def _print_finding(console: Console, view: View, finding: Finding, lang: str) ->
     drawn = [name for name in dict.fromkeys((finding.name, *finding.evidence)) if name in known][:MAX_DRAWN]
     for name in drawn:
         _block(console, _curve(view.series(name), name, finding.onset, lang))
+    if finding.confidence:
+        _block(console, _sure(finding, lang))
     if finding.explains:
         _block(console, _word("explains", lang, titles=_titles(finding.explains, lang)))
     for advice in finding.advice:
         _block(console, _word("next", lang, advice=advice.get(lang)))
+
+
+def _sure(finding: Finding, lang: str) -> str:
+    """Return how sure a finding is, and what speaks against it."""
+    said = [_word("sure", lang, how=_word(finding.confidence, lang))]
+    if finding.against:
+        what = _word("comma", lang).join(text.get(lang) for text in finding.against)
+        said.append(_word("against", lang, what=what))
+    return _word("semicolon", lang).join(said)
 
 
 def _curve(series: Series, name: str, onset: int, lang: str) -> str:
@@ -140,10 +156,7 @@ def _print_past(console: Console, past: Sequence[Finding], lang: str) -> None:
     for own in sorted(by_rule.values(), key=lambda own: -max(map(_severity, own))):
         worst = max(own, key=_severity)
         _line(console, _padded(_word(worst.severity, lang), LABEL_WIDTH), COLOURS[worst.severity], end="")
-        when = [
-            _word("at" if first == last else "between", lang, first=first, last=last) for first, last in _stretches(own)
-        ]
-        _line(console, _word("when", lang, title=worst.title.get(lang), when=_word("comma", lang).join(when)), "")
+        _line(console, _when(worst, _stretches(own), lang), "")
 
 
 def _severity(finding: Finding) -> int:
@@ -177,7 +190,15 @@ def _titles(named: Iterable[Finding | Note], lang: str) -> str:
 
 
 def _since(finding: Finding, lang: str) -> str:
+    """Return the title with the step since which it holds, or with its steps if it is over and has left something."""
+    if not finding.is_open:
+        return _when(finding, [(finding.onset, finding.last)], lang)
     return _word("since", lang, title=finding.title.get(lang), step=finding.onset)
+
+
+def _when(finding: Finding, stretches: Iterable[tuple[int, int]], lang: str) -> str:
+    steps = (_word("at" if first == last else "between", lang, first=first, last=last) for first, last in stretches)
+    return _word("when", lang, title=finding.title.get(lang), when=_word("comma", lang).join(steps))
 
 
 def _block(console: Console, text: str) -> None:
