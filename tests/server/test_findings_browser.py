@@ -172,9 +172,11 @@ def test_a_new_finding_appears_by_itself(serve: Serve, visit: Open):
     page.wait_for_selector(".banner.good")
     charts = visit(f"{base}&tab=charts&filter=entropy")
     charts.wait_for_selector(".mark-head.over")
+    page.locator(".past summary").click()
     for step in range(ONSET, ONSET + 6):
         log_step(run, step)
     drawn(page, GRADIENT)
+    assert page.locator(".past details[open]").count() == 1  # what was opened stays open
     page.wait_for_selector(".banner.bad")
     page.wait_for_selector(".run .health.bad")
     page.wait_for_function("() => document.querySelector('.tab-count').textContent.trim() === '1'")

@@ -55,9 +55,22 @@ def config_file() -> Path:
 
 def names_files(folder: Path) -> NamesFiles:
     """Return the files that describe names of a run in this folder, the nearest last, with their times and sizes."""
-    files = [config_file(), *(parent / FILE for parent in (folder.parent.parent, folder.parent, folder))]
+    return {**shared_names_files(folder.parent), **own_names_file(folder)}
+
+
+def shared_names_files(parent: Path) -> NamesFiles:
+    """Return those of these files that are not in the folder of a run, but apply to all runs in the same directory."""
+    return _states([config_file(), parent.parent / FILE, parent / FILE])
+
+
+def own_names_file(folder: Path) -> NamesFiles:
+    """Return the file in the folder of a run, if there is one."""
+    return _states([folder / FILE])
+
+
+def _states(files: list[Path]) -> NamesFiles:
     found = {}
-    for file in dict.fromkeys(files):
+    for file in files:
         try:
             state = file.stat()
         except OSError:

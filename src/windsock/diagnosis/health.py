@@ -6,7 +6,7 @@ the files as they are now, and those that a doctor beside the training has writt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -92,10 +92,12 @@ class HealthIndex:
         self._entries = self._index.load()
         self._is_new = False
 
-    def known(self, run: Path, files: str, source: str | None = None) -> Health | None:
+    def known(
+        self, run: Path, files: str, source: str | None, names: Callable[[Path], NamesFiles] = names_files
+    ) -> Health | None:
         """Return the verdict on a run; ``files`` is the digest of its files, ``source`` that of its names if chosen."""
-        digest, record = self._entries.get(self._path_of(run), ("", None))
-        if digest != _digest(files, source, names_files(run) if digest else {}):
+        digest, record = self._entries.get(self._path_of(run), ("", None)) if self._entries else ("", None)
+        if not digest.startswith(files) or digest != _digest(files, source, names(run)):
             return None
         try:
             return _decoded(HEALTH(record))
@@ -117,7 +119,7 @@ class HealthIndex:
             self._is_new = False
 
     def _path_of(self, run: Path) -> str:
-        return run.relative_to(self._dir).as_posix()
+        return "/".join(run.parts[len(self._dir.parts) :])  # several times as fast as Path.relative_to
 
 
 def _digest(files: str, source: str | None, names: NamesFiles) -> str:

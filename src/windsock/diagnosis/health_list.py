@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from windsock.catalogue.taught import names_files
+from windsock.catalogue.taught import NamesFiles, names_files, own_names_file, shared_names_files
 from windsock.diagnosis.health import Health, HealthIndex, health_of, told_health
 from windsock.errors import WindsockError
 from windsock.importers.import_cache import list_folder
@@ -20,12 +20,13 @@ class HealthList:
         self._journals = HealthIndex(dir)
         self._logs = HealthIndex(dir, list_folder(dir))  # nothing is written beside logs
         self._sources = LatestAnnotations("source")
+        self._shared_names: dict[Path, NamesFiles] = {}
 
     def known(self, run: Glance) -> Health | None:
         """Return the verdict on a run, if it is known for its files as they are now."""
         return (
-            self._journals.known(run.path, run.digest, self._source(run))
-            or self._logs.known(run.path, run.digest)
+            self._journals.known(run.path, run.digest, self._source(run), self._names_files)
+            or self._logs.known(run.path, run.digest, None, self._names_files)
             or (told_health(run.path, run.last_step) if run.status.word != "stalled" else None)
         )
 
@@ -50,6 +51,12 @@ class HealthList:
         """Write what is new to the indexes."""
         self._journals.save()
         self._logs.save()
+
+    def _names_files(self, run: Path) -> NamesFiles:
+        """Return the files that describe names of a run; those that runs share are looked for once."""
+        if run.parent not in self._shared_names:
+            self._shared_names[run.parent] = shared_names_files(run.parent)
+        return {**self._shared_names[run.parent], **own_names_file(run)}
 
     def _source(self, run: Glance) -> str | None:
         """Return the source that a person has chosen on the page for the names of a run."""

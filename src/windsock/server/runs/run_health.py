@@ -31,10 +31,9 @@ class RunHealth:
 
     def take(self, run: ListedRun) -> None:
         """Use a verdict of the index, if it is on the files as they are now."""
-        basis = self._basis(run)
-        index = self._indexes[run.location.kind]
-        run.health = index.known(run.location.path, files_digest(basis[0]), basis[1])
-        run.health_basis = None if run.health is None else basis
+        index, digest = self._indexes[run.location.kind], files_digest(run.files.states)
+        run.health = index.known(run.location.path, digest, run.annotations["source"], self._names_files)
+        run.health_basis = None if run.health is None else self._basis(run)
 
     def is_due(self, run: ListedRun) -> bool:
         """Return whether a run is to be judged: its files, its source or the names files are others than at that time.

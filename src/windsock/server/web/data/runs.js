@@ -83,7 +83,7 @@ export function selectedRuns() {
 
 export function selectRun(key) {
   const overlaid = getList("with").filter((one) => one !== key);
-  setState({ run: key, from: "", to: "", step: "", sample: "", with: packList(overlaid) });
+  setState({ run: key, from: "", to: "", step: "", sample: "", finding: "", with: packList(overlaid) });
 }
 
 export function toggleOverlay(key) {

@@ -62,13 +62,16 @@ export function findingsView(host, context) {
         own.map((card) => card.node),
       );
     };
+    const isFirst = !list.hasChildNodes();
+    const opened = [...list.querySelectorAll("details[open]")].map((node) => node.getAttribute("data-finding"));
     const past = data.past.map((finding) => foldedFinding(finding, evidence));
     list.replaceChildren(
       ...data.findings.map((finding) => findingCard(finding, evidence)),
       past.length ? el("section", { class: "panel card past" }, el("h2", { text: t("past_findings") }), past) : "",
     );
+    for (const key of opened) nodeOf(key)?.setAttribute("open", "");
     store.setCards(cards);
-    showChosen();
+    showChosen(isFirst); // a new finding must not move what is being read
   }
 
   function evidenceCard(data, finding, name) {
@@ -89,7 +92,7 @@ export function findingsView(host, context) {
   }
 
   // Show the finding of the URL; of a rule whose finding has another first step by now, the first one.
-  function showChosen() {
+  function showChosen(scroll = true) {
     for (const node of list.querySelectorAll(".finding.chosen")) node.classList.remove("chosen");
     const key = getState("finding");
     const rule = key.split("@")[0];
@@ -97,6 +100,7 @@ export function findingsView(host, context) {
     if (!node) return;
     node.classList.add("chosen");
     if (node instanceof HTMLDetailsElement) node.open = true;
+    if (!scroll) return;
     node.scrollIntoView({ block: "start" });
     node.querySelector("h2 a").focus({ preventScroll: true });
   }
