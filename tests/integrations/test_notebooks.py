@@ -129,6 +129,16 @@ def test_a_card_shows_what_the_doctor_says():
     assert "已完成" in chinese
 
 
+def test_a_vital_value_whose_meaning_is_not_decided_is_named():
+    """It is not drawn as something that it may not be."""
+    run = windsock.init()
+    for step in range(3):
+        run.log({"reward": 0.5, "kl": 0.01 * step, "entropy": 1.0}, step=step)
+    card = Parsed(run._repr_html_() or "").text
+    assert "several meanings, and not shown: kl;" in card
+    assert "Reward" in card
+
+
 def test_a_card_of_anything_is_drawn():
     """Nothing logged, one point, no finite value, values near the largest number, and names that no one knows."""
     names = {

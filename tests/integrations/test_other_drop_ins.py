@@ -110,6 +110,16 @@ def test_mlflow_records_metrics_params_and_texts():
     assert mlflow.active_run() is None
 
 
+def test_the_outer_run_of_mlflow_is_active_again_after_a_nested_one():
+    """Metrics go to the innermost run."""
+    with mlflow.start_run() as outer:
+        with mlflow.start_run(nested=True) as inner:
+            mlflow.log_metric("a", 1.0)
+        mlflow.log_metric("b", 2.0)
+    assert windsock.open(inner.dir).names() == ["a"]
+    assert windsock.open(outer.dir).names() == ["b"]
+
+
 def test_swanlab_records_numbers_texts_and_the_config():
     """Mappings inside are joined by slashes; a run that has crashed says so."""
     run = swanlab.init(project="p", experiment_name="n", description="why", config={"lr": 0.1}, workspace="w")

@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 import windsock
 import windsock.wandb as wandb
 from windsock.integrations.unharmed import tell_once
+from windsock.tensorboard import SummaryWriter
 from windsock.view import View
 
 
@@ -182,7 +184,7 @@ def test_calls_without_a_run_are_told(capsys: pytest.CaptureFixture[str]):
     told = capsys.readouterr().err
     assert "wandb.log without a run: nothing is recorded; call wandb.init first" in told
     assert "the config has changed before init" in told
-    assert "after finish" in told
+    assert "run.log after finish" in told
 
 
 def test_wrong_arguments_of_log_are_told(capsys: pytest.CaptureFixture[str]):
@@ -207,15 +209,39 @@ def test_values_of_an_earlier_step_are_dropped_and_told_once(capsys: pytest.Capt
 
 
 def test_a_second_init_returns_the_open_run():
-    """Unless reinit asks for a new one, which ends the first, or for one beside it."""
+    """Unless reinit asks for a new one, which ends the first, or for one beside it, which is not the current one."""
     first = wandb.init()
     assert wandb.init() is first
     second = wandb.init(reinit=True)
     assert first.ended
     third = wandb.init(reinit="create_new")
-    assert not second.ended
+    assert wandb.run is second
+    assert wandb.init() is third  # the newest one
     second.finish()
-    assert wandb.run is third
+    assert wandb.run is None
+    assert not third.ended
+    wandb.init(reinit="finish_previous")
+    assert third.ended
+
+
+def test_runs_of_other_modules_stay_open():
+    """A script may log to W&B and to TensorBoard."""
+    writer = SummaryWriter("x")
+    own = windsock.init(concurrent=True)
+    wandb.init()
+    assert not writer.ended
+    assert not own.ended
+
+
+def test_a_config_of_omegaconf_or_a_wrong_one(capsys: pytest.CaptureFixture[str]):
+    """References are resolved where they can be; what is no config is told, and at init an error."""
+    config = OmegaConf.create({"lr": 0.1, "same": "${lr}", "lost": "${nothing}", "model": {"layers": 3}})
+    run = wandb.init(config=config)
+    assert run.config.as_dict() == {"lr": 0.1, "same": 0.1, "lost": "${nothing}", "model": {"layers": 3}}
+    run.config.update(5)
+    assert "Config.update failed: SettingsError: config: expected a mapping" in capsys.readouterr().err
+    with pytest.raises(windsock.SettingsError):
+        wandb.init(config=5, reinit=True)
 
 
 def test_a_resumed_run_counts_on():

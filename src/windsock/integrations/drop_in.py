@@ -16,8 +16,7 @@ from windsock.integrations.notebook import is_notebook
 from windsock.integrations.unharmed import tell_once, unharmed
 from windsock.model import Status
 from windsock.run import Run
-from windsock.settings import BY_NAME, read_source
-from windsock.to_plain import to_plain
+from windsock.settings import BY_NAME, plain_config, read_source
 from windsock.view import View
 
 RUNS_FOLDER = "windsock-runs"
@@ -57,6 +56,7 @@ class Config(Mapping[str, Any]):
     def __repr__(self) -> str:
         return repr(self._values)
 
+    @unharmed
     def update(self, given: Any, allow_val_change: bool | None = None) -> None:
         """Add or change entries: of a mapping, a namespace or a dataclass."""
         found = settings_of(given)
@@ -76,14 +76,13 @@ class Config(Mapping[str, Any]):
 
 
 def settings_of(given: Any) -> dict[str, Any]:
-    """Return the entries of a config with the values as they are."""
+    """Return the entries of a config, with the values as they are where it is a mapping, a namespace or a dataclass."""
     if given is None:
         return {}
-    if isinstance(given, Mapping):
+    if isinstance(given, dict):
         return {str(name): value for name, value in given.items()}
-    plain = to_plain(given)
-    found = vars(given) if isinstance(plain, dict) and hasattr(given, "__dict__") else plain
-    return {name: value for name, value in dict(found).items() if not name.startswith("_")}
+    own = getattr(given, "__dict__", {})
+    return {name: own.get(name, value) for name, value in plain_config(given).items() if not name.startswith("_")}
 
 
 class RecordedRun:
@@ -219,18 +218,22 @@ Kind = TypeVar("Kind", bound=RecordedRun)
 
 
 class CurrentRun(Generic[Kind]):
-    """The current run of a module that replaces a tracker."""
+    """The current run of a module that replaces a tracker, and those beside it."""
 
     def __init__(self, module: str, kind: type[Kind]) -> None:
         self._module = module
         self._kind = kind
-        self._run: Kind | None = None
+        self._runs: list[tuple[Kind, bool]] = []  # in the order of their beginning, and whether a run is a current one
         self._config = Config()  # while there is no run
 
     @property
     def run(self) -> Kind | None:
-        """The run that is open."""
-        return None if self._run is None or self._run.ended else self._run
+        """The current run; of several the innermost."""
+        return next((run for run, is_current in reversed(self._open()) if is_current), None)
+
+    def _open(self) -> list[tuple[Kind, bool]]:
+        self._runs = [pair for pair in self._runs if not pair[0].ended]
+        return self._runs
 
     def init(
         self,
@@ -239,34 +242,36 @@ class CurrentRun(Generic[Kind]):
         reinit: Any = None,
         resume: Any = None,
     ) -> Kind:
-        """Begin a run. One that is open is returned, unless ``reinit`` asks for a new one or this is a notebook."""
-        open_run = self.run
-        if reinit in (None, "default"):  # a cell may be executed again
-            reinit = is_notebook()
-        if open_run is not None and reinit in (False, "return_previous"):
-            return open_run
-        if open_run is not None and reinit != "create_new":
-            open_run.finish()
+        """Begin a run. ``reinit`` is W&B's; "nested" leaves the current run open, which is the current one again later.
+
+        By default the newest open run is returned, or finished in a notebook, where a cell may be executed again.
+        """
+        reinit = is_notebook() if reinit in (None, "default") else reinit
+        if reinit in (False, "return_previous") and self._open():
+            return self._runs[-1][0]
+        for run, _ in self._open() if reinit in (True, "finish_previous") else ():
+            run.finish()
         values = read_config(settings.get("config"))
-        concurrent = reinit == "create_new"
-        run = begin(f"{self._module}.init", {**settings, "config": values}, ignored, concurrent)
-        self._run = self._kind(run, Config(values, run))
-        if resume not in (None, False, "never") and run.writer.attempt > 1:
-            self._run.go_to(_next_step(run))
-        return self._run
+        recorded = begin(f"{self._module}.init", {**settings, "config": values}, ignored)
+        begun = self._kind(recorded, Config(values, recorded))
+        if resume not in (None, False, "never") and recorded.writer.attempt > 1:
+            begun.go_to(_next_step(recorded))
+        self._runs.append((begun, reinit != "create_new"))
+        return begun
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the run; without one, tell so."""
-        if self._run is None:
+        run = self.run
+        if run is None:
             tell_once(f"{self._module}.{method} without a run: nothing is recorded; call {self._module}.init first")
             return None
-        return getattr(self._run, method)(*args, **kwargs)
+        return getattr(run, method)(*args, **kwargs)
 
     def finish(self, *args: Any, **kwargs: Any) -> None:
         """End the run."""
-        if self._run is not None:
-            self._run.finish(*args, **kwargs)
-            self._run = None
+        run = self.run
+        if run is not None:
+            run.finish(*args, **kwargs)
 
     def attribute(self, name: str) -> Any:
         """Return an attribute of the module that depends on the run, or what stands for an unknown one."""
@@ -279,8 +284,8 @@ class CurrentRun(Generic[Kind]):
         return stand_in(self._module, name)
 
 
-def begin(call: str, given: Mapping[str, Any], ignored: Mapping[str, Any], concurrent: bool = False) -> Run:
-    """Begin a run with the settings that were given; tell which arguments are not used."""
+def begin(call: str, given: Mapping[str, Any], ignored: Mapping[str, Any]) -> Run:
+    """Begin a run with the settings that were given, beside others; tell which arguments are not used."""
     unused = [name for name, value in ignored.items() if value not in (None, False, "")]
     if unused:
         tell_once(f"{call}: {', '.join(sorted(unused))}: no counterpart in windsock, not used")
@@ -293,7 +298,7 @@ def begin(call: str, given: Mapping[str, Any], ignored: Mapping[str, Any], concu
     dir = settings.pop("dir", None)
     if dir and not os.environ.get(BY_NAME["dir"].variable or ""):
         settings["dir"] = Path(dir) / RUNS_FOLDER
-    return session.init(**settings, concurrent=concurrent)
+    return session.init(**settings, concurrent=True)
 
 
 def read_config(config: Any) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def start_run(
         "tags": [f"{name}={value}" for name, value in (tags or {}).items()],
         **({"name": run_name} if run_name else {}), **({"project": experiment_id} if experiment_id else {}),
     }  # fmt: skip
-    return _current.init(settings, ignored, reinit="create_new" if nested else True)
+    return _current.init(settings, ignored, reinit="nested" if nested else True)
 
 
 def active_run() -> Run | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from windsock.catalogue.headline import headline_values
+from windsock.catalogue.headline import headline_values, undecided_values
 from windsock.catalogue.spec import Text
 from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.diagnosis.doctor import Visit
@@ -39,6 +39,10 @@ WORDS = {
     "since": Text("since step {0}", "从第 {0} 步起"),
     "next": Text("next", "下一步"),
     "more": Text("{0} more findings: windsock doctor {1}", "还有 {0} 条：windsock doctor {1}"),
+    "undecided": Text(
+        "several meanings, and not shown: {0}; source=, as in trl/grpo, decides",
+        "含义不唯一，未显示：{0}；用 source=（如 trl/grpo）指定",
+    ),
     "shown": Text(
         "windsock knows none of the names as a vital value: the first ones are shown",
         "没有认出关键指标，这里显示最先记录的几个",
@@ -66,9 +70,16 @@ def run_card(view: View, visit: Visit | None = None, lang: str | None = None) ->
     vital = {value.name: value.headline.title.get(lang) for value in headline_values(names).values()}
     shown = vital or dict.fromkeys(view.names(), "")
     curves = [_curve(view.series(name), title, diagnosis) for name, title in list(shown.items())[:MAX_CURVES]]
-    note = [] if vital or not shown else [f'<div style="{SMALL}">{_word("shown", lang)}</div>']
+    notes = [] if vital or not shown else [_word("shown", lang)]
+    if undecided := {resolution.name for resolution in undecided_values(names).values()}:
+        notes.append(_word("undecided", lang, ", ".join(sorted(undecided))))
     grid = [f'<div style="display:flex;flex-wrap:wrap;gap:14px;margin-top:8px">{"".join(curves)}</div>']
-    parts = [_heading(view, diagnosis, lang), *_findings(diagnosis, view, lang), *note, *(grid if curves else [])]
+    parts = [
+        _heading(view, diagnosis, lang),
+        *_findings(diagnosis, view, lang),
+        *map(_note, notes),
+        *(grid if curves else []),
+    ]
     return f'<div style="{CARD}">{"".join(parts)}</div>'
 
 
@@ -96,8 +107,11 @@ def _findings(diagnosis: Diagnosis, view: View, lang: str) -> Iterator[str]:
             f'<span style="opacity:.85">{_text(finding.text.get(lang))}{advice}</span></div>'
         )
     if len(found) > MAX_FINDINGS:
-        more = _word("more", lang, len(found) - MAX_FINDINGS, view.id)
-        yield f'<div style="{SMALL}">{_text(more)}</div>'
+        yield _note(_word("more", lang, len(found) - MAX_FINDINGS, view.id))
+
+
+def _note(text: str) -> str:
+    return f'<div style="{SMALL}">{_text(text)}</div>'
 
 
 def _curve(series: Series, title: str, diagnosis: Diagnosis) -> str:

@@ -38,7 +38,7 @@ class SummaryWriter(RecordedRun):
         for buffering in ("max_queue", "flush_secs", "filename_suffix", "write_to_disk"):
             ignored.pop(buffering, None)
         config = {"log_dir": self.log_dir}
-        run = begin("SummaryWriter", {"name": name, "config": config}, ignored, concurrent=True)
+        run = begin("SummaryWriter", {"name": name, "config": config}, ignored)
         super().__init__(run, Config(config, run))
         self._counts: Counter[str] = Counter()
 
