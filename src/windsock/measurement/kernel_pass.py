@@ -89,9 +89,9 @@ class ResultMatrix:
         first = table.blocks["arrays"].start
         arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
         for place, name in enumerate(table.arrays):
-            halves = np.stack([matrix[first + 2 * place], matrix[first + 2 * place + 1]], axis=-1)
-            kind = np.float64 if self.outline.floating[place] else np.int64
-            values = np.ascontiguousarray(halves).view(kind)[:, 0]
+            values = np.empty(self.sequences, np.float64 if self.outline.floating[place] else np.int64)
+            halves = values.view(np.int32)
+            halves[::2], halves[1::2] = matrix[first + 2 * place], matrix[first + 2 * place + 1]
             # Labels are of one batch: with the same label in another one they are a different group.
             arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.

@@ -37,9 +37,9 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     """
     names, place = numbered(groups)
     belongs = place >= 0
-    if not belongs.all():
+    if np.count_nonzero(belongs) < len(place):
         scores, place = scores[belongs], place[belongs]
-    sizes = np.bincount(place, minlength=len(names)).astype(np.int64)
+    sizes = np.bincount(place, minlength=len(names))
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     # np.minimum and np.maximum pass NaN on; np.fmin and np.fmax would drop it.
     np.minimum.at(low, place, scores)
@@ -52,7 +52,7 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     # By the extremes: the deviation of equal scores may round to above 0.
     is_equal = low == high
     deviations[is_equal] = 0.0
-    rates = means(scores >= right)
+    rates = means((scores >= right).astype(np.float64))
     bins = np.where(rates == 1, 5, np.ceil(4 * rates)).astype(np.int64)
     in_bins = np.bincount(bins, minlength=len(SOLVE_RATES))
     return GroupScores(sizes, deviations, is_equal, in_bins, int(np.count_nonzero(np.isnan(low))))
