@@ -60,19 +60,27 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     """Return the different labels, and the place of each label among them; -1 for None, which is no label."""
-    if labels.dtype != np.object_:
-        names, place = np.unique(labels, return_inverse=True)
-        return names, place.astype(np.int64)
-    # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to hash it.
+    if labels.dtype.kind == "i" and len(labels) and 0 <= labels.min() <= labels.max() < 4 * len(labels):
+        present = np.bincount(labels) > 0  # without sorting, as the numbers are small
+        return np.flatnonzero(present), (present.cumsum() - 1)[labels]
+    # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to look it up.
     begins = np.ones(len(labels), np.bool_)
     np.not_equal(labels[1:], labels[:-1], out=begins[1:])
+    names, found = _numbered_firsts(labels[begins])
+    return names, found[begins.cumsum() - 1]
+
+
+def _numbered_firsts(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
+    if labels.dtype != np.object_:
+        ordered, place = np.unique(labels, return_inverse=True)
+        return ordered, place.astype(np.int64)
     # Python's equality, not an order: None and text, or text and numbers, have none.
-    listed = labels[begins].tolist()
+    listed = labels.tolist()
     names = dict.fromkeys(listed)
     names.pop(None, None)
     places: dict[object, int] = {None: -1, **dict(zip(names, range(len(names)), strict=True))}
     found = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
-    return np.array([*names, None], np.object_)[:-1], found[begins.cumsum() - 1]
+    return np.array([*names, None], np.object_)[:-1], found
 
 
 def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
