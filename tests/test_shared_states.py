@@ -13,6 +13,10 @@ import windsock
 from segment_frames import of_rank, reports, states
 from windsock import state_buffer
 from windsock.journal.frames import Kind
+from windsock.measurement import collector
+from windsock.measurement.packed_states import PackedStates
+from windsock.measurement.step import laid_out
+from windsock.states import Layout
 
 BATCH = {"response_mask": [[1, 1], [1, 0]], "scores": [0.5, 1.5]}
 
@@ -48,6 +52,24 @@ def test_states_are_kept_until_another_process_may_join():
     assert len(list(of_rank(run.path, 0, Kind.LAYOUT))) == 2  # of sparse states and of the others
     times = [e["time"] for e in windsock.open(run.path).events() if e["event"] == "shared"]
     assert windsock.open(run.path).series("critic/score/mean").times[0] < times[0]
+
+
+def test_states_are_laid_out_when_they_are_written(monkeypatch: pytest.MonkeyPatch):
+    """A process that stays alone keeps them as they were measured."""
+    written = []
+
+    def spied(states: PackedStates) -> tuple[Layout, Any]:
+        written.append(states)
+        return laid_out(states)
+
+    monkeypatch.setattr(collector, "laid_out", spied)
+    run = windsock.init()
+    train(run, range(3))
+    assert written == []
+    run.ticket()
+    train(run, range(3, 4))
+    assert len(written) == 4
+    assert states(run.path) == [0, 1, 2, 3]
 
 
 def test_states_that_were_kept_are_written_at_the_end():

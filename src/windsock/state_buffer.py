@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -42,6 +42,7 @@ class StateBuffer(Generic[State]):
         """Drop the states: the parent writes them."""
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._kept: deque[tuple[int, State, float, int]] = deque()
+        self._states_of: Counter[int] = Counter()  # how many are kept, by step
         self._bytes = 0
         self._dropped = 0  # states
         self._alone: set[tuple[str, str]] = set()  # kinds of states that were not written because of that
@@ -63,6 +64,7 @@ class StateBuffer(Generic[State]):
         elif self._recording.settings.alone is None:
             with self._lock:
                 self._kept.append((step, state, time.time(), size))
+                self._states_of[step] += 1
                 self._bytes += size
                 self._limit()
 
@@ -72,6 +74,7 @@ class StateBuffer(Generic[State]):
             return
         with self._lock:
             kept, self._kept, self._bytes = self._kept, deque(), 0
+            self._states_of.clear()
             steps = [step for step, *_ in kept] + ([] if next_step is None else [next_step])
             if not steps:
                 return
@@ -83,10 +86,10 @@ class StateBuffer(Generic[State]):
             self._write(step, state, at)
 
     def _limit(self) -> None:
-        steps = {step for step, *_ in self._kept}
-        while len(self._kept) > 1 and (len(steps) > MAX_STEPS or self._bytes > MAX_BYTES):
+        while len(self._kept) > 1 and (len(self._states_of) > MAX_STEPS or self._bytes > MAX_BYTES):
             step, _, _, size = self._kept.popleft()
             self._bytes -= size
             self._dropped += 1
-            if all(step != other for other, *_ in self._kept):
-                steps.discard(step)
+            self._states_of[step] -= 1
+            if not self._states_of[step]:
+                del self._states_of[step]

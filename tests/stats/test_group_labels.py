@@ -49,6 +49,26 @@ def test_labels_are_compared_as_python_does():
     assert names.tolist()[:3] == ["a", "b", 3]
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.uint64, np.float32])
+@pytest.mark.parametrize("factor", [1, 25, -1])
+def test_numbers_are_numbered_in_order(kind: type, factor: int):
+    """Small ones, which are counted, and others, which are sorted."""
+    if factor < 0 and kind in (np.uint8, np.uint64):
+        pytest.skip("there are no negative ones")
+    labels = (factor * np.array([5, 0, 0, 2, 5, 4])).astype(kind)
+    names, place = numbered(labels)
+    expected, places = np.unique(labels, return_inverse=True)
+    assert names.tolist() == expected.tolist()
+    assert place.tolist() == places.tolist()
+    assert place.dtype == np.int64
+
+
+def test_small_numbers_are_not_sorted(monkeypatch: pytest.MonkeyPatch):
+    """Numbers of prompts are mostly below the number of sequences."""
+    monkeypatch.delattr(np, "unique")
+    assert numbered(np.array([3, 0, 3, 1]))[1].tolist() == [2, 0, 2, 1]
+
+
 @pytest.mark.parametrize("labels", [(), (None,), (None, None)])
 def test_there_may_be_no_label(labels: tuple[None, ...]):
     """No group, and no score in one."""

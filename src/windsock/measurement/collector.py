@@ -6,10 +6,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from windsock.distributed import Share
 from windsock.journal.frames import Kind
@@ -17,19 +14,13 @@ from windsock.measurement import gather
 from windsock.measurement.batch import Batch
 from windsock.measurement.domains import Domains
 from windsock.measurement.options import Options
-from windsock.measurement.step import Measurement, check_part
+from windsock.measurement.packed_states import PackedStates
+from windsock.measurement.step import Measurement, check_part, laid_out
 from windsock.measurement.values import Measured
 from windsock.recording import Collector, Recording
 from windsock.state_buffer import StateBuffer
-from windsock.states import Layout, sparse
+from windsock.states import sparse
 from windsock.step_values import Finish
-
-
-class _PackedState(NamedTuple):
-    """The states of one step as they are written."""
-
-    layout: Layout
-    vector: NDArray[np.float64]
 
 
 class MeasurementCollector(Collector):
@@ -39,7 +30,7 @@ class MeasurementCollector(Collector):
         self._recording = recording
         self._vocabulary = recording.info.vocabulary
         self._written: Measured | None = None  # whose reasons were written last
-        self._states: StateBuffer[_PackedState] = StateBuffer(recording, "measured", self._write_state)
+        self._states: StateBuffer[PackedStates] = StateBuffer(recording, "measured", self._write_state)
         self._domains = Domains(recording.problems.warn)
         self.after_fork()
 
@@ -149,20 +140,21 @@ class MeasurementCollector(Collector):
 
     def _keep_state(self, measurement: Measurement, step: int) -> None:
         if self._states.wants("measured"):
-            layout, vector = measurement.packed()
-            self._states.add(step, _PackedState(layout, vector), vector.nbytes)
+            states = measurement.states
+            self._states.add(step, states, states.vector.nbytes)
 
-    def _write_state(self, step: int, state: _PackedState, at: float) -> None:
+    def _write_state(self, step: int, states: PackedStates, at: float) -> None:
         journal = self._recording.journal
-        for layout, _ in state.layout.parts:
+        whole, vector = laid_out(states)
+        for layout, _ in whole.parts:
             # A state is readable only with its layout, so every segment file gets its own copy.
             if layout.hash not in self._layouts or self._layouts[layout.hash] != journal.segment.path:
                 journal.record(Kind.LAYOUT, {"layout": str(layout.hash), "entries": layout.entries})
                 self._layouts[layout.hash] = journal.segment.path
-        *encoded, (last, last_slots) = state.layout.parts
-        pieces: list[tuple[int, Any]] = [(layout.hash, sparse.encode(state.vector[slots])) for layout, slots in encoded]
+        *encoded, (last, last_slots) = whole.parts
+        pieces: list[tuple[int, Any]] = [(layout.hash, sparse.encode(vector[slots])) for layout, slots in encoded]
         # A reader knows who contributed by the last one: it has the others then.
-        journal.states([*pieces, (last.hash, state.vector[last_slots].tolist())], step, at)
+        journal.states([*pieces, (last.hash, vector[last_slots].tolist())], step, at)
 
 
 def _finish_of(finish: Any) -> Finish:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import ModuleType
@@ -70,7 +70,7 @@ class Launches:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
                 _tell_broken(problem)
-            fetched += memory.fetched(fetch(memory.tensors(), copies))
+            fetched += memory.fetched(fetch(memory.tensors(), copies, memory.number_labels))
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]
@@ -87,22 +87,24 @@ def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:
     return found.values()
 
 
-def fetch(tensors: Sequence[Any], copies: list[DeviceCopy]) -> list[NDArray[Any]]:
+def fetch(
+    tensors: Sequence[Any], copies: list[DeviceCopy], meanwhile: Callable[[], object] = lambda: None
+) -> list[NDArray[Any]]:
     """Copy tensors of one device to the host as one run of bytes, and wait for it.
 
-    The arrays have the memory of a copy that is added to ``copies``.
+    The arrays have the memory of a copy that is added to ``copies``. ``meanwhile`` is called before the wait.
     """
     import torch
 
     if not tensors:
         return []
     if len(tensors) == 1:
-        return [_arrived(tensors[0], copies)]
+        return [_arrived(tensors[0], copies, meanwhile)]
     flat = [
         tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
         for tensor in tensors
     ]
-    data, place, arrays = _arrived(torch.cat(flat), copies), 0, []
+    data, place, arrays = _arrived(torch.cat(flat), copies, meanwhile), 0, []
     for tensor, piece in zip(tensors, flat, strict=True):
         kind = np.dtype(str(tensor.dtype).removeprefix("torch."))
         arrays.append(data[place : place + len(piece)].view(kind).reshape(tuple(tensor.shape)))
@@ -110,8 +112,9 @@ def fetch(tensors: Sequence[Any], copies: list[DeviceCopy]) -> list[NDArray[Any]
     return arrays
 
 
-def _arrived(tensor: Any, copies: list[DeviceCopy]) -> NDArray[Any]:
+def _arrived(tensor: Any, copies: list[DeviceCopy], meanwhile: Callable[[], object]) -> NDArray[Any]:
     copies.append(DeviceCopy(tensor, reused=True))
+    meanwhile()
     array: NDArray[Any] = copies[-1].wait().numpy()
     return array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ class DeviceSelection(Selection):
                 found = whole.sequence(name)[chosen]
             else:
                 arrays = [to_numpy(part) for piece in self._pieces for part in piece.arrays[name]]
-                found = joined_labels(arrays) if name in LABELS else np.concatenate(arrays)
+                found = joined_labels(arrays) if name in LABELS else np.concatenate(arrays) if arrays[1:] else arrays[0]
             self._arrays[name] = found
         return found
 
@@ -134,8 +134,7 @@ class DeviceSelection(Selection):
 
     @staticmethod
     def _combined(terms: dict[str, Floats]) -> Floats:
-        total: Floats = np.sum(list(terms.values()), axis=0)
-        return total
+        return reduce(np.add, terms.values())
 
     def _histogram(self, channel: str) -> Floats:
         bins = self.table.histograms[channel]

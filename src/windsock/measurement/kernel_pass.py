@@ -8,7 +8,7 @@ with the same table write into one matrix, the columns of one batch after those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, lru_cache, reduce
 from operator import or_
 from types import ModuleType
@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.device_copy import current_stream
-from windsock.measurement.batch import AXES, LABELS, Batch, shape_of
+from windsock.measurement.batch import AXES, LABELS, Batch, shape_of, to_numpy
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
+from windsock.stats.groups import numbered
 from windsock.stats.rows import REDUCED_SLOTS, Table, moved_to
 
 LEAST_SEQUENCES = 64
@@ -46,6 +47,7 @@ class ResultMatrix:
         self.counts = self.cells + _aligned(reduced_words(outline.table))  # where they begin
         self.address = address
         self.histograms = histograms
+        self.histogram_address = int(histograms.data_ptr())
         self.is_reduced = False
 
     def add(self, sequences: int, on_host: dict[str, Any]) -> None:
@@ -64,7 +66,7 @@ class ResultMatrix:
         """Queue the reduction over all sequences."""
         outline, start = self.outline, self.address
         device = outline.key[0]
-        addresses = start, self.histograms.data_ptr(), start + 4 * self.cells, start + 4 * self.counts
+        addresses = start, self.histogram_address, start + 4 * self.cells, start + 4 * self.counts
         with _current(device):
             outline.reduction.launch(device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences)
         self.is_reduced = True
@@ -89,9 +91,9 @@ class ResultMatrix:
         first = table.blocks["arrays"].start
         arrays = {name: [part[name] for part in self.on_host] for name in self.outline.host_names}
         for place, name in enumerate(table.arrays):
-            halves = np.stack([matrix[first + 2 * place], matrix[first + 2 * place + 1]], axis=-1)
-            kind = np.float64 if self.outline.floating[place] else np.int64
-            values = np.ascontiguousarray(halves).view(kind)[:, 0]
+            values = np.empty(self.sequences, np.float64 if self.outline.floating[place] else np.int64)
+            halves = values.view(np.int32)
+            halves[::2], halves[1::2] = matrix[first + 2 * place], matrix[first + 2 * place + 1]
             # Labels are of one batch: with the same label in another one they are a different group.
             arrays[name] = np.split(values, self.starts[1:]) if name in LABELS else [values]
         # Without a sign there is room for twice as many tokens.
@@ -168,6 +170,11 @@ class ResultMemory:
         if failed:
             raise failed[0]
 
+    def number_labels(self) -> None:
+        """Number the labels of groups that are on the host. This needs no result of the device."""
+        for matrix in self._matrices():
+            matrix.on_host = [numbered_labels(arrays) for arrays in matrix.on_host]
+
     def tensors(self) -> Sequence[Any]:
         """Return the tensors that have to be copied to the host."""
         if not self._chunks:
@@ -188,6 +195,18 @@ class ResultMemory:
     def _matrices(self) -> list[ResultMatrix]:
         """Return those that have results: the kernel of another one has failed."""
         return [matrix for matrix in (*self._full, *self._open.values()) if matrix.starts]
+
+
+def numbered_labels(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return arrays of sequences with numbers in place of labels, where every sequence has one."""
+    found = dict(arrays)
+    for name in LABELS:
+        if name in arrays:
+            with suppress(Exception):  # labels without a hash, …: the metrics of groups will fail with it, and no other
+                _, places = numbered(to_numpy(arrays[name]))
+                if np.count_nonzero(places >= 0) == len(places):
+                    found[name] = places
+    return found
 
 
 def reduced_words(table: Table) -> int:
@@ -251,11 +270,14 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) 
 
 def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
     outline = prepared.outline
-    addresses = [matrix.address, matrix.histograms.data_ptr()]
-    addresses += [
-        tensor.data_ptr() + (start + first) * stride
-        for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)
-    ]
+    addresses = [matrix.address, matrix.histogram_address]
+    if start or any(prepared.starts):
+        addresses += [
+            tensor.data_ptr() + (start + first) * stride
+            for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)
+        ]
+    else:
+        addresses += [tensor.data_ptr() for tensor in prepared.tensors]
     # Triton compiles other code for addresses that are no multiples of 16.
     aligned = None if reduce(or_, addresses) & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
     numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)

@@ -21,7 +21,7 @@ from windsock.measurement.device_selection import ReducedSelection
 from windsock.measurement.domains import Domains, domain_states
 from windsock.measurement.host_batches import HostBatches
 from windsock.measurement.options import Options
-from windsock.measurement.packed_states import PackedStates
+from windsock.measurement.packed_states import PackedStates, Packing
 from windsock.measurement.plan import Part, Plan, plan_of
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
 from windsock.measurement.selection import Selection
@@ -60,6 +60,7 @@ class Measurement:
         self._lock = threading.RLock()
         self._states: Mapping[str, Floats] = states or {}
         self._coefficients: dict[str, Floats] = {}
+        self._packed: PackedStates | None = None  # both, until one of them changes
         self._missing: Mapping[str, str] = missing or {}
         self._batches: dict[Plan, int] = {}  # how many were added
         self._newest: dict[Plan, int] = {}  # the number of the newest batch
@@ -96,7 +97,7 @@ class Measurement:
             self._on_devices += [launches for launches in other._on_devices if launches]
 
     def _merge_states(self, states: Mapping[str, Floats], missing: Mapping[str, str]) -> None:
-        known = self._states
+        known, self._packed = self._states, None
         if not known:
             self._states = states
         elif isinstance(known, PackedStates) and known.keys().isdisjoint(states):
@@ -108,15 +109,19 @@ class Measurement:
     def _merge_coefficients(self, states: Mapping[str, Floats]) -> None:
         """Merge the states of options, which every part of a step may have."""
         if states:
-            self._coefficients = _merged(self._coefficients, states)
+            self._coefficients, self._packed = _merged(self._coefficients, states), None
 
-    def _all_states(self) -> Mapping[str, Floats]:
+    @property
+    def states(self) -> PackedStates:
+        """All states of the step."""
         self._collect()
-        if not self._coefficients:
-            return self._states
-        if isinstance(self._states, PackedStates):
-            return self._states.joined(self._coefficients)
-        return _merged(self._states, self._coefficients)
+        if self._packed is None:
+            known = self._states
+            if not isinstance(known, PackedStates) and not self._coefficients.keys().isdisjoint(known):
+                self._packed = PackedStates.of(_merged(known, self._coefficients))
+            else:
+                self._packed = PackedStates.of(known).joined(self._coefficients)
+        return self._packed
 
     @property
     def missing(self) -> dict[str, str]:
@@ -126,13 +131,11 @@ class Measurement:
 
     def packed(self) -> tuple[Layout, Floats]:
         """Return all states as one vector, and its layout."""
-        states = self._all_states()
-        layout = _layout(tuple(states))
-        return layout, layout.pack(states)
+        return laid_out(self.states)
 
     def finish(self, vocabulary: str) -> Measured:
         """Return the values of the step under the names of a vocabulary."""
-        states = self._all_states()
+        states = self.states
         self._tell_lacking_inputs()
         return finished(states, vocabulary, self._missing, self._report)
 
@@ -205,9 +208,18 @@ def _merged(known: Mapping[str, Floats], states: Mapping[str, Floats]) -> dict[s
     return found
 
 
+def laid_out(states: PackedStates) -> tuple[Layout, Floats]:
+    """Return states as a vector in the order of their layout, as processes exchange and write it."""
+    layout, order = _layout(states.packing)
+    return layout, states.vector[order]
+
+
 @lru_cache(maxsize=64)  # a training has a few: its steps measure the same arrays
-def _layout(names: tuple[str, ...]) -> Layout:
-    return Layout.from_kinds({name: BY_STATE[name].kind for name in names})
+def _layout(packing: Packing) -> tuple[Layout, NDArray[np.int64]]:
+    """Return the layout of states, and which slot of theirs is in each of its places."""
+    layout = Layout.from_kinds({name: BY_STATE[name].kind for name in packing.names})
+    slots = [np.arange(packing.places[name].start, packing.places[name].stop) for name, _ in layout.entries]
+    return layout, np.concatenate(slots) if slots else np.empty(0, np.int64)
 
 
 @np.errstate(all="ignore")  # NaN and infinities are results, and are counted
@@ -282,15 +294,14 @@ class _SequenceData:
     def states(self) -> dict[str, Floats]:
         """Return the states of all data, in the order in which the quantities were added."""
         states = self._states
-        for (kind, size), names in self._alike.items():
+        for (kind, _), names in self._alike.items():
+            arrays = [states[name] for name in names]
+            keys = [*map(id, arrays)]
             # The same array may be the data of several, such as the scores where no sequence was aborted.
-            arrays = {id(array): array for array in map(states.__getitem__, names)}
-            rows = np.empty((len(arrays), size))
-            for place, array in enumerate(arrays.values()):
-                rows[place] = array
-            found = dict(zip(arrays, kind.from_rows(rows, self._rank), strict=True))
-            for name in names:
-                states[name] = found[id(states[name])]
+            alone = dict(zip(keys, arrays, strict=True))
+            rows = kind.from_rows(np.array([*alone.values()], np.float64), self._rank)
+            found = dict(zip(alone, rows, strict=True))
+            states.update(zip(names, map(found.__getitem__, keys), strict=True))
         return states
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
 from typing import Any, NamedTuple
@@ -34,7 +34,9 @@ NONFINITE = "windsock/nonfinite/"  # before the name of a metric: how many of it
 class Measured(dict[str, float]):
     """Values of metrics by name, and in ``missing`` the reasons for metrics without a value."""
 
-    def __init__(self, values: Mapping[str, float], reasons: Mapping[str, str] | _Reasons) -> None:
+    def __init__(
+        self, values: Mapping[str, float] | Iterable[tuple[str, Any]], reasons: Mapping[str, str] | _Reasons
+    ) -> None:
         super().__init__(values)
         self._reasons = reasons
         self._missing: dict[str, str] | None = None
@@ -287,21 +289,35 @@ def _names_of_domains(packing: Packing) -> list[str]:
 
 
 def _named(values: Values, missing: Mapping[str, str], nonfinite: Mapping[str, float], vocabulary: str) -> Measured:
-    ids = tuple(values)
-    names = _names(ids, vocabulary)
-    found: dict[str, Any] = dict(zip(names.values(), values.values(), strict=True))
-    absent: dict[str, str] = {}
-    if Missing in map(type, values.values()):
-        absent = {id: value.reason for id, value in values.items() if isinstance(value, Missing)}
+    naming = _naming(tuple(values), vocabulary)
+    names = naming.names
+    absent = {id: value.reason for id, value in values.items() if type(value) is Missing}
+    found = Measured(
+        zip(names.values(), values.values(), strict=True), _Reasons(missing, naming.ids, absent, vocabulary)
+    )
     for id in absent:
         del found[names[id]]
-    for id, factor in _factors(ids, vocabulary).items():
-        if names[id] in found:
-            found[names[id]] /= factor
+    for name, factor in naming.factors:
+        if name in found:
+            found[name] /= factor
     for id, count in nonfinite.items():
         if names[id] in found:
             found[f"{NONFINITE}{names[id]}"] = count
-    return Measured(found, _Reasons(missing, ids, absent, vocabulary))
+    return found
+
+
+class _Naming(NamedTuple):
+    """The names of some metrics in a vocabulary, and the factors of those that have one."""
+
+    ids: tuple[str, ...]  # the same object in every step, so that comparing them takes no time
+    names: dict[str, str]
+    factors: list[tuple[str, float]]
+
+
+@lru_cache(maxsize=1 << 10)
+def _naming(ids: tuple[str, ...], vocabulary: str) -> _Naming:
+    factors = [_name(id, vocabulary) for id in ids]
+    return _Naming(ids, _names(ids, vocabulary), [(name, factor) for name, factor in factors if factor is not None])
 
 
 class _Reasons(NamedTuple):
@@ -336,12 +352,6 @@ class _Reasons(NamedTuple):
 @lru_cache(maxsize=1 << 10)
 def _names(ids: tuple[str, ...], vocabulary: str) -> dict[str, str]:
     return {id: _name(id, vocabulary)[0] for id in ids}
-
-
-@lru_cache(maxsize=1 << 10)
-def _factors(ids: tuple[str, ...], vocabulary: str) -> dict[str, float]:
-    found = {id: _name(id, vocabulary)[1] for id in ids}
-    return {id: factor for id, factor in found.items() if factor is not None}
 
 
 @lru_cache(maxsize=1 << 14)  # 64 domains of every metric of the data part
@@ -393,7 +403,10 @@ def _total_loss(values: Values, states: Mapping[str, Floats]) -> float | Missing
 
 def _entropy_term(states: Mapping[str, Floats]) -> float | Missing | None:
     state = states.get("policy/entropy:loss")
-    return None if state is None else RATIO.values(state)["ratio"]
+    if state is None:
+        return None
+    numerator, denominator = state[:2].tolist()
+    return numerator / denominator if denominator else Missing(RATIO.empty_reason)
 
 
 def _effective_share(*names: str) -> Derivation:

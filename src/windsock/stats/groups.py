@@ -37,9 +37,9 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     """
     names, place = numbered(groups)
     belongs = place >= 0
-    if not belongs.all():
+    if np.count_nonzero(belongs) < len(place):
         scores, place = scores[belongs], place[belongs]
-    sizes = np.bincount(place, minlength=len(names)).astype(np.int64)
+    sizes = np.bincount(place, minlength=len(names))
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
     # np.minimum and np.maximum pass NaN on; np.fmin and np.fmax would drop it.
     np.minimum.at(low, place, scores)
@@ -52,7 +52,7 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
     # By the extremes: the deviation of equal scores may round to above 0.
     is_equal = low == high
     deviations[is_equal] = 0.0
-    rates = means(scores >= right)
+    rates = means((scores >= right).astype(np.float64))
     bins = np.where(rates == 1, 5, np.ceil(4 * rates)).astype(np.int64)
     in_bins = np.bincount(bins, minlength=len(SOLVE_RATES))
     return GroupScores(sizes, deviations, is_equal, in_bins, int(np.count_nonzero(np.isnan(low))))
@@ -60,19 +60,27 @@ def summarised(scores: Floats, groups: NDArray[np.generic], right: float = 1.0) 
 
 def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     """Return the different labels, and the place of each label among them; -1 for None, which is no label."""
-    if labels.dtype != np.object_:
-        names, place = np.unique(labels, return_inverse=True)
-        return names, place.astype(np.int64)
-    # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to hash it.
+    if labels.dtype.kind == "i" and len(labels) and 0 <= labels.min() <= labels.max() < 4 * len(labels):
+        present = np.bincount(labels) > 0  # without sorting, as the numbers are small
+        return np.flatnonzero(present), (present.cumsum() - 1)[labels]
+    # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to look it up.
     begins = np.ones(len(labels), np.bool_)
     np.not_equal(labels[1:], labels[:-1], out=begins[1:])
+    names, found = _numbered_firsts(labels[begins])
+    return names, found[begins.cumsum() - 1]
+
+
+def _numbered_firsts(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
+    if labels.dtype != np.object_:
+        ordered, place = np.unique(labels, return_inverse=True)
+        return ordered, place.astype(np.int64)
     # Python's equality, not an order: None and text, or text and numbers, have none.
-    listed = labels[begins].tolist()
+    listed = labels.tolist()
     names = dict.fromkeys(listed)
     names.pop(None, None)
     places: dict[object, int] = {None: -1, **dict(zip(names, range(len(names)), strict=True))}
     found = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
-    return np.array([*names, None], np.object_)[:-1], found[begins.cumsum() - 1]
+    return np.array([*names, None], np.object_)[:-1], found
 
 
 def joined_labels(parts: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
