@@ -1,7 +1,8 @@
-"""Cost of samples: submitting them, writing them, and searching 50,000.
+"""Cost of samples: submitting them, writing them, and searching 50,000; and of their tokens.
 
 In the run every step submits more samples than are stored: groups of eight completions of about 2 kB. The run is then
 opened, searched once, which builds the index, and searched again in several ways: in one process, and with the command.
+Another run has a few long samples with values of their tokens, of which one is asked for as the page does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "one that begins with no letter *": {"regex": r"\b77[78]$"},
     "step, reward and word": {"step": 12, "min_reward": 0.5, "grep": "therefore"},
     "reward alone": {"min_reward": 0.999},
+    "two conditions": {"where": "reward.format < 0.5 and correct = false", "sort": "-reward.format"},
+    "two conditions and a word": {"where": "reward.format < 0.5 and correct = false", "grep": "answer 777"},
 }
+TOKENS, TOKEN_SAMPLES, LONG_TOKENS = 8192, 4, 32_768
+TOKEN_BAR = 0.3  # seconds to answer the request for a sample of LONG_TOKENS tokens
 
 
 class Writer:
@@ -65,6 +70,7 @@ def offered(writer: Writer, step: int, count: int) -> list[dict[str, Any]]:
                 "rewards": {"accuracy": float(draw.random() > 0.5), "format": draw.random()},
                 "advantage": draw.gauss(0, 1), "length": len(text) // 4, "task": task, "group": f"{step}-{group}",
                 "finish_reason": draw.choice(["stop", "stop", "stop", "length"]), "weight_version": step,
+                "correct": draw.random() > 0.5, "staleness": draw.randrange(4),
             })  # fmt: skip
     return rows
 
@@ -89,6 +95,51 @@ def record(dir: Path, steps: int, per_step: int) -> dict[str, Any]:
         committing.append(time.perf_counter() - began)
     run.finish()
     return {"path": run.path, "offer": offering, "commit": committing, "text": size / (steps * KEPT_PER_STEP)}
+
+
+def token_fields(count: int, seed: int) -> dict[str, Any]:
+    """Return the tokens of a sample and six arrays of values, as a trainer has them."""
+    import numpy as np
+
+    draw = np.random.default_rng(seed)
+    log_prob = -draw.exponential(0.4, count)
+    words = [f"w{n} " for n in draw.integers(0, 500, count)]
+    return {
+        "completion": "".join(words), "tokens": words, "length": count,
+        "token_values": {
+            "log_prob": log_prob, "old": log_prob + draw.normal(0, 0.05, count), "mask": np.ones(count),
+            "rollout": log_prob + draw.normal(0, 0.02, count), "advantage": np.full(count, 0.7),
+            "entropy": draw.exponential(0.5, count),
+        },
+    }  # fmt: skip
+
+
+def tokens(dir: Path) -> bool:
+    """Print what tokens with values cost; return whether a long sample is answered within its bar."""
+    import windsock
+    from windsock.samples.query import Query
+    from windsock.server.responses import encode
+    from windsock.server.views.samples import whole_sample
+
+    run = windsock.init(dir=dir, project="bench", name="tokens", sample_bytes_per_step=4 << 20)
+    steps, submitting = 5, []
+    for step in range(steps):
+        rows = [token_fields(TOKENS, TOKEN_SAMPLES * step + n) for n in range(TOKEN_SAMPLES)]
+        submitting += [timed(lambda row=row: run.sample(**row), 1)[0] for row in rows]
+        run.commit(step)
+    run.finish()
+    size = sum(file.stat().st_size for file in run.path.glob("*.seg"))
+    other = windsock.init(dir=dir, project="bench", name="long", sample_bytes_per_step=8 << 20)
+    other.sample(**token_fields(LONG_TOKENS, 1))
+    other.finish()
+    view = windsock.open(other.path)
+    place = view.find_samples(Query()).places[0]
+    answer, _ = timed(lambda: encode(whole_sample(view.find_samples(Query(place=place), 1).samples[0])))
+    print(f"\nTokens with six arrays of values, {TOKEN_SAMPLES} samples of {TOKENS:,} tokens a step\n")
+    line("run.sample, each", statistics.median(submitting) * 1e3, "ms")
+    line("on disk, a step, with the texts", size / steps / 1000, "kB")
+    line(f"answer with {LONG_TOKENS:,} tokens", answer * 1e3, "ms")
+    return answer < TOKEN_BAR
 
 
 def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
@@ -158,7 +209,9 @@ def report(dir: Path, options: argparse.Namespace) -> bool:
     line("the index, each", index / kept, "bytes")
     holds = max(times) < BAR
     print(f"\n  under a second after the first: {'holds' if holds else 'FAILS'} (the slowest took {max(times):.2f} s)")
-    return holds
+    is_quick = tokens(dir)
+    print(f"\n  tokens under {TOKEN_BAR} s: {'holds' if is_quick else 'FAILS'}")
+    return holds and is_quick
 
 
 def line(what: str, value: float, unit: str) -> None:

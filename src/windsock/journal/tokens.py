@@ -87,7 +87,7 @@ class TokenValues(Mapping[str, Sequence[float]]):
 def encode_tokens(sample: Sample) -> dict[str, Any]:
     """Return the tokens of a sample and their values as entries of its JSON."""
     text = "".join(sample.tokens)
-    record: dict[str, Any] = {"lengths": pack_array([len(token) for token in sample.tokens], LENGTHS)}
+    record: dict[str, Any] = {"lengths": pack_array(list(map(len, sample.tokens)), LENGTHS)}
     if text != sample.completion:
         record["text"] = text
     values = sample.token_values

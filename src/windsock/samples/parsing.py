@@ -228,16 +228,16 @@ def _tokens(value: Any, decoder: TokenDecoder | None, rejected: Rejections) -> S
         return Rejection(f"{len(value):,} tokens, of which a sample may have {MAX_TOKENS:,}")
     # A copy: an array may change before it is decoded.
     listed = value.tolist() if hasattr(value, "tolist") else list(value)
-    if all(isinstance(token, str) for token in listed):
-        return tuple(map(str, listed))
-    ids = [_integer(token, rejected) for token in listed]
+    kinds = set(map(type, listed))
+    if kinds <= {str}:
+        return tuple(listed)
+    ids: list[Any] = listed if kinds <= {int} else [_integer(token, rejected) for token in listed]
     if any(isinstance(id, Rejection) for id in ids):
         return Rejection("some are neither texts nor whole numbers")
-    whole = [id for id in ids if not isinstance(id, Rejection)]
     if decoder is None:
         rejected["decode"] = "ids are shown as numbers: give decode=, or a tokenizer to run.tokenizer(...)"
-        return tuple(map(id_text, whole))
-    return DecodedTokens(whole, decoder)
+        return tuple(map(id_text, ids))
+    return DecodedTokens(ids, decoder)
 
 
 def _array(value: Any, count: int) -> Any:
