@@ -119,7 +119,7 @@ class WindsockCallback(TrainerCallback):  # type: ignore[misc]
         """Write the run's id where a checkpoint keeps it, and go on with the steps of one."""
         if self.run is not None:
             state.stateful_callbacks[STATE_KEY] = {"args": {}, "attributes": {"run_id": self.run.id}}
-            if state.global_step > 0:
+            if self.run.step is None:  # the first step is 1, or the one after the checkpoint's
                 self.run._continue_after(state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

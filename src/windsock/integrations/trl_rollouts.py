@@ -104,7 +104,8 @@ class Rollouts:
         ids, counts = generated["completion_ids"], generated["completion_mask"].sum(1).long()
         last = ids.gather(1, (counts - 1).clamp(min=0).unsqueeze(1)).squeeze(1).tolist()
         lengths = counts.tolist()
-        ends = self._trainer.eos_token_ids
+        ends = getattr(self._trainer, "eos_token_ids", None)
+        ends = ends or [self._trainer._tokenizer.eos_token_id]  # TRL before 1.14 knows one
         # ``mask_truncated_completions`` masks every token of a completion that was cut off.
         reasons = ["stop" if length and id in ends else "length" for length, id in zip(lengths, last, strict=True)]
         return [length or None for length in lengths], reasons
