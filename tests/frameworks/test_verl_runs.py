@@ -51,12 +51,15 @@ def test_validation_generations_are_samples(view: windsock.View):
 
 
 def test_the_overview_says_what_the_run_was(view: windsock.View):
-    """The source is veRL, its names are known, and the score is the reward."""
+    """The source is veRL, its names are known, the score is the reward, and a step's time has its phases."""
     found = overview_of(view.path.parent.parent, view.info.id)
     assert found["source"].startswith("verl")
     assert (found["unknown"], found["ambiguous"]) == (0, [])
     [score] = [value for value in found["vital"] if value["name"] == "critic/score/mean"]
     assert score["metric"] == "reward/score_not_aborted/mean"  # veRL leaves out aborted ones
+    assert {phase["name"]: phase["seconds"][0] for phase in found["time"]["phases"]} == {
+        "timing_s/gen": 4.0, "timing_s/update_actor": 2.0
+    }  # fmt: skip
     assert found["steps"] == (0, 5)
     assert view.status.word == "finished"
 
