@@ -5,6 +5,7 @@ JSON. Values are those of veRL's functions in form; nothing is trained.
 """
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -84,7 +85,7 @@ class Rollouter:
 
 
 def mishaps(config: Any) -> dict[str, Any]:
-    """Use the logger after the end of its run, and then for a training that resumes."""
+    """Use the logger after the end of its run, for a training that resumes, and where nothing can be written."""
     found: dict[str, Any] = {}
     logger = tracking(config)
     run = logger.logger["windsock"].run
@@ -100,6 +101,12 @@ def mishaps(config: Any) -> dict[str, Any]:
     logger.log(data=values(7), step=7)
     found["resumed"] = str(logger.logger["windsock"].run.path)
     shutil.rmtree("checkpoints")
+    Path("file").write_text("")
+    os.environ["WINDSOCK_DIR"] = "file"
+    logger = tracking(config)
+    logger.log(data=values(8), step=8)
+    found["broken"] = logger.logger["windsock"].run.id
+    del os.environ["WINDSOCK_DIR"], logger
     try:
         Tracking("p", "e", ["nothing"])
     except AssertionError as error:
