@@ -25,6 +25,12 @@ def view(answers: dict[str, Any]) -> windsock.View:
     return windsock.open(answers["plain"])
 
 
+def test_a_process_of_verl_loads_only_the_hook(answers: dict[str, Any]):
+    """Hundreds of workers import veRL; what records is imported where a run begins."""
+    hook = ["windsock", "windsock.integrations", "windsock.integrations.unharmed", "windsock.integrations.verl"]
+    assert [name for name in answers["loaded"] if name != "windsock.verl"] == hook
+
+
 def test_values_names_and_source_are_those_of_verl(view: windsock.View):
     """The project and the name are those of veRL's config, and the step 0 of the first validation is there."""
     assert view.series("critic/score/mean").steps.tolist() == [1, 2, 3, 4, 5]

@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import verl
+
+LOADED = sorted(name for name in sys.modules if name.startswith("windsock"))
+
+# ruff: noqa: E402
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking, ValidationGenerationsLogger
@@ -117,7 +122,13 @@ def mishaps(config: Any) -> dict[str, Any]:
 def main(overrides: str, lines: str) -> None:
     """Run all cases."""
     config = configured(overrides.split())
-    found = {"plain": train(config, 0), "started_ray": ray.is_initialized(), **mishaps(config)}
+    found = {
+        "verl": verl.__version__,
+        "loaded": LOADED,
+        "plain": train(config, 0),
+        "started_ray": ray.is_initialized(),
+        **mishaps(config),
+    }
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     runner, rollouter = TaskRunner.remote(), Rollouter.remote()
     found["tells_how_it_ended"] = hasattr(Tracking, "finish")  # since 0.9
