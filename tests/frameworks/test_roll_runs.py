@@ -47,6 +47,7 @@ def test_the_overview_says_what_the_run_was(view: windsock.View):
     found = overview_of(view.path.parent.parent, view.info.id)
     assert found["source"].startswith("roll")
     assert "critic/score/mean" in {value["name"] for value in found["vital"]}
+    assert {"time/step_train", "time/step_rollout"} <= {phase["name"] for phase in found["time"]["phases"]}
     assert found["steps"] == (0, 4)
     assert view.status.word == "finished"
 

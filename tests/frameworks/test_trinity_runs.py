@@ -77,15 +77,17 @@ def test_what_fails_in_windsock_does_not_reach_trinity(answers: dict[str, Any], 
 
 
 def test_the_short_name_works_with_a_plugin(tmp_path: Path):
-    """A file with the line of the page."""
+    """A file with the line of the page; here also where the directory of the runs is a file."""
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "windsock_monitor.py").write_text(block_of("trinity.md", "python", "import"))
+    (plugins / "file").write_text("")
     spec = importlib.util.find_spec("trinity")
     assert spec is not None
     assert spec.origin is not None
     try:
-        found = answers_of("trinity_driver.py", tmp_path, "", str(plugins))
+        found = answers_of("trinity_driver.py", tmp_path, "", str(plugins), WINDSOCK_DIR=str(plugins / "file"))
     finally:  # Trinity copies a plugin into its package
         (Path(spec.origin).parent / "plugins" / "windsock_monitor.py").unlink(missing_ok=True)
     assert found["short"] == "windsock.integrations.trinity"
+    assert "windsock: cannot write to " in found["stderr"]

@@ -1,7 +1,6 @@
 """Real veRL records with ``trainer.logger=[console,windsock]``. ``scripts/test-frameworks`` runs these tests."""
 
 import importlib.util
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +23,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture
 def view(answers: dict[str, Any]) -> windsock.View:
     return windsock.open(answers["plain"])
+
+
+def test_a_process_of_verl_loads_only_the_hook(answers: dict[str, Any]):
+    """Hundreds of workers import veRL; what records is imported where a run begins."""
+    hook = ["windsock", "windsock.integrations", "windsock.integrations.unharmed", "windsock.integrations.verl"]
+    assert [name for name in answers["loaded"] if name != "windsock.verl"] == hook
 
 
 def test_values_names_and_source_are_those_of_verl(view: windsock.View):
@@ -51,12 +56,15 @@ def test_validation_generations_are_samples(view: windsock.View):
 
 
 def test_the_overview_says_what_the_run_was(view: windsock.View):
-    """The source is veRL, its names are known, and the score is the reward."""
+    """The source is veRL, its names are known, the score is the reward, and a step's time has its phases."""
     found = overview_of(view.path.parent.parent, view.info.id)
     assert found["source"].startswith("verl")
     assert (found["unknown"], found["ambiguous"]) == (0, [])
     [score] = [value for value in found["vital"] if value["name"] == "critic/score/mean"]
     assert score["metric"] == "reward/score_not_aborted/mean"  # veRL leaves out aborted ones
+    assert {phase["name"]: phase["seconds"][0] for phase in found["time"]["phases"]} == {
+        "timing_s/gen": 4.0, "timing_s/update_actor": 2.0
+    }  # fmt: skip
     assert found["steps"] == (0, 5)
     assert view.status.word == "finished"
 
@@ -93,9 +101,7 @@ def test_what_fails_in_windsock_does_not_reach_verl(answers: dict[str, Any]):
     assert answers["started_ray"] is False
 
 
-def test_a_broken_disk_costs_the_run_and_nothing_else(tmp_path: Path):
-    """The directory of the runs is a file."""
-    (tmp_path / "file").write_text("")
-    found = answers_of("verl_disk.py", tmp_path, WINDSOCK_DIR=str(tmp_path / "file"))
-    assert found["logged"] == 3
-    assert "windsock" in found["stderr"]
+def test_a_broken_disk_costs_the_run_and_nothing_else(answers: dict[str, Any]):
+    """The directory of the runs was a file."""
+    assert answers["broken"] not in answers["plain"]
+    assert "windsock: cannot write to " in answers["stderr"]

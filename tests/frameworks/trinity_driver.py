@@ -75,7 +75,10 @@ def main(section: str, plugins: str = "") -> None:
         os.environ["TRINITY_PLUGIN_DIRS"] = plugins
         load_plugins()
         config = configured("monitor: {monitor_type: windsock}")
-        print(json.dumps({"short": type(monitor(config, "trainer")).__module__}))
+        made = monitor(config, "trainer")
+        made.log({"actor/pg_loss": 0.1}, 1)
+        made.close()
+        print(json.dumps({"short": type(made).__module__}))
         return
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     config = configured(section)

@@ -5,12 +5,18 @@ JSON. Values are those of veRL's functions in form; nothing is trained.
 """
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import ray
+import verl
+
+LOADED = sorted(name for name in sys.modules if name.startswith("windsock"))
+
+# ruff: noqa: E402
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 from verl.utils.tracking import Tracking, ValidationGenerationsLogger
@@ -84,7 +90,7 @@ class Rollouter:
 
 
 def mishaps(config: Any) -> dict[str, Any]:
-    """Use the logger after the end of its run, and then for a training that resumes."""
+    """Use the logger after the end of its run, for a training that resumes, and where nothing can be written."""
     found: dict[str, Any] = {}
     logger = tracking(config)
     run = logger.logger["windsock"].run
@@ -100,6 +106,12 @@ def mishaps(config: Any) -> dict[str, Any]:
     logger.log(data=values(7), step=7)
     found["resumed"] = str(logger.logger["windsock"].run.path)
     shutil.rmtree("checkpoints")
+    Path("file").write_text("")
+    os.environ["WINDSOCK_DIR"] = "file"
+    logger = tracking(config)
+    logger.log(data=values(8), step=8)
+    found["broken"] = logger.logger["windsock"].run.id
+    del os.environ["WINDSOCK_DIR"], logger
     try:
         Tracking("p", "e", ["nothing"])
     except AssertionError as error:
@@ -110,7 +122,13 @@ def mishaps(config: Any) -> dict[str, Any]:
 def main(overrides: str, lines: str) -> None:
     """Run all cases."""
     config = configured(overrides.split())
-    found = {"plain": train(config, 0), "started_ray": ray.is_initialized(), **mishaps(config)}
+    found = {
+        "verl": verl.__version__,
+        "loaded": LOADED,
+        "plain": train(config, 0),
+        "started_ray": ray.is_initialized(),
+        **mishaps(config),
+    }
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     runner, rollouter = TaskRunner.remote(), Rollouter.remote()
     found["tells_how_it_ended"] = hasattr(Tracking, "finish")  # since 0.9

@@ -10,6 +10,7 @@ from typing import Any
 import ray
 
 import windsock
+from windsock.ray import share, shared_run
 
 
 @ray.remote(num_cpus=0)
@@ -35,6 +36,13 @@ class Trainer:
                 return str(run.path)
         except windsock.SettingsError as error:
             return str(error)
+
+
+@ray.remote(num_cpus=0)
+def find(name: str) -> Any:
+    """Find the run that the driver shares, as a task that does not get it; twice, since a process joins once."""
+    runs = [shared_run(name, role="reward") for _ in range(2)]
+    return [run and [run.id, run.writer.role, run.writer.rank, run is runs[0]] for run in runs]
 
 
 @ray.remote(num_cpus=0.5)
@@ -120,11 +128,14 @@ def main() -> None:
     folder, temporary = os.getcwd(), sys.argv[1]
     Path("code").mkdir()
     Path("code/module.py").write_text("")
+    before = shared_run()  # there is no cluster yet, and this does not start one
     settings: dict[str, Any] = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False}
     ray.init(**settings, runtime_env={"working_dir": "code"}, _temp_dir=temporary)
     run = windsock.init(id="travels", project="p")
     disabled = windsock.init(mode="disabled", concurrent=True)
+    share(run)
     found, living = actors(run)
+    found["shared"] = [before, *answer([find.remote("run"), find.remote("another")])]
     found["begun"] = begun(living[0], folder)
     found["group"] = trainer_group(run, folder)
     found["pooled"] = answer([pooled.remote(run) for _ in range(20)])

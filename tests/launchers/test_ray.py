@@ -136,6 +136,14 @@ def test_workers_of_ray_train_share_a_run_id(cluster: Cluster):
     assert windsock.open(first).writers() == [Writer("trainer", 0, 1), Writer("trainer", 1, 1)]
 
 
+def test_a_task_finds_the_run_that_the_driver_shares(cluster: Cluster):
+    """It joins once. Nothing is found under another name, or without Ray, which is not started by that."""
+    before, found, another = cluster.answers["shared"]
+    assert found == [["travels", "reward", 0, True]] * 2
+    assert another == [None, None]
+    assert before is None
+
+
 def test_a_disabled_run_is_disabled_in_actors(cluster: Cluster):
     """Its writer has no attempt."""
     assert cluster.answers["disabled"] == ["trainer", 0, 0]

@@ -87,7 +87,7 @@ def _run_of(project: Any, experiment: Any) -> Run | None:
 
 @unharmed
 def _attach(
-    tracking: Any, project_name: Any, experiment_name: Any, default_backend: Any = "", config: Any = None, *_: Any
+    tracking: Any, project_name: Any, experiment_name: Any, default_backend: Any = "", config: Any = None, **_: Any
 ) -> None:
     if _is_chosen(default_backend):
         tracking.logger[NAME] = Backend(project_name, experiment_name, config)
