@@ -1,11 +1,13 @@
 """``import windsock.wandb as wandb``: what a script for W&B does with it."""
 
 import argparse
+import json
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -197,6 +199,40 @@ def test_wrong_arguments_of_log_are_told(capsys: pytest.CaptureFixture[str]):
     assert "expected a dictionary, got list" in told
     assert "wandb.Run.log failed: ValueError" in told
     assert recorded(run).series("a").values.tolist() == [2.0]
+
+
+def test_a_value_that_fails_does_not_cost_its_neighbours():
+    """Objects whose attributes raise, tables with rows of another kind, mappings inside themselves."""
+
+    class Broken:
+        @property
+        def columns(self) -> None:
+            raise OSError("gone")
+
+    run = wandb.init()
+    table = wandb.Table(columns=["prompt", "completion"])
+    table.data = [3]  # type: ignore[list-item]
+    nested: dict[str, Any] = {}
+    nested["inner"] = nested
+    wandb.log({"broken": Broken(), "table": table, "list": [1, 2], "none": None, "a": 1})
+    wandb.log(nested)
+    wandb.log({"a": 2})
+    view = recorded(run)
+    assert view.series("a").values.tolist() == [1.0, 2.0]
+    assert view.skipped().keys() == {"broken", "list", "none"}
+    assert [problem.call for problem in view.problems()] == ["run.samples"]
+
+
+def test_a_run_is_delivered_to_trackers_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """WINDSOCK_TRACK_WITH has a script for W&B in another tracker; a step is one row."""
+    monkeypatch.setenv("WINDSOCK_TRACK_WITH", "jsonl")
+    run = wandb.init()
+    wandb.log({"a": 1.0}, commit=False)
+    wandb.log({"b": 2.0})
+    wandb.log({"a": 3.0})
+    wandb.finish()
+    rows = [json.loads(line) for line in (Path(run.dir) / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["metrics"]) for row in rows] == [(0, {"a": 1.0, "b": 2.0}), (1, {"a": 3.0})]
 
 
 def test_values_of_an_earlier_step_are_dropped_and_told_once(capsys: pytest.CaptureFixture[str]):

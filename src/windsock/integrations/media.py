@@ -112,10 +112,14 @@ def record(
         return dict(values)
     numbers: dict[str, Any] = {}
     for name, value in flattened(values, separator=separator):
-        kind = _plain(value)
-        if isinstance(kind, Table):
-            _record_table(run, name, kind, step, new_rows)
-        elif isinstance(kind, str):
+        try:
+            kind = _plain(value)
+            if isinstance(kind, Table):
+                _record_table(run, name, kind, step, new_rows)
+                continue
+        except Exception:  # noqa: BLE001 - the value's own methods may raise anything; the run says what it is
+            kind = value
+        if isinstance(kind, str):
             run.text(name, kind, step)
         else:
             numbers[name] = kind
