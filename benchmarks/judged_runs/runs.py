@@ -29,7 +29,7 @@ NAMED_BY = {
     "length-explosion": ("length_explosion",),
     "stale-policy": ("stale",),
     "lr-too-high": ("lr_implausible",),
-    "slow-phase": ("slowdown",),
+    "slow-phase": ("phase_imbalance",),
     "memory-leak": ("memory_leak",),
 }
 """The rule that names each fault of the demo."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -19,10 +20,9 @@ import numpy as np
 
 from judged_runs.outcomes import Answers, rule_outcome, run_outcome
 from judged_runs.runs import HEALTHY, UNHEALTHY, JudgedRun
-from windsock.diagnosis.rule import RULES, Rule
-from windsock.diagnosis.rules import critic, learning_signal, off_policy, policy, rewards, schedule, system
+from windsock.diagnosis.rule import Rule
+from windsock.diagnosis.rules import RULES
 
-MODULES: tuple[ModuleType, ...] = (learning_signal, policy, rewards, critic, off_policy, schedule, system)
 FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 UP, DOWN = "__at_least", "__at_most"
 Choice = Callable[[Sequence[float]], float]
@@ -72,8 +72,8 @@ def scaled_rules(factor: float) -> dict[str, Rule]:
     """Return the rules with their thresholds scaled."""
     known = dict(RULES)
     try:
-        for module in MODULES:
-            _run_scaled(module, factor)
+        for name in dict.fromkeys(rule.judge.__module__ for rule in known.values()):
+            _run_scaled(sys.modules[name], factor)
         return {id: replace(RULES[id], persist=max(1, math.ceil(rule.persist * factor))) for id, rule in known.items()}
     finally:
         RULES.clear()

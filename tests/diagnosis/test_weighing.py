@@ -43,6 +43,8 @@ def test_a_reward_that_rises_speaks_against_it():
     assert disputed.confidence == "medium"
     assert [text.en for text in disputed.against] == ["the reward still rises"]
     assert [text.zh for text in disputed.against] == ["奖励仍在上升"]
+    stopped = np.where(np.arange(ROWS) < 50, RISING, RISING[49] + RANDOM.normal(0, 0.03, ROWS))
+    assert finding("ratio_drift", stopped, ratio=1 + 0.4 * cut(30)).against == ()
 
 
 def test_rows_without_it_speak_against_it():

@@ -174,6 +174,8 @@ def number(value: float) -> str:
 
 def spells(levels: Levels, persist: int, clean: int = CLEAN_ROWS) -> Iterator[Spell]:
     """Yield the stretches in which a level holds for ``persist`` rows, each until ``clean`` rows are without one."""
+    if not levels.any():
+        return
     edges = np.flatnonzero(np.diff(levels != NONE, prepend=False, append=False)).tolist()
     first = last = -1
     for start, stop in zip(edges[::2], edges[1::2], strict=True):  # rows with a level, one after the other
