@@ -238,7 +238,9 @@ def test_a_chat_is_shown_as_turns(capsys: pytest.CaptureFixture[str]):
 def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture[str]):
     """The most extreme ones as a list; a value that is not there is told."""
     run = windsock.init(name="lake")
-    run.sample(tokens=["a", "\x1b[2J", "c"], token_values={"entropy": [0.5, 4.0, 0.25], "mask": [1, 1, 0]})
+    run.sample(
+        tokens=["a", "\x1b[2J", "c"], token_values={"entropy": [0.5, 4.0, 0.25], "mask": [1, 1, 0], "[red]x": [1, 1, 1]}
+    )
     run.sample("p", "no tokens", step=1)
     run.finish()
     out = cli(capsys, "--tokens")
@@ -247,7 +249,24 @@ def test_tokens_are_shown_with_one_of_their_values(capsys: pytest.CaptureFixture
         ["4", "␛[2J", "(token", "1)"], ["0.5", "a", "(token", "0)"],
     ]  # fmt: skip
     assert "no values of tokens; it has none" in out
-    assert "no value 'kl' of tokens; it has entropy, mask" in cli(capsys, "--value", "kl")
+    assert "no value 'kl' of tokens; it has entropy, mask, [red]x" in cli(capsys, "--value", "kl")
+    assert "  [red]x: 1 to 1" in cli(capsys, "--value", "[red]x")
+
+
+def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
+    """By their text, the largest sum first, also of a value that follows from others; masked ones do not count."""
+    run = windsock.init(name="lake")
+    for n in range(3):
+        values = {"log_prob": [-1.0, -0.5, -9.0], "reference": [-1.0, -1.0 - n, 0.0], "mask": [1, 1, 0]}
+        run.sample(tokens=["so", " wait", "\x1b[2J"], token_values=values, step=n)
+    run.finish()
+    lines = cli(capsys, "--step", "1:", "--token-sums", "--value", "kl").splitlines()
+    assert [line.split() for line in lines] == [
+        ["kl", "mean", "count", "token"], ["4", "2", "2", "wait"], ["0", "0", "2", "so"],
+    ]  # fmt: skip
+    assert "no such values of tokens; there are kl, log_prob, mask, reference, surprise" in cli(
+        capsys, "--token-sums", "--value", "x"
+    )
 
 
 def test_tokens_are_coloured_on_a_terminal():

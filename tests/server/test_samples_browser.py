@@ -204,6 +204,24 @@ def test_tokens_have_their_values(
     assert "tv2=push" in page.url
 
 
+def test_the_tokens_of_a_step_are_summed(serve: Serve, visit: Open):
+    """By their text; a click goes to the place with the largest value, in another sample."""
+    run = windsock.init(project="p", name="sums", id="sums")
+    run.sample("p", "ab", tokens=["a", "b"], token_values={"entropy": [0.5, 1.0], "mask": [1, 1]}, reward=1.0, step=0)
+    run.sample(
+        "p", "abb", tokens=["a", "b", "b"], token_values={"entropy": [4.0, 0.25, 9.0], "mask": [1, 1, 0]}, step=0
+    )
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=sums&tab=samples&lang=en&order=-reward")
+    page.locator(".token-panel details summary").click()
+    page.wait_for_selector(".token-panel table")
+    rows = page.locator(".token-panel tbody tr").all_inner_texts()
+    assert [row.split() for row in rows] == [['"a"', "4.50", "2.25", "2", "4"], ['"b"', "1.25", "0.625", "2", "1"]]
+    page.locator(".token-panel tbody button").first.click()
+    page.wait_for_function("() => document.querySelectorAll('.token-row span').length === 3")
+    assert page.locator(".token-row .marked").all_inner_texts() == ["a"]
+
+
 def test_a_long_sequence_has_only_the_rows_in_view(serve: Serve, visit: Open):
     """Of 32,768 tokens a few hundred exist; a click on the overview scrolls to its place."""
     count = 32_768

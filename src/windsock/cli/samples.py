@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="do not shorten texts")
     parser.add_argument("--tokens", action="store_true", help="show the tokens, coloured by one of their values")
     parser.add_argument("--value", metavar="NAME", help="the value that colours them: entropy, log_prob, …")
+    parser.add_argument(
+        "--token-sums", action="store_true", help="which tokens have the largest sums of --value over the samples"
+    )
     add_json(parser)
 
 
@@ -68,11 +71,15 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples
-    from windsock.terminal.tokens import TokenChoice
+    from windsock.terminal.tokens import TokenChoice, print_token_sums
 
+    console = make_console(highlight=False)
+    if options.token_sums:
+        print_token_sums(console, view.find_samples(_query(options)).samples, TokenChoice(options.value))
+        return 0
     highlight = Highlight(options.grep, options.regex, options.full)
     shown_tokens = TokenChoice(options.value) if options.tokens or options.value else None
-    show_samples(make_console(highlight=False), view.info.name, found, highlight, shown_tokens)
+    show_samples(console, view.info.name, found, highlight, shown_tokens)
     return 0
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from windsock.formatting import number, printable
 from windsock.model import Sample
+from windsock.samples.token_sums import all_values, token_sums
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 PREFERRED = ("entropy", "advantage", "log_prob")
 EXTREMES = 10
+SUMS = 30  # tokens with the largest sums
 INDENT = 2
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
 CLIPPED = 0.02  # share of the values at each end that have the full colour
@@ -26,33 +28,52 @@ class TokenChoice:
 
     value: str | None = None
 
-    def name(self, sample: Sample) -> str | None:
-        """Return the value of a sample to show, if it has it."""
-        names = (self.value,) if self.value is not None else (*PREFERRED, *sample.token_values)
-        return next((name for name in names if name in sample.token_values), None)
+    def name(self, names: Collection[str]) -> str | None:
+        """Return the one of some values to show, if it is among them."""
+        wanted = (self.value,) if self.value is not None else (*PREFERRED, *names)
+        return next((name for name in wanted if name in names), None)
 
 
 def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     """Print the tokens of a sample, coloured, and the ten most extreme."""
     from rich.text import Text
 
-    name = choice.name(sample)
+    given = all_values(sample.token_values)
+    name = choice.name(given)
     if name is None:
-        has = ", ".join(sample.token_values) or "none"
+        has = ", ".join(given) or "none"
         wanted = "values of tokens" if choice.value is None else f"value {choice.value!r} of tokens"
         console.print(f"{' ' * INDENT}no {printable(wanted)}; it has {printable(has)}", style="dim", markup=False)
         return
-    values = sample.token_values[name]
-    mask = sample.token_values.get("mask", [1.0] * len(values))
+    values: list[float] = given[name].tolist()
+    mask: list[float] = given["mask"].tolist() if "mask" in given else [1.0] * len(values)
     scale = Scale.of(values)
     line = Text()
     for token, value, counts in zip(sample.tokens, values, mask, strict=True):
         line.append(printable(token, newlines=True), scale.style(value) if counts else "dim")
-    console.print(f"{' ' * INDENT}{printable(name)}: {number(scale.low)} to {number(scale.high)}", style="dim")
+    console.print(
+        f"{' ' * INDENT}{printable(name)}: {number(scale.low)} to {number(scale.high)}", style="dim", markup=False
+    )
     console.print(line, soft_wrap=True)
     for place in extremes(values, mask):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
         console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,})", markup=False)
+
+
+def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:
+    """Print the tokens of some samples that have the largest sums of a value."""
+    listed = list(samples)
+    names = {name for sample in listed for name in all_values(sample.token_values)}
+    name = choice.name(sorted(names))
+    if name is None:
+        console.print(
+            f"no such values of tokens; there are {printable(', '.join(sorted(names)) or 'none')}", style="dim"
+        )
+        return
+    console.print(f"{printable(name):>12}{'mean':>12}{'count':>10}  token", style="dim", markup=False)
+    for entry in token_sums(((sample, "") for sample in listed), name)[:SUMS]:
+        shown = printable(entry.text).strip() or repr(entry.text)
+        console.print(f"{number(entry.sum):>12}{number(entry.mean):>12}{entry.count:>10,}  {shown}", markup=False)
 
 
 @dataclass(frozen=True, slots=True)

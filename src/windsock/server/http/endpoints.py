@@ -30,7 +30,7 @@ from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
 from windsock.server.views.report import collect_report
-from windsock.server.views.samples import TEXTS, sample_view, samples_view
+from windsock.server.views.samples import TEXTS, sample_view, samples_view, token_sums_view
 
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]
@@ -231,6 +231,12 @@ def samples(opened: OpenRun, arguments: Arguments) -> Any:
 def sample(opened: OpenRun, arguments: Arguments) -> Any:
     """Return one sample with its tokens."""
     return sample_view(opened, arguments["place"])
+
+
+@_with_run
+def token_sums(opened: OpenRun, arguments: Arguments) -> Any:
+    """Return the tokens of a step with the largest sums of a value."""
+    return token_sums_view(opened, arguments["step"], arguments["value"], arguments["limit"])
 
 
 @_with_run
@@ -440,6 +446,18 @@ ENDPOINTS = (
         "One sample with its tokens",
         sample,
         (Parameter("place", "the place of a sample in the journal", required=True),),
+        extra_statuses=(404,),
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/token_sums",
+        "Tokens of a step by the sums of a value",
+        token_sums,
+        (
+            Parameter("step", "the step of the samples", "integer", required=True),
+            Parameter("value", "the value that is summed: entropy, log_prob, …", required=True),
+            _limit(30, 500),
+        ),
         extra_statuses=(404,),
     ),
     Endpoint(

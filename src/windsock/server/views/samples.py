@@ -13,6 +13,7 @@ from windsock.model import Sample
 from windsock.samples.query import Query
 from windsock.samples.regex_process import TooSlowError
 from windsock.samples.shortening import shortened
+from windsock.samples.token_sums import all_values, token_sums
 from windsock.samples.transcript import Part, turns_of
 from windsock.server.responses import RequestError, field_values
 from windsock.server.runs.open_runs import OpenRun
@@ -48,6 +49,20 @@ def sample_view(opened: OpenRun, place: str) -> dict[str, Any]:
     if not found.samples:
         raise RequestError(404, f"no sample at {place[:80]!r}")
     return whole_sample(found.samples[0]) | {"place": place}
+
+
+def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[str, Any]:
+    """Return the tokens with the largest sums of a value over the samples of a step."""
+    found = opened.view.find_samples(Query(step=step, where="tokens > 0"))
+    names = dict.fromkeys(name for sample in found.samples for name in all_values(sample.token_values))
+    sums = token_sums(zip(found.samples, found.places, strict=True), value)
+    return {
+        "step": step,
+        "value": value,
+        "values": list(names),
+        "samples": len(found.samples),
+        "tokens": [field_values(entry) | {"mean": entry.mean} for entry in sums[:limit]],
+    }
 
 
 def whole_sample(sample: Sample) -> dict[str, Any]:

@@ -75,7 +75,7 @@ function colourStrip(samples, open) {
       "aria-current": one.place === open.place ? "true" : null,
       text: formatNumber(hasAdvantage ? one.advantage : one.reward),
       style: { background: `color-mix(in srgb, ${colour} ${share}%, var(--card))` },
-      onclick: () => setState({ sample: one.place }),
+      onclick: () => setState({ sample: one.place, tok: "" }),
     });
   });
   return el("div", { class: "strip" }, cells);

@@ -4,7 +4,7 @@ import { formatNumber } from "../text/format.js";
 import { t } from "../text/language.js";
 import { cssVariable } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
-import { panel, selectField } from "../ui/widgets.js";
+import { panel, selectField, table } from "../ui/widgets.js";
 import { visibleText } from "./texts.js";
 import { allValues, decodeArray, extremes, overview, scaleOf, strength, tokenRows } from "./token_math.js";
 
@@ -15,18 +15,26 @@ const MAP_HEIGHT = 30;
 const BESIDE = 12; // rows that are drawn beyond each edge
 const SPECIAL = /^<[|｜].*[|｜]>$/; // tokens of chat templates, which begin and end turns
 
-export function tokenPanel(sample) {
+// The panel of a sample's tokens; `fetchSums` gets the sums of a value over the step, and is null in a report.
+export function tokenPanel(sample, fetchSums) {
   const given = Object.fromEntries(
     Object.entries(sample.token_values).map(([name, text]) => [name, decodeArray(text)]),
   );
-  const data = { tokens: sample.tokens.map(visibleText), values: allValues(given), mask: given.mask };
+  const data = { tokens: sample.tokens.map(visibleText), values: allValues(given), mask: given.mask, fetchSums };
   const body = el("div");
   const node = panel(t("tokens_title"), t("tokens_count", { n: sample.tokens.length.toLocaleString() }), body);
   node.classList.add("token-panel");
-  return { node, draw: () => body.replaceChildren(...contents(data, body)) };
+  return { node, draw: () => drawContents(data, body) };
 }
 
-function contents(data, body) {
+function drawContents(data, body) {
+  const texts = [];
+  body.replaceChildren(...contents(data, body, texts));
+  if (getState("tok")) revealAll(texts, Math.min(data.tokens.length - 1, Number(getState("tok")) || 0));
+}
+
+// The nodes of the panel; its texts are added to `texts`.
+function contents(data, body, texts) {
   const names = Object.keys(data.values);
   if (!names.length) return [new TokenText(data, null, body.clientWidth).node];
   const first = names.includes(getState("tv")) ? getState("tv") : names[0];
@@ -41,7 +49,7 @@ function contents(data, body) {
   );
   const shown = second ? [first, second] : [first];
   const width = body.clientWidth / shown.length;
-  const texts = shown.map((name) => new TokenText(data, name, width - 12));
+  texts.push(...shown.map((name) => new TokenText(data, name, width - 12)));
   for (const text of texts) text.follow(texts);
   return [
     bar,
@@ -51,6 +59,7 @@ function contents(data, body) {
       texts.map((text) => text.node),
     ),
     extremeList(data, first, texts),
+    data.fetchSums ? sumTable(data, first) : "",
   ];
 }
 
@@ -72,6 +81,23 @@ function extremeList(data, name, texts) {
     ),
   );
   return el("div", { class: "extremes" }, el("span", { class: "quiet", text: t("extremes") }), buttons);
+}
+
+// The tokens of the step with the largest sums of a value, once it is opened; each links to where the value is largest.
+function sumTable(data, name) {
+  const body = el("div");
+  const node = el("details", {}, el("summary", { text: t("token_sums", { n: name }) }), body);
+  node.addEventListener("toggle", async () => {
+    if (!node.open || body.firstChild) return;
+    const found = await data.fetchSums(name);
+    const rows = found.tokens.map((one) => {
+      const open = () => setState({ sample: one.place, tok: one.token });
+      const link = el("button", { class: "ghost", onclick: open }, el("code", { text: JSON.stringify(one.text) }));
+      return [link, formatNumber(one.sum), formatNumber(one.mean), one.count, formatNumber(one.largest)];
+    });
+    body.replaceChildren(table([t("token"), t("sum"), t("mean"), t("count"), t("max")], rows, "right"));
+  });
+  return node;
 }
 
 function revealAll(texts, place) {

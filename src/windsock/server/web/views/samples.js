@@ -1,5 +1,6 @@
 // The Samples view: search completions, read one as a transcript, its group side by side, one prompt over training.
 import { fetchJson, runPath } from "../data/api.js";
+import { report } from "../data/report.js";
 import { getState, setState } from "../data/url_state.js";
 import { rewardChip, sampleFacts } from "../samples/facts.js";
 import { FilterBar, STATES, searchParameters } from "../samples/filters.js";
@@ -89,7 +90,8 @@ export function samplesView(host, context) {
     if (!isOpen()) return;
     plot?.destroy();
     plot = null;
-    tokens = sample.tokens.length ? tokenPanel(sample) : null;
+    const sums = (value) => fetchJson(runPath(context.run, "token_sums"), { step: sample.step, value });
+    tokens = sample.tokens.length ? tokenPanel(sample, report ? null : sums) : null;
     const groupHost = el("div");
     const trainingHost = el("div");
     detail.replaceChildren(...samplePanels(sample), tokens?.node ?? "", groupHost, trainingHost);
@@ -114,7 +116,7 @@ export function samplesView(host, context) {
     changed(names) {
       if (names.some((name) => STATES.includes(name))) read();
       else if (names.some((name) => ["sample", "diff"].includes(name))) draw(matched > found.length);
-      else if (names.some((name) => ["tv", "tv2"].includes(name))) tokens?.draw();
+      else if (names.some((name) => ["tv", "tv2", "tok"].includes(name))) tokens?.draw();
     },
     destroy: () => plot?.destroy(),
   };
@@ -186,7 +188,7 @@ function sampleRow(sample, selected, text) {
     {
       class: sample.discarded ? "sample-row discarded" : "sample-row",
       "aria-current": sample.place === selected ? "true" : null,
-      onclick: () => setState({ sample: sample.place }),
+      onclick: () => setState({ sample: sample.place, tok: "" }),
     },
     el(
       "span",
