@@ -80,9 +80,10 @@ def test_the_commands_for_tensorboard(command: str, tmp_path: Path, monkeypatch:
 def test_the_command_for_prime_rl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Lines of the form that its file monitor writes."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "outputs").mkdir()
+    folder = tmp_path / command_of("prime-rl").split()[1]
+    folder.mkdir(parents=True)
     lines = [f'{{"step": {step}, "time": {1.7e9 + step}, "loss/mean": 0.5}}\n' for step in range(5)]
-    (tmp_path / "outputs" / "metrics.jsonl").write_text("".join(lines))
+    (folder / "metrics.jsonl").write_text("".join(lines))
     view = imported(command_of("prime-rl"), tmp_path)
     assert view.series("loss/mean").steps.tolist() == [0, 1, 2, 3, 4]
     assert view.info.producer == "prime-rl"
