@@ -105,14 +105,15 @@ class WindsockCallback(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Begin a run, or continue that of the checkpoint."""
         known = _id_in(state)
-        if self.run is None or self.run.ended or (self.run in _begun and self._is_another(known)):
+        if not self._awaits_training(known):
             self._begin(args, model, known)
         self._training, self._trained = True, True
         self._resume(state)
 
-    def _is_another(self, known: str | None) -> bool:
-        """Return whether a training is not that of the run: it has had one, or the checkpoint is of another run."""
-        return self._trained or (self.run is not None and known not in (None, self.run.id))
+    def _awaits_training(self, known: str | None) -> bool:
+        """Return whether the run of this training has begun already, with an evaluation."""
+        run = self.run if self.run in _begun and not self._trained else None
+        return run is not None and not run.ended and known in (None, run.id)
 
     @guarded()
     def _resume(self, state: Any) -> None:
@@ -165,6 +166,8 @@ class WindsockCallback(TrainerCallback):  # type: ignore[misc]
     def _begin(self, args: Any, model: Any, id: str | None = None) -> None:
         """Use the open run of this process, or begin one; a run of an earlier training is ended."""
         config, opened = _config(args, model), current_run()
+        if self.run is not None and not self.run.ended and self.run not in _begun:
+            opened = self.run
         if opened is not None and opened not in _begun:
             opened.update_config(config)
             self.run = opened
