@@ -146,7 +146,7 @@ def table(views: dict[str, windsock.View]) -> Iterable[str]:
         if name in views:
             metric = metric_of(name)
             values = (last_value(views[one], metric, name in AT_PEAK) for one in ("healthy", name))
-            yield f"| `{name}` | {sickness.why} | `{metric}` | {' | '.join(values)} |"
+            yield f"| `{name}` | {sickness.reason} | `{metric}` | {' | '.join(values)} |"
 
 
 def main() -> None:

@@ -287,7 +287,7 @@ def reasons(diagnosis: Diagnosis) -> dict[str, str]:
 
 
 CANNOT: dict[str, tuple[dict[str, Any], str]] = {
-    "kl_drift": ({"kl": np.zeros(ROWS)}, "always 0: it is not computed"),
+    "kl_drift": ({"kl": np.zeros(ROWS)}, "always 0: it is not computed, or cannot change"),
     "clipfrac_high": ({"clipped": np.zeros(ROWS)}, "one update per batch"),
     "kl_coef_growing": ({"kl_coef": np.full(ROWS, 0.05)}, "fixed at 0.05"),
     "eos_loss": ({"ended": np.zeros(ROWS)}, "0 from the start"),

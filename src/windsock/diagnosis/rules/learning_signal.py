@@ -13,6 +13,7 @@ from windsock.diagnosis.rules.shared import ALMOST_ALL, NOTHING, Flags, full_win
 from windsock.diagnosis.tracks import Floats, Levels, Track
 
 WINDOW = 20  # rows over which a share is taken
+MIN_WINDOW = 15  # rows of many groups each, which show it sooner
 TINY_GRADIENT = 1e-8
 STUCK_STEPS = 300  # without a trend
 GROUPS = ("dead_groups", "solved_none")
@@ -67,11 +68,11 @@ def share_without_signal(case: Case) -> tuple[Track, Floats] | None:
     """Return the share of groups, else of batches, with equal rewards over the last rows."""
     groups = case.get("dead_groups")
     if groups is not None:
-        return groups, full_window(groups.mean(WINDOW), WINDOW)
+        return groups, full_window(groups.mean(WINDOW), MIN_WINDOW)
     none, whole = case.get("solved_none"), case.get("solved_all")
     if none is not None and whole is not None:
         both = none.replaced(none.finite + values_at(whole.steps, whole.finite, none.steps))
-        return both, full_window(both.mean(WINDOW), WINDOW)
+        return both, full_window(both.mean(WINDOW), MIN_WINDOW)
     spread = spread_of(case)
     return None if spread is None else (spread[0], spread[0].share(spread[1] == 0, WINDOW))
 
@@ -184,9 +185,10 @@ def truncation(case: Case) -> Reading | Unmeasured:
     track, share = found
     learning, late = is_learning(case, track.steps), lags(case, track.steps)
     limit = np.where(late, 0.25, ALMOST_ALL)
+    bad = ((share >= 0.9) & late) | ((share >= ALMOST_ALL) & ~learning)
     return Reading(
         track,
-        graded(len(track), info=share >= 0.05, warning=share >= limit, critical=(share >= 0.9) & ~learning),
+        graded(len(track), info=share >= 0.05, warning=share >= limit, critical=bad),
         lambda spell: {"share": percent(float(np.nanmax(share[spell.rows])))},
         beside=(case.get("length"), case.get("reward")),
     )

@@ -131,7 +131,7 @@ def entropy_collapse(case: Case) -> Reading | Unmeasured:
     entropy = living(case, "entropy")
     if not isinstance(entropy, Track):
         return entropy
-    start, now = _entropy_start(entropy), entropy.mean(10)
+    start, now = _entropy_start(entropy), entropy.median(5)
     gone = (now < max(0.01, 0.05 * start)) & after(len(entropy), BASE_ROWS) & (start > SMALL_ENTROPY)
     # A policy that is almost certain and still gains is at the end of its task, not at the end of its search.
     learning = is_learning(case, entropy.steps)
@@ -144,7 +144,7 @@ def entropy_collapse(case: Case) -> Reading | Unmeasured:
             "now": float(np.nanmin(now[spell.rows])),
             "sign": sign_note(case, "entropy_coef", "a negative one rewards certainty", "为负会奖励确定性"),
         },
-        lambda spell: began(entropy.median(3) < 0.25 * start, spell),
+        lambda spell: began(entropy.median(3) < 0.5 * start, spell),
         (case.get("reward"), case.get("gradient")),
     )
 
@@ -196,7 +196,7 @@ def _kl(case: Case) -> Track | Unmeasured:
     return kl
 
 
-@rule("kl_drift", "kl", "kl_sum", explains=("reward_falling", "entropy_spent"))
+@rule("kl_drift", "kl", "kl_sum", explains=("reward_falling", "entropy_spent"), persist=3)
 def kl_drift(case: Case) -> Reading | Unmeasured:
     """The policy is far from the reference."""
     kl = _kl(case)
@@ -222,7 +222,7 @@ def kl_drift(case: Case) -> Reading | Unmeasured:
             "meanwhile": _meanwhile(case, kl, spell),
             "sign": _kl_sign(case),
         },
-        lambda spell: began(now >= np.fmin(1.0, 0.4 * price), spell),
+        lambda spell: began(now >= np.fmin(1.0, 0.25 * price), spell),
         (case.get("reward"),),
     )
 
@@ -502,15 +502,15 @@ def length_explosion(case: Case) -> Reading | Unmeasured:
         return length
     start = min(float(length.finite[0]), length.first(3), length.first(BASE_ROWS))  # it may grow within a few rows
     now = length.mean(10)
-    learning, cut = is_learning(case, length.steps), case.at("truncated", length.steps)
+    late, cut = lags(case, length.steps), case.at("truncated", length.steps)
     long = (now > 3 * start) & after(len(length), BASE_ROWS)
     return Reading(
         length,
         graded(
             len(length),
             info=long,
-            warning=long & (~learning | (cut >= ALMOST_ALL)),
-            critical=long & ~learning & (cut > 0.25),
+            warning=long & (late | (cut >= ALMOST_ALL)),
+            critical=long & late & (cut > 0.25),
         ),
         lambda spell: {"start": start, "now": float(np.nanmax(now[spell.rows]))},
         lambda spell: began(length.median(3) > 2 * start, spell),

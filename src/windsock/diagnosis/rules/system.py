@@ -219,7 +219,7 @@ def _worst(readings: Sequence[Reading]) -> Reading:
 def _leak(memory: Track, is_own: bool) -> Reading:
     """Judge the growth after the first rows, in which memory is filled once."""
     late = memory.derived("late", memory.steps[SETTLED:], memory.values[SETTLED:])
-    low, start = late.median(5), late.first(5)
+    low, start = late.median(3), late.first(5)
     growth = low / start - 1
     evenly = _grows_evenly(late, low, start) & is_own
     return Reading(
@@ -241,15 +241,15 @@ def _rate(memory: Track, low: Floats) -> Floats:
 
 
 def _grows_evenly(memory: Track, low: Floats, start: float) -> Flags:
-    """Return where memory grows by at least a third of the start in fifteen rows, by about the same in each third.
+    """Return where memory grows by at least a third of the start in twelve rows, by about the same in each third.
 
     What is filled once grows in jumps, or ever more slowly.
     """
     found = np.zeros(len(memory), bool)
-    if len(memory) > 15:
-        parts = np.stack([low[5:-10] - low[:-15], low[10:-5] - low[5:-10], low[15:] - low[10:-5]])
+    if len(memory) > 12:
+        parts = np.stack([low[4:-8] - low[:-12], low[8:-4] - low[4:-8], low[12:] - low[8:-4]])
         total = parts.sum(axis=0)
-        found[15:] = (total > 0.33 * start) & (parts.min(axis=0) > 0.2 * total)
+        found[12:] = (total > 0.33 * start) & (parts.min(axis=0) > 0.2 * total)
     return found
 
 
