@@ -5,7 +5,7 @@ import random
 
 import windsock
 
-CUT_UNTIL = 15  # half of the answers are cut off before this step
+CUT_UNTIL = 15  # nearly all answers are cut off before this step
 ONSET = 40  # from which on the gradient norm is NaN
 
 
@@ -18,8 +18,9 @@ def log_step(run: windsock.Run, step: int, is_sick: bool = True) -> None:
             "actor/pg_loss": 0.02 * noise,
             "actor/entropy": 1.0 - 0.002 * step + 0.02 * noise,
             "actor/grad_norm": math.nan if is_sick and step >= ONSET else 0.5 + 0.05 * noise,
+            "system/tokens_total": 1000.0 * (step + 1),
             "tokens/response_length/mean": 200 + 5 * noise,
-            "tokens/response_truncated": 0.5 if is_sick and step < CUT_UNTIL else 0.01 * noise,
+            "tokens/response_truncated": 0.98 if is_sick and step < CUT_UNTIL else 0.01 * noise,
         },
         step=step,
     )
@@ -29,8 +30,6 @@ def record(id: str, steps: int = 60, is_sick: bool = True) -> windsock.Run:
     """Record a finished run."""
     run = windsock.init(id=id, project="p", name=id)
     for step in range(steps):
-        run.count(tokens=1000)
         log_step(run, step, is_sick)
-        run.commit(step)
     run.finish()
     return run

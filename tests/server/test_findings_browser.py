@@ -38,7 +38,7 @@ def test_the_findings_view_shows_each_finding_with_its_evidence(serve: Serve, vi
     assert "steps 0 to 23" in past.inner_text()
     assert page.locator(".chart canvas").count() == 1  # charts in folded findings are not drawn
     past.locator("summary").click()
-    assert drawn(page, "tokens/response_truncated")["last"][0] == 0.5
+    assert drawn(page, "tokens/response_truncated")["last"][0] == 0.98
     folded = page.locator("details.checked")
     assert [one.split(" (")[0] for one in folded.locator("summary").all_inner_texts()] == [
         "Checked and fine", "Could not be judged",

@@ -85,7 +85,7 @@ export function markHeads(groups) {
     const head = stateLink(
       { tab: "findings", finding: findingKey(first) },
       {
-        class: `mark-head ${severityWord(severity)}${is_open ? "" : " over"}`,
+        class: `mark-head ${is_open ? severityWord(severity) : "over"}`,
         style: { left: `${place}px` },
         "aria-label": label,
       },
