@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from framework_trainings import Trained
 
 import windsock
+from windsock import findings
 from windsock.catalogue.resolution import RunNames
 from windsock.diagnosis.case import collect
 from windsock.diagnosis.diagnose import diagnose
@@ -207,3 +209,23 @@ def test_a_crash_is_recorded_and_a_resumed_training_continues_the_run(tmp_path: 
     assert [writer.attempt for writer in resumed.writers()] == [1, 2]
     assert resumed.series("reward").steps.tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert resumed.series("time/optimizer/total").steps.tolist() == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_the_doctor_finds_ends_the_training(tmp_path: Path):
+    """Where ``stop_on`` asks for it, after the step that the request names."""
+    from transformers import TrainerControl, TrainerState
+
+    from windsock.integrations.transformers import WindsockCallback
+
+    with windsock.init(dir=tmp_path, doctor=True, stop_on="critical") as run:
+        callback, state, control = WindsockCallback(run), TrainerState(global_step=3), TrainerControl()
+        run.log({"loss": 1.0}, step=2)
+        findings.request_stop(run.path, 3, "sick")
+        callback.on_step_end(None, state, control)
+        assert not control.should_training_stop
+        run.log({"loss": 1.0}, step=3)
+        until = time.monotonic() + 10
+        while not run.should_stop and time.monotonic() < until:
+            time.sleep(0.05)
+        callback.on_step_end(None, state, control)
+        assert control.should_training_stop

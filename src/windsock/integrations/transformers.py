@@ -141,9 +141,11 @@ class WindsockCallback(TrainerCallback):  # type: ignore[misc]
             self._optimizing = None
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note that a step has ended; a trainer without ``on_step_begin`` has logged the step before."""
-        self.end_step()
+        """Note that a step has ended, and end the training where the doctor found what ``stop_on`` names."""
+        self.end_step()  # a trainer without ``on_step_begin`` has logged the step before
         self._ended_step = state.global_step
+        if self.run is not None and self.run.should_stop:
+            control.should_training_stop = True
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, model: Any = None, **_: Any
