@@ -10,7 +10,8 @@ must_not_fire of each run.
 
 A rule is right if it fires where it is expected, with at least its severity (hit), and gives no warning on a healthy
 run, neither at its end nor at 10, 25 and 50 % of it, nor where it must not fire (silent). Other findings on runs that
-are not healthy are not counted: what people wrote need not be all that is wrong.
+are not healthy are not counted: what people wrote need not be all that is wrong. When the demo's faults begin, and when
+they are named, is measured by benchmarks/demo_diagnoses.py.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from dataclasses import astuple, fields
 from pathlib import Path
 
 from judged_runs import rates_file, speed
-from judged_runs.demo_onsets import demo_onsets
 from judged_runs.outcomes import EARLY, END, Answers, Rates, alarms, answers, rates_of_rule, rates_of_runs, run_outcome
 from judged_runs.outcomes import said_enough as is_found
-from judged_runs.runs import CRITICAL, HEALTHY, JudgedRun, demo_runs, demo_views, make_demos, real_runs
+from judged_runs.runs import CRITICAL, HEALTHY, JudgedRun, demo_runs, make_demos, real_runs
 from judged_runs.thresholds import FACTORS, LeftOut, left_out, scaled_rules
 from peers import rlwatch
 
@@ -107,12 +107,6 @@ def left_out_rows(left: Iterable[LeftOut]) -> Iterator[Row]:
     yield from (astuple(one) for one in left)
 
 
-def onset_rows(demos: Path) -> Iterator[Row]:
-    """Yield when each fault of the demo shows and is named."""
-    yield ("sick run", "shows at step", "onset that is named", "warned at step", "steps")
-    yield from (astuple(onset) for onset in demo_onsets(demo_views(demos)))
-
-
 def judge(options: argparse.Namespace) -> int:
     """Print the tables."""
     folder = options.folder or os.environ.get("WINDSOCK_REALRUNS")
@@ -136,8 +130,6 @@ def judge(options: argparse.Namespace) -> int:
         print_table(f"{origin} runs with an alert, by detector", detector_rows(own, sent))
     left = left_out(runs, by_factor)
     print_table("thresholds chosen on the other frameworks", left_out_rows(left))
-    if options.demos is not None:
-        print_table("onsets of the demo's faults", onset_rows(options.demos))
     if options.write:
         rates_file.write(runs, found, left, sent)
         print(f"\nwrote {rates_file.PATH}; now run python -m windsock.diagnosis")
