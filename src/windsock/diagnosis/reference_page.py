@@ -123,7 +123,9 @@ def _overall(known: Mapping[str, Any]) -> Iterator[str]:
     for share in ("10", "25", "50", "100"):
         when = "at their end" if share == "100" else f"at {share} %"
         yield _row(f"healthy runs with a warning {when}", known, "healthy", f"at_{share}")
-    yield _row("mixed and flat runs, with what is expected and nothing else", known, "between", "between_right")
+    yield _row(
+        "mixed and flat runs, with what should and nothing that must not fire", known, "between", "between_right"
+    )
 
 
 def _row(title: str, known: Mapping[str, Any], verdict: str, figure: str) -> str:
