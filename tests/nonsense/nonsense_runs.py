@@ -131,6 +131,13 @@ SPARSE_BODIES = (
 )
 
 
+def _odd_tokens(value: object) -> dict[str, object]:
+    """Return a sample whose columns, tokens and their values are anything."""
+    tokens = {"count": value, "lengths": value, "text": value}
+    message = {"role": value, "content": [value, {"type": "image", "image": value}], "tool_calls": value}
+    return {"columns": {"x": value}, "tokens": tokens, "token_values": {"x": value}, "messages": [message], "id": value}
+
+
 def samples(body: bytes, kept: int = 1, seen: int = 1, step: int = 1) -> bytes:
     """Return a sample frame's payload with any stream."""
     return frames.SAMPLE_HEAD.pack(Kind.SAMPLE, step, NOW, kept, seen) + body
@@ -434,7 +441,8 @@ def _state_cases() -> dict[str, Callable[[], Files]]:
             samples(b"abc"), samples(b"", 0), samples(zlib.compress(b"["), 2**31)
         ),
         "samples of any JSON": lambda: usual(
-            *(samples(zlib.compress(text([v, {"reward": v, "messages": v}]))) for v in NASTY)
+            *(samples(zlib.compress(text([v, {"reward": v, "messages": v}]))) for v in NASTY),
+            *(samples(zlib.compress(text([_odd_tokens(v)]))) for v in NASTY),
         ),
         "samples that are no list": lambda: usual(*(samples(zlib.compress(text(v))) for v in NASTY)),
         "samples of odd steps": lambda: usual(

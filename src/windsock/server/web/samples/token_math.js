@@ -108,12 +108,14 @@ function cells(text) {
   return sum;
 }
 
-// The largest strength in each of `count` stretches of the tokens, for an overview.
+// The mean strength in each of `count` stretches of the tokens, for an overview; the strongest has the full colour.
 export function overview(values, scale, count) {
-  return Float32Array.from({ length: count }, (_, bar) => {
+  const means = Float32Array.from({ length: count }, (_, bar) => {
     const first = Math.floor((bar * values.length) / count);
     const end = Math.max(first + 1, Math.floor(((bar + 1) * values.length) / count));
     const found = values.subarray(first, end).map((value) => strength(value, scale));
-    return found.reduce((most, one) => (Math.abs(one) > Math.abs(most) ? one : most), 0);
+    return found.reduce((sum, one) => sum + one, 0) / (found.length || 1);
   });
+  const largest = means.reduce((most, one) => Math.max(most, Math.abs(one)), 0) || 1;
+  return means.map((mean) => mean / largest);
 }
