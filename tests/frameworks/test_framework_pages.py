@@ -32,4 +32,5 @@ def test_the_lines_of_the_pages_run(tmp_path: Path):
     assert [len(view.series("loss").steps) for view in views] == [2, 2, 2, 2, 2, 100, 5]
     assert [bool(view.samples(limit=1)) for view in views] == [True, False, True, True, True, False, False]
     assert [bool(view.names("actor/ratio_max")) for view in views] == [False] * 4 + [True] + [False] * 2
-    assert list((tmp_path).rglob("events.out.tfevents.*"))
+    assert all(view.config["max_steps"] == 2 for view in views[:5])
+    assert list(tmp_path.rglob("events.out.tfevents.*"))

@@ -25,6 +25,8 @@ OF_STEP = {"load_data", "prepare_inputs", "compute_loss", "backward", "optimizer
 OF_GENERATION = {"transformers.generate", "calculate_rewards", "reward/reward", "get_per_token_logps_and_entropies"}
 PHASES = {"grpo": OF_STEP | OF_GENERATION, "rloo": OF_STEP | OF_GENERATION, "sft": set(), "dpo": OF_STEP | {"evaluate"},
           "kto": OF_STEP, "reward": OF_STEP}  # fmt: skip
+TRUE_OF_ALL = {"lr_implausible", "truncation"}
+"""What the doctor may say of those that generate: at a rate of 1e-3, up to 8 tokens, of which few are the end."""
 CLOCK = {"step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_runtime",
          "eval_samples_per_second", "eval_steps_per_second"}  # fmt: skip
 
@@ -86,7 +88,7 @@ def test_a_training_is_recorded_with_its_values_source_name_and_config(which: st
 
 @pytest.mark.parametrize("which", MEANINGS)
 def test_names_and_values_tell_the_trainer_and_every_meaning(which: str, watched: Trained):
-    """Without a stated source too every name has one meaning, and the doctor has no warning."""
+    """Without a stated source too every name has one meaning, and the doctor warns of nothing that is not so."""
     series: dict[str, list[float]] = {}
     for row in watched.log(f"{which}-{TRAINERS[which]}"):
         for name, value in row.items():
@@ -98,7 +100,7 @@ def test_names_and_values_tell_the_trainer_and_every_meaning(which: str, watched
     found = {name: match.metric.id for name in wanted if (match := names.match(name)) is not None}
     assert found == wanted
     diagnosis = diagnose(collect(names, lambda name: (np.arange(len(series[name])), np.array(series[name]))))
-    assert [finding.text.en for finding in diagnosis.findings if finding.severity != "info"] == []
+    assert {finding.rule for finding in diagnosis.findings if finding.severity != "info"} <= TRUE_OF_ALL
 
 
 @pytest.mark.parametrize("which", TRAINERS)
@@ -143,7 +145,7 @@ def test_measured_batches_agree_with_what_the_trainer_logs(watched: Trained):
 
 @pytest.mark.parametrize("which", TRAINERS)
 def test_the_page_says_what_the_training_logged(which: str, watched: Trained):
-    """The overview knows the source and every name, shows logged values, and no value of a tiny run is called bad."""
+    """The overview knows the source and every name, shows logged values, and finds what is wrong with the tiny run."""
     overview = report_data(watched.view(f"tiny {which}"))["overview"]
     assert (overview["source"], overview["unknown"], overview["ambiguous"]) == (f"trl/{which}", 0, [])
     assert overview["steps"] == [1, 25]
@@ -155,8 +157,8 @@ def test_the_page_says_what_the_training_logged(which: str, watched: Trained):
     assert "grad_norm" in shown
     assert ("reward" in shown) == (which in GENERATING)
     found = {finding["rule"] for finding in overview["findings"]}
-    cut_off = sum(row.get("completions/clipped_ratio", 0.0) for row in rows) / len(rows)
-    assert found == ({"truncation"} if cut_off > 0.5 else set())
+    assert "lr_implausible" in found if which in GENERATING else not found
+    assert found <= TRUE_OF_ALL
 
 
 @pytest.mark.parametrize("which", ["grpo", "dpo", "sft"])

@@ -51,6 +51,8 @@ def train(which: str, how: str, folder: Path, steps: int) -> None:
         trainer.train(resume_from_checkpoint=how == "resume")
     if run is not None:
         run.finish()
+    if which == "dpo":
+        trainer.evaluate()  # as TRL's own scripts do: the run is still open
     if trainer.is_world_process_zero():
         (folder / f"{which}-{how}.json").write_text(json.dumps(trainer.state.log_history))
 
