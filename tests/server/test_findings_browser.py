@@ -237,3 +237,19 @@ def test_a_report_has_the_findings_with_their_charts(visit: Open, tmp_path: Path
     page.click(".chart .mark-head.bad")
     page.wait_for_selector(".finding.chosen")
     assert page.url.startswith(file.as_uri())
+
+
+def test_a_crucial_value_with_a_finding_leads_to_it(serve: Serve, visit: Open):
+    """The finding's sentence is in the overview once."""
+    run = windsock.init(id="flat", project="p")
+    for step in range(60):
+        run.log({"reward/score/mean": 0.0, "actor/grad_norm": 0.5, "actor/entropy": 1.0 + step % 3 / 10}, step=step)
+    run.finish()
+    client = serve()
+    found = client.get("/api/runs/flat/overview").json()
+    [first] = [one for one in found["findings"] if one["name"] == "reward/score/mean"]
+    page = visit(f"{client.base_url}/?run=flat")
+    page.wait_for_selector(".crucial:not(.findings) .finding-link")
+    assert page.inner_text(".banner").count(first["text"]["en"]) == 1
+    page.locator(".crucial:not(.findings) .finding-link").first.click()
+    page.wait_for_selector(f".finding.chosen[data-rule={first['rule']}]")

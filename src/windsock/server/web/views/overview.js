@@ -103,13 +103,16 @@ function banner(data) {
       el("span", { text: [localized(one.text), explained(one)].filter(Boolean).join(" ") }),
     ),
   );
+  const all = withExplained(data.findings);
   const crucial = data.crucial.map((one) => {
+    // A value with a finding leads to it: the sentence is said above, or in Findings.
+    const found = all.find((finding) => localized(finding.text) === localized(one.text));
     const item = el(
       "li",
       {},
       statusDot(one.word),
       el("b", { text: localized(one.title) }),
-      el("span", { text: localized(one.text) }),
+      found ? findingLink(found, localized(found.title)) : el("span", { text: localized(one.text) }),
     );
     return addTooltip(item, () => metricTooltip(data.metrics[one.metric], one.name ? [one.name] : [], one.note));
   });
@@ -145,9 +148,13 @@ function explained(finding) {
 
 // The most important finding about a headline value, also one that another explains.
 function troubleOf(headline, findings) {
-  const all = findings.flatMap((one) => [one, ...one.explains.filter((inner) => inner.severity !== "info")]);
   const names = Object.values(headline.names);
-  return all.find((one) => names.includes(one.name));
+  return withExplained(findings).find((one) => names.includes(one.name));
+}
+
+// Findings, each followed by those above info that it explains.
+function withExplained(findings) {
+  return findings.flatMap((one) => [one, ...one.explains.filter((inner) => inner.severity !== "info")]);
 }
 
 // The card of a headline value: its last value and its curve.
