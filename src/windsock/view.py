@@ -286,9 +286,10 @@ class View:
         """Return all writers, attempt by attempt."""
         return list(self._attempts)
 
-    def attempt_steps(self) -> list[tuple[int, int]]:
-        """Return the first and the last step of each attempt of the main writer that logged one."""
+    def attempt_steps(self, name: str | None = None) -> list[tuple[int, int]]:
+        """Return the first and the last step of each attempt of the main writer that logged one, or a metric."""
         attempts = next(iter(self._by_rank.values()), [])
+        attempts = [attempt for attempt in attempts if name is None or name in attempt.names()]
         found = [(attempt.steps.first_step(), attempt.last_step()) for attempt in attempts]
         return [(first, last) for first, last in found if first is not None and last is not None]
 

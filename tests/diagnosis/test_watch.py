@@ -10,6 +10,7 @@ import pytest
 import windsock
 from windsock import findings
 from windsock.diagnosis.client import WatchOptions
+from windsock.diagnosis.doctor import case_of
 from windsock.diagnosis.watch import Watch, main
 
 SICK_FROM = 60
@@ -197,3 +198,12 @@ def test_what_was_told_reads_back_as_it_was_written(run: windsock.Run):
     path.write_text(json.dumps(record))
     assert findings.read_told(run.path) == before
     assert before.changes[0].finding.advice
+
+
+def test_a_supervised_training_before_is_no_earlier_start(tmp_path: Path):
+    """As in a notebook that trains twice: only what logs the reward counts."""
+    for names in (("loss",), ("loss", "reward"), ("loss", "reward")):
+        with windsock.init(dir=tmp_path, project="p", id="r", source="trl/grpo") as run:
+            for step in range(30):
+                run.log(dict.fromkeys(names, 1.0), step=step)
+    assert len(case_of(windsock.open(run.path)).attempts) == 2

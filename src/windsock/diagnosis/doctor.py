@@ -48,13 +48,11 @@ class Visit:
             rows.append(series.times)
             return np.asarray(series.steps, np.int64), np.asarray(series.values, np.float64)
 
-        case = collect(
-            names or self._meanings(view),
-            read,
-            self._tracks,
-            config=view.config,
-            attempts=[Attempt(*steps) for steps in view.attempt_steps()],
-        )
+        case = collect(names or self._meanings(view), read, self._tracks, config=view.config)
+        reward = case.get("reward")
+        # In a notebook, a supervised training may come first: it is not an earlier start of this one.
+        attempts = view.attempt_steps(reward.name if reward is not None else None)
+        case = replace(case, attempts=[Attempt(*steps) for steps in attempts])
         is_live = view.origin is None and not view.status.ended
         return _with_pulse(case, max(rows, key=len, default=np.empty(0))) if is_live else case
 
