@@ -15,7 +15,7 @@ from windsock.recording import Collector
 from windsock.rollouts.handles import Evaluation, Rollouts, Validation
 from windsock.summary import run_warnings
 
-PROPERTIES = {"config", "ended", "id", "info", "name", "path", "project", "step", "url", "writer"}
+PROPERTIES = {"config", "ended", "id", "info", "name", "path", "project", "should_stop", "step", "url", "writer"}
 CALLS = {
     "commit", "count", "drawn", "evaluation", "finish", "log", "measure", "phase", "pipeline", "rollouts", "sample",
     "samples", "shards", "staleness", "text", "ticket", "timer", "tokenizer", "update_config", "validation",
