@@ -35,7 +35,7 @@ TEXT_NAME = "windsock/finding"
 """The name of the texts by which trackers receive what the doctor says."""
 SEVERITIES = ("", "info", "warning", "critical")
 CONFIDENCES = ("low", "medium", "high")
-MAX_CHANGES = 500  # the last ones are kept
+MAX_CHANGES = 200  # the last ones are kept
 
 ChangeKind = Literal["opened", "worse", "closed"]
 

@@ -24,11 +24,12 @@ from windsock.diagnosis.diagnose import Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.hooks import Sender, command, message, webhook
 from windsock.directory_watch import DirectoryWatch
+from windsock.errors import WindsockError
 from windsock.findings import FOLDER, SEVERITIES, Change, ChangeKind, Finding
 from windsock.journal.folder import run_files
+from windsock.journal.glance import glance
 from windsock.mounts import is_remote
 from windsock.relay.processes import EXIT_BUSY, given_options, take_process_lock
-from windsock.relay.supervisor import run_end
 from windsock.view import View
 
 TOLD_FROM = "warning"  # findings of a lower severity are in the report only
@@ -192,15 +193,15 @@ def watch(folder: Path, options: WatchOptions, stopped: threading.Event) -> None
     watched = Watch(folder, options)
     directory = DirectoryWatch()
     ended_at: float | None = None
-    looked_at = 0.0
+    looked_at, seen = -IDLE_SECONDS, None
     while not stopped.is_set() and folder.exists():
         is_told = directory.tells(folder) or directory.add(folder)
-        ended = run_end(folder) is not None  # before the look, which then sees the last rows
-        changed = bool(directory.changed()) or not is_told
+        directory.changed()
+        ended, step = _end_and_step(folder)  # before the look, which then sees the last rows
         began = time.monotonic()
-        if changed or ended or began - looked_at > IDLE_SECONDS:
+        if ended or step != seen or began - looked_at > IDLE_SECONDS:  # once a step, however many rows it has
             watched.look()
-            looked_at = time.monotonic()
+            looked_at, seen = time.monotonic(), step
         watched.send()
         if ended:
             ended_at = ended_at or began
@@ -210,6 +211,15 @@ def watch(folder: Path, options: WatchOptions, stopped: threading.Event) -> None
         stopped.wait(pause)
         if is_told and watched.is_done and not stopped.is_set() and not ended:
             directory.wait(POLL_SECONDS * 4)  # until something is written
+
+
+def _end_and_step(folder: Path) -> tuple[bool, int | None]:
+    """Return whether a run has ended, and its last step."""
+    try:
+        found = glance(folder)
+    except (OSError, WindsockError):  # it cannot be read at the moment
+        return False, None
+    return found.status.ended, found.last_step
 
 
 def main(arguments: list[str]) -> int:
