@@ -72,8 +72,8 @@ def test_a_step_has_the_load_of_the_engine(
 ):
     """Readings belong to the step and to the innermost phase in which they were taken."""
     engine.text = exposition(3, 2, 0.25)
-    run.watch_engine(engine.url)
     with run.phase("outer"), run.phase("rollout"):
+        run.watch_engine(engine.url)
         read_again(engine)
         first = committed(run, 0)
     engine.text = exposition(7, 0, 0.5)
