@@ -139,9 +139,11 @@ def _gap(reward: Track, track: Track, answers: Floats) -> Reading:
     smooth = _smoothed(track.finite)
 
     def turning(spell: Spell) -> int:
-        """Return the row of the best validation, smoothed unless a single one is far above it."""
+        """Return the row of the best validation: the best beside the smoothed peak, or one that is far above it."""
         peak, best = int(peaks[spell.last]), int(np.argmax(track.finite[: spell.last + 1]))
-        return best if track.finite[best] > 2 * smooth[peak] else peak
+        first = max(0, peak - 1)
+        beside = first + int(np.argmax(track.finite[first : min(peak + 2, spell.last + 1)]))
+        return best if track.finite[best] > 2 * smooth[peak] else beside
 
     return Reading(
         track,
