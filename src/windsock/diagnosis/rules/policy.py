@@ -502,19 +502,23 @@ def length_explosion(case: Case) -> Reading | Unmeasured:
         return length
     start = min(float(length.finite[0]), length.first(3), length.first(BASE_ROWS))  # it may grow within a few rows
     now = length.mean(10)
-    late, cut = lags(case, length.steps), case.at("truncated", length.steps)
+    late, truncated = lags(case, length.steps), case.get("truncated")
+    cut = case.at("truncated", length.steps)
+    all_cut = np.zeros(len(length), bool)
+    if truncated is not None:
+        all_cut = held_at(truncated, truncated.mean(10) >= ALMOST_ALL, length.steps)
     long = (now > 3 * start) & after(len(length), BASE_ROWS)
     return Reading(
         length,
         graded(
             len(length),
             info=long,
-            warning=long & (late | (cut >= ALMOST_ALL)),
+            warning=long & (late | all_cut),
             critical=long & late & (cut > 0.25),
         ),
         lambda spell: {"start": start, "now": float(np.nanmax(now[spell.rows]))},
         lambda spell: began(length.median(3) > 2 * start, spell),
-        (case.get("truncated"), case.get("reward")),
+        (truncated, case.get("reward")),
     )
 
 
