@@ -93,4 +93,5 @@ def visit(browser: Any, console_errors: list[str]) -> Iterator[Open]:
     yield open
     for context in contexts:
         context.close()
-    assert console_errors == []
+    # A test may end its server before the page, which asks it for news.
+    assert [text for text in console_errors if "ERR_CONNECTION_REFUSED" not in text] == []
