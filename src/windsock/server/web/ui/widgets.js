@@ -7,6 +7,16 @@ import { closeTooltip } from "./tooltip.js";
 // The signs of the doctor's verdicts.
 export const SYMBOLS = { good: "✓", watch: "!", bad: "×", unknown: "?" };
 
+// The doctor's verdict on a run, above what is said about it.
+export function verdictBanner(word, ...content) {
+  return el(
+    "section",
+    { class: `banner card ${word}` },
+    el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
+    el("div", {}, el("h1", { text: t(`health_${word}`) }), ...content),
+  );
+}
+
 export function emptyState(reason, advice) {
   return el(
     "div",

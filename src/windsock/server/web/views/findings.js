@@ -10,7 +10,7 @@ import { getState } from "../data/url_state.js";
 import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
-import { SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
+import { stateLink, statusDot, verdictBanner } from "../ui/widgets.js";
 
 const UPDATE_MS = 1000;
 
@@ -142,17 +142,8 @@ function verdict({ health, findings, fine, unmeasured, steps }) {
   const found = count ? t("open_findings", { n: count }) : nothing;
   const looked = t("looked", { n: fine.length, m: unmeasured.length });
   const why = word === "unknown" ? reasons.map(localized).join("; ") : "";
-  return el(
-    "section",
-    { class: `banner card ${word}` },
-    el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
-    el(
-      "div",
-      {},
-      el("h1", { text: t(`health_${word}`) }),
-      el("p", { class: "quiet", text: steps ? [why, found, looked].filter(Boolean).join(" · ") : t("no_metrics") }),
-    ),
-  );
+  const text = steps ? [why, found, looked].filter(Boolean).join(" · ") : t("no_metrics");
+  return verdictBanner(word, el("p", { class: "quiet", text }));
 }
 
 function findingCard(finding, evidence) {

@@ -13,7 +13,7 @@ import { formatNumber, formatShort, toNumber } from "../text/format.js";
 import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
-import { emptyState, listPanel, panel, SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
+import { emptyState, listPanel, panel, stateLink, statusDot, verdictBanner } from "../ui/widgets.js";
 import { namesLine } from "./names.js";
 
 export function overviewView(host, context) {
@@ -118,19 +118,12 @@ function banner(data) {
   });
   const { fine, unmeasured } = data.checked;
   const looked = `${t("looked", { n: fine, m: unmeasured })} →`;
-  return el(
-    "section",
-    { class: `banner card ${word}` },
-    el("span", { class: "verdict", "aria-hidden": "true", text: SYMBOLS[word] }),
-    el(
-      "div",
-      {},
-      el("h1", { text: t(`health_${word}`) }),
-      reasons.length ? el("p", { class: "quiet", text: reasons.map(localized).join("; ") }) : "",
-      findings.length ? el("ul", { class: "crucial findings" }, findings) : "",
-      el("ul", { class: "crucial" }, crucial),
-      data.names ? stateLink({ tab: "findings", finding: "" }, { class: "quiet looked", text: looked }) : "",
-    ),
+  return verdictBanner(
+    word,
+    reasons.length ? el("p", { class: "quiet", text: reasons.map(localized).join("; ") }) : "",
+    findings.length ? el("ul", { class: "crucial findings" }, findings) : "",
+    el("ul", { class: "crucial" }, crucial),
+    data.names ? stateLink({ tab: "findings", finding: "" }, { class: "quiet looked", text: looked }) : "",
   );
 }
 
