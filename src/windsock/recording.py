@@ -83,6 +83,11 @@ class Recording:
         return self._shared
 
     @property
+    def known_to_be_shared(self) -> bool:
+        """Whether ``shared`` was true when it was last asked for."""
+        return self._shared
+
+    @property
     def processes(self) -> int | None:
         """The number of processes of the run; None if it is not known."""
         known = self.settings.world_size

@@ -24,6 +24,10 @@ class Sharing(Protocol):
     def shared(self) -> bool:
         """Whether other processes record the same steps."""
 
+    @property
+    def known_to_be_shared(self) -> bool:
+        """The same as of the last time that it was asked for: nothing is looked at."""
+
 
 class StateBuffer(Generic[State]):
     """States that are written at once in a run of several processes, and kept while there may be others.
@@ -57,8 +61,8 @@ class StateBuffer(Generic[State]):
         return self._recording.settings.alone is None
 
     def add(self, step: int, state: State, size: int) -> None:
-        """Write a state of ``size`` bytes, or keep it."""
-        if self._recording.shared:
+        """Write a state of ``size`` bytes, or keep it. ``wants`` has looked for other processes before."""
+        if self._recording.known_to_be_shared:
             self.flush(step)
             self._write(step, state, time.time())
         elif self._recording.settings.alone is None:

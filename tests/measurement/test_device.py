@@ -343,7 +343,7 @@ def test_a_step_of_64_micro_batches_fetches_once(place: str, monkeypatch: pytest
     there, here = tensors(make(64, 12, 11), place)
     fetches = []
     fetch = device.fetch
-    monkeypatch.setattr(device, "fetch", lambda pieces, kept: fetches.append(len(pieces)) or fetch(pieces, kept))
+    monkeypatch.setattr(device, "fetch", lambda pieces, *more: fetches.append(len(pieces)) or fetch(pieces, *more))
     measurement = Measurement()
     with monkeypatch.context() as forbidden:
         for name in ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__"):

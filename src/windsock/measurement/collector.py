@@ -98,8 +98,8 @@ class MeasurementCollector(Collector):
         return _finish_of(finish)
 
     def _commit(self, measurement: Measurement | None, step: int) -> Finish | None:
-        self._states.flush()
         if measurement is None:
+            self._states.flush()
             return None
         finish = cache(lambda: measurement.finish(self._vocabulary))
         if self._recording.contributes:
@@ -113,8 +113,8 @@ class MeasurementCollector(Collector):
         """Remove the measurement of a step; batches without a step are of the step that this commit names."""
         with self._lock:
             found = [self._measurements.pop(key) for key in (None, step) if key in self._measurements]
-        if not found:
-            return None
+        if len(found) < 2:
+            return found[0] if found else None
         whole = self._new_measurement()
         for measurement in found:
             whole.merge(measurement)

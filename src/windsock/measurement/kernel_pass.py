@@ -65,12 +65,14 @@ class ResultMatrix:
     def reduce(self, chunk: Any) -> None:
         """Queue the reduction over all sequences."""
         outline, start = self.outline, self.address
-        device = outline.key[0]
+        device, stream = outline.key[0], current_stream(self.histograms.device)
         addresses = start, self.histogram_address, start + 4 * self.cells, start + 4 * self.counts
         with _current(device):
-            outline.reduction.launch(device, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences)
+            outline.reduction.launch(
+                device, stream, addresses, lambda: self._reduction(chunk), self.capacity, self.sequences
+            )
         self.is_reduced = True
-        outline.reduction.spare[self.histograms.device] = current_stream(self.histograms.device), self.histograms
+        outline.reduction.spare[self.histograms.device] = stream, self.histograms
 
     def _reduction(self, chunk: Any) -> tuple[Any, Any, Any, Any]:
         """Return the cells, the histograms, and the memory of the statistics and counts, as tensors of their dtypes."""
@@ -173,7 +175,8 @@ class ResultMemory:
     def number_labels(self) -> None:
         """Number the labels of groups that are on the host. This needs no result of the device."""
         for matrix in self._matrices():
-            matrix.on_host = [numbered_labels(arrays) for arrays in matrix.on_host]
+            if any(name in LABELS for name in matrix.outline.host_names):
+                matrix.on_host = [numbered_labels(arrays) for arrays in matrix.on_host]
 
     def tensors(self) -> Sequence[Any]:
         """Return the tensors that have to be copied to the host."""
@@ -284,6 +287,7 @@ def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix,
     with _current(outline.key[0]):
         outline.kernel.launch(
             (outline.key, prepared.ids, aligned),
+            current_stream(matrix.histograms.device),
             addresses,
             lambda: [*matrix.parts(memory.chunk(matrix)), *_cut(prepared, start, sequences)],
             numbers,
@@ -321,9 +325,10 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
         keep = 1 if shape_of(batch.keep) == (batch.sequences,) else 2
         if not _is_on(tensors[place], device):
             tensors[place], starts[place], are_own = moved_to(device, batch.keep), 0, False
-    for place, tensor in enumerate(tensors):
-        if not tensor.is_contiguous():  # the kernel computes addresses from the width alone
-            tensors[place], starts[place], are_own = getattr(batch, names[place]).contiguous(), 0, False
+    if not all([tensor.is_contiguous() for tensor in tensors]):  # noqa: C419 - a generator takes twice as long
+        for place, tensor in enumerate(tensors):
+            if not tensor.is_contiguous():  # the kernel computes addresses from the width alone
+                tensors[place], starts[place], are_own = getattr(batch, names[place]).contiguous(), 0, False
     key = (device.index, batch.shape[-1], keep, *[tensor.dtype for tensor in tensors])
     outline = _outline(kernels, plan, on_device, key, "cu_seqlens" in batch.given)
     return Prepared(outline, tensors, starts, ids), are_own

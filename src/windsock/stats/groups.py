@@ -62,6 +62,8 @@ def numbered(labels: NDArray[np.generic]) -> tuple[NDArray[np.generic], Ints]:
     """Return the different labels, and the place of each label among them; -1 for None, which is no label."""
     if labels.dtype.kind == "i" and len(labels) and 0 <= labels.min() <= labels.max() < 4 * len(labels):
         present = np.bincount(labels) > 0  # without sorting, as the numbers are small
+        if np.count_nonzero(present) == len(present):
+            return np.arange(len(present)), labels.astype(np.int64)
         return np.flatnonzero(present), (present.cumsum() - 1)[labels]
     # The samples of a prompt are mostly neighbours: to compare a label with the last one is faster than to look it up.
     begins = np.ones(len(labels), np.bool_)

@@ -837,11 +837,19 @@ _indirect: list[Exception] = []
 """Why a compiled kernel cannot be launched directly; after it none is in this process."""
 
 
+def _are_launches_watched() -> bool:
+    """Return whether a profiler may have hooks that Triton calls at every launch."""
+    knobs = getattr(triton, "knobs", None)  # since Triton 3.4
+    hooks = (True,) if knobs is None else (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
+    return any(getattr(hook, "calls", hook) for hook in hooks)
+
+
 class _Launcher:
     """A kernel with its constants.
 
     Triton's dispatch looks at every argument and every constant, which takes ten times as long as the launch. So the
-    first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled.
+    first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled: on a
+    stream that is known, without the hooks if there are none.
     """
 
     def __init__(self, kernel: Any, constants: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -852,13 +860,22 @@ class _Launcher:
         self._compiled: dict[Any, Any] = {}
 
     def __call__(
-        self, key: Any, grid: tuple[int, int, int], addresses: tuple[Any, ...], tensors: Callable[[], tuple[Any, ...]]
+        self,
+        key: Any,
+        grid: tuple[int, int, int],
+        stream: int | None,
+        addresses: tuple[Any, ...],
+        tensors: Callable[[], tuple[Any, ...]],
     ) -> None:
         """Queue the kernel on the current stream: by addresses where one with the same key was compiled."""
         compiled = self._compiled.get(key)
         if compiled is not None and not _indirect:
             try:
-                compiled[grid](*addresses, *self._values)
+                if stream is None or _are_launches_watched():
+                    compiled[grid](*addresses, *self._values)
+                else:
+                    handles = compiled.function, compiled.packed_metadata, None, None, None
+                    compiled.run(*grid, stream, *handles, *addresses, *self._values)
                 return
             except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
                 _indirect.append(problem)
@@ -906,12 +923,13 @@ class Pass:
     def launch(
         self,
         key: Any,
+        stream: int | None,
         addresses: Sequence[int],
         tensors: Callable[[], Sequence[Any]],
         numbers: tuple[int, int, int, int, int],
         limits: Limits,
     ) -> None:
-        """Queue the kernel on the current stream.
+        """Queue the kernel on the current stream, whose number is given where it is known.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
         the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
@@ -921,14 +939,19 @@ class Pass:
         self._launch(
             key,
             (self._programs * numbers[3], 1, 1),
+            stream,
             self._arguments(addresses, numbers, limits),
-            lambda: self._arguments(tensors(), numbers, limits),
+            lambda: self._named_arguments(tensors(), numbers, limits),
         )
 
     def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
         some = (*given, None)
-        arrays = Arrays._make(self._arrays(some))
-        return (*given[:2], SequenceArrays._make(self._copied(some)), arrays, *given[self._others :], *numbers, limits)
+        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :], *numbers, limits)
+
+    def _named_arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
+        """Return the arguments as the kernel's code names them, which a compiled one does not need."""
+        results, histograms, copied, arrays, *others = self._arguments(given, numbers, limits)
+        return results, histograms, SequenceArrays._make(copied), Arrays._make(arrays), *others
 
 
 class Reduction:
@@ -956,16 +979,17 @@ class Reduction:
     def launch(
         self,
         device: int | None,
+        stream: int | None,
         addresses: tuple[int, int, int, int],
         tensors: Callable[[], tuple[Any, Any, Any, Any]],
         *numbers: int,
     ) -> None:
-        """Queue the kernel.
+        """Queue the kernel on the current stream, whose number is given where it is known.
 
         It reads the cells and the histograms, and writes the statistics and the counts; these are given as addresses
         and as tensors. The numbers are the columns of a row, and those in use.
         """
-        self._launch(device, self._grid, (*addresses, *numbers), lambda: (*tensors(), *numbers))
+        self._launch(device, self._grid, stream, (*addresses, *numbers), lambda: (*tensors(), *numbers))
 
 
 def _blocks(table: Table) -> Blocks:
