@@ -7,10 +7,10 @@ with the same table write into one matrix, the columns of one batch after those 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import cache, lru_cache, reduce
-from operator import or_
+from operator import itemgetter, or_
 from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
 from weakref import WeakKeyDictionary
@@ -234,6 +234,7 @@ class Outline(NamedTuple):
     table: Table
     kernel: Any  # rows_triton.Pass
     reduction: Any  # rows_triton.Reduction
+    arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
     key: tuple[Any, ...]
     width: int
@@ -243,11 +244,12 @@ class Outline(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The tensors of a batch, in the order of the kernel's arguments."""
+    """The tensors of a batch that the kernel uses, each once."""
 
     outline: Outline
     tensors: Sequence[Any]
     starts: Sequence[int]  # the sequence of each tensor with which the batch begins
+    is_late: bool  # whether it begins with another one than the first in any
     ids: int  # the number of tokens that end a sequence
 
 
@@ -273,23 +275,22 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) 
 
 def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
     outline = prepared.outline
-    addresses = [matrix.address, matrix.histogram_address]
-    if start or any(prepared.starts):
-        addresses += [
+    if start or prepared.is_late:
+        addresses = [
             tensor.data_ptr() + (start + first) * stride
             for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)
         ]
     else:
-        addresses += [tensor.data_ptr() for tensor in prepared.tensors]
-    # Triton compiles other code for addresses that are no multiples of 16.
+        addresses = [tensor.data_ptr() for tensor in prepared.tensors]
+    # Triton compiles other code for addresses that are no multiples of 16; those of the results always are.
     aligned = None if reduce(or_, addresses) & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
     numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
     with _current(outline.key[0]):
         outline.kernel.launch(
             (outline.key, prepared.ids, aligned),
             current_stream(matrix.histograms.device),
-            addresses,
-            lambda: [*matrix.parts(memory.chunk(matrix)), *_cut(prepared, start, sequences)],
+            (matrix.address, matrix.histogram_address, *outline.arguments(addresses)),
+            lambda: [*matrix.parts(memory.chunk(matrix)), *outline.arguments(_cut(prepared, start, sequences))],
             numbers,
             outline.limits,
         )
@@ -304,7 +305,7 @@ def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
 
 
 def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, bool]:
-    """Return the tensors in the order of the kernel, and whether they are the batch's own and not copies.
+    """Return the tensors that the kernel uses, and whether they are the batch's own and not copies.
 
     A copy does not see later changes of the batch's tensors, so it is for one launch only.
     """
@@ -312,7 +313,7 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
     of_sequences = plan.sequence_arrays
     arrays, _ = _all_located(batch, of_sequences)
     on_device = tuple([name for name, array in zip(of_sequences, arrays, strict=True) if _is_on(array, device)])
-    names = _names(kernels, plan, on_device)
+    names = _names(kernels, plan, on_device)[0]
     tensors, starts = _all_located(batch, names)
     are_own, ids, keep = True, 0, 0
     if "eos_ids" in plan.arrays:
@@ -331,7 +332,7 @@ def _prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, b
                 tensors[place], starts[place], are_own = getattr(batch, names[place]).contiguous(), 0, False
     key = (device.index, batch.shape[-1], keep, *[tensor.dtype for tensor in tensors])
     outline = _outline(kernels, plan, on_device, key, "cu_seqlens" in batch.given)
-    return Prepared(outline, tensors, starts, ids), are_own
+    return Prepared(outline, tensors, starts, any(starts), ids), are_own
 
 
 def _all_located(batch: Batch, names: Sequence[str]) -> tuple[list[Any], list[int]]:
@@ -366,12 +367,14 @@ def _is_on(value: Any, device: Any) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _names(kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the arrays in the order of the kernel's arguments.
+def _names(
+    kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]
+) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """Return the names of the arrays that the kernel uses, and what puts one of each in the order of its arguments.
 
     The mask stands in for those that are not used.
     """
-    return (
+    arguments = (
         *on_device,
         *(name for name in kernels.ARRAYS if name in plan.arrays),
         "actions" if plan.repeats or "eos_ids" in plan.arrays else "response_mask",
@@ -379,6 +382,8 @@ def _names(kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]) -> tuple
         *(name if name in plan.given else "response_mask" for name in ("keep", "cu_seqlens")),
         "eos_ids" if "eos_ids" in plan.arrays else "response_mask",
     )
+    names = tuple(dict.fromkeys(arguments))
+    return names, itemgetter(*map(names.index, arguments))
 
 
 @lru_cache(maxsize=1024)
@@ -386,7 +391,7 @@ def _outline(
     kernels: ModuleType, plan: Plan, on_device: tuple[str, ...], key: tuple[Any, ...], packed: bool
 ) -> Outline:
     _, width, keep, *dtypes = key
-    names = _names(kernels, plan, on_device)
+    names, arguments = _names(kernels, plan, on_device)
     table = plan.table(on_device)
     arrays = tuple(name for name in kernels.ARRAYS if name in plan.arrays)
     return Outline(
@@ -394,6 +399,7 @@ def _outline(
         table=table,
         kernel=_pass_of(kernels, table, arrays, keep, packed, dtypes[names.index("response_mask")].itemsize == 1),
         reduction=_reduction_of(kernels, table),
+        arguments=arguments,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
         key=key,
         width=width,
