@@ -95,6 +95,8 @@ def _annotation(name: str, value: Any) -> Any:
     if name in ("name", "source"):
         text = (value or "").strip() or None
         return _checked_source(text) if name == "source" else text
+    if name == "colour":
+        return None if value is None else COLOUR.check_range(value)
     return bool(value) if name in ("pinned", "hidden") else value or ""
 
 
@@ -289,6 +291,7 @@ FROM_X = Parameter("from", "start on the x axis, inclusive", "number")
 TO_X = Parameter("to", "end on the x axis, inclusive", "number")
 FROM = Parameter("from", "first step, inclusive", "integer")
 TO = Parameter("to", "last step, inclusive", "integer")
+COLOUR = Parameter("colour", "number of the page's palette", "integer", minimum=0, maximum=11)
 STEP = Parameter("step", "the step", "integer")
 SINCE = Parameter("since", "number of the first item; negative counts from the end", "integer", 0)
 ANNOTATION_FIELDS = (
@@ -297,6 +300,7 @@ ANNOTATION_FIELDS = (
     Field("hidden", (bool,)),
     Field("note", (str,), max_length=20_000),
     Field("source", (str,), max_length=100),
+    Field("colour", (int,)),
 )
 SERIES_FIELDS = (
     Field("run", (str,)),

@@ -1,10 +1,11 @@
 // The entry of the page: frame, tabs and heading; the URL decides which view is shown.
 import { redrawMarks, restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
+import { colourOf } from "./data/colours.js";
 import { fetchMarks, hasMarks } from "./data/marks.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
-import { changeList, colourOf, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
+import { changeList, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
 import { getList, getState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
@@ -243,6 +244,10 @@ async function start() {
   addEventListener("runs", () => {
     sidebar.draw();
     renderHeading();
+  });
+  addEventListener("colours", () => {
+    sidebar.draw();
+    render();
   });
   addEventListener("marks", redrawMarks);
   addEventListener("keydown", handleKey);

@@ -1,5 +1,6 @@
 // A chart in its card. It has a plot only while it is in view.
-import { colourOf, runs } from "../data/runs.js";
+import { colourOf } from "../data/colours.js";
+import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";

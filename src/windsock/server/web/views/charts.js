@@ -6,15 +6,15 @@ import { histogramSection } from "../charts/histograms.js";
 import { joinCharts, joinFamilies } from "../charts/joined.js";
 import { joinedChart, metricChart } from "../charts/metric_chart.js";
 import { SeriesStore } from "../charts/store.js";
+import { colourSwatch } from "../colour_menu.js";
 import { fetchJson, runPath } from "../data/api.js";
-import { colourOf, runs, selectedRuns } from "../data/runs.js";
+import { selectedRuns } from "../data/runs.js";
 import { getList, getState } from "../data/url_state.js";
 import { localized, t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { showMessage } from "../ui/toast.js";
-import { emptyState, filterField, filterPredicate, swatch } from "../ui/widgets.js";
+import { emptyState, filterField, filterPredicate } from "../ui/widgets.js";
 import { notComparablePanel } from "./not_comparable.js";
 
 const MAX_RUNS = 32; // that the server compares
@@ -68,13 +68,7 @@ export function chartsView(host, context) {
     if (!bar) {
       bar = axisBar(data.axes, [filter]);
       const legend =
-        context.chosen.length > 1
-          ? el(
-              "div",
-              { class: "legend" },
-              context.chosen.map((key) => swatch(seriesColour(colourOf(key)), runs.get(key).name)),
-            )
-          : null;
+        context.chosen.length > 1 ? el("div", { class: "legend" }, context.chosen.map(colourSwatch)) : null;
       host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body, apart);
     }
     apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
