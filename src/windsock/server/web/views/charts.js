@@ -32,9 +32,7 @@ export function chartsView(host, context) {
   function build() {
     const matches = filterPredicate(filter);
     const pins = getList("pins");
-    const shown = data.charts.filter(
-      (chart) => namesOf(chart).some(matches) || matches(localized(data.metrics[chart.metric]?.title)),
-    );
+    const shown = data.charts.filter((chart) => textsOf(chart, data.metrics[chart.metric]).some(matches));
     const pinned = pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean);
     const groups = sortByFamily(data.families).map(({ key, title, intro }) => ({
       title: localized(title),
@@ -49,9 +47,8 @@ export function chartsView(host, context) {
         cards.push(...added);
         return { title: group.title, node: familySection(group, added, host.clientWidth) };
       });
-    if (data.histograms.length && !getState("filter")) {
-      sections.push({ title: t("histograms"), node: histogramSection(data.histograms, context) });
-    }
+    const histograms = data.histograms.filter(matches);
+    if (histograms.length) sections.push({ title: t("histograms"), node: histogramSection(histograms, context) });
     families.replaceChildren(...sections.map(sectionLink));
     body.replaceChildren(...(sections.length ? sections.map(({ node }) => node) : [noCharts(data)]));
     count.textContent = t("shown", { n: shown.length, m: data.charts.length });
@@ -123,8 +120,10 @@ async function readCharts({ run, chosen }) {
   return { ...all[0], comparison, metrics, charts: joinCharts(views, comparison), families: joinFamilies(views) };
 }
 
-function namesOf(chart) {
-  return Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
+// What a filter looks at: the names in the runs, the id of the metric, and its title in both languages.
+function textsOf(chart, metric) {
+  const names = Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
+  return [chart.key, ...names, ...(metric ? [metric.id, ...Object.values(metric.title)] : [])];
 }
 
 function pinnable(chart, data) {
