@@ -19,7 +19,8 @@ def holds(text: str) -> bool:
     [
         "", "status = running and actor.lr > 1e-6 and tag = sweep", "status == running", "tag = big", "tag != small",
         "note ~ look", "note !~ else", 'note = "Look here"', "on = true", "steps = 12.0",
-        "steps >= 12, status != killed",         "word > 11", "empty = none", "status != none", "missing = none", "lost != none", "steps = 12 && on = yes",
+        "steps >= 12, status != killed",
+        "word > 11", "empty = none", "status != none", "missing = none", "lost != none", "steps = 12 && on = yes",
     ],
 )  # fmt: skip
 def test_what_holds(text: str):
