@@ -9,16 +9,18 @@ from typing import Any
 
 from windsock import __version__
 from windsock.catalogue.describe import describe
+from windsock.catalogue.headline import headlines
 from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server.http.parameters import Field, Parameter, parse_body
-from windsock.server.responses import RequestError
+from windsock.server.responses import RequestError, bilingual
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.list_query import SORTS as SORT_RUNS
 from windsock.server.runs.list_query import ListQuery
 from windsock.server.runs.open_runs import OpenRun
+from windsock.server.runs.table_columns import FACTS
 from windsock.server.views import curves, details
 from windsock.server.views.charts import names_view
 from windsock.server.views.comparison import compared_run, comparison
@@ -82,6 +84,26 @@ def runs(directory: RunDirectory, arguments: Arguments) -> Any:
     return directory.listing.view(arguments["since"], ListQuery(keys=tuple(arguments["key"]), **of_page))
 
 
+def table(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return columns of all runs that fulfil conditions, or the changes of them since a cursor."""
+    options = {name: arguments[name] for name in ("hidden", "shown")}
+    by = [key for key in arguments["group"] if key]
+    return directory.listing.table(arguments["since"], arguments["column"], arguments["where"], by, **options)
+
+
+def columns(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the columns that the table of runs can have."""
+    found = directory.listing.choices()
+    titles = {headline.key: bilingual(headline.title) for headline in headlines()}
+    return {
+        "facts": list(FACTS),
+        "headlines": [{"key": key, "title": titles[key]} for key in found.headlines],
+        "config": list(found.config),
+        "varying": list(found.varying),
+        "metrics": list(found.metrics),
+    }
+
+
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
     """Pin, rename, hide or annotate a run, or choose the source of its names."""
     key = arguments["run"]
@@ -92,6 +114,8 @@ def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def _annotation(name: str, value: Any) -> Any:
+    if name == "tags":
+        return None if value is None else value.strip()
     if name in ("name", "source"):
         text = (value or "").strip() or None
         return _checked_source(text) if name == "source" else text
@@ -301,6 +325,7 @@ ANNOTATION_FIELDS = (
     Field("note", (str,), max_length=20_000),
     Field("source", (str,), max_length=100),
     Field("colour", (int,)),
+    Field("tags", (str,), max_length=2000),
 )
 SERIES_FIELDS = (
     Field("run", (str,)),
@@ -355,6 +380,21 @@ ENDPOINTS = (
             Parameter("key", "a run that is returned in any case; repeat it", repeated=True),
         ),
     ),
+    Endpoint(
+        "GET",
+        "/api/table",
+        "Columns of all runs",
+        table,
+        (
+            Parameter("column", "a fact, config key, or number of a metric such as best:validation", repeated=True),
+            Parameter("where", "conditions: status = running and actor.lr > 1e-6", default=""),
+            Parameter("group", "seeds, group, tag or a config key; repeat it", repeated=True),
+            Parameter("hidden", "with hidden runs", "boolean", False),
+            Parameter("shown", "a run that is in sight, to be judged first; repeat it", repeated=True),
+            Parameter("since", "cursor of an earlier response to the same request"),
+        ),
+    ),
+    Endpoint("GET", "/api/columns", "Columns that the table can have", columns),
     Endpoint(
         "PATCH",
         RUN,
