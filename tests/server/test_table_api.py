@@ -161,3 +161,43 @@ def test_a_second_server_opens_no_run_for_the_table(sweep: Path, monkeypatch: py
         assert now["pending"] == 0
         assert [row[11:] for row in now["rows"]] == [row[11:] for row in expected]
         assert opened == []
+
+
+def setting(rate: float, clip: float) -> list[str]:
+    return [f"lr{rate:g}-clip{clip}-s{seed}" for seed in range(5)]
+
+
+def test_groups_of_seeds_are_compared(client: httpx.Client):
+    """By the validation, with the difference from the first group; a metric can be chosen; few seeds decide nothing."""
+    runs = [*setting(1e-6, 0.2), *setting(1e-5, 0.2), *setting(1e-5, 0.4)[:2]]
+    found = client.get("/api/groups", params={"run": runs}).json()
+    assert [len(group["keys"]) for group in found["groups"]] == [5, 5, 2]
+    assert (found["chart"], found["direction"], found["steps"]) == ("val/score/mean", "higher", [3, 23])
+    first, second, third = (result["last"] for result in found["results"])
+    assert first["difference"] is None
+    assert (second["word"], third["word"]) == ("better", "too few")
+    mean, low, high, count = second["difference"]
+    assert (low < 0.25 < high, count) == (True, 5)
+    assert mean == pytest.approx(second["mean"][0] - first["mean"][0])
+    assert found["results"][1]["area"]["word"] == "better"
+    entropy = client.get("/api/groups", params={"run": runs, "metric": "actor/entropy_loss"}).json()
+    assert entropy["chart"] == "actor/entropy_loss"
+    assert entropy["results"][1]["last"]["difference"][0] == pytest.approx(0.0, abs=1e-9)
+    by_rate = client.get("/api/groups", params={"run": runs, "by": "actor.lr"}).json()
+    assert [len(group["keys"]) for group in by_rate["groups"]] == [5, 7]
+
+
+def test_bands_are_means_with_intervals(client: httpx.Client):
+    """With every run, so that it can be drawn behind; a series that a run lacks counts for nothing."""
+    lines = [{"run": run, "name": "val/score/mean"} for run in (*setting(1e-5, 0.2), "from-trl")]
+    body = {"groups": [lines], "points": 100}
+    (found,) = client.post("/api/bands", json=body).json()["bands"]
+    assert found["x"] == [3, 7, 11, 15, 19, 23]
+    assert found["count"] == [5] * 6
+    assert len(found["runs"]) == 6
+    assert all(low < mean < high for low, mean, high in zip(found["low"], found["mean"], found["high"], strict=True))
+    mean = sum(run[-1] for run in found["runs"][:5]) / 5
+    assert found["mean"][-1] == pytest.approx(mean)
+    assert client.post("/api/bands", json={"groups": [{}]}).status_code == 400
+    assert client.post("/api/bands", json={"groups": [[{"run": "from-trl"}]]}).status_code == 400
+    assert client.post("/api/bands", json={"groups": [[]] * 201}).status_code == 413

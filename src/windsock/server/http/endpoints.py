@@ -27,6 +27,7 @@ from windsock.server.views.comparison import compared_run, comparison
 from windsock.server.views.curves import Curve, SeriesRequest, Window
 from windsock.server.views.evaluation import evaluation_view
 from windsock.server.views.findings import findings_view
+from windsock.server.views.groups import Line, bands_view, groups_view
 from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
@@ -37,7 +38,7 @@ from windsock.server.views.samples import TEXTS, sample_view, samples_view, toke
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]
 FORMATS = ("binary", "json")
-MAX_COMPARED = 32
+MAX_COMPARED = 64
 REGEX_SECONDS = 5.0
 
 
@@ -285,7 +286,11 @@ def texts(opened: OpenRun, arguments: Arguments) -> Any:
 
 def compare(directory: RunDirectory, arguments: Arguments) -> Any:
     """Compare runs."""
-    keys = list(dict.fromkeys(arguments["run"]))
+    return _comparison(directory, arguments["run"])
+
+
+def _comparison(directory: RunDirectory, runs: list[str]) -> dict[str, Any]:
+    keys = list(dict.fromkeys(runs))
     if len(keys) > MAX_COMPARED:
         raise RequestError(413, f"{len(keys)} runs requested; at most {MAX_COMPARED} are compared")
     compared = []
@@ -293,6 +298,25 @@ def compare(directory: RunDirectory, arguments: Arguments) -> Any:
         with directory.open_runs.use(key) as opened:
             compared.append(opened.cached("compared", lambda opened=opened: compared_run(opened)))  # type: ignore[misc]
     return comparison(compared)
+
+
+def groups(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Compare groups of runs by one metric."""
+    compared = _comparison(directory, arguments["run"])
+    found = directory.listing.groups(list(dict.fromkeys(arguments["run"])), arguments["by"] or ["seeds"])
+    return groups_view(directory, found, compared, arguments["metric"])
+
+
+def bands(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the means of groups of series with their intervals."""
+    points = int(_points(160).check_range(arguments["points"]))
+    asked = arguments["groups"]
+    if not all(isinstance(group, list) for group in asked):
+        raise RequestError(400, "groups: expected lists of objects with run and name")
+    lines = [[Line(**parse_body(LINE_FIELDS, one)) for one in group] for group in asked]
+    if not all(line.run and line.name for group in lines for line in group):
+        raise RequestError(400, "groups: expected lists of objects with run and name")
+    return bands_view(directory, lines, points)
 
 
 def explain(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -336,6 +360,8 @@ SERIES_FIELDS = (
     Field("since", (str,)),
     Field("factor", (int, float), 1.0),
 )
+LINE_FIELDS = (Field("run", (str,)), Field("name", (str,)), Field("factor", (int, float), 1.0))
+BAND_FIELDS = (Field("groups", (list,), []), Field("points", (int,), 160))
 WINDOW_FIELDS = (
     Field("series", (list,), []),
     Field("points", (int,), 600),
@@ -526,6 +552,19 @@ ENDPOINTS = (
         (Parameter("run", "a key; repeat it", repeated=True, required=True),),
         extra_statuses=(404, 413),
     ),
+    Endpoint(
+        "GET",
+        "/api/groups",
+        "Groups of runs compared",
+        groups,
+        (
+            Parameter("run", "a key; repeat it", repeated=True, required=True),
+            Parameter("by", "seeds, group, tag or a column of the table; repeat it", repeated=True),
+            Parameter("metric", "a chart of /api/compare; without it validation or the reward"),
+        ),
+        extra_statuses=(404, 413),
+    ),
+    Endpoint("POST", "/api/bands", "Means of groups of series", bands, body=BAND_FIELDS, extra_statuses=(404, 413)),
     Endpoint(
         "GET",
         "/api/explain",

@@ -119,6 +119,17 @@ class Listing:
                 "groups": query.groups(found),
             }
 
+    def groups(self, keys: Sequence[str], by: Sequence[str]) -> list[dict[str, Any]]:
+        """Return some runs in groups, in the order of the keys; summaries that are not known are read now."""
+        with self._lock:
+            self._update()
+            unread = [self._runs[key] for key in keys if key in self._runs and self._runs[key].summary is None]
+        for run in unread:
+            self._read_reward(run)
+        with self._lock:
+            query = table_query((), "", by, hidden=True, choices=self._column_choices())
+            return query.groups([self._runs[key] for key in keys if key in self._runs])
+
     def choices(self) -> Choices:
         """Return the columns that the runs have."""
         with self._lock:
