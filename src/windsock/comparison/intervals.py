@@ -120,5 +120,6 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _finite(values: Iterable[float]) -> Floats:
-    found = np.asarray(list(values), float)
-    return found[np.isfinite(found)]
+    found: Floats = np.asarray(list(values), float)
+    kept: Floats = found[np.isfinite(found)]
+    return kept
