@@ -11,7 +11,7 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"device_copy", "errors", "formatting", "model", "process", "ray_worker"},
+    {"conditions", "device_copy", "errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
         "distributed",
@@ -27,7 +27,7 @@ LEVELS = [
         "step_values",
         "to_plain",
     },
-    {"catalogue", "directory_watch", "journal", "settings", "states", "stats", "environment"},
+    {"catalogue", "comparison", "directory_watch", "journal", "settings", "states", "stats", "environment"},
     {"findings", "folder_changes", "recording", "ticket"},
     {"counters", "device_values", "live_findings", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from browsing import Open
 from serving_runs import HTML, Serve, serving, step_values
+from sweep_runs import make_frameworks, make_sweep
 
 import windsock
 
@@ -54,6 +55,15 @@ def demo() -> windsock.Run:
     run.text("prompt", f"Answer. {HTML}", step=3)
     run.finish()
     return run
+
+
+@pytest.fixture(scope="session")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory of forty runs of a sweep, and three of other frameworks; tests leave them as they are."""
+    dir = tmp_path_factory.mktemp("sweep")
+    make_sweep(dir)
+    make_frameworks(dir)
+    return dir
 
 
 @pytest.fixture(scope="module")

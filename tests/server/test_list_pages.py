@@ -107,7 +107,7 @@ def test_a_page_has_what_it_shows(dir: Path):
     assert len(encode(page)) < 6 * 1000 + 500
     assert set(page["runs"][0]) == {
         "key", "name", "project", "status", "reason", "vocabulary", "tags", "last_step", "began", "seconds", "bytes",
-        "pinned", "hidden", "note", "source", "number", "reward", "health",
+        "pinned", "hidden", "note", "source", "colour", "number", "reward", "health",
     }  # fmt: skip
     directory.close()
 

@@ -60,7 +60,7 @@ def test_a_removed_run_is_reported_as_gone(serve: Serve, demo: windsock.Run):
 
 
 def test_annotations_are_stored_and_shared_by_two_servers(serve: Serve, demo: windsock.Run):
-    """Pins, names, notes and hiding are not in the run's folder; the newest change wins."""
+    """Pins, names, notes, colours and hiding are not in the run's folder; the newest change wins."""
     one, two = serve(), serve()
     changed = one.patch("/api/runs/demo", json={"pinned": True, "name": "Best", "note": f"look {HTML}"}).json()
     assert (changed["pinned"], changed["name"], changed["note"]) == (True, "Best", f"look {HTML}")
@@ -69,6 +69,10 @@ def test_annotations_are_stored_and_shared_by_two_servers(serve: Serve, demo: wi
     two.patch("/api/runs/demo", json={"name": None, "hidden": True})
     [later] = fetch(serve(), "/api/runs")["runs"]
     assert (later["name"], later["hidden"], later["pinned"]) == (f"frozen {HTML}", True, True)
+    assert one.patch("/api/runs/demo", json={"colour": 11}).json()["colour"] == 11
+    refused = one.patch("/api/runs/demo", json={"colour": 12}).json()
+    assert refused == {"error": "colour: expected an integer from 0 to 11"}
+    assert one.patch("/api/runs/demo", json={"colour": None}).json()["colour"] is None
     assert windsock.open("demo").status.word == "finished"
     assert len(windsock.open("demo").writers()) == 1
 

@@ -1,9 +1,9 @@
 // Ranges and ticks of axes, and arithmetic on curves.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { finiteRanges, indexAt, smoothed } from "../../src/windsock/server/web/charts/curve_math.js";
+import { finiteRanges, indexAt, nearestIndex, smoothed } from "../../src/windsock/server/web/charts/curve_math.js";
 import { xRange, yRange } from "../../src/windsock/server/web/charts/ranges.js";
-import { logTicks, tickLabels } from "../../src/windsock/server/web/charts/ticks.js";
+import { logLabels, logTicks, tickLabels } from "../../src/windsock/server/web/charts/ticks.js";
 
 const points = (x, values) => ({ x, x_end: x, min: values, max: values, last: values });
 
@@ -45,6 +45,32 @@ test("log ticks are 1, 2 and 5 on a short axis, powers on a long one, every n-th
 test("tick labels are short, without the noise of sums, and never equal to each other", () => {
   assert.deepEqual(tickLabels([0, 0.1, 0.2, 0.30000000000000004]), ["0", "0.1", "0.2", "0.3"]);
   assert.deepEqual(tickLabels([100.0001, 100.0002, null]), ["100.0001", "100.0002", ""]);
+});
+
+test("the labels of one axis have one form", () => {
+  const rate = [0, 2e-7, 4e-7, 6e-7, 8e-7, 1e-6];
+  assert.deepEqual(tickLabels(rate), ["0", "0.2e-6", "0.4e-6", "0.6e-6", "0.8e-6", "1.0e-6"]);
+  assert.deepEqual(tickLabels([0.005, 0.01, 0.015]), ["0.005", "0.010", "0.015"]);
+  assert.deepEqual(tickLabels([0, 5000, 10000]), ["0", "5k", "10k"]);
+  assert.deepEqual(tickLabels([-2e6, 0, 2e6]), ["−2M", "0", "2M"]);
+  assert.deepEqual(tickLabels([0.0123, 0.981]), ["0.01", "0.98"]);
+  assert.deepEqual(logLabels([1e-2, 0.1, 1]), ["0.01", "0.1", "1"]);
+  assert.deepEqual(logLabels([1e-6, 2e-4, 1]), ["1e-6", "2e-4", "1e0"]);
+});
+
+test("nearestIndex finds the bucket that contains x, else the nearest one, and none beyond the ends", () => {
+  const steps = { x: [0, 1, 2, 3], x_end: [0, 1, 2, 3] };
+  assert.deepEqual(
+    [-0.6, -0.4, 0.4, 0.6, 2.51, 3.4, 3.6].map((x) => nearestIndex(steps, x)),
+    [-1, 0, 0, 1, 3, 3, -1],
+  );
+  const buckets = { x: [0, 10], x_end: [7, 17] };
+  assert.deepEqual(
+    [6, 8, 9, 12].map((x) => nearestIndex(buckets, x)),
+    [0, 0, 1, 1],
+  );
+  assert.equal(nearestIndex({ x: [5], x_end: [5] }, 99), 0);
+  assert.equal(nearestIndex({ x: [], x_end: [] }, 0), -1);
 });
 
 test("indexAt finds the bucket that contains x, else the last one before it", () => {

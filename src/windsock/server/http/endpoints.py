@@ -9,22 +9,25 @@ from typing import Any
 
 from windsock import __version__
 from windsock.catalogue.describe import describe
+from windsock.catalogue.headline import headlines
 from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server.http.parameters import Field, Parameter, parse_body
-from windsock.server.responses import RequestError
+from windsock.server.responses import RequestError, bilingual
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.list_query import SORTS as SORT_RUNS
 from windsock.server.runs.list_query import ListQuery
 from windsock.server.runs.open_runs import OpenRun
+from windsock.server.runs.table_columns import FACTS
 from windsock.server.views import curves, details
 from windsock.server.views.charts import names_view
 from windsock.server.views.comparison import compared_run, comparison
 from windsock.server.views.curves import Curve, SeriesRequest, Window
 from windsock.server.views.evaluation import evaluation_view
 from windsock.server.views.findings import findings_view
+from windsock.server.views.groups import Line, bands_view, groups_view
 from windsock.server.views.meanings import meanings_view
 from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
@@ -35,7 +38,7 @@ from windsock.server.views.samples import TEXTS, sample_view, samples_view, toke
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]
 FORMATS = ("binary", "json")
-MAX_COMPARED = 32
+MAX_COMPARED = 64
 REGEX_SECONDS = 5.0
 
 
@@ -82,6 +85,26 @@ def runs(directory: RunDirectory, arguments: Arguments) -> Any:
     return directory.listing.view(arguments["since"], ListQuery(keys=tuple(arguments["key"]), **of_page))
 
 
+def table(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return columns of all runs that fulfil conditions, or the changes of them since a cursor."""
+    options = {name: arguments[name] for name in ("hidden", "shown")}
+    by = [key for key in arguments["group"] if key]
+    return directory.listing.table(arguments["since"], arguments["column"], arguments["where"], by, **options)
+
+
+def columns(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the columns that the table of runs can have."""
+    found = directory.listing.choices()
+    titles = {headline.key: bilingual(headline.title) for headline in headlines()}
+    return {
+        "facts": list(FACTS),
+        "headlines": [{"key": key, "title": titles[key]} for key in found.headlines],
+        "config": list(found.config),
+        "varying": list(found.varying),
+        "metrics": list(found.metrics),
+    }
+
+
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
     """Pin, rename, hide or annotate a run, or choose the source of its names."""
     key = arguments["run"]
@@ -92,9 +115,13 @@ def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def _annotation(name: str, value: Any) -> Any:
+    if name == "tags":
+        return None if value is None else value.strip()
     if name in ("name", "source"):
         text = (value or "").strip() or None
         return _checked_source(text) if name == "source" else text
+    if name == "colour":
+        return None if value is None else COLOUR.check_range(value)
     return bool(value) if name in ("pinned", "hidden") else value or ""
 
 
@@ -259,7 +286,11 @@ def texts(opened: OpenRun, arguments: Arguments) -> Any:
 
 def compare(directory: RunDirectory, arguments: Arguments) -> Any:
     """Compare runs."""
-    keys = list(dict.fromkeys(arguments["run"]))
+    return _comparison(directory, arguments["run"])
+
+
+def _comparison(directory: RunDirectory, runs: list[str]) -> dict[str, Any]:
+    keys = list(dict.fromkeys(runs))
     if len(keys) > MAX_COMPARED:
         raise RequestError(413, f"{len(keys)} runs requested; at most {MAX_COMPARED} are compared")
     compared = []
@@ -267,6 +298,25 @@ def compare(directory: RunDirectory, arguments: Arguments) -> Any:
         with directory.open_runs.use(key) as opened:
             compared.append(opened.cached("compared", lambda opened=opened: compared_run(opened)))  # type: ignore[misc]
     return comparison(compared)
+
+
+def groups(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Compare groups of runs by one metric."""
+    compared = _comparison(directory, arguments["run"])
+    found = directory.listing.groups(list(dict.fromkeys(arguments["run"])), arguments["by"] or ["seeds"])
+    return groups_view(directory, found, compared, arguments["metric"])
+
+
+def bands(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the means of groups of series with their intervals."""
+    points = int(_points(160).check_range(arguments["points"]))
+    asked = arguments["groups"]
+    if not all(isinstance(group, list) for group in asked):
+        raise RequestError(400, "groups: expected lists of objects with run and name")
+    lines = [[Line(**parse_body(LINE_FIELDS, one)) for one in group] for group in asked]
+    if not all(line.run and line.name for group in lines for line in group):
+        raise RequestError(400, "groups: expected lists of objects with run and name")
+    return bands_view(directory, lines, points)
 
 
 def explain(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -289,6 +339,7 @@ FROM_X = Parameter("from", "start on the x axis, inclusive", "number")
 TO_X = Parameter("to", "end on the x axis, inclusive", "number")
 FROM = Parameter("from", "first step, inclusive", "integer")
 TO = Parameter("to", "last step, inclusive", "integer")
+COLOUR = Parameter("colour", "number of the page's palette", "integer", minimum=0, maximum=11)
 STEP = Parameter("step", "the step", "integer")
 SINCE = Parameter("since", "number of the first item; negative counts from the end", "integer", 0)
 ANNOTATION_FIELDS = (
@@ -297,6 +348,8 @@ ANNOTATION_FIELDS = (
     Field("hidden", (bool,)),
     Field("note", (str,), max_length=20_000),
     Field("source", (str,), max_length=100),
+    Field("colour", (int,)),
+    Field("tags", (str,), max_length=2000),
 )
 SERIES_FIELDS = (
     Field("run", (str,)),
@@ -307,6 +360,8 @@ SERIES_FIELDS = (
     Field("since", (str,)),
     Field("factor", (int, float), 1.0),
 )
+LINE_FIELDS = (Field("run", (str,)), Field("name", (str,)), Field("factor", (int, float), 1.0))
+BAND_FIELDS = (Field("groups", (list,), []), Field("points", (int,), 160))
 WINDOW_FIELDS = (
     Field("series", (list,), []),
     Field("points", (int,), 600),
@@ -351,6 +406,21 @@ ENDPOINTS = (
             Parameter("key", "a run that is returned in any case; repeat it", repeated=True),
         ),
     ),
+    Endpoint(
+        "GET",
+        "/api/table",
+        "Columns of all runs",
+        table,
+        (
+            Parameter("column", "a fact, config key, or number of a metric such as best:validation", repeated=True),
+            Parameter("where", "conditions: status = running and actor.lr > 1e-6", default=""),
+            Parameter("group", "seeds, group, tag or a config key; repeat it", repeated=True),
+            Parameter("hidden", "with hidden runs", "boolean", False),
+            Parameter("shown", "a run that is in sight, to be judged first; repeat it", repeated=True),
+            Parameter("since", "cursor of an earlier response to the same request"),
+        ),
+    ),
+    Endpoint("GET", "/api/columns", "Columns that the table can have", columns),
     Endpoint(
         "PATCH",
         RUN,
@@ -482,6 +552,19 @@ ENDPOINTS = (
         (Parameter("run", "a key; repeat it", repeated=True, required=True),),
         extra_statuses=(404, 413),
     ),
+    Endpoint(
+        "GET",
+        "/api/groups",
+        "Groups of runs compared",
+        groups,
+        (
+            Parameter("run", "a key; repeat it", repeated=True, required=True),
+            Parameter("by", "seeds, group, tag or a column of the table; repeat it", repeated=True),
+            Parameter("metric", "a chart of /api/compare; without it validation or the reward"),
+        ),
+        extra_statuses=(404, 413),
+    ),
+    Endpoint("POST", "/api/bands", "Means of groups of series", bands, body=BAND_FIELDS, extra_statuses=(404, 413)),
     Endpoint(
         "GET",
         "/api/explain",

@@ -1,4 +1,4 @@
-"""Annotations that people make on the page: pins, names, notes, hidden runs, and the sources of their names.
+"""Annotations that people make on the page: pins, names, notes, tags, colours, hidden runs, sources of names.
 
 They are events in segments in ``.page/`` of the directory. Each server appends to its own segment and reads all of
 them, so that several can serve one directory; the newest change of a field wins.
@@ -21,7 +21,15 @@ from windsock.model import Writer
 from windsock.server.responses import RequestError
 
 WRITER = Writer("page", 0, 1)
-DEFAULTS: dict[str, Any] = {"name": None, "pinned": False, "hidden": False, "note": "", "source": None}
+DEFAULTS: dict[str, Any] = {
+    "name": None,
+    "pinned": False,
+    "hidden": False,
+    "note": "",
+    "source": None,
+    "colour": None,
+    "tags": None,
+}
 
 
 class Annotations:

@@ -14,6 +14,7 @@ from windsock.journal.folder import FileStates, RunFiles
 from windsock.journal.run_facts import Glance, RunFacts, seen_at
 from windsock.model import Status
 from windsock.server.runs.open_runs import RunLocation
+from windsock.server.runs.run_summary import RunSummary
 
 ROW_FACTS = ("key", "project", "status", "vocabulary", "last_step", "began", "seconds", "bytes")
 MAX_REASON = 500  # characters in a row
@@ -35,6 +36,7 @@ class ListedRun:
     imported: RunFacts | None = None  # of a log that was read
     problem: str = ""  # why a log could not be read
     reward: dict[str, Any] | None = None
+    summary: RunSummary | None = None  # read together with the reward
     reward_files: FileStates | None = None
     reward_read_at: float = -1e9
     health: Health | None = None
@@ -47,6 +49,14 @@ class ListedRun:
     def name(self) -> str:
         """The name given on the page, else the logged one."""
         return str(self.annotations.get("name") or self.facts["logged_name"])
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags given on the page, else the logged ones."""
+        given = self.annotations.get("tags")
+        if given is None:
+            return list(self.facts["tags"])
+        return [tag for tag in (one.strip() for one in str(given).split(",")) if tag]
 
     @property
     def began(self) -> float:
@@ -68,13 +78,13 @@ class ListedRun:
     def update_search_text(self) -> None:
         """Find the texts that a search looks at."""
         facts = self.facts
-        words = (self.name, facts["project"], facts["status"], facts["vocabulary"], *facts["tags"])
+        words = (self.name, facts["project"], facts["status"], facts["vocabulary"], *self.tags)
         self.search_text = " ".join((*words, self.annotations["note"])).lower()
 
     def record(self) -> dict[str, Any]:
         """Return everything about the run."""
         own = {"number": self.number, "reward": self.reward, "health": self.health_record}
-        return {**self.facts, **own, **self.annotations, "name": self.name}
+        return {**self.facts, **own, **self.annotations, "name": self.name, "tags": self.tags}
 
     def row(self) -> dict[str, Any]:
         """Return what a row of the list shows."""
@@ -84,7 +94,7 @@ class ListedRun:
             "name": self.name,
             "number": self.number,
             "reason": self.facts["reason"][:MAX_REASON],
-            "tags": self.facts["tags"][:MAX_TAGS],
+            "tags": self.tags[:MAX_TAGS],
             "reward": self.reward,
             "health": self.health_record,
         }

@@ -1,4 +1,4 @@
-"""The list of runs: cheap facts at once, rewards with sparklines and the doctor's verdicts as soon as they are known.
+"""The list of runs: cheap facts at once, rewards, summaries and the doctor's verdicts as soon as they are known.
 
 Facts are read again when a run's files change; the status of a run that goes on is also computed as time passes.
 Rewards need the complete run, so a background thread reads them, first those of the page that is shown, and ends when
@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from windsock.catalogue.resolution import RunNames
 from windsock.errors import WindsockError
 from windsock.formatting import describe_error
 from windsock.importers.import_cache import list_folder
@@ -28,6 +29,9 @@ from windsock.server.runs.listed_run import ListedRun, facts_record, log_glance
 from windsock.server.runs.open_runs import OpenRuns, RunLocation
 from windsock.server.runs.rewards import RewardIndex, reward_summary
 from windsock.server.runs.run_health import RunHealth
+from windsock.server.runs.run_summary import RunSummary, read_summary
+from windsock.server.runs.table import BASE, TableQuery, table_query
+from windsock.server.runs.table_columns import Choices, choices_of
 from windsock.summary import run_names
 from windsock.view import View
 
@@ -35,6 +39,7 @@ STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
 REWARD_SECONDS = 5.0  # between readings of a running run that is not open
 REWARDS_AT_ONCE = 32  # before the order is decided again: another page may be shown
 VERDICTS_AT_ONCE = 4
+MAX_STATISTICS = 64  # numbers of series that are read of every run, the latest ones asked for
 SAVE_SECONDS = 30.0  # between two writings of the indexes while rewards are read
 
 
@@ -57,6 +62,9 @@ class Listing:
         self._live: set[str] = set()
         self._stale: set[str] = set()  # whose rewards are older than their files
         self._wanted: dict[str, None] = {}  # on the page that was requested last, in its order
+        self._statistics: dict[str, None] = {}  # columns of the table that are read of each run
+        self._choices: tuple[int, float, Choices] | None = None  # as of which change, when to look again
+        self._summaries = 0  # changes of summaries
         self._thread: threading.Thread | None = None
         self._closed = False
         self._health = RunHealth(open_runs)
@@ -88,6 +96,67 @@ class Listing:
                 "keys": keys,
                 "runs": [run.row() for run in (*page, *others) if run.changed > count],
             }
+
+    def table(self, since: str | None, columns: Sequence[str], where: str, group: Sequence[str], **options: Any) -> Any:
+        """Return the columns of all runs that fulfil conditions, or those that changed since a cursor."""
+        with self._lock:
+            self._update()
+            shown = options.pop("shown")
+            query = table_query(columns, where, group, choices=self._column_choices(), **options)
+            self._want(query, shown)
+            count = self._since(since)
+            found = query.select(self._runs.values())
+            return {
+                "cursor": self._cursor(),
+                "reset": count < 0,
+                "pending": sum(self._runs[key].reward_files is None for key in self._stale),
+                "all": len(self._runs),
+                "hidden": sum(run.annotations["hidden"] for run in self._runs.values()),
+                "newest": self._newest(),
+                "fields": [*BASE, *columns],
+                "keys": [run.location.key for run in found],
+                "rows": [query.row(run) for run in found if run.changed > count],
+                "groups": query.groups(found),
+            }
+
+    def groups(self, keys: Sequence[str], by: Sequence[str]) -> list[dict[str, Any]]:
+        """Return some runs in groups, in the order of the keys; summaries that are not known are read now."""
+        with self._lock:
+            self._update()
+            unread = [self._runs[key] for key in keys if key in self._runs and self._runs[key].summary is None]
+        for run in unread:
+            self._read_reward(run)
+        with self._lock:
+            query = table_query((), "", by, hidden=True, choices=self._column_choices())
+            return query.groups([self._runs[key] for key in keys if key in self._runs])
+
+    def choices(self) -> Choices:
+        """Return the columns that the runs have."""
+        with self._lock:
+            self._update()
+            return self._column_choices()
+
+    def _column_choices(self) -> Choices:
+        began, known = time.monotonic(), self._choices
+        if known is None or (known[0] != self._summaries and began > known[1]):
+            found = choices_of(self._runs.values())
+            took = time.monotonic() - began
+            # While thousands of runs are read, a tenth of the time is spent on this.
+            self._choices = known = self._summaries, began + 10 * took, found
+        return known[2]
+
+    def _want(self, query: TableQuery, shown: Sequence[str]) -> None:
+        """Have the numbers that a table needs read of the runs that lack them, and the runs in sight judged first."""
+        for column in query.statistics:
+            self._statistics.pop(column, None)
+            self._statistics[column] = None
+        self._statistics = dict.fromkeys([*self._statistics][-MAX_STATISTICS:])
+        for key, run in self._runs.items():
+            if run.summary is not None and any(map(run.summary.lacks, query.statistics)):
+                run.reward_files = None
+                self._stale.add(key)
+        self._wanted = dict.fromkeys([*(key for key in shown if key in self._runs), *self._wanted])
+        self._start_reading()
 
     def cursor(self) -> str:
         """Update the list and return its cursor."""
@@ -170,6 +239,7 @@ class Listing:
                 new.append(run)
                 self._annotate(run)
                 self._indexes[run.location.kind].take(run)
+                self._summaries += 1
                 self._health.take(run)
             is_unread = run.location.log is not None and run.imported is None
             if is_unread or run.reward_files != run.files.states:
@@ -270,10 +340,10 @@ class Listing:
         # Taken before reading: if the run grows meanwhile, the reward is older than its files and is read again.
         states, source = run.files.states, run.annotations["source"]
         try:
-            reward, imported, waits = self._read_run(run.location, run.files, source)
+            reward, summary, imported, waits = self._read_run(run.location, run.files, source)
             problem = ""
         except Exception as error:  # noqa: BLE001 - the run is listed without a reward, and the next one is read
-            reward, imported, waits = None, None, False
+            reward, summary, imported, waits = None, None, None, False
             problem = str(error) if isinstance(error, WindsockError) else describe_error(error)
         with self._lock:
             run.imported, run.problem = imported or run.imported, problem
@@ -282,21 +352,27 @@ class Listing:
             if (run.files.states, run.annotations["source"]) == (states, source) and not waits:
                 self._stale.discard(run.location.key)
             # Compared as JSON, since a NaN is not equal to itself.
-            if encode(run.reward) != encode(reward):
-                run.reward = reward
+            if _is_other(run.reward, reward) or _is_other(_numbers(run.summary), _numbers(summary)):
+                run.reward, run.summary = reward, summary
+                self._summaries += 1
                 self._count_change(run)
 
     def _read_run(
         self, location: RunLocation, files: RunFiles, source: str | None
-    ) -> tuple[dict[str, Any] | None, RunFacts | None, bool]:
-        """Return a run's reward, the facts in a log, and whether its end waits; uses the open run if there is one."""
+    ) -> tuple[dict[str, Any] | None, RunSummary, RunFacts | None, bool]:
+        """Return reward, summary, the facts in a log, and whether its end waits; uses the open run if there is one."""
         if self._open_runs.get_open(location.key) is not None:
             with self._open_runs.use(location.key) as opened:
-                view = opened.view
-                return reward_summary(view, opened.meanings()), self._log_facts(view, files), view.waits
+                return self._read_view(opened.view, opened.meanings(), files)
         with self._open_runs.room_for(location):
             view = location.open()
-            return reward_summary(view, run_names(view, source)), self._log_facts(view, files), view.waits
+            return self._read_view(view, run_names(view, source), files)
+
+    def _read_view(
+        self, view: View, names: RunNames, files: RunFiles
+    ) -> tuple[dict[str, Any] | None, RunSummary, RunFacts | None, bool]:
+        summary = read_summary(view, names, list(self._statistics))
+        return reward_summary(view, names), summary, self._log_facts(view, files), view.waits
 
     def _log_facts(self, view: View, files: RunFiles) -> RunFacts | None:
         if not isinstance(view, ImportedView):
@@ -313,3 +389,12 @@ class Listing:
             of_kind = [run for run in runs if run.location.kind == kind]
             if of_kind:  # nothing is written beside logs only
                 index.save(of_kind)
+
+
+def _is_other(before: Any, now: Any) -> bool:
+    return encode(before) != encode(now)
+
+
+def _numbers(summary: RunSummary | None) -> Any:
+    """Return what of a summary changes while a run goes on."""
+    return None if summary is None else [summary.setting, len(summary.names), summary.values]

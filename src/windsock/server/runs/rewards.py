@@ -1,4 +1,4 @@
-"""The rewards of runs with their sparklines: reading them, and an index of those that were read."""
+"""The rewards of runs with their sparklines, and an index of those that were read, with the summaries for the table."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from windsock.journal.decoding import DecodingError, list_of, nullable, object_o
 from windsock.journal.directory_index import DirectoryIndex, files_digest
 from windsock.journal.folder import FileStates
 from windsock.server.runs.listed_run import ListedRun
+from windsock.server.runs.run_summary import from_record
 from windsock.view import View
 
 SPARK_POINTS = 48
@@ -32,7 +33,7 @@ SPARK = object_of(
 REWARD = nullable(
     object_of({"name": decoding.read_text, "last": decoding.read_number, "spark": SPARK}, ("name", "last", "spark"))
 )
-RECORD = object_of({"reward": REWARD}, ("reward",))
+RECORD = object_of({"reward": REWARD, "summary": decoding.read_any}, ("reward", "summary"))
 
 
 class RewardIndex:
@@ -49,9 +50,11 @@ class RewardIndex:
         if digest != _digest(run, run.files.states):
             return False
         try:
-            run.reward = RECORD(record)["reward"]
+            found = RECORD(record)
+            run.summary = None if found["summary"] is None else from_record(found["summary"])
         except (DecodingError, TypeError, ValueError):
             return False
+        run.reward = found["reward"]
         run.reward_files = run.files.states
         return True
 
@@ -59,7 +62,7 @@ class RewardIndex:
         """Store the results of runs that have ended: one that goes on has other files when the next server starts."""
         self._index.save(
             {
-                self._path_of(run): (_digest(run, run.reward_files), {"reward": run.reward})
+                self._path_of(run): (_digest(run, run.reward_files), _record(run))
                 for run in runs
                 if run.ended and run.reward_files
             }
@@ -67,6 +70,10 @@ class RewardIndex:
 
     def _path_of(self, run: ListedRun) -> str:
         return run.location.path.relative_to(self._dir).as_posix()
+
+
+def _record(run: ListedRun) -> dict[str, Any]:
+    return {"reward": run.reward, "summary": None if run.summary is None else run.summary.record()}
 
 
 def _digest(run: ListedRun, states: FileStates) -> str:

@@ -37,6 +37,9 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         for headline in headlines()
         if headline.key not in values
     ]
+    crucial = [sign.record() for sign in diagnosis.signs]
+    vital = [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()]
+    _tell_apart([*crucial, *vital])
     ids = [sign.metric for sign in diagnosis.signs] + [value.match.metric.id for value in values.values()]
     return {
         "steps": view.steps,
@@ -50,14 +53,24 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
         "marks": marks(opened, diagnosis),
         "checked": checked(diagnosis),
-        "crucial": [sign.record() for sign in diagnosis.signs],
-        "vital": [_headline_record(opened, value, triples.get(value.name, {}), points) for value in values.values()],
+        "crucial": crucial,
+        "vital": vital,
         "absent": absent,
         "metrics": metric_records([*ids, *(id for one in absent for id in one["metrics"])]),
         "time": phase_seconds(opened, Window(TIME_POINTS)),
         "notices": run_warnings(view),
         "writers": writer_records(view),
     }
+
+
+def _tell_apart(values: list[dict[str, Any]]) -> None:
+    """Give values of different metrics with one title the titles of their metrics: Score and Shaped reward."""
+    metrics: dict[str, set[str]] = {}
+    for value in values:
+        metrics.setdefault(value["title"]["en"], set()).add(value["metric"])
+    for value in values:
+        if len(metrics[value["title"]["en"]]) > 1:
+            value["title"] = bilingual(REGISTRY.metric(value["metric"]).title)
 
 
 def writer_records(view: View) -> list[dict[str, Any]]:

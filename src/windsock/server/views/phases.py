@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan, Writer
-from windsock.probe.report import TimelineRow, summaries, timeline
+from windsock.probe.report import PhaseSummary, TimelineRow, summaries, timeline
 from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import family_records, group_into_charts, metric_records, names_of
@@ -76,10 +76,11 @@ def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
     }
     table = _spans(opened)
     wanted = _inside(table.steps, window)
+    steps = len(np.unique(table.steps[wanted]))
     return {
         "version": opened.version,
         **found,
-        "summaries": [_summary(one) for one in summaries(table, _windows(opened), wanted)],
+        "summaries": [_summary(one, found["phases"], steps) for one in summaries(table, _windows(opened), wanted)],
         "ranks": _writer_times(table, wanted),
         "engine": engine_charts(opened),
         "last_step": opened.view.steps[1] if opened.view.steps else None,
@@ -126,6 +127,7 @@ def phase_seconds(opened: OpenRun, window: Window) -> dict[str, Any] | None:
             {
                 "name": name,
                 "seconds": _json_values(values),
+                "mean": float(np.nansum(table.seconds[name])) / len(table.steps),
                 "share": _share(values, step_seconds),
                 "part": name in nested,
                 "metric": table.metrics.get(name),
@@ -223,8 +225,11 @@ def _table_from_metrics(opened: OpenRun, window: Window) -> PhaseTable | None:
     return PhaseTable(steps.tolist(), total, columns, ids)
 
 
-def _summary(one: Any) -> dict[str, Any]:
-    return {**asdict(one), "slowest": str(one.slowest)}
+def _summary(one: PhaseSummary, outermost: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """Return a summary with the seconds per step: of an outermost phase those of the main writer, else by writer."""
+    known = next((phase["mean"] for phase in outermost if phase["name"] == one.name), None)
+    per_step = known if known is not None else one.mean * one.count / one.writers / max(1, steps)
+    return {**asdict(one), "slowest": str(one.slowest), "per_step": per_step}
 
 
 def _writer_times(table: SpanTable, wanted: NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -1,10 +1,12 @@
 // The entry of the page: frame, tabs and heading; the URL decides which view is shown.
 import { redrawMarks, restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
+import { colourOf } from "./data/colours.js";
+import { isLoading } from "./data/loading.js";
 import { fetchMarks, hasMarks } from "./data/marks.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
-import { changeList, colourOf, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
+import { changeList, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
 import { getList, getState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
@@ -22,6 +24,7 @@ const NEW_VIEW = ["tab", "run", "lang", "with"]; // states whose change makes a 
 const OWN_MARKS = ["overview", "findings"]; // views whose data has the marks
 const MARKS_MS = 2000;
 const stage = el("main", { id: "stage", tabindex: "-1" });
+const loading = el("div", { class: "loading", role: "status" });
 
 let sidebar = null;
 let view = null;
@@ -29,6 +32,7 @@ let stream = null;
 let streamedRun = null;
 let heading = null;
 let overlaidSteps = "";
+let missing = null; // a run of the address that is not here, and the one that is shown instead
 
 function toggleLanguage() {
   const next = language() === "zh" ? "en" : "zh";
@@ -65,7 +69,7 @@ function renderFrame() {
     "div",
     { class: "body" },
     report ? null : sidebar.side,
-    el("div", { class: "content" }, tabBar(), stage),
+    el("div", { class: "content" }, tabBar(), loading, stage),
   );
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
   document.body.classList.toggle("alone", Boolean(report));
@@ -94,6 +98,14 @@ function tabBar() {
   return el("nav", { class: "tabs", "aria-label": t("menu") }, links);
 }
 
+// On a phone the strip of tabs is wider than the screen.
+function showCurrentTab() {
+  const strip = document.querySelector("nav.tabs");
+  const current = strip?.querySelector("[aria-current]");
+  if (current instanceof HTMLElement)
+    strip.scrollLeft = current.offsetLeft - (strip.clientWidth - current.offsetWidth) / 2;
+}
+
 // The number of open findings beside the name of their tab, where the verdict is that on the run as it is now.
 function renderCount() {
   const health = runs.get(getState("run"))?.health;
@@ -120,6 +132,7 @@ function render() {
   view?.destroy?.();
   view = null;
   document.querySelector("nav.tabs")?.replaceWith(tabBar());
+  showCurrentTab();
   sidebar.draw();
   renderHeading();
   stage.replaceChildren();
@@ -130,9 +143,16 @@ function render() {
   const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: selectedRuns(), fail: showError };
   const make = VIEWS[getState("tab")] ?? overviewView;
   const host = el("div", { class: `view ${getState("tab")}` });
-  stage.replaceChildren(host);
+  stage.replaceChildren(missingNote(key) ?? "", host);
   view = make(host, context);
   if (!OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
+}
+
+// That the run of the address is not here, as long as the one instead of it is shown.
+function missingNote(key) {
+  if (missing?.shown !== key) missing = null;
+  if (!missing) return null;
+  return el("p", { class: "notice", role: "status", text: t("no_such_run", { n: missing.wanted }) });
 }
 
 // Other views than those that get the marks with their data.
@@ -196,10 +216,13 @@ function updateOverlaid() {
   overlaidSteps = now;
 }
 
-// Without a run in the URL, select the newest one.
+// Without a run in the URL, or with one that is not here, select the newest one.
 function selectDefaultRun() {
   const { newest } = shownList();
-  if (!runs.has(getState("run")) && newest) setState({ run: newest }, true);
+  const wanted = getState("run");
+  if (runs.has(wanted) || !newest) return;
+  missing = wanted ? { wanted, shown: newest } : null;
+  setState({ run: newest }, true);
 }
 
 // Fetch selected runs that are not on the list's page, as after Back, and show them.
@@ -243,6 +266,13 @@ async function start() {
   addEventListener("runs", () => {
     sidebar.draw();
     renderHeading();
+  });
+  addEventListener("colours", () => {
+    sidebar.draw();
+    render();
+  });
+  addEventListener("loading", () => {
+    loading.textContent = isLoading() ? t("loading") : "";
   });
   addEventListener("marks", redrawMarks);
   addEventListener("keydown", handleKey);

@@ -1,7 +1,8 @@
 // The list of runs at the side: search, sort, select and overlay.
 import { sparkline } from "./charts/sparkline.js";
+import { colourOf } from "./data/colours.js";
 import { report } from "./data/report.js";
-import { changeList, colourOf, PAGE_SIZE, runs, SORTS, selectRun, shownList, toggleOverlay } from "./data/runs.js";
+import { changeList, PAGE_SIZE, runs, SORTS, selectRun, shownList, toggleOverlay } from "./data/runs.js";
 import { getList, getState, setState } from "./data/url_state.js";
 import { openMenu } from "./run_menu.js";
 import { formatNumber, formatSeconds } from "./text/format.js";

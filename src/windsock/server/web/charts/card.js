@@ -1,8 +1,10 @@
 // A chart in its card. It has a plot only while it is in view.
-import { colourOf, runs } from "../data/runs.js";
+import { colourOf } from "../data/colours.js";
+import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
+import { cutMiddle } from "../ui/cut_text.js";
 import { download, el, ICONS, icon } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
 import { swatch } from "../ui/widgets.js";
@@ -28,7 +30,7 @@ export class ChartCard {
     if (this.built) return;
     this.built = true;
     const { title, unit, names, metric, note } = this.chart;
-    const heading = addTooltip(el("h3", { text: title }), () => metricTooltip(metric, names, note));
+    const heading = addTooltip(el("h3", {}, cutMiddle(title)), () => metricTooltip(metric, names, note));
     this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const nameRow = el("div", { class: "names" }, heading, el("span", { class: "quiet unit", text: unit }));
@@ -81,6 +83,7 @@ export class ChartCard {
     this.build();
     if (!this.plot) {
       this.plot = new Plot(this.area, {
+        title: this.chart.title,
         x: getState("x"),
         band: this.chart.band,
         stretch: this.chart.stretch,

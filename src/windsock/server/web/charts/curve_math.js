@@ -17,6 +17,17 @@ export function indexAt(xs, x) {
   return low;
 }
 
+// The index of the bucket that contains x, else of the nearest one; -1 where x is beyond the ends of the curve, by more
+// than half of its mean distance between buckets.
+export function nearestIndex({ x: xs, x_end: ends }, x) {
+  const i = indexAt(xs, x);
+  if (i < 0) return -1;
+  const last = xs.length - 1;
+  const beyond = Math.max(xs[0] - x, x - ends[last]);
+  if (beyond > 0 && last > 0 && beyond > (ends[last] - xs[0]) / last / 2) return -1;
+  return i < last && x > ends[i] && xs[i + 1] - x < x - ends[i] ? i + 1 : i;
+}
+
 // The ranges [first, last] of indices at which both columns are finite.
 export function finiteRanges(tops, bottoms, length) {
   const ranges = [];

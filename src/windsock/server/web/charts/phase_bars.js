@@ -1,17 +1,19 @@
 // The phases of steps as stacked bars, with a legend.
 import { formatSeconds } from "../text/format.js";
 import { t } from "../text/language.js";
-import { cssVariable, seriesColour } from "../ui/colours.js";
+import { cssVariable } from "../ui/colours.js";
 import { swatch } from "../ui/widgets.js";
+import { phaseColours } from "./phase_colours.js";
 
 // Show the seconds of phases over steps, or with `share` their shares of the step.
 export function drawPhases(bars, time, share, legend) {
   const totals = time.steps.map((_, i) => time.step_seconds[i] ?? phaseSum(time, i));
   const scaled = (values) => (share ? values.map((v, i) => (totals[i] ? (v ?? 0) / totals[i] : 0)) : values);
   const shown = time.phases.filter((phase) => !phase.part);
-  const layers = shown.map((phase, i) => ({
+  const colours = phaseColours(time.phases);
+  const layers = shown.map((phase) => ({
     name: phase.name,
-    fill: seriesColour(i),
+    fill: colours.get(phase.name),
     values: scaled(phase.seconds),
     share: phase.share,
   }));
@@ -21,8 +23,8 @@ export function drawPhases(bars, time, share, legend) {
     ends: time.steps_end,
     layers,
     totals: share ? [] : totals,
+    isSeconds: !share,
     format: share ? (v) => `${(100 * v).toFixed(0)}%` : formatSeconds,
-    colours: { quiet: cssVariable("--quiet"), font: cssVariable("--font") },
   });
   legend.replaceChildren(
     ...layers.map(({ fill, name, share }) => swatch(fill, `${name}${share ? ` ${(100 * share).toFixed(0)}%` : ""}`)),

@@ -1,13 +1,15 @@
 // A plot: uPlot does axes, cursor and zoom; the curves are drawn here, from buckets with their true extremes.
 import { formatNumber, formatSeconds } from "../text/format.js";
-import { cssVariable, seriesColour } from "../ui/colours.js";
-import { clamp, indexAt, smoothed } from "./curve_math.js";
+import { cssVariable, PALETTE_SIZE, seriesColour } from "../ui/colours.js";
+import { clamp, nearestIndex, smoothed } from "./curve_math.js";
 import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
 import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
-import { logTicks, tickLabels } from "./ticks.js";
+import { logLabels, logTicks, tickLabels } from "./ticks.js";
+import { lineInWords } from "./values.js";
 
 const DURATIONS = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
+const NEAR_LINE = 24; // pixels
 const plots = new Set();
 const plotOf = new WeakMap();
 
@@ -18,6 +20,7 @@ const resizes = new ResizeObserver((entries) => {
 
 /**
  * @typedef {object} PlotOptions
+ * @property {string} [title] what the plot shows
  * @property {string} [x] the x axis
  * @property {number | string} [smooth] weight of exponential smoothing
  * @property {boolean} [log] a logarithmic y axis
@@ -41,6 +44,7 @@ export class Plot {
     this.options = { x: "step", smooth: 0, log: false, ...options };
     this.card = null;
     this.lines = [];
+    this.focused = null; // the run whose line is at the pointer
     this.range = null; // the zoomed part of the x axis
     this.size = {};
     plotOf.set(host, this);
@@ -79,6 +83,14 @@ export class Plot {
     const data = [this.xs, [null, null]]; // uPlot only needs the ends of the axes
     if (this.chart) this.chart.setData(data);
     else this.chart = new globalThis.uPlot(this.uplotOptions(width, height), data, this.host);
+    this.describe();
+  }
+
+  // The picture in words, for those who do not see it.
+  describe() {
+    const { canvas } = this.chart.ctx;
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${this.options.title ?? ""}: ${this.lines.map(lineInWords).join("; ")}`);
   }
 
   drop() {
@@ -155,7 +167,9 @@ export class Plot {
         { ...yAxis, splits: () => this.labels },
       ];
     }
-    return [xAxis, log ? { ...yAxis, splits: () => logTicks(this.ys), filter: (_, ticks) => ticks } : yAxis];
+    if (!log) return [xAxis, yAxis];
+    const powers = { splits: () => logTicks(this.ys), filter: (_, ticks) => ticks };
+    return [xAxis, { ...yAxis, ...powers, values: (_, ticks) => logLabels(ticks) }];
   }
 
   formatX(value) {
@@ -174,13 +188,33 @@ export class Plot {
 
   reportCursor(u) {
     const outside = u.cursor.left === undefined || u.cursor.left < 0;
+    this.focusLine(outside || !u.over.matches(":hover") ? null : this.lineAt(u));
     this.options.oncursor?.(outside ? null : this.valuesAt(u.posToVal(u.cursor.left, "x")));
   }
 
-  // The values of the buckets that contain x, else of the nearest ones before it.
+  // The line nearest to the pointer, of several.
+  lineAt(u) {
+    if (this.lines.length < 2) return null;
+    const { values } = this.valuesAt(u.posToVal(u.cursor.left, "x"));
+    let nearest = { line: null, distance: NEAR_LINE };
+    for (const { line, value } of values.filter((one) => Number.isFinite(one.value))) {
+      const distance = Math.abs(u.valToPos(value, "y") - u.cursor.top);
+      if (distance < nearest.distance) nearest = { line, distance };
+    }
+    return nearest.line;
+  }
+
+  // Draw one of several lines with its bands, and the others fainter.
+  focusLine(line) {
+    if (this.focused === (line?.run ?? null)) return;
+    this.focused = line?.run ?? null;
+    this.chart?.redraw(false);
+  }
+
+  // The values of the buckets that contain x, else of the nearest ones; none beyond the ends of a line.
   valuesAt(x) {
     const values = this.lines.map((line) => {
-      const i = line.main?.x ? indexAt(line.main.x, x) : -1;
+      const i = line.main?.x ? nearestIndex(line.main, x) : -1;
       if (i < 0) return { line, value: null };
       const { x_end, last, min, max, nonfinite } = line.main;
       return { line, x: x_end[i], value: last[i], low: min[i], high: max[i], nonfinite: nonfinite[i] };
@@ -251,23 +285,36 @@ export class Plot {
   // Behind a line are its band from minimum to maximum and its superseded attempts.
   drawLine(ctx, line, scale) {
     const colour = seriesColour(line.colour);
-    if (line.max?.x?.length && line.min?.x?.length) fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
+    const banded = this.hasBands(line);
+    if (banded && line.max?.x?.length && line.min?.x?.length) {
+      fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
+    }
+    ctx.setLineDash(line.colour < PALETTE_SIZE ? [] : [5 * devicePixelRatio, 3 * devicePixelRatio]);
     for (const { x_end, last } of (line.older ?? []).filter((series) => series.x?.length)) {
       drawPath(ctx, x_end, last, scale, { colour, alpha: 0.3, width: devicePixelRatio });
     }
     if (line.main?.x?.length) this.drawMain(ctx, line, scale, colour);
+    ctx.setLineDash([]);
   }
 
-  drawMain(ctx, { main, faint }, scale, colour) {
+  // Bands of several lines over each other are of a colour that means nothing: only the line at the pointer has its own.
+  hasBands(line) {
+    return this.lines.length < 2 || this.focused === line.run;
+  }
+
+  drawMain(ctx, line, scale, colour) {
+    const { main, faint } = line;
     const weight = Number(this.options.smooth);
     if (!main.exact) {
-      fillBand(ctx, main, main, scale, { colour, alpha: weight ? 0.14 : 0.3 });
+      if (this.hasBands(line)) fillBand(ctx, main, main, scale, { colour, alpha: weight ? 0.14 : 0.3 });
       if (!weight) drawExtremes(ctx, main, scale, { colour, width: devicePixelRatio });
     }
-    const alpha = weight ? 0.28 : faint ? 0.4 : 1;
+    const isBehind = faint || (this.focused && this.focused !== line.run);
+    const alpha = weight ? 0.28 : isBehind ? 0.4 : 1;
     drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (weight ? 1 : 1.6) * devicePixelRatio });
     const values = weight ? smoothed(main.last, weight) : main.last;
-    if (weight) drawPath(ctx, main.x_end, values, scale, { colour, width: 1.8 * devicePixelRatio });
+    const style = { colour, alpha: isBehind ? 0.4 : 1, width: 1.8 * devicePixelRatio };
+    if (weight) drawPath(ctx, main.x_end, values, scale, style);
     if (!this.range) drawLastPoint(ctx, main.x_end, values, scale, colour);
   }
 

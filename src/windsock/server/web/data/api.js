@@ -1,4 +1,5 @@
 // Requests to the server; in a report, lookups in its data.
+import { track } from "./loading.js";
 import { report, reportResponse } from "./report.js";
 import { decodeSeries, seriesFromJson } from "./series.js";
 
@@ -13,7 +14,7 @@ export function prefetch(path) {
 export async function fetchJson(path, parameters = {}) {
   if (report) return reportResponse(path, parameters);
   const url = withQuery(path, parameters);
-  const response = await (prefetched.get(url) ?? fetch(url));
+  const response = await track(prefetched.get(url) ?? fetch(url));
   prefetched.delete(url);
   return bodyOf(response);
 }
@@ -48,7 +49,7 @@ export async function patchRun(key, fields) {
 export async function fetchSeries(wanted, options) {
   if (report) return wanted.flatMap(({ run, name }) => seriesInReport(run, name));
   const body = JSON.stringify({ series: wanted, ...options, format: "binary" });
-  const response = await fetch("/api/series", { method: "POST", headers: JSON_BODY, body });
+  const response = await track(fetch("/api/series", { method: "POST", headers: JSON_BODY, body }));
   return response.ok ? decodeSeries(await response.arrayBuffer()) : bodyOf(response);
 }
 

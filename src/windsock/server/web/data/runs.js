@@ -5,7 +5,6 @@ import { getList, getState, packList, setState } from "./url_state.js";
 export const PAGE_SIZE = 100;
 export const SORTS = ["began", "name", "reward", "status", "heard"];
 export const runs = new Map(); // those of the list's page, and the selected ones
-const colours = new Map(); // colour index by run, kept as long as the page is open
 const list = { offset: 0, showHidden: false, keys: [], total: 0, hidden: 0, newest: null };
 let cursor = null;
 let asked = "";
@@ -60,7 +59,6 @@ async function ask(mine) {
 
 function take(response) {
   for (const run of response.runs) runs.set(run.key, run);
-  for (const run of response.runs) if (!colours.has(run.key)) colours.set(run.key, run.number);
   cursor = response.cursor;
   for (const name of ["keys", "total", "hidden", "newest"]) list[name] = response[name];
   const kept = new Set([...list.keys, ...wantedKeys()]);
@@ -70,10 +68,6 @@ function take(response) {
 // The runs that are needed besides those of the list's page: the one in view, the overlaid ones, and the newest.
 function wantedKeys() {
   return [getState("run"), ...getList("with"), list.newest].filter(Boolean);
-}
-
-export function colourOf(key) {
-  return colours.get(key) ?? 0;
 }
 
 // The keys of the run in view and of those overlaid on it.

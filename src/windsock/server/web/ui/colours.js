@@ -12,6 +12,8 @@ export function forgetColours() {
   values.clear();
 }
 
+export const PALETTE_SIZE = 12;
+
 export function seriesColour(index) {
-  return cssVariable(`--s${index % 8}`);
+  return cssVariable(`--s${index % PALETTE_SIZE}`);
 }

@@ -1,7 +1,9 @@
 // Widgets that several views use: panels, tables, fields, status dots.
+import { report } from "../data/report.js";
 import { addressWith, getState, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "./dom.js";
+import { parseFilter } from "./filter.js";
 import { closeTooltip } from "./tooltip.js";
 
 // The signs of the doctor's verdicts.
@@ -109,20 +111,19 @@ export function filterField(label) {
   return box;
 }
 
-// A function that tests a text against the filter, a regular expression. An invalid one matches everything.
+// A function that tests a text against the filter, a regular expression. An invalid one is searched as a plain text, and
+// a message below the field says what is wrong with it.
 export function filterPredicate(box) {
-  let pattern = null;
-  try {
-    pattern = new RegExp(getState("filter"), "i");
-  } catch {
-    // The field shows it, below.
-  }
-  box.classList.toggle("invalid", !pattern);
-  box.title = pattern ? "" : t("bad_regex");
-  return (text) => !pattern || pattern.test(text);
+  const { pattern, problem } = parseFilter(getState("filter"));
+  box.classList.toggle("invalid", Boolean(problem));
+  if (box.nextElementSibling?.matches(".filter-problem")) box.nextElementSibling.remove();
+  if (problem) box.after(el("span", { class: "filter-problem", role: "status", text: t("bad_regex", { p: problem }) }));
+  return (text) => pattern.test(text);
 }
 
+// A field for the step of a picture; a report has one step only, and says so.
 export function stepField([first, last], step) {
+  if (report) return el("span", { class: "quiet", text: t("report_step") });
   const box = el("input", {
     type: "number",
     min: first,

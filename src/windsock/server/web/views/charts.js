@@ -6,15 +6,15 @@ import { histogramSection } from "../charts/histograms.js";
 import { joinCharts, joinFamilies } from "../charts/joined.js";
 import { joinedChart, metricChart } from "../charts/metric_chart.js";
 import { SeriesStore } from "../charts/store.js";
+import { colourSwatch } from "../colour_menu.js";
 import { fetchJson, runPath } from "../data/api.js";
-import { colourOf, runs, selectedRuns } from "../data/runs.js";
+import { selectedRuns } from "../data/runs.js";
 import { getList, getState } from "../data/url_state.js";
 import { localized, t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { showMessage } from "../ui/toast.js";
-import { emptyState, filterField, filterPredicate, swatch } from "../ui/widgets.js";
+import { emptyState, filterField, filterPredicate } from "../ui/widgets.js";
 import { notComparablePanel } from "./not_comparable.js";
 
 const MAX_RUNS = 32; // that the server compares
@@ -32,9 +32,7 @@ export function chartsView(host, context) {
   function build() {
     const matches = filterPredicate(filter);
     const pins = getList("pins");
-    const shown = data.charts.filter(
-      (chart) => namesOf(chart).some(matches) || matches(localized(data.metrics[chart.metric]?.title)),
-    );
+    const shown = data.charts.filter((chart) => textsOf(chart, data.metrics[chart.metric]).some(matches));
     const pinned = pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean);
     const groups = sortByFamily(data.families).map(({ key, title, intro }) => ({
       title: localized(title),
@@ -49,9 +47,8 @@ export function chartsView(host, context) {
         cards.push(...added);
         return { title: group.title, node: familySection(group, added, host.clientWidth) };
       });
-    if (data.histograms.length && !getState("filter")) {
-      sections.push({ title: t("histograms"), node: histogramSection(data.histograms, context) });
-    }
+    const histograms = data.histograms.filter(matches);
+    if (histograms.length) sections.push({ title: t("histograms"), node: histogramSection(histograms, context) });
     families.replaceChildren(...sections.map(sectionLink));
     body.replaceChildren(...(sections.length ? sections.map(({ node }) => node) : [noCharts(data)]));
     count.textContent = t("shown", { n: shown.length, m: data.charts.length });
@@ -68,13 +65,7 @@ export function chartsView(host, context) {
     if (!bar) {
       bar = axisBar(data.axes, [filter]);
       const legend =
-        context.chosen.length > 1
-          ? el(
-              "div",
-              { class: "legend" },
-              context.chosen.map((key) => swatch(seriesColour(colourOf(key)), runs.get(key).name)),
-            )
-          : null;
+        context.chosen.length > 1 ? el("div", { class: "legend" }, context.chosen.map(colourSwatch)) : null;
       host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body, apart);
     }
     apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
@@ -129,8 +120,10 @@ async function readCharts({ run, chosen }) {
   return { ...all[0], comparison, metrics, charts: joinCharts(views, comparison), families: joinFamilies(views) };
 }
 
-function namesOf(chart) {
-  return Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
+// What a filter looks at: the names in the runs, the id of the metric, and its title in both languages.
+function textsOf(chart, metric) {
+  const names = Array.isArray(chart.lines) ? chart.lines.map((line) => line.mean) : Object.values(chart.lines);
+  return [chart.key, ...names, ...(metric ? [metric.id, ...Object.values(metric.title)] : [])];
 }
 
 function pinnable(chart, data) {

@@ -162,5 +162,5 @@ function eventPanel(events) {
       el("code", { text: JSON.stringify(rest) }),
     ];
   });
-  return panel(t("events"), String(events.total), table(["", "", ""], rows));
+  return panel(t("events"), String(events.total), table([t("time_of"), t("event"), t("fields")], rows, "events"));
 }

@@ -179,11 +179,14 @@ function headlineCard(headline, data, context) {
     ends,
   );
   const oncursor = (cursor) => {
-    const text = cursor && `${t("step")} ${Math.round(cursor.x)}: ${valueTexts(cursor.values)[0]?.text ?? ""}`;
+    const text =
+      cursor &&
+      `${t("step")} ${cursor.values[0]?.x ?? Math.round(cursor.x)}: ${valueTexts(cursor.values)[0]?.text ?? ""}`;
     point.textContent = text ?? "";
     card.classList.toggle("pointed", Boolean(cursor));
   };
   const plot = new Plot(area, {
+    title: localized(headline.title),
     small: true,
     band: headline.band,
     oncursor,

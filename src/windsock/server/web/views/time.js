@@ -1,15 +1,18 @@
 // The Time view: phases and the load of inference engines over steps, the timeline of one step, and the slowest ranks.
 import { ChartCard } from "../charts/card.js";
+import { clamp } from "../charts/curve_math.js";
 import { metricChart } from "../charts/metric_chart.js";
 import { drawPhases } from "../charts/phase_bars.js";
+import { phaseColours, timelineColours } from "../charts/phase_colours.js";
 import { StackedBars } from "../charts/stacked_bars.js";
 import { SeriesStore } from "../charts/store.js";
 import { timelinePicture } from "../charts/timeline.js";
 import { fetchJson, runPath } from "../data/api.js";
+import { report } from "../data/report.js";
 import { getState, setState } from "../data/url_state.js";
 import { formatNumber, formatPercent, formatSeconds } from "../text/format.js";
 import { localized, t } from "../text/language.js";
-import { cssVariable, seriesColour } from "../ui/colours.js";
+import { cssVariable } from "../ui/colours.js";
 import { el, pictureWidth } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
 import { emptyState, isEditingStep, panel, stepField, swatch, table } from "../ui/widgets.js";
@@ -25,7 +28,7 @@ export function timeView(host, context) {
   const store = new SeriesStore();
   let bars = null;
   let data = null;
-  let colours = new Map();
+  let timeline = null;
   const statButton = (stat) =>
     el("button", { text: t(stat), "aria-pressed": getState("stat") === stat, onclick: () => setState({ stat }) });
 
@@ -40,7 +43,6 @@ export function timeView(host, context) {
     if (!data.phases.length) {
       return host.replaceChildren(store.cards.length ? engineHost : emptyState(t("no_phases"), t("no_phases_do")));
     }
-    colours = new Map(data.phases.filter((one) => !one.part).map((one, i) => [one.name, i]));
     draw();
     await readStep();
   }
@@ -49,14 +51,18 @@ export function timeView(host, context) {
     const switcher = el(
       "span",
       { class: "facts" },
-      el("span", { text: t("click_step") }),
+      report ? null : el("span", { text: t("click_step") }),
       statButton("seconds"),
       statButton("share"),
     );
-    if (!bars) bars = new StackedBars(area, (step) => setState({ step }));
+    bars ??= new StackedBars(area, report ? null : (step) => setState({ step }));
     host.replaceChildren(panel(t("where_step"), switcher, area, legend), timelineHost, engineHost, lower);
     drawPhases(bars, data, getState("stat") === "share", legend);
-    lower.replaceChildren(summaries(data), ranks(data, colours) ?? "");
+    drawLower();
+  }
+
+  function drawLower() {
+    lower.replaceChildren(summaries(data, timeline), ranks(data, phaseColours(data.phases)) ?? "");
   }
 
   // The totals over engines; each engine and each phase is in Charts.
@@ -70,44 +76,22 @@ export function timeView(host, context) {
   }
 
   async function readStep() {
-    let timeline;
+    timeline = null;
     try {
       timeline = await fetchJson(runPath(context.run, "timeline"), { step: getState("step") });
     } catch (problem) {
-      return timelineHost.replaceChildren(
+      timelineHost.replaceChildren(
         panel(t("one_step", { n: getState("step") }), "", el("p", { class: "quiet", text: problem.message })),
       );
     }
     if (!host.isConnected) return;
-    if (!timeline?.groups?.length)
-      return timelineHost.replaceChildren(el("p", { class: "quiet pad", text: t("no_spans") }));
-    const [first, last] = timeline.steps;
-    const go = (by) => setState({ step: Math.max(first, Math.min(last, timeline.step + by)) });
-    const stepControls = el(
-      "span",
-      { class: "facts" },
-      el("button", { text: "‹", "aria-label": "−1", onclick: () => go(-1) }),
-      stepField(timeline.steps, timeline.step),
-      el("button", { text: "›", "aria-label": "+1", onclick: () => go(1) }),
-    );
-    const faintInk = `color-mix(in srgb, ${cssVariable("--ink")} 40%, transparent)`;
-    const facts = el(
-      "div",
-      { class: "legend" },
-      swatch(faintInk, t("onload")),
-      swatch(cssVariable("--ink"), t("execute")),
-      swatch(faintInk, t("offload")),
-      el("span", { text: `${t("unaccounted")} ${formatPercent(timeline.unaccounted)}` }),
-      timeline.overlap ? el("span", { text: `${t("overlap")} ${formatPercent(timeline.overlap)}` }) : null,
-    );
-    timelineHost.replaceChildren(
-      panel(
-        `${t("one_step", { n: timeline.step })} · ${formatSeconds(timeline.end - timeline.start)}`,
-        stepControls,
-        el("div", { class: "scroll" }, timelinePicture(timeline, colours, pictureWidth(host))),
-        facts,
-      ),
-    );
+    if (timeline && !timeline.groups.length) timeline = null;
+    if (timeline) timelineHost.replaceChildren(timelinePanel(timeline, data, pictureWidth(host)));
+    else if (!timelineHost.childElementCount) {
+      timelineHost.replaceChildren(el("p", { class: "quiet pad", text: t("no_spans") }));
+    }
+    bars.choose(timeline?.step ?? null);
+    drawLower();
   }
 
   read();
@@ -126,51 +110,97 @@ export function timeView(host, context) {
   };
 }
 
-function summaries(data) {
+function timelinePanel(timeline, data, width) {
+  const [first, last] = timeline.steps;
+  const turn = (text, label, by) =>
+    el("button", {
+      text,
+      "aria-label": label,
+      onclick: () => setState({ step: clamp(timeline.step + by, first, last) }),
+    });
+  const controls = el(
+    "span",
+    { class: "facts" },
+    report ? null : turn("‹", "−1", -1),
+    stepField(timeline.steps, timeline.step),
+    report ? null : turn("›", "+1", 1),
+  );
+  const faintInk = `color-mix(in srgb, ${cssVariable("--ink")} 40%, transparent)`;
+  const facts = el(
+    "div",
+    { class: "legend" },
+    swatch(faintInk, t("onload")),
+    swatch(cssVariable("--ink"), t("execute")),
+    swatch(faintInk, t("offload")),
+    el("span", { text: `${t("unaccounted")} ${formatPercent(timeline.unaccounted)}` }),
+    timeline.overlap ? el("span", { text: `${t("overlap")} ${formatPercent(timeline.overlap)}` }) : null,
+  );
+  const colours = timelineColours(phaseColours(data.phases), timeline.groups);
+  return panel(
+    `${t("one_step", { n: timeline.step })} · ${formatSeconds(timeline.end - timeline.start)}`,
+    controls,
+    el("div", { class: "scroll" }, timelinePicture(timeline, colours, width)),
+    facts,
+  );
+}
+
+// The phases in numbers: those of the chosen step, then of all steps.
+function summaries(data, timeline) {
   if (!data.summaries.length) {
-    const rows = data.phases.map((one) => [one.name, formatSeconds(mean(one.seconds)), formatPercent(one.share)]);
-    return panel(t("phases_title"), t("per_step"), table([t("phase"), t("mean"), t("share")], rows, "right"));
+    const rows = data.phases.map((one) => [one.name, formatSeconds(one.mean), formatPercent(one.share)]);
+    return panel(t("phases_title"), "", table([t("phase"), t("mean_per_step"), t("share")], rows, "right"));
   }
+  const inStep = timeline ? secondsByName(timeline) : null;
   const rows = data.summaries.map((one) => [
     one.name,
+    ...(inStep ? [inStep.has(one.name) ? formatSeconds(inStep.get(one.name)) : "–"] : []),
+    formatSeconds(one.per_step),
+    formatPercent(one.share),
     formatSeconds(one.mean),
     formatSeconds(one.p95),
     formatSeconds(one.max),
-    formatPercent(one.share),
     one.count,
     one.slowest,
     one.tokens_per_second ? formatNumber(one.tokens_per_second) : "–",
   ]);
-  return panel(
-    t("phases_title"),
-    "",
-    table(
-      [t("phase"), t("mean"), t("p95"), t("max"), t("share"), t("count"), t("slowest"), t("tokens_per_second")],
-      rows,
-      "right",
-    ),
-  );
+  const heads = [
+    t("phase"),
+    ...(inStep ? [t("at_step", { n: timeline.step })] : []),
+    t("mean_per_step"),
+    t("share"),
+    t("mean_per_call"),
+    t("p95_per_call"),
+    t("max_per_call"),
+    t("calls"),
+    t("slowest"),
+    t("tokens_per_second"),
+  ];
+  return panel(t("phases_title"), "", table(heads, rows, "right"));
 }
 
-function mean(values) {
-  const known = values.filter((v) => v !== null);
-  return known.reduce((sum, v) => sum + v, 0) / (known.length || 1);
+// The seconds of each phase in a step, of the writer that spent most on it.
+function secondsByName({ groups }) {
+  const found = new Map();
+  for (const { rows } of groups) {
+    for (const { name, seconds } of rows) found.set(name, Math.max(seconds, found.get(name) ?? 0));
+  }
+  return found;
 }
 
 function ranks(data, colours) {
   if (!data.ranks.length) return null;
   const slowest = Math.max(...data.ranks.map((one) => one.seconds));
+  const bar = (name, seconds) => {
+    const background = colours.get(name) ?? cssVariable("--hair-strong");
+    const text = `${name} ${formatSeconds(seconds)}`;
+    return el("i", { title: text, style: { width: `${(100 * seconds) / slowest}%`, background } });
+  };
   const rows = data.ranks.slice(0, MAX_RANKS).flatMap((one) => [
     el("span", { text: one.writer }),
     el(
       "span",
       { class: "track" },
-      Object.entries(one.phases).map(([name, seconds]) =>
-        el("i", {
-          title: `${name} ${formatSeconds(seconds)}`,
-          style: { width: `${(100 * seconds) / slowest}%`, background: seriesColour(colours.get(name) ?? 7) },
-        }),
-      ),
+      Object.entries(one.phases).map(([name, seconds]) => bar(name, seconds)),
     ),
     el("span", { text: formatSeconds(one.seconds) }),
   ]);

@@ -1,0 +1,224 @@
+"""Charts, Time, events and histograms in a browser: what they say, and that it is true."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from browsing import Open, drawn
+from serving_runs import copy_run, serving
+
+import windsock
+from windsock.cli import main
+
+STEPS = 20
+PEAK = 7
+PLOT = "name => [...document.querySelectorAll('.chart')].find(one => one.dataset.name === name).card.plot"
+
+
+def train(dir: Path) -> Path:
+    """Record a run with nested phases, an evaluation every ten steps, a histogram and a peak."""
+    run = windsock.init(id="r00", name="r00", dir=dir, config={"environment": {"name": "lake"}})
+    for step in range(STEPS):
+        with run.phase("rollout"), run.phase("rollout/wait"):
+            pass
+        with run.phase("update"):
+            run.log({
+                "critic/score/mean": step / STEPS, "critic/score/max": 1.0, "critic/score/min": 0.0,
+                "reward/rlhf/mean": step / 40, "actor/lr": 1e-6 * (1 - step / STEPS), "actor/pg_clipfrac": 0.01,
+                "loss": 9.0 if step == PEAK else 1.0, "a_long_prefix_that_all_names_share/layer_11/weight_norm": 1.0,
+            })  # fmt: skip
+        if step % 10 == 0:
+            with run.phase("eval"):
+                pass
+            run.log({"actor/advantages": windsock.histogram(np.arange(50.0) - 25)})
+        run.commit(step)
+    run.finish()
+    return Path(run.path)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Serve fourteen runs with the same values; ``r00`` and ``r12`` have numbers of one colour."""
+    dir = tmp_path_factory.mktemp("charts") / "runs"
+    first = train(dir)
+    for number in range(1, 14):
+        copy_run(first, number, f"r{number:02d}")
+    with serving(dir) as client:
+        client.get("/api/runs")
+        yield client
+
+
+def point_at(page: Any, name: str, step: float) -> None:
+    """Move the pointer to a step of a chart."""
+    place = page.evaluate(f"([name, x]) => ({PLOT})(name).chart.valToPos(x, 'x')", [name, step])
+    page.hover(f'.chart[data-name="{name}"] .u-over', position={"x": place, "y": 30})
+
+
+def test_the_cursor_shows_the_nearest_step(pages: httpx.Client, visit: Open):
+    """On the peak it shows the peak, from either side; beyond the end of a line it shows nothing."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=charts&filter=^loss")
+    drawn(page, "loss")
+    for place in (PEAK, PEAK - 0.3, PEAK + 0.3):
+        point_at(page, "loss", place)
+        page.wait_for_function(f"() => document.querySelector('.chart .sub').textContent === 'step {PEAK}9'")
+    page.goto(f"{pages.base_url}/?run=r00&tab=charts&filter=^loss&from=0&to=60")
+    drawn(page, "loss")
+    point_at(page, "loss", 50)
+    page.wait_for_function("() => /–$/.test(document.querySelector('.chart .sub').textContent)")
+
+
+def test_a_chart_says_what_it_shows_in_words(pages: httpx.Client, visit: Open):
+    """The canvas has a text; a long title keeps its end, and the labels of an axis have one form."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=charts&filter=^loss|weight_norm|lr$")
+    drawn(page, "loss")
+    label = page.get_attribute('.chart[data-name="loss"] canvas', "aria-label")
+    assert label == "Training loss: r00: 1 → 1, between 1 and 9"
+    tail = page.locator(".chart[data-name$=weight_norm] .cut-tail")
+    assert tail.inner_text() == "11/weight_norm"
+    title, end = tail.locator("xpath=ancestor::h3").bounding_box(), tail.bounding_box()
+    assert end["x"] + end["width"] <= title["x"] + title["width"] + 1
+    assert page.locator(".chart[data-name$=weight_norm] .cut-head").evaluate("one => one.scrollWidth > one.clientWidth")
+    drawn(page, "actor/lr")
+    ticks = page.evaluate(f"name => {{ const u = ({PLOT})(name).chart; return u.axes[1]._values; }}", "actor/lr")
+    assert len(set(ticks)) == len(ticks) > 2
+    assert all(tick == "0" or tick.endswith("e-6") for tick in ticks)
+
+
+def test_selected_runs_have_different_colours(pages: httpx.Client, visit: Open):
+    """A colour is chosen in the legend, and kept with the run; bands are only drawn for the line at the pointer."""
+    page = visit(f"{pages.base_url}/?run=r00&with=r12,r03&tab=charts&filter=critic/score")
+    drawn(page, "critic/score")
+    page.wait_for_function(f"() => ({PLOT})('critic/score').lines.length === 3")
+    lines = "() => [...document.querySelectorAll('.legend .swatch i')].map(one => one.style.background)"
+    before = page.evaluate(lines)
+    assert len(set(before)) == 3
+    banded = f"() => {{ const plot = ({PLOT})('critic/score'); return plot.lines.some(line => plot.hasBands(line)); }}"
+    assert not page.evaluate(banded)
+    page.click(".legend .swatch >> nth=1")
+    assert page.locator(".colours button:disabled").count() == 2
+    page.click(".colours button:not([disabled]) >> nth=-1")
+    page.wait_for_function(f"() => ({lines})()[1] !== '{before[1]}'")
+    kept = {run["key"]: run["colour"] for run in pages.get("/api/runs").json()["runs"]}
+    assert kept["r12"] == 11
+    page.reload()
+    drawn(page, "critic/score")
+    assert page.evaluate(lines)[1] not in before
+    pages.patch("/api/runs/r12", json={"colour": None})
+
+
+def test_the_filter_finds_ids_and_titles_in_both_languages(pages: httpx.Client, visit: Open):
+    """It says what is wrong with a regular expression, and then searches the text; it filters histograms too."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=charts&filter=policy/clip_fraction")
+    drawn(page, "actor/pg_clipfrac")
+    field = page.locator(".bar input[type=search]")
+    for text in ("裁剪比例", "clip fraction"):
+        field.fill(text)
+        page.wait_for_function("() => document.querySelectorAll('.chart').length === 1")
+        drawn(page, "actor/pg_clipfrac")
+    field.fill("score(")
+    page.wait_for_selector(".filter-problem >> text=unterminated group")
+    assert page.locator(".chart").count() == 0
+    field.fill("advantages")
+    page.wait_for_selector(".histogram")
+    assert page.locator(".filter-problem").count() == 0
+    page.wait_for_function("() => document.querySelector('.histogram').getAttribute('aria-label').includes('step 10')")
+    assert re.search(r"step 10 · 50 values · −25 – 24", page.inner_text(".histogram-caption"))
+    field.fill("^loss")
+    page.wait_for_function("() => !document.querySelector('.histogram')")
+
+
+def test_an_unknown_run_is_said(pages: httpx.Client, visit: Open):
+    """The newest one is shown instead, until another is chosen; on a phone the strip shows the current tab."""
+    page = visit(f"{pages.base_url}/?run=nosuch&tab=names", 390, 844)
+    page.wait_for_selector(".notice >> text=no run “nosuch”")
+    assert page.inner_text(".run-heading") == "r13"
+    strip, tab = (page.locator(one).bounding_box() for one in (".tabs", ".tabs [aria-current]"))
+    assert tab["x"] + tab["width"] <= strip["x"] + strip["width"] + 1
+    page.keyboard.press("j")
+    page.wait_for_function("() => !document.querySelector('.notice')")
+
+
+def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):
+    """Its bar is marked, its seconds are in the picture and in the table, and nested phases have a shade."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=time&step=10")
+    page.wait_for_selector(".gantt")
+    page.wait_for_function("() => document.querySelector('.stack-caption').textContent.startsWith('step 10: ')")
+    heads = page.locator(".view.time th").all_inner_texts()
+    assert heads[:5] == ["phase", "step 10", "mean per step", "share of step", "mean per call"]
+    rows = {row[0]: row for row in (one.split("\t") for one in page.locator("tbody tr").all_inner_texts())}
+    timeline = pages.get("/api/runs/r00/timeline", params={"step": 10}).json()
+    labels = page.locator(".gantt .seconds").all_text_contents()
+    assert len(labels) == sum(len(group["rows"]) for group in timeline["groups"]) == 4
+    assert rows["eval"][1] in labels
+    fills = page.evaluate("[...document.querySelectorAll('.gantt rect')].map(one => one.style.fill)")
+    assert len(set(fills)) == 4
+    assert "color-mix" in fills[1]
+    page.goto(f"{pages.base_url}/?run=r00&tab=time&step=11")
+    page.wait_for_function("() => document.querySelector('.stack-caption').textContent.startsWith('step 11: ')")
+    rows = {row[0]: row for row in (one.split("\t") for one in page.locator("tbody tr").all_inner_texts())}
+    assert rows["eval"][1] == "–"
+    page.hover(".gantt g >> nth=0")
+    page.wait_for_selector(".tip >> text=rollout")
+
+
+def test_the_mean_per_step_is_the_same_in_time_and_compare(pages: httpx.Client):
+    """A phase of every tenth step takes a tenth of its mean per call."""
+    time = pages.get("/api/runs/r00/phases").json()
+    evaluation = next(one for one in time["summaries"] if one["name"] == "eval")
+    compared = pages.get("/api/compare", params={"run": ["r00", "r01"]}).json()["phases"]
+    assert evaluation["per_step"] == next(one["seconds"][0] for one in compared if one["name"] == "eval")
+    assert evaluation["per_step"] == pytest.approx(evaluation["mean"] * evaluation["count"] / STEPS)
+    inner = next(one for one in time["summaries"] if one["name"] == "rollout/wait")
+    assert inner["per_step"] == pytest.approx(inner["mean"])
+
+
+def test_one_title_means_one_metric_in_the_overview(pages: httpx.Client):
+    """The score and the reward that training maximises are not both called Reward."""
+    found = pages.get("/api/runs/r00/overview").json()
+    titles: dict[str, set[str]] = {}
+    for one in [*found["crucial"], *found["vital"]]:
+        titles.setdefault(one["title"]["en"], set()).add(one["metric"])
+    assert {title: metrics for title, metrics in titles.items() if len(metrics) > 1} == {}
+    assert "RLHF reward" in titles
+    assert "Reward" not in titles
+
+
+def test_words_of_events_are_not_broken(pages: httpx.Client, visit: Open):
+    """Time and event are on one line each."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=config")
+    cells = page.locator(".events td:nth-child(-n+2)")
+    cells.first.wait_for()
+    heights = cells.evaluate_all(
+        "all => all.map(one => { const range = document.createRange(); range.selectNodeContents(one);"
+        "return range.getBoundingClientRect().height; })"
+    )
+    assert max(heights) < 22
+
+
+def test_a_slow_answer_is_shown_as_loading(pages: httpx.Client, visit: Open):
+    """Until it arrives."""
+    page = visit("about:blank")
+    held: list[Any] = []
+    page.route("**/names", lambda route: held.append(route))
+    page.goto(f"{pages.base_url}/?run=r00&tab=charts")
+    page.wait_for_selector(".loading >> text=Loading")
+    held[0].continue_()
+    drawn(page, "loss")
+    page.wait_for_function("() => document.querySelector('.loading').textContent === ''")
+
+
+def test_a_report_offers_no_step_that_it_lacks(
+    pages: httpx.Client, visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """It has one step of the timeline, and says so."""
+    path = pages.get("/api/runs/r00/details").json()["path"]
+    file = tmp_path / "run.html"
+    assert main(["report", path, "-o", str(file)]) == 0
+    page = visit(f"{file.as_uri()}#tab=time&step=12")
+    page.wait_for_selector("text=Timeline of step 19")
+    page.wait_for_selector("text=A report has this step only.")
+    assert page.locator("input[type=number]").count() == 0
