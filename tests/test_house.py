@@ -11,7 +11,7 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"device_copy", "errors", "formatting", "model", "process", "ray_worker"},
+    {"conditions", "device_copy", "errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
         "distributed",

@@ -2,99 +2,52 @@
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock import conditions
+from windsock.conditions import ORDERS, Condition
+
 if TYPE_CHECKING:
     from windsock.samples.blocks import Block
 
 Flags = NDArray[np.bool_]
-ORDERS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-QUOTED = r'"(?:[^"\\]|\\.)*"'
-ONE = re.compile(
-    rf"\s*(?P<name>{QUOTED}|[^\s=<>!~\"]+)\s*(?P<order><=|>=|!=|==|=|<|>|!~|~)\s*"
-    rf"(?P<value>{QUOTED}|.*?)\s*(?:$|\band\b|&&|,(?=\s*[\w\"]))",
-    re.DOTALL,
-)
-TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
-NONE = ("none", "null")
 EXAMPLE = "reward.format < 0.5 and correct = false"
 ALIASES = {"version": "weight_version", "finish": "finish_reason"}
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A column, how it is compared, and what with; ``number`` is the value as one, if it is one."""
-
-    name: str
-    order: str
-    value: str
-    number: float | None
-    is_quoted: bool
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.order} {self.value}"
-
-    def mask(self, block: Block) -> Flags:
-        """Return which samples of a block fulfil the condition."""
-        numbers, known = block.numbers(self.name)
-        if self.order in ORDERS:
-            with np.errstate(invalid="ignore"):
-                found: Flags = known & ORDERS[self.order](numbers, self.number)
-            return found
-        if self.value.lower() in NONE and not self.is_quoted and self.order in ("=", "!="):
-            has = block.has(self.name)
-            return has if self.order == "!=" else ~has
-        equal = self._contains(block) if self.order in ("~", "!~") else self._equals(block, numbers, known)
-        return block.has(self.name) & ~equal if self.order.startswith("!") else equal
-
-    def _equals(self, block: Block, numbers: NDArray[Any], known: Flags) -> Flags:
-        found = block.named(self.name, self.value.encode("utf-8", "surrogatepass"))
-        return found if self.number is None or self.is_quoted else found | (known & (numbers == self.number))
-
-    def _contains(self, block: Block) -> Flags:
-        wanted = self.value.lower()
-        texts = (name.decode("utf-8", "surrogatepass").lower() for name in block.names)
-        matching = [number for number, text in enumerate(texts, 1) if wanted in text]
-        found: Flags = np.isin(block.name_numbers(self.name), matching)
-        return found
-
-
 def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Return the conditions in a text, joined by ``and``; raise ValueError with what is expected."""
-    found, at = [], 0
-    while text[at:].strip():
-        match = ONE.match(text, at)
-        if match is None or not match["value"]:
-            raise ValueError(f"where: expected NAME < VALUE, joined by 'and', such as {EXAMPLE!r}; got {text[at:]!r}")
-        found.append(_condition(match["name"], match["order"], match["value"]))
-        at = match.end()
-    return tuple(found)
+    """Return the conditions on samples in a text, joined by ``and``; raise ValueError with what is expected."""
+    return conditions.parse_conditions(text, EXAMPLE, ALIASES)
 
 
-def _condition(name: str, order: str, value: str) -> Condition:
-    plain = _unquoted(value)
-    number = TRUTHS.get(plain.lower(), _number(plain))
-    if order in ORDERS and number is None:
-        raise ValueError(f"where: {order} compares numbers; got {plain!r}")
-    bare = _unquoted(name)
-    return Condition(ALIASES.get(bare, bare), "=" if order == "==" else order, plain, number, plain != value)
+def mask(condition: Condition, block: Block) -> Flags:
+    """Return which samples of a block fulfil a condition."""
+    numbers, known = block.numbers(condition.name)
+    if condition.order in ORDERS:
+        with np.errstate(invalid="ignore"):
+            found: Flags = known & ORDERS[condition.order](numbers, condition.number)
+        return found
+    if condition.asks_for_absence:
+        has = block.has(condition.name)
+        return has if condition.order == "!=" else ~has
+    is_part = condition.order.endswith("~")
+    equal = _contains(condition, block) if is_part else _equals(condition, block, numbers, known)
+    return block.has(condition.name) & ~equal if condition.order.startswith("!") else equal
 
 
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if len(text) > 1 and text[0] == text[-1] == '"' else text
+def _equals(condition: Condition, block: Block, numbers: NDArray[Any], known: Flags) -> Flags:
+    found: Flags = block.named(condition.name, condition.value.encode("utf-8", "surrogatepass"))
+    if condition.number is not None and not condition.is_quoted:
+        found = found | (known & (numbers == condition.number))
+    return found
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+def _contains(condition: Condition, block: Block) -> Flags:
+    wanted = condition.value.lower()
+    texts = (name.decode("utf-8", "surrogatepass").lower() for name in block.names)
+    matching = [number for number, text in enumerate(texts, 1) if wanted in text]
+    found: Flags = np.isin(block.name_numbers(condition.name), matching)
+    return found

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from windsock.conditions import Condition
 from windsock.model import Sample
 from windsock.samples.columns import ColumnSummary
-from windsock.samples.conditions import Condition, parse_conditions
+from windsock.samples.conditions import mask, parse_conditions
 from windsock.samples.regex_process import RegexProcess
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Query:
             if (wanted := getattr(self, name)) is not None:
                 found &= block.named(name, to_bytes(str(wanted)))
         for condition in self.conditions:
-            found &= condition.mask(block)
+            found &= mask(condition, block)
         return found
 
     def columns(self) -> set[str]:
