@@ -53,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
         from windsock.terminal.output import make_console
         from windsock.terminal.runs import RunsTable
 
-        make_console().print(RunsTable(runs, health))
+        table = RunsTable(runs, health)
+        make_console(file_width=table.width).print(table)
     else:
         say(f"no runs in {path}")
     return 0
