@@ -153,7 +153,7 @@ def test_export_to_jsonl(run: windsock.Run, capsys: pytest.CaptureFixture[str], 
     """Output is strict JSON, to a file where -o is given."""
     target = tmp_path / "out.jsonl"
     code, out, err = cli(capsys, "export", "@last", "--to", "jsonl", "-o", str(target), "--metrics", "loss")
-    assert (code, out, err) == (0, "", f"wrote 50 rows of 1 metrics to {target}\n")
+    assert (code, out, err) == (0, "", f"wrote 50 rows of 1 metric to {target}\n")
     records = [json.loads(text) for text in target.read_text().splitlines()]
     assert records[3]["metrics"] == {"loss": "NaN"}
 
@@ -204,7 +204,7 @@ def test_du_prints_sizes_and_their_sum(run: windsock.Run, capsys: pytest.Capture
     """In bytes with --json."""
     [record] = json.loads(cli(capsys, "du", "--json")[1])
     assert record["bytes"] == sum(file.stat().st_size for file in run.path.iterdir())
-    assert "1 runs in" in cli(capsys, "du")[1]
+    assert "1 run in" in cli(capsys, "du")[1]
 
 
 def test_du_has_indexes_apart(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
@@ -230,3 +230,37 @@ def test_a_closed_pipe_is_not_an_error(run: windsock.Run):
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=os.environ, check=True)
     assert done.stdout.startswith("role,rank,step")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ls", "--status", "foo"), "choose from 'running', 'finished'|choose from running, finished"),
+        (("demo", "--steps", "0"), "expected an integer of at least 1; got '0'"),
+        (("demo", "--steps", "many"), "expected an integer of at least 1; got 'many'"),
+        (("report", "@last", "-o", "/nonexistent/x.html"), "the directory /nonexistent does not exist"),
+        (("export", "@last", "--to", "csv", "-o", "/nonexistent/x.csv"), "the directory /nonexistent does not exist"),
+        (("report", "@last", "-o", "/tmp"), "/tmp is a directory: give the name of a file in it"),
+        (("report", "@last", "-o", "x.html", "--points", "0"), "expected an integer of at least 1"),
+    ],
+)
+def test_a_wrong_argument_is_refused(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]):
+    """Before anything is done, with what is possible, and exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_file_that_cannot_be_written_is_a_one_line_error(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """The reason that the operating system gives."""
+    code, out, err = cli(capsys, "report", "@last", "-o", "/dev/full")
+    assert (code, out) == (1, "")
+    assert err == "windsock: No space left on device\n"
+
+
+def test_steps_of_the_demo_are_at_least_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Also in a file of settings."""
+    (tmp_path / "demo.yaml").write_text("demo: {steps: 0}")
+    code, _, err = cli(capsys, "demo", "--config", str(tmp_path / "demo.yaml"), "--quiet")
+    assert (code, err) == (1, "windsock: demo: steps must be 1 or more; got 0\n")

@@ -11,11 +11,12 @@ import windsock
 SOURCE = Path(windsock.__file__).parent
 
 LEVELS = [
-    {"conditions", "device_copy", "errors", "formatting", "model", "process", "ray_worker"},
+    {"device_copy", "errors", "formatting", "model", "process", "ray_worker"},
     {
         "background",
         "distributed",
         "exit_status",
+        "expressions",
         "launcher",
         "lazy",
         "mounts",
@@ -27,7 +28,17 @@ LEVELS = [
         "step_values",
         "to_plain",
     },
-    {"catalogue", "comparison", "directory_watch", "journal", "settings", "states", "stats", "environment"},
+    {
+        "catalogue",
+        "comparison",
+        "conditions",
+        "directory_watch",
+        "journal",
+        "settings",
+        "states",
+        "stats",
+        "environment",
+    },
     {"findings", "folder_changes", "recording", "ticket"},
     {"counters", "device_values", "live_findings", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},

@@ -39,7 +39,7 @@ def test_an_imported_run_stays_when_its_log_is_gone(tmp_path: Path, capsys: pyte
     log = write(tmp_path / "lab" / "grpo.jsonl")
     assert called("import", log) == 0
     told = capsys.readouterr().out
-    for text in ("JSON lines", "20 rows", "1 metrics", "steps 0 – 19", "steps are read from 'step'", "windsock show"):
+    for text in ("JSON lines", "20 rows", "1 metric,", "steps 0 – 19", "steps are read from 'step'", "windsock show"):
         assert text in told
     shutil.rmtree(tmp_path / "lab")
     view = only_run(tmp_path / "runs")

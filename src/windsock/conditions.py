@@ -1,6 +1,6 @@
 """Conditions as people write them: ``status = running and actor.lr > 1e-6 and tag = sweep``.
 
-The same expressions select runs and samples. Names and values that contain spaces or signs are quoted.
+The same expressions select runs and samples; ``windsock.expressions`` reads them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from windsock.errors import ExpressionError
+from windsock.expressions import Comparison, Expression, Word, comparisons, evaluate, parse, to_number
 
 ORDERS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-QUOTED = r'"(?:[^"\\]|\\.)*"'
-ONE = re.compile(
-    rf"\s*(?P<name>{QUOTED}|[^\s=<>!~\"]+)\s*(?P<order><=|>=|!=|==|=|<|>|!~|~)\s*"
-    rf"(?P<value>{QUOTED}|.*?)\s*(?:$|\band\b|&&|,(?=\s*[\w\"]))",
-    re.DOTALL,
-)
-TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 NONE = ("none", "null")
+LAST_JOINER = re.compile(r"(?:\band|&&|,)\s*$")  # a person may still be typing
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,42 +62,56 @@ class Condition:
         return self.number is not None and not self.is_quoted and as_number(value) == self.number
 
 
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions that are joined by ``and``, ``or``, ``not`` and parentheses; without an expression, none."""
+
+    expression: Expression | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def parts(self) -> list[Condition]:
+        """Return all conditions, however they are joined."""
+        return [self._condition(one) for one in (comparisons(self.expression) if self.expression is not None else ())]
+
+    def names(self) -> set[str]:
+        """Return the names that the conditions are about."""
+        return {condition.name for condition in self.parts()}
+
+    def evaluate(self, holds: Callable[[Condition], Any]) -> Any:
+        """Return whether they hold; ``holds`` returns it for one, as truth value or array of them."""
+        return True if self.expression is None else evaluate(self.expression, lambda one: holds(self._condition(one)))
+
+    def hold(self, value_of: Callable[[str], Any]) -> bool:
+        """Return whether the conditions hold for the values that names have; None is an absent one."""
+        return bool(self.evaluate(lambda condition: condition.holds(value_of(condition.name))))
+
+    def _condition(self, comparison: Comparison) -> Condition:
+        left, value = comparison.left, comparison.right
+        assert isinstance(left, Word)  # no function is allowed here
+        assert isinstance(value, Word)
+        if comparison.order in ORDERS and value.number is None:
+            raise ExpressionError(f"{comparison.order} compares numbers; got {value.text!r}")
+        name = self.aliases.get(left.text, left.text)
+        return Condition(name, comparison.order, value.text, value.number, value.is_quoted)
+
+
 def parse_conditions(
     text: str, example: str = "status = running and actor.lr > 1e-6", aliases: Mapping[str, str] | None = None
-) -> tuple[Condition, ...]:
-    """Return the conditions in a text, joined by ``and``; raise ValueError with what is expected."""
-    found, at = [], 0
-    while text[at:].strip():
-        match = ONE.match(text, at)
-        if match is None or not match["value"]:
-            raise ValueError(f"where: expected NAME < VALUE, joined by 'and', such as {example!r}; got {text[at:]!r}")
-        found.append(_condition(match["name"], match["order"], match["value"], aliases or {}))
-        at = match.end()
-    return tuple(found)
+) -> Conditions:
+    """Return the conditions in a text; raise ExpressionError with what is expected."""
+    text = LAST_JOINER.sub("", text)
+    if not text.strip():
+        return Conditions()
+    try:
+        found = Conditions(parse(text), aliases or {})
+        found.parts()  # raises where one is not a condition
+    except ExpressionError as problem:
+        raise ExpressionError(f"where: {problem}; an example is {example!r}") from None
+    return found
 
 
 def as_number(value: Any) -> float | None:
     """Return a value as a number, a truth as 0 or 1; None for what is none."""
     if isinstance(value, bool | int | float):
         return None if isinstance(value, float) and math.isnan(value) else float(value)
-    return _number(value) if isinstance(value, str) else None
-
-
-def _condition(name: str, order: str, value: str, aliases: Mapping[str, str]) -> Condition:
-    plain = _unquoted(value)
-    number = TRUTHS.get(plain.lower(), _number(plain))
-    if order in ORDERS and number is None:
-        raise ValueError(f"where: {order} compares numbers; got {plain!r}")
-    bare = _unquoted(name)
-    return Condition(aliases.get(bare, bare), "=" if order == "==" else order, plain, number, plain != value)
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return to_number(value) if isinstance(value, str) else None

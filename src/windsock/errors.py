@@ -8,6 +8,7 @@
     ├── JournalError         a file that is not a journal, or one of a newer format
     ├── LogError             a log of another program that cannot be read
     ├── EngineError          an inference engine whose metrics cannot be read
+    ├── ExpressionError      a filter or a question that cannot be read or answered
     ├── RunNotFoundError     no run of that name, or several
     └── MetricNotFoundError  no metric of that name in a run
 
@@ -38,6 +39,10 @@ class LogError(WindsockError):
 
 class EngineError(WindsockError):
     """The metrics of an inference engine cannot be read. It is reported, never raised to a user."""
+
+
+class ExpressionError(WindsockError, ValueError):
+    """An expression, such as ``reward < 0.5``, cannot be read or answered."""
 
 
 class RunNotFoundError(WindsockError, LookupError):

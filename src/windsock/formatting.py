@@ -85,6 +85,11 @@ def size(count: float) -> str:
     return f"{count:.1f} {SIZES[-1]}"
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """Return a count with its noun: 1 row, 1,234 rows; ``several`` is a plural that does not end in s."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in its two largest units: 3h 12m, 4m 05s, 12.3s, 45ms."""
     if seconds < 1:

@@ -19,6 +19,7 @@ from windsock.collectors import Collectors, values_of_others
 from windsock.distributed import Group
 from windsock.environment import describe_environment
 from windsock.exit_status import call_on_exit, cancel_on_exit, crash_status
+from windsock.formatting import counted
 from windsock.journal.frames import Kind
 from windsock.journal.status import HEARTBEAT_SECONDS
 from windsock.model import RunInfo, Sample, Status, Writer
@@ -580,7 +581,8 @@ class Run:
         for text in (text for client in self._clients for text in client.wait(status, timeout)):
             recording.problems.warn(text)
         if lost:
-            recording.problems.warn(f"{lost} frames could not be written to {self.path}: {journal.segment.trouble}")
+            frames = counted(lost, "frame")
+            recording.problems.warn(f"{frames} could not be written to {self.path}: {journal.segment.trouble}")
 
     def _write_collected_in_time(self) -> None:
         """Write what is left unless that takes long: a device may be busy, or hang."""
@@ -656,8 +658,8 @@ class Run:
         self._recording.report_journal()
         if segment.trouble:
             problems.warn(
-                f"cannot write to {self.path}: {segment.trouble}; the training goes on, {segment.waiting} frames wait "
-                "in memory and are written when that is possible again"
+                f"cannot write to {self.path}: {segment.trouble}; the training goes on, and what waits in memory "
+                f"({counted(segment.waiting, 'frame')}) is written when that is possible again"
             )
         if self._open_rows > MAX_OPEN_ROWS and self._recording.step is None:
             problems.warn(

@@ -10,7 +10,7 @@ from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.catalogue.taught import taught_names
-from windsock.formatting import ranges
+from windsock.formatting import counted, ranges
 from windsock.view import View
 
 MAX_REASONS = 3  # ranks that a warning names
@@ -41,7 +41,7 @@ def beside(view: View) -> Path:
 def names_sentence(names: RunNames) -> str:
     """Return how many names of a run are known, in a sentence."""
     known, total = len(names.known), len(names.names)
-    text = f"this run has {total} names, and windsock knows {'all of them' if known == total else known}"
+    text = f"this run has {counted(total, 'name')}, and windsock knows {'all of them' if known == total else known}"
     if names.ambiguous:
         text += f"; the meaning of {len(names.ambiguous)} is not decided: {', '.join(names.ambiguous[:MAX_REASONS])}"
     return text
@@ -69,7 +69,8 @@ def run_warnings(view: View) -> list[str]:
     found += _failed_writes(view)
     late = sum(event.get("late", 0) for event in view.events())
     if late:
-        found.append(f"{late} batches were measured after the commit of their step and are not counted")
+        batches = counted(late, "batch was", "batches were")
+        found.append(f"{batches} measured after the commit of the step and not counted")
     taught = taught_names(view.location).problems
     return [*found, *_missing_ranks(view), *_incomplete_rollouts(view), *view.damage(), *taught]
 
@@ -91,22 +92,22 @@ def _missing_ranks(view: View) -> Iterator[str]:
         noun, verb = ("ranks", "record") if len(ranks) > 1 else ("rank", "records")
         yield f"{noun} {ranges(ranks)} of role {role} {verb} nothing: merged metrics are those of the other ranks"
     for (_, step), reasons in steps.items():
-        more = f" and {len(reasons) - MAX_REASONS} more ranks" if len(reasons) > MAX_REASONS else ""
+        more = f" and {counted(len(reasons) - MAX_REASONS, 'more rank')}" if len(reasons) > MAX_REASONS else ""
         yield f"step {step} has no merged metrics of all ranks: {', '.join(reasons[:MAX_REASONS])}{more}"
 
 
 def _failed_writes(view: View) -> Iterator[str]:
     """Yield what the heartbeats and the end of the run count: frames that were dropped, failed writes and syncs."""
     # Each heartbeat has the total so far, so the numbers must not be added up.
-    counted = [event for event in view.events() if not WRITE_COUNTS.isdisjoint(event)]
-    dropped, waiting, writes, syncs = (max((one.get(name, 0) for one in counted), default=0) for name in WRITE_NAMES)
+    events = [event for event in view.events() if not WRITE_COUNTS.isdisjoint(event)]
+    dropped, waiting, writes, syncs = (max((one.get(name, 0) for one in events), default=0) for name in WRITE_NAMES)
     if dropped:
-        yield f"{dropped} frames were dropped because they could not be written"
+        yield f"{counted(dropped, 'frame was', 'frames were')} dropped because of failed writes"
     if writes:
-        waited = f", and up to {waiting} frames waited in memory" if waiting else ""
-        yield f"{writes} writes failed{waited}; what was not dropped was written later"
+        waited = f", and up to {counted(waiting, 'frame')} waited in memory" if waiting else ""
+        yield f"{counted(writes, 'write')} failed{waited}; what was not dropped was written later"
     if syncs:
-        yield f"{syncs} syncs to the disk failed; rows may be lost if the machine fails"
+        yield f"{counted(syncs, 'sync')} to the disk failed; rows may be lost if the machine fails"
 
 
 def _times(count: int) -> str:
@@ -125,6 +126,7 @@ def _incomplete_rollouts(view: View) -> Iterator[str]:
         missing = max(expected - event["tasks_observed"] - event["tasks_failed"], len(event.get("missing_tasks", ())))
         counts = ((event["tasks_failed"], "failed"), (event["tasks_partial"], "are missing runs"), (missing, "missing"))
         parts = [f"{count} {what}" for count, what in counts if count > 0]
-        problem = f"{', '.join(parts)} of {expected} tasks" if parts else f"{event['runs_failed']} runs failed"
+        of_tasks = f"{', '.join(parts)} of {counted(expected, 'task')}"
+        problem = of_tasks if parts else f"{counted(event['runs_failed'], 'run')} failed"
         reasons = ", ".join(f"{reason or 'no reason given'} × {n}" for reason, n in event["reasons"].items())
         yield f"{kind} at step {event['step']}: {problem}" + (f" ({reasons})" if reasons else "")

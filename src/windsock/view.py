@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from windsock.errors import MetricNotFoundError
 from windsock.folder_changes import FolderChanges
-from windsock.formatting import encodable
+from windsock.formatting import counted, encodable
 from windsock.journal.columns import Attempt
 from windsock.journal.folder import FileState, SegmentFile, read_run_info, segment_files
 from windsock.journal.frames import Kind
@@ -71,7 +71,8 @@ class View:
         self.refresh()
 
     def __repr__(self) -> str:
-        return f"<windsock run {self.info.id} {self.info.name!r}: {self.status.word}, {len(self.names())} metrics>"
+        metrics = counted(len(self.names()), "metric")
+        return f"<windsock run {self.info.id} {self.info.name!r}: {self.status.word}, {metrics}>"
 
     def _repr_html_(self) -> str | None:
         """Return the verdict and the vital curves, for a notebook."""
@@ -588,4 +589,4 @@ def _limits(attempts: list[Attempt]) -> list[int | None]:
 
 def _nearest(name: str, names: list[str]) -> str:
     near = difflib.get_close_matches(name, names, 3, 0.5)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {len(names)} metrics"
+    return f"; did you mean {' or '.join(near)}?" if near else f"; it has {counted(len(names), 'metric')}"

@@ -113,6 +113,12 @@ def test_an_unknown_name_gets_the_nearest(capsys: pytest.CaptureFixture[str]):
     assert "actor/policykl" in json.loads(out)["nearest"]
 
 
+def test_a_name_without_its_family_gets_the_whole_name(capsys: pytest.CaptureFixture[str]):
+    """Names that end with what was typed come first."""
+    err = run_explain(capsys, "policykl", "--lang", "en")[2]
+    assert [line.strip() for line in err.splitlines()[1:3]] == ["actor/policykl", "ppo/policy/policykl"]
+
+
 def test_json_holds_the_whole_explanation(capsys: pytest.CaptureFixture[str]):
     """Programs get every field."""
     code, out, _ = run_explain(capsys, "critic/clipfrac", "--json", "--lang", "en")

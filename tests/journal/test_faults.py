@@ -16,6 +16,7 @@ import pytest
 from journals import WRITER, read
 
 import windsock
+from windsock.formatting import counted
 from windsock.journal import segment as segment_module
 from windsock.journal.folder import segments
 from windsock.journal.writer import JournalWriter
@@ -156,8 +157,8 @@ def test_show_tells_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert finish["failed_writes"] > 0
     assert finish["failed_syncs"] > 0
     warnings = "\n".join(run_warnings(view))
-    assert f"{finish['failed_writes']} writes failed" in warnings
-    assert f"{finish['failed_syncs']} syncs to the disk failed" in warnings
+    assert f"{counted(finish['failed_writes'], 'write')} failed" in warnings
+    assert f"{counted(finish['failed_syncs'], 'sync')} to the disk failed" in warnings
     assert "cannot sync" in capsys.readouterr().err
 
 
@@ -270,7 +271,7 @@ def test_what_could_not_be_kept_is_told(
             run = record(tmp_path / str(first), timeout=0.0)
         if faults.calls < first:
             break
-        assert re.search(r"[1-9]\d* frames could not be written", capsys.readouterr().err)
+        assert re.search(r"[1-9]\d* frames? could not be written", capsys.readouterr().err)
         view = windsock.open(run.path)
         found = view.series("x").steps.tolist() if "x" in view.names() else []
         assert found == list(range(len(found)))

@@ -101,7 +101,7 @@ def test_what_comes_after_its_commit_is_told_and_not_mixed_in(capsys: pytest.Cap
     run.finish()
     assert windsock.open(run.path).series("actor/total_samples").steps.tolist() == [5]
     assert run_warnings(windsock.open(run.path)) == [
-        "1 batches were measured after the commit of their step and are not counted"
+        "1 batch was measured after the commit of the step and not counted"
     ]
     assert "measured for step 5, which is committed" in capsys.readouterr().err
 

@@ -183,7 +183,7 @@ def test_finish_reports_undelivered_rows(
     run.finish(timeout=5)
     said = capsys.readouterr().err
     # The end of the run may not be read while the row waits.
-    undelivered = r"tracker 'kept': 1 rows( and \d+ B of the journal)? not delivered yet \(ConnectionError: no route\)"
+    undelivered = r"tracker 'kept': 1 row( and \d+ B of the journal)? not delivered yet \(ConnectionError: no route\)"
     assert re.search(undelivered, said)
     assert f"windsock sync {run.id} delivers them" in said
 

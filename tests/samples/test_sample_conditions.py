@@ -65,6 +65,9 @@ def run() -> windsock.Run:
         ("turns = 1 and step = 4", "-"),
         ('"reward.format" > 0.5', "b"),
         ("nothing = 1", ""),
+        ("correct = true or reward > 0.5", "ab"),
+        ("not correct = false and reward != none", "b"),
+        ("(domain = algebra or discarded != none) and correct = false", "ac"),
         ("", "abcd-"),
     ],
 )
@@ -115,17 +118,21 @@ def test_a_sample_is_found_by_its_place(run: windsock.Run):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("reward", "where: expected NAME < VALUE, joined by 'and', such as"),
+        (
+            "reward",
+            "where: expected NAME < VALUE; got 'reward'; an example is 'reward.format < 0.5 and correct = false'",
+        ),
         ("reward <", "got 'reward <'"),
         ("reward < high", "where: < compares numbers; got 'high'"),
         ("a = 1 and", None),
-        ("a = 1 and b", "got ' b'"),
+        ("a = 1 and b", "got 'b'"),
+        ("a = 1 or", "got nothing"),
     ],
 )
 def test_a_condition_that_is_none_is_refused(where: str, message: str | None):
     """With what is expected."""
     if message is None:
-        assert len(parse_conditions(where)) == 1
+        assert len(parse_conditions(where).parts()) == 1
         return
     with pytest.raises(ValueError, match="where: ") as problem:
         Query(where=where)

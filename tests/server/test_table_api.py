@@ -75,7 +75,7 @@ def test_conditions_select_runs(client: httpx.Client, where: str, count: int):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("status", "where: expected NAME < VALUE, joined by 'and'"),
+        ("status", "where: expected NAME < VALUE; got 'status'"),
         ("actor.lr > high", "where: > compares numbers; got 'high'"),
         ("actor.rl > 1", "where: no run has 'actor.rl', neither as a fact, a config key nor a metric"),
         ("config:lr > 1", "where: no run has 'config:lr'"),

@@ -53,7 +53,10 @@ class _Index:
             for known in self._names[group]:
                 shared[known] += self._weights[group]
         scores = {known: both / (total + self._totals[known] - both) for known, both in shared.items()}
-        best = nlargest(count, scores, key=lambda known: (scores[known], -len(known), known))
+        # A name that ends with the wanted one was meant, whatever its family.
+        best = nlargest(
+            count, scores, key=lambda known: (known.endswith(f"/{name}"), scores[known], -len(known), known)
+        )
         return [known for known in best if scores[known] >= _ENOUGH]
 
 

@@ -42,6 +42,10 @@ def _run(options: argparse.Namespace) -> int:
         # The interpreter flushes stdout at exit: let that go to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as problem:  # a full disk, a file without permission
+        where = f"{problem.filename}: " if problem.filename is not None else ""
+        print(printable(f"windsock: {where}{problem.strerror or problem}"), file=sys.stderr)
+        return 1
     return code
 
 

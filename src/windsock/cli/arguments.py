@@ -42,6 +42,31 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", action="append", metavar="PATTERN", help=help)
 
 
+def add_output(parser: argparse.ArgumentParser, help: str, required: bool = False) -> None:
+    """Add -o FILE. A file that cannot be written is refused before any work is done for it."""
+    parser.add_argument("-o", "--output", metavar="FILE", type=_output_file, required=required, help=help)
+
+
+def _output_file(text: str) -> str:
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a directory: give the name of a file in it")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the directory {path.parent} does not exist")
+    return text
+
+
+def at_least_one(text: str) -> int:
+    """Return a positive integer of the command line."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected an integer of at least 1; got {text!r}")
+    return number
+
+
 def directory(options: argparse.Namespace) -> Path:
     """Return the directory of the runs."""
     return Path(options.dir) if options.dir else default_dir()

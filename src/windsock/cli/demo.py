@@ -10,7 +10,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from windsock.cli.arguments import directory
+from windsock.cli.arguments import at_least_one, directory
 from windsock.settings import VOCABULARIES
 
 HELP = "train a small policy and record it"
@@ -19,7 +19,7 @@ EXAMPLE = "windsock demo --steps 100 --sick entropy-collapse"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock demo``."""
-    parser.add_argument("--steps", type=int, help="number of steps (default 100, about a minute)")
+    parser.add_argument("--steps", type=at_least_one, help="number of steps (default 100, about a minute)")
     parser.add_argument("--seed", type=int, help="random seed; the same seed gives the same training")
     parser.add_argument("--vocabulary", choices=VOCABULARIES, help="vocabulary of the metric names (default roll)")
     parser.add_argument("--track-with", metavar="TRACKER", help="trackers to deliver to, separated by commas")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from windsock.cli.arguments import add_json, directory, print_json
-from windsock.formatting import size
+from windsock.formatting import counted, size
 from windsock.importers.import_cache import cache_dir, cached_imports
 from windsock.journal.archive import SUFFIX, archives
 from windsock.journal.folder import INDEX_FOLDER, read_run_info, run_folders
@@ -48,10 +48,11 @@ def run(options: argparse.Namespace) -> int:
     for usage in found:
         say(f"{size(usage.bytes):>10}  {usage.id}  {usage.project}/{usage.name}{_indexes(usage.index_bytes)}")
     indexes = sum(usage.index_bytes for usage in found)
-    say(f"{size(sum(usage.bytes for usage in found)):>10}  {len(found)} runs in {dir}{_indexes(indexes)}")
+    say(f"{size(sum(usage.bytes for usage in found)):>10}  {counted(len(found), 'run')} in {dir}{_indexes(indexes)}")
     cached = cached_imports()
     if cached:
-        say(f"{size(sum(one.bytes for one in cached)):>10}  {len(cached)} imported logs in the cache {cache_dir()}")
+        logs = counted(len(cached), "imported log")
+        say(f"{size(sum(one.bytes for one in cached)):>10}  {logs} in the cache {cache_dir()}")
     return 0
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from windsock.cli.arguments import add_metrics, add_run, run_view
+from windsock.cli.arguments import add_metrics, add_output, add_run, run_view
 from windsock.errors import WindsockError
 from windsock.export import (
     FORMATS,
@@ -27,6 +27,7 @@ from windsock.export import (
     write_parquet,
     write_samples_parquet,
 )
+from windsock.formatting import counted
 from windsock.model import Sample
 from windsock.server.responses import to_strict_json
 from windsock.terminal.output import say
@@ -40,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock export``."""
     add_run(parser)
     parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="output file (default: standard output; required for parquet)"
-    )
+    add_output(parser, "output file (default: standard output; required for parquet)")
     parser.add_argument("--samples", action="store_true", help="export the samples: jsonl or parquet")
     add_metrics(parser)
 
@@ -67,7 +66,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         _write_text(table, options.to, sys.stdout)
     if options.output:
-        say(f"wrote {len(table):,} rows of {len(table.columns):,} metrics to {options.output}", sys.stderr)
+        say(
+            f"wrote {counted(len(table), 'row')} of {counted(len(table.columns), 'metric')} to {options.output}",
+            sys.stderr,
+        )
     return 0
 
 
@@ -81,7 +83,7 @@ def _samples(view: View, format: str, output: str | None) -> int:
     else:
         _write_lines(samples, sys.stdout)
     if output:
-        say(f"wrote {len(samples):,} samples to {output}", sys.stderr)
+        say(f"wrote {counted(len(samples), 'sample')} to {output}", sys.stderr)
     return 0
 
 
@@ -99,7 +101,7 @@ def _trace(view: View, output: str | None) -> int:
         json.dump(made, sys.stdout)
     else:
         Path(output).write_text(json.dumps(made), encoding="utf-8")
-        say(f"wrote {len(spans):,} spans to {output}; open it at ui.perfetto.dev", sys.stderr)
+        say(f"wrote {counted(len(spans), 'span')} to {output}; open it at ui.perfetto.dev", sys.stderr)
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from windsock.cli.arguments import directory
 from windsock.directory_watch import DirectoryWatch
 from windsock.errors import LogError, WindsockError
+from windsock.formatting import counted
 from windsock.importers.formats import Log
 from windsock.importers.imported import STATE_FILE, Given, ImportedLog, facts_of, log_id, log_info
 from windsock.importers.logs import HINT, logs_at
@@ -128,7 +129,8 @@ class Importing:
             for log, imported in self.logs.items():
                 imported.update()
                 if imported.rows != self._rows[log]:
-                    say(f"{log.place}: {imported.rows - self._rows[log]:,} new rows, last step {imported.last_step}")
+                    rows = counted(imported.rows - self._rows[log], "new row")
+                    say(f"{log.place}: {rows}, last step {imported.last_step}")
                     self._rows[log] = imported.rows
             sys.stdout.flush()
             if time.monotonic() - searched > IDLE_SECONDS or not self.logs:
@@ -159,6 +161,6 @@ def _report(imported: ImportedLog) -> Iterator[str]:
     yield f"  run      {view.id}  {view.info.project}/{view.name}  {view.status.word}{reason}"
     span = f", steps {steps[0]:,} – {steps[1]:,}" if steps else ""
     new = f" ({imported.new_rows:,} new)" if imported.new_rows != imported.rows else ""
-    yield f"  read     {imported.rows:,} rows{new}, {len(view.names()):,} metrics{span}{attempts}"
+    yield f"  read     {counted(imported.rows, 'row')}{new}, {counted(len(view.names()), 'metric')}{span}{attempts}"
     yield from (f"  note     {note}" for note in origin.notes)
     yield from (f"  unread   {unread}" for unread in origin.unread)

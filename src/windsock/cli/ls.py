@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "listed", metavar="PATH", nargs="?", help="directory or log to list (default: the directory of the runs)"
     )
     parser.add_argument("--project", help="only runs of this project")
-    parser.add_argument("--status", help=f"only runs with this status: {', '.join(SYMBOLS)}")
+    statuses = tuple(SYMBOLS)
+    parser.add_argument(
+        "--status", choices=statuses, metavar="STATUS", help=f"only runs with this status: {', '.join(statuses)}"
+    )
     parser.add_argument("--health", action="store_true", help="judge the runs whose health is not known")
     add_json(parser)
 
@@ -50,7 +53,8 @@ def run(options: argparse.Namespace) -> int:
         from windsock.terminal.output import make_console
         from windsock.terminal.runs import RunsTable
 
-        make_console().print(RunsTable(runs, health))
+        table = RunsTable(runs, health)
+        make_console(file_width=table.width).print(table)
     else:
         say(f"no runs in {path}")
     return 0

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from windsock.cli.arguments import add_run, run_view
+from windsock.cli.arguments import add_output, add_run, at_least_one, run_view
 from windsock.errors import WindsockError
 from windsock.formatting import size
 from windsock.terminal.output import say
@@ -21,15 +21,17 @@ EXAMPLE = "windsock report @last -o run.html"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock report``."""
     add_run(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="output file")
-    parser.add_argument("--points", type=int, default=400, help="maximum number of points per curve (default 400)")
+    add_output(parser, "output file", required=True)
+    parser.add_argument(
+        "--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"
+    )
     parser.add_argument("--samples", type=int, default=200, help="number of samples, newest first (default 200)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the report."""
-    if options.points < 1 or options.samples < 0:
-        raise WindsockError("--points must be at least 1 and --samples at least 0")
+    if options.samples < 0:
+        raise WindsockError("--samples must be at least 0")
     from windsock.server.report_file import report_page
     from windsock.server.responses import RequestError
     from windsock.server.views.report import report_data

@@ -1,8 +1,8 @@
 """Show the samples of a run: prompts and completions with their rewards, filtered, searched and sorted.
 
-All filters must match. --where takes conditions on any column: NAME = VALUE, !=, <, <=, >, >=, ~ (contains). reward.X
-is a component of the reward, and "= none" is for samples without a value. The first search builds an index in the run's
-folder, which later searches use.
+All filters must match. --where takes conditions on any column: NAME = VALUE, !=, <, <=, >, >=, ~ (contains), joined by
+and, or, not and parentheses. reward.X is a component of the reward, and "= none" is for samples without a value. The
+first search builds an index in the run's folder, which later searches use.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _query(options: argparse.Namespace) -> Query:
     names = [
         name for name in Query.__dataclass_fields__ if hasattr(options, name) and name not in ("run", "sort", "where")
     ]
-    where = " and ".join(options.where or ())
+    where = " and ".join(f"({text})" for text in options.where or ())
     return Query(**{name: getattr(options, name) for name in names}, where=where, sort=options.sort or default)
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from windsock.cli.arguments import add_run, directory, recorded_run
 from windsock.errors import WindsockError
-from windsock.formatting import printable
+from windsock.formatting import counted, printable
 from windsock.relay.delivery import Delivery, recorded_trackers, training_directory
 from windsock.relay.delivery_state import DeliveryState, lock_path, take_lock
 from windsock.relay.supervisor import run_end
@@ -133,15 +133,15 @@ def _print_progress(state: DeliveryState) -> None:
 
 def _describe(state: DeliveryState) -> str:
     error = f" ({state.error})" if state.error and state.state not in ("done", "healthy") else ""
-    return f"{state.state}, {state.delivered:,} rows delivered{error}"
+    return f"{state.state}, {counted(state.delivered, 'row')} delivered{error}"
 
 
 def _report(state: DeliveryState, before: int) -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     url = f"  {state.url}" if state.url else ""
-    rejected = f", {state.dropped:,} rows rejected ({state.error})" if state.dropped else ""
+    rejected = f", {counted(state.dropped, 'row')} rejected ({state.error})" if state.dropped else ""
     if state.state in ("done", "healthy"):
-        say(f"{state.tracker}: {state.delivered - before:,} rows delivered{rejected}{url}")
+        say(f"{state.tracker}: {counted(state.delivered - before, 'row')} delivered{rejected}{url}")
     else:
         say(f"{state.tracker}: {_describe(state)}", sys.stderr)

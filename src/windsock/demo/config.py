@@ -60,6 +60,8 @@ class DemoConfig:
             if not _fits(value, getattr(self, name), nullable="None" in str(known[name].type)):
                 raise SettingsError(f"demo: {name} must be {_kind(getattr(self, name))}; got {value!r}")
         config = replace(self, **changes)
+        if config.steps < 1:
+            raise SettingsError(f"demo: steps must be 1 or more; got {config.steps}")
         if not 1 <= config.largest_weight < math.inf:  # 1 is the weight where explorer and trainer agree
             raise SettingsError(f"demo: largest_weight must be finite and 1 or more; got {config.largest_weight}")
         return config

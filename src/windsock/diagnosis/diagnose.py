@@ -26,6 +26,7 @@ from windsock.diagnosis.rules.shared import is_learning
 from windsock.diagnosis.signs import Sign, signs_of
 from windsock.diagnosis.weighing import weighed
 from windsock.findings import SEVERITIES, Finding
+from windsock.formatting import counted
 
 MAX_GAP = 50  # steps between the end of a cause and what it has left
 HELPFUL = (
@@ -218,7 +219,7 @@ def _too_little(case: Case) -> Text | None:
         return Text("no reward is logged", "没有记录奖励")
     if len(reward) < MIN_ROWS:
         return Text(
-            f"{len(reward)} logged steps are too few: a verdict needs {MIN_ROWS}",
+            f"{counted(len(reward), 'logged step is', 'logged steps are')} too few: a verdict needs {MIN_ROWS}",
             f"只记录了 {len(reward)} 步，太少：需要 {MIN_ROWS} 步",
         )
     if sum(_is_helpful(case, key) for key in HELPFUL) < 2:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from windsock.errors import LogError
+from windsock.formatting import counted
 from windsock.importers.formats import FORMATS, Found, Log, grouped_logs, recognise
 from windsock.importers.import_cache import list_folder
 from windsock.importers.seen import END_BYTES, look_at
@@ -37,9 +38,11 @@ def log_at(path: Path) -> Log:
         raise LogError(f"{path} has no log that windsock can read; {HINT}")
     if path.is_dir():
         names = ", ".join(sorted(str(log.place.relative_to(path)) for log in found)[:5])
-        raise LogError(f"{path} has {len(found)} logs ({names}, …): give one, or list them with 'windsock ls {path}'")
+        raise LogError(
+            f"{path} has {counted(len(found), 'log')} ({names}, …): give one, or list them with 'windsock ls {path}'"
+        )
     members = ", ".join(log.member for log in found[:5])
-    raise LogError(f"{path} has {len(found)} runs ({members}, …): give one as {path}#NAME")
+    raise LogError(f"{path} has {counted(len(found), 'run')} ({members}, …): give one as {path}#NAME")
 
 
 def logs_at(path: Path, skip: Iterable[Path] = ()) -> list[Log]:

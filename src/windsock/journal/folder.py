@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from windsock.errors import JournalError, RunNotFoundError, SettingsError
+from windsock.formatting import counted
 from windsock.journal import decoding
 from windsock.journal.decoding import DecodingError
 from windsock.journal.regular_files import read_regular_file
@@ -355,7 +356,7 @@ def _several(text: str, folders: list[Path]) -> str:
 def _none(text: str, dir: Path, ids: list[str]) -> str:
     if not ids:
         return f"no run in {dir} (choose another directory with --dir or WINDSOCK_DIR)"
-    return f"no run {text!r} in {dir}; it has {len(ids)} runs, list them with 'windsock ls'"
+    return f"no run {text!r} in {dir}; it has {counted(len(ids), 'run')}, listed by 'windsock ls'"
 
 
 def _day(moment: float) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from windsock.formatting import size
+from windsock.formatting import counted, size
 from windsock.journal import decoding
 from windsock.journal.decoding import (
     DecodingError,
@@ -79,7 +79,7 @@ class DeliveryState:
     @property
     def pending(self) -> str:
         """What is not delivered yet, as text; empty if nothing is known to be."""
-        rows = [f"{self.lag:,} rows"] if self.lag else []
+        rows = [counted(self.lag, "row")] if self.lag else []
         unread = [f"{size(self.lag_bytes)} of the journal"] if self.lag_bytes else []
         return " and ".join(rows + unread)
 

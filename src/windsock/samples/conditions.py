@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock import conditions
-from windsock.conditions import ORDERS, Condition
+from windsock.conditions import ORDERS, Condition, Conditions
 
 if TYPE_CHECKING:
     from windsock.samples.blocks import Block
@@ -18,8 +18,8 @@ EXAMPLE = "reward.format < 0.5 and correct = false"
 ALIASES = {"version": "weight_version", "finish": "finish_reason"}
 
 
-def parse_conditions(text: str) -> tuple[Condition, ...]:
-    """Return the conditions on samples in a text, joined by ``and``; raise ValueError with what is expected."""
+def parse_conditions(text: str) -> Conditions:
+    """Return the conditions on samples in a text; raise ExpressionError with what is expected."""
     return conditions.parse_conditions(text, EXAMPLE, ALIASES)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.conditions import Condition
+from windsock.conditions import Conditions
 from windsock.model import Sample
 from windsock.samples.columns import ColumnSummary
 from windsock.samples.conditions import mask, parse_conditions
@@ -35,9 +35,10 @@ class Query:
 
     ``step`` is a step, a range, or a pair of the first and the last one, both included, either None for no bound. The
     reward of a sample without a total is its only component. ``grep`` ignores case, ``regex`` does not; both search
-    prompt, completion, messages and answers. ``where`` are conditions on any column, joined by ``and``. ``sort`` is one
-    of ``SORTS`` or a column, with a minus for the largest first; samples without the value come last. ``place`` is one
-    of ``Found.places``. With ``regex_seconds`` the expression is searched in another process, for at most that long.
+    prompt, completion, messages and answers. ``where`` are conditions on any column, joined by ``and``, ``or`` and
+    ``not``. ``sort`` is one of ``SORTS`` or a column, with a minus for the largest first; samples without the value
+    come last. ``place`` is one of ``Found.places``. With ``regex_seconds`` the expression is searched in another
+    process, for at most that long.
     """
 
     step: Steps | None = None
@@ -65,7 +66,7 @@ class Query:
             compiled(self.regex)
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> Conditions:
         """The conditions of ``where``."""
         return parse_conditions(self.where or "")
 
@@ -88,13 +89,12 @@ class Query:
         for name in ("task", "group", "run", "finish_reason"):
             if (wanted := getattr(self, name)) is not None:
                 found &= block.named(name, to_bytes(str(wanted)))
-        for condition in self.conditions:
-            found &= mask(condition, block)
+        found &= self.conditions.evaluate(lambda condition: mask(condition, block))
         return found
 
     def columns(self) -> set[str]:
         """Return the columns that the query names, beside the fixed fields."""
-        named = {condition.name for condition in self.conditions} | {self.sort.removeprefix("-")}
+        named = self.conditions.names() | {self.sort.removeprefix("-")}
         return named - FIXED
 
     def text_filter(self) -> TextFilter | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import math
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -44,8 +45,11 @@ class Progress:
             print(f"\r{self._what}: {done * 100 // total} %", end="", file=sys.stderr, flush=True)
 
 
-def make_console(**options: Any) -> Console:
-    """Return a console that prints no control character of any text, wherever it comes from."""
+def make_console(file_width: int | None = None, **options: Any) -> Console:
+    """Return a console that prints no control character of any text, wherever it comes from.
+
+    ``file_width`` is its width where it prints to a file or a pipe, unless ``COLUMNS`` is set.
+    """
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
 
@@ -57,7 +61,10 @@ def make_console(**options: Any) -> Console:
                 else:
                     yield Segment(printable(segment.text, newlines=True), segment.style)
 
-    return SafeConsole(**options)
+    console = SafeConsole(**options)
+    if file_width is not None and not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = file_width
+    return console
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from windsock.formatting import duration, number, printable, size
+from windsock.formatting import counted, duration, number, printable, size
 from windsock.model import PhaseSpan
 from windsock.probe.report import PhaseSummary, Timeline, TimelineRow
 from windsock.probe.trace import stages
@@ -85,7 +85,7 @@ def chart(timeline: Timeline, width: int) -> Iterator[Text]:
             yield _line(row, timeline, label, columns, colour)
         left -= min(left, len(rows))
     if (total := sum(len(rows) for _, rows in timeline.groups)) > MAX_ROWS:
-        yield Text(f"  … {total - MAX_ROWS:,} more rows", style="dim")
+        yield Text(f"  … {counted(total - MAX_ROWS, 'more row')}", style="dim")
     yield Text(_legend(timeline), style="dim")
 
 

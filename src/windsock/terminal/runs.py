@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,12 @@ from windsock.diagnosis.health import Health
 from windsock.formatting import age, duration, printable, size
 from windsock.journal.run_facts import Glance
 from windsock.model import Status
+from windsock.terminal.folding import fold
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.segment import Segment
-    from rich.table import Table
+    from rich.style import Style
     from rich.text import Text
 
 COLOURS = {
@@ -26,16 +27,19 @@ COLOURS = {
     "stalled": "yellow",
     "unreadable": "red",
 }
-MAX_ID = 18  # characters of an id in a table
+MAX_ID = 18  # characters of an id in a table; commands take a prefix too
 HEALTH_COLOURS = {"healthy": "green", "watch": "yellow", "sick": "red", "cannot tell": "", "–": ""}
 SYMBOLS = {"running": "●", "finished": "✓", "crashed": "✗", "killed": "✗", "stalled": "◌", "unreadable": "?"}
+HEADINGS = ("ID", "NAME", "PROJECT", "STATUS", "HEALTH", "STEP", "TIME", "SIZE", "STARTED")
 FOLDED = ("NAME", "PROJECT")
-COLOURED = ("STATUS", "HEALTH")
 NUMBERS = ("STEP", "TIME", "SIZE", "STARTED")
-HEADINGS = ("ID", *FOLDED, *COLOURED, *NUMBERS)
-WITHOUT_HEALTH = tuple(heading for heading in HEADINGS if heading != "HEALTH")
-STATUS = HEADINGS.index("STATUS")
-GAP = "  "  # between two columns of Rich
+LEFT_OUT = (
+    ("SIZE", 24), ("TIME", 20), ("STARTED", 16), ("PROJECT", 16), ("STEP", 12), ("ID", 12), ("HEALTH", 10),
+)  # fmt: skip
+"""Columns that a narrow terminal lacks, in this order: each if names would get less than so many characters."""
+
+MAX_PROJECT = 24
+GAP = "  "  # between two columns
 
 
 def status_text(status: Status) -> Text:
@@ -56,66 +60,67 @@ def _health(health: Health | None) -> str:
 class RunsTable:
     """A table of runs in the order given, with the verdicts on them if any is known.
 
-    Rich computes the widths of the columns. The rows are put together here, since Rich takes half a millisecond for
-    each, which is seconds for thousands of runs.
+    Name and status are there at any width; other columns are left out where the terminal is too narrow for them. The
+    rows are put together here, since Rich takes half a millisecond for each, which is seconds for thousands of runs.
     """
 
     def __init__(self, glances: Sequence[Glance], health: Sequence[Health | None]) -> None:
         now = time.time()
         verdicts = [_health(found) for found in health]
-        self._headings = HEADINGS if any(health) else WITHOUT_HEALTH
-        self._rows = [_cells(self._headings, *run, now) for run in zip(glances, verdicts, strict=True)]
-        self._colours = [
-            (COLOURS[run.status.word], HEALTH_COLOURS[verdict]) for run, verdict in zip(glances, verdicts, strict=True)
-        ]
+        rows = [_cells(run, verdict, now) for run, verdict in zip(glances, verdicts, strict=True)]
+        self._columns = {heading: column for heading, *column in zip(HEADINGS, *rows, strict=True)}
+        if not any(health):
+            del self._columns["HEALTH"]
+        self._colours = {
+            "STATUS": [COLOURS[run.status.word] for run in glances],
+            "HEALTH": [HEALTH_COLOURS[verdict] for verdict in verdicts],
+        }
+        self._natural = {heading: _widest(heading, column) for heading, column in self._columns.items()}
+
+    @property
+    def width(self) -> int:
+        """The width at which nothing is folded or left out."""
+        return sum(self._natural.values()) + len(GAP) * (len(self._natural) - 1)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         """Yield the lines of the table."""
         from rich.segment import Segment
 
-        widths = self._widths(console, options)
-        headings = self._headings
-        for line in _lines(headings, headings, widths, console):
-            yield from (Segment("".join(_line(headings, line, widths)), console.get_style("dim")), Segment.line())
-        for cells, (status, health) in zip(self._rows, self._colours, strict=True):
-            styles = [console.get_style(colour or "none") for colour in ("", status, "", health, "")]
-            for line in _lines(headings, cells, widths, console):
-                yield from map(Segment, _line(headings, line, widths), styles)
-                yield Segment.line()
+        widths = self._widths(options.max_width)
+        heading_style = console.get_style("dim")
+        for segment in _row_segments(widths, {heading: heading for heading in widths}, {}):
+            yield Segment(segment.text, heading_style)
+        for place in range(len(self._columns["NAME"])):
+            cells = {heading: self._columns[heading][place] for heading in widths}
+            styles = {heading: console.get_style(own[place] or "none") for heading, own in self._colours.items()}
+            yield from _row_segments(widths, cells, styles)
 
-    def _widths(self, console: Console, options: ConsoleOptions) -> list[int]:
-        """Return the widths of the columns, from the widest cell of each."""
-        from rich.cells import cell_len
-        from rich.text import Text
-
-        table = _empty_table(self._headings)
-        for column in range(len(self._headings)):
-            widest = max(self._rows, key=lambda row: cell_len(row[column]), default=self._headings)
-            table.add_row(*map(Text, widest))
-        widths = table._calculate_column_widths(console, options)  # there is no public way to ask
-        # With the gaps: of a column at an edge one character, else one on each side.
-        return [max(width - (1 if place in (0, len(widths) - 1) else 2), 0) for place, width in enumerate(widths)]
+    def _widths(self, width: int) -> dict[str, int]:
+        """Return the widths of the columns that are shown, by their headings."""
+        widths = self._natural | {"PROJECT": min(self._natural["PROJECT"], MAX_PROJECT)}
+        for heading, least in LEFT_OUT:
+            if heading in widths and _rest(widths, width) < min(self._natural["NAME"], least):
+                del widths[heading]
+        return widths | {"NAME": max(min(self._natural["NAME"], _rest(widths, width)), len("NAME"))}
 
 
-def _empty_table(headings: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("ID", no_wrap=True, max_width=MAX_ID, overflow="ellipsis")  # commands take a prefix too
-    for heading in FOLDED:
-        table.add_column(heading, min_width=7, overflow="fold")
-    for heading in (heading for heading in COLOURED if heading in headings):
-        table.add_column(heading, no_wrap=True)
-    for heading in NUMBERS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    return table
+def _rest(widths: Mapping[str, int], width: int) -> int:
+    """Return the width that the other columns leave to names."""
+    return width - sum(own + len(GAP) for heading, own in widths.items() if heading != "NAME")
 
 
-def _cells(headings: Sequence[str], run: Glance, health: str, now: float) -> tuple[str, ...]:
+def _widest(heading: str, column: Sequence[str]) -> int:
+    from rich.cells import cell_len
+
+    widest = max(map(cell_len, (heading, *column)))
+    return min(widest, MAX_ID) if heading == "ID" else widest
+
+
+def _cells(run: Glance, health: str, now: float) -> tuple[str, ...]:
     return (
         *(printable(text) for text in (run.info.id, run.info.name, run.info.project)),
         _status(run.status),
-        *((health,) if "HEALTH" in headings else ()),
+        health,
         "–" if run.last_step is None else f"{run.last_step:,}",
         duration(max(0.0, run.last_heard - run.began)),
         size(run.bytes),
@@ -123,39 +128,25 @@ def _cells(headings: Sequence[str], run: Glance, health: str, now: float) -> tup
     )
 
 
-def _lines(
-    headings: Sequence[str], cells: Sequence[str], widths: list[int], console: Console
-) -> Iterable[Sequence[str]]:
-    """Return the lines of a row, as cells: several where a name is folded."""
+def _row_segments(
+    widths: Mapping[str, int], cells: Mapping[str, str], styles: Mapping[str, Style]
+) -> Iterator[Segment]:
+    """Yield the lines of a row: several where a name is folded."""
     from rich.cells import cell_len
+    from rich.segment import Segment
 
-    if all(cell_len(cell) <= width for cell, width in zip(cells, widths, strict=True)):
-        return [cells]
-    folded = [_folded(*one, console) if one[-1] else [] for one in zip(headings, cells, widths, strict=True)]
-    return zip_longest(*folded, fillvalue="")
-
-
-def _folded(heading: str, cell: str, width: int, console: Console) -> list[str]:
-    from rich.text import Text
-
-    text = Text(cell)
-    if heading in FOLDED:
-        return [line.plain.rstrip() for line in text.wrap(console, width, overflow="fold")]
-    text.truncate(width, overflow="ellipsis")
-    return [text.plain]
+    folded = [_lines(heading, cells[heading], width) for heading, width in widths.items()]
+    for line in zip_longest(*folded, fillvalue=""):
+        for place, (heading, cell) in enumerate(zip(widths, line, strict=True)):
+            space = " " * (widths[heading] - cell_len(cell))
+            padded = space + cell if heading in NUMBERS else cell + space
+            yield Segment((GAP if place else "") + padded, styles.get(heading))
+        yield Segment.line()
 
 
-def _line(headings: Sequence[str], cells: Sequence[str], widths: list[int]) -> tuple[str, str, str, str, str]:
-    """Return a line of cells that are not too wide: status and health, and what is before, between and after them."""
-    from rich.cells import cell_len
+def _lines(heading: str, cell: str, width: int) -> list[str]:
+    from rich.cells import cell_len, set_cell_size
 
-    padded = []
-    for heading, cell, width in zip(headings, cells, widths, strict=True):
-        space = " " * (width - cell_len(cell))
-        padded.append(space + cell if heading in NUMBERS else cell + space)
-    # A terminal may be too narrow for all columns: those without a width are left out.
-    after = STATUS + (2 if "HEALTH" in headings else 1)
-    health = "".join(padded[STATUS + 1 : after])
-    before_text = "".join(cell + GAP for cell in padded[:STATUS] if cell)
-    after_text = "".join(GAP + cell for cell in padded[after:] if cell)
-    return before_text, padded[STATUS], GAP if health else "", health, after_text
+    if cell_len(cell) <= width:
+        return [cell]
+    return fold(cell, width) if heading in FOLDED else [set_cell_size(cell, width - 1) + "…"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windsock.formatting import number, printable
+from windsock.formatting import counted, number, printable
 from windsock.model import Sample
 from windsock.samples.query import Census, Found
 from windsock.samples.transcript import Part, Turn, turns_of
@@ -226,7 +226,7 @@ def _summary(name: str, found: Found) -> Iterator[str]:
     else:
         shown = len(found.samples)
         more = f", {shown:,} shown (-n 0 shows all)" if shown < found.matched else ""
-        yield f"{found.matched:,} match{'es' if found.matched == 1 else ''}{more}; {_describe(census)}"
+        yield f"{counted(found.matched, 'matches', 'match')}{more}; {_describe(census)}"
     if found.unknown:
         yield f"no sample has {', '.join(found.unknown)}; columns: {', '.join(census.columns) or 'none'}"
     yield from (f"! {text}" for text in census.damage)

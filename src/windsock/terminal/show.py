@@ -13,7 +13,7 @@ from windsock.catalogue.resolution import RunNames
 from windsock.diagnosis.diagnose import Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.signs import Sign
-from windsock.formatting import by_family, duration, flatten, number, printable, ranges
+from windsock.formatting import by_family, counted, duration, flatten, number, printable, ranges
 from windsock.journal.series import Series
 from windsock.model import Status, Writer
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
@@ -113,10 +113,10 @@ def _origin(view: View) -> dict[str, str]:
 
 def _delivery(delivery: DeliveryState) -> str:
     """Describe the state of a tracker's delivery."""
-    facts = [delivery.state, f"{delivery.delivered:,} rows delivered"]
+    facts = [delivery.state, f"{counted(delivery.delivered, 'row')} delivered"]
     facts += [f"{delivery.pending} pending"] if delivery.pending else []
     facts += [f"{delivery.dropped:,} rejected"] if delivery.dropped else []
-    facts += [f"{delivery.skipped:,} values skipped"] if delivery.skipped else []
+    facts += [f"{counted(delivery.skipped, 'value')} skipped"] if delivery.skipped else []
     error = f": {delivery.error}" if delivery.error and delivery.state != "done" else ""
     return ", ".join(facts) + error + (f"  {delivery.url}" if delivery.url else "")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from windsock.comparison.intervals import Interval, mean_interval
 from windsock.comparison.seeds import is_label, is_seed
-from windsock.conditions import Condition, as_number, parse_conditions
+from windsock.conditions import Conditions, as_number, parse_conditions
 from windsock.diagnosis.health import WORDS
 from windsock.server.responses import RequestError, bilingual
 from windsock.server.runs.listed_run import ListedRun
@@ -26,7 +26,9 @@ class TableQuery:
     """The columns, conditions and grouping of a table."""
 
     columns: tuple[Column, ...]
-    conditions: tuple[tuple[Condition, Column], ...]
+    conditions: Conditions
+    compared: Mapping[str, Column]
+    """The columns that the conditions are about, by the names in them."""
     group: tuple[str, ...] = ()
     group_columns: tuple[Column, ...] = ()
     hidden: bool = False
@@ -34,7 +36,7 @@ class TableQuery:
     @property
     def statistics(self) -> list[str]:
         """The numbers of series that are needed."""
-        needed = [*self.columns, *(column for _, column in self.conditions), *self.group_columns]
+        needed = [*self.columns, *self.compared.values(), *self.group_columns]
         return list(dict.fromkeys(column.statistic for column in needed if column.statistic is not None))
 
     def select(self, runs: Iterable[ListedRun]) -> list[ListedRun]:
@@ -44,7 +46,7 @@ class TableQuery:
         return found
 
     def _fits(self, run: ListedRun) -> bool:
-        return all(condition.holds(column.read(run)) for condition, column in self.conditions)
+        return self.conditions.hold(lambda name: self.compared[name].read(run))
 
     def row(self, run: ListedRun) -> list[Any]:
         """Return the fields of a run."""
@@ -147,14 +149,15 @@ def table_query(columns: Sequence[str], where: str, group: Sequence[str], hidden
         return column_of(key, choices.config_keys)
 
     try:
-        conditions = tuple((condition, make(condition.name)) for condition in parse_conditions(where))
+        conditions = parse_conditions(where)
+        compared = {name: make(name) for name in sorted(conditions.names())}
     except ValueError as problem:
         raise RequestError(400, str(problem)) from None
-    for condition, column in conditions:
-        _check_known(condition.name, column, choices)
+    for name, column in compared.items():
+        _check_known(name, column, choices)
     keys = tuple(group)
     by = () if keys == (SEEDS,) else tuple(map(make, keys))
-    return TableQuery(tuple(map(make, columns)), conditions, keys, by, hidden)
+    return TableQuery(tuple(map(make, columns)), conditions, compared, keys, by, hidden)
 
 
 def _check_known(name: str, column: Column, choices: Choices) -> None:
