@@ -74,6 +74,17 @@ def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
     assert page.inner_text("pre.reasoning") == "secret thoughts"
 
 
+def test_a_view_is_loaded_when_it_is_opened(serve: Serve, visit: Open, shapes: windsock.Run):
+    """Until then its script is not requested."""
+    page = visit(f"{serve().base_url}/?run=shapes&tab=overview&lang=en")
+    page.wait_for_selector(".view.overview > *")
+    scripts = "() => performance.getEntriesByType('resource').map(one => one.name).filter(one => /bundle/.test(one))"
+    assert [Path(script).name for script in page.evaluate(scripts)] == ["page.js"]
+    page.click("nav.tabs >> text=Samples")
+    page.wait_for_selector(".sample-row")
+    assert [Path(script).name for script in page.evaluate(scripts)] == ["page.js", "samples.js"]
+
+
 def expect_refusals(console_errors: list[str]) -> None:
     """Remove the console's lines about requests that the server refused, of which there must be one or more."""
     assert console_errors

@@ -1,7 +1,7 @@
 """A run as one HTML file: the page's script and styles with the run's data inside, to send to a colleague.
 
-The script is the bundle of the page's modules that is served too: a file on disk cannot import other files. esbuild
-makes it in development (``npm run bundle``) and it is committed, so that windsock itself never needs Node.
+The script has all of the page's modules: a file on disk cannot import other files, as the served page does.
+``npm run bundle`` makes it in development and it is committed, so that windsock itself never needs Node.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from windsock.server.http.files import WEB
 
-BUNDLE = "bundle/page.js"
+BUNDLE = "bundle/report.js"
 PLOT_LIBRARY = "vendor/uPlot-1.6.32.min"
 
 
