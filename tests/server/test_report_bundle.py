@@ -6,7 +6,7 @@ from pathlib import Path
 
 import windsock
 from windsock.cli import main
-from windsock.server.http.files import WEB, StaticFiles
+from windsock.server.http.files import WEB
 from windsock.server.report_file import BUNDLE
 
 
@@ -18,15 +18,6 @@ def test_the_bundle_is_current():
         if not file.startswith(("bundle/", "vendor/")):
             digest.update(f"{file}\n{(WEB / file).read_text(encoding='utf-8')}".encode())
     assert {head.rpartition("sha256 ")[2] for head in heads} == {digest.hexdigest()}
-
-
-def test_the_first_view_is_small():
-    """What the page loads before a tab is opened has at most 150 kB on the wire; the views are files of their own."""
-    files = StaticFiles()
-    first = ["/", *(f"/{name}" for name in re.findall(r'(?:src|href)="([^"]+)"', files.get("/").body.decode()))]
-    loaded = [file for name in first if (file := files.get(name))]
-    assert len(loaded) == len(first) == 6
-    assert sum(len(file.gzipped or file.body) for file in loaded) < 150_000
 
 
 def test_a_report_has_the_licences_of_its_libraries(demo: windsock.Run, tmp_path: Path):

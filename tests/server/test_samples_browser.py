@@ -13,6 +13,23 @@ from serving_runs import Serve
 import windsock
 from windsock.cli import main
 
+MARKDOWN = r"""# Title
+
+So \(x^2\) is **four**, not $5 or $6: `x = 2`, and $\frac{1$ is broken.
+
+$$\sum_i x_i$$
+
+```python
+print("<b>")
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+- <img src=x onerror="document.title='owned'"> [link](javascript:document.title='owned')
+- $\href{javascript:alert(1)}{y}$ $\rule{9999em}{9999em}$ <script>document.title = 'owned'</script>
+"""
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 64, 48) + bytes(999)).decode()
 SYSTEM = "Be brief. " * 100
 SAMPLES: dict[str, dict[str, Any]] = {
@@ -34,6 +51,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "controls": {"completion": "a\x00b\x1b[31mc \u202egnp"},
     "hostile": {"completion": "<script>document.title = 'owned'</script>", "answer": "<b>4</b>", "task": "<i>t</i>",
                 "messages": [{"role": "<u>r</u>", "content": "<img src=x onerror=\"document.title='owned'\">"}]},
+    "markdown": {"completion": MARKDOWN},
 }  # fmt: skip
 SHOWN = {
     "chat": ["1,000 characters", "Hi", "Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
@@ -42,6 +60,7 @@ SHOWN = {
     "huge": ["begin xxx", "… 896,0", " end"], "right to left": ["شكرا جزيلا"], "emoji": ["👩‍🚀 😀"],
     "controls": ["a␀b␛[31mc \\u202egnp"],
     "hostile": ["<script>document.title = 'owned'</script>", "<b>4</b>", "<i>t</i>", "<u>r</u>", "<img src=x onerror="],
+    "markdown": ["**four**", "$$\\sum_i x_i$$"],
 }  # fmt: skip
 
 
@@ -72,6 +91,38 @@ def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
     assert not page.locator(".sample-detail pre.reasoning").is_visible()
     page.locator(".sample-detail details summary").click()
     assert page.inner_text("pre.reasoning") == "secret thoughts"
+
+
+@pytest.mark.parametrize("as_report", [False, True])
+def test_texts_are_rendered_at_a_key_press(
+    serve: Serve, visit: Open, shapes: windsock.Run, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
+):
+    """Markdown, formulas and code, and nothing else: no tag, link or script of a text is one of the page."""
+    state = f"run=shapes&tab=samples&lang=en&at={len(SAMPLES) - 1}"
+    if as_report:
+        assert main(["report", "shapes", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
+    else:
+        page = visit(f"{serve().base_url}/?{state}")
+    page.wait_for_selector(".sample-detail pre")
+    page.keyboard.press("v")
+    page.wait_for_selector(".rich math")
+    count = "names => names.map(name => document.querySelectorAll(`.rich ${name}`).length)"
+    assert page.evaluate(count, ["msup", "strong", "figure", "td", "li", "a", "img", "script", "[href]"]) == [
+        1, 1, 1, 2, 2, 0, 0, 0, 0,
+    ]  # fmt: skip
+    shown = page.inner_text(".rich")
+    assert all(
+        text in shown for text in ("$5 or $6", "$\\frac{1$ is", 'print("<b>")', "<img src=x onerror=", "<script>")
+    )
+    assert page.evaluate("() => document.body.scrollWidth <= innerWidth")
+    assert page.title() == "shapes · windsock"
+    assert "rich=1" in page.url
+    page.reload()
+    page.wait_for_selector(".rich math")
+    page.click("button >> text=rendered")
+    page.wait_for_selector(".sample-detail pre >> text=**four**")
+    assert page.locator(".rich").count() == 0
 
 
 def test_a_view_is_loaded_when_it_is_opened(serve: Serve, visit: Open, shapes: windsock.Run):

@@ -2,7 +2,7 @@
 import { enlarge, shrinkEnlarged } from "./charts/enlarged.js";
 import { plotUnderPointer } from "./charts/plot.js";
 import { toggleMarks } from "./data/marks.js";
-import { setState } from "./data/url_state.js";
+import { getState, setState, toggleState } from "./data/url_state.js";
 import { selectNeighbour } from "./run_list.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
@@ -14,6 +14,7 @@ const SHORTCUTS = {
   k: () => selectNeighbour(-1),
   r: () => setState({ from: "", to: "" }),
   m: toggleMarks,
+  v: () => getState("tab") === "samples" && toggleState("rich"),
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
   "?": showHelp,
   "/": focusSearch,
@@ -39,6 +40,7 @@ export function showHelp() {
     ["f", "k_full"],
     ["r", "k_reset"],
     ["m", "k_marks"],
+    ["v", "k_rich"],
     ["?", "k_help"],
     ["Esc", "k_esc"],
     [t("drag"), "k_drag"],
