@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import Open
+from browsing import Open, drawn
 from serving_runs import Serve
 
 import windsock
@@ -178,6 +178,7 @@ def grouped() -> windsock.Run:
                 correct=n > 1, discarded="stale" if n == 0 else None, step=step,
             )  # fmt: skip
         run.log({"critic/score/mean": 0.5}, step=step)
+    run.log({"critic/score/mean": 0.5}, step=4)
     run.finish()
     return run
 
@@ -202,6 +203,33 @@ def test_the_best_that_is_wrong_is_two_clicks_away(
     page.fill(".bar .where", "discarded != none and step > 0")
     page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 2")
     assert page.locator(".sample-row.discarded").count() == 2
+
+
+def test_a_click_on_a_chart_leads_to_the_samples_of_its_step(serve: Serve, visit: Open, grouped: windsock.Run):
+    """Or to the nearest step that has any; a drag still zooms, and a key does the same."""
+    page = visit(f"{serve().base_url}/?run=groups&tab=charts&lang=en")
+    drawn(page, "critic/score/mean")
+    box = page.locator(".chart .u-over").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.click(box["x"] + 0.55 * box["width"], middle)
+    assert page.input_value(".step-menu input") == "2"
+    assert page.locator(".step-menu a").all_inner_texts() == ["Samples", "Time", "Memory"]
+    page.keyboard.press("Escape")
+    assert not page.locator(".step-menu").is_visible()
+    page.mouse.move(box["x"] + 5, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, middle, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**from=**")
+    assert not page.locator(".step-menu").is_visible()
+    page.keyboard.press("s")
+    page.keyboard.type("4")
+    page.keyboard.press("Enter")
+    page.click(".near-step >> text=2")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 4")
+    assert "at=2" in page.url
+    page.click("text=charts at step 2")
+    page.wait_for_selector(".chart canvas")
 
 
 def test_rows_begin_where_samples_differ(serve: Serve, visit: Open, grouped: windsock.Run):

@@ -14,7 +14,7 @@ import { transcript } from "../samples/turns.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
-import { emptyState, panel } from "../ui/widgets.js";
+import { emptyState, panel, stateLink } from "../ui/widgets.js";
 
 const PAGE_SIZE = 60;
 const SNIPPET = 300; // characters
@@ -61,7 +61,7 @@ export function samplesView(host, context) {
     const texts = found.map(pattern ? outputText : answerText);
     const shared = sharedBeginning(texts);
     rows.replaceChildren(...found.map((sample, i) => sampleRow(sample, selected, snippet(texts[i], shared, pattern))));
-    if (!found.length) rows.append(el("p", { class: "quiet pad", text: t("nothing_found") }));
+    if (!found.length) rows.append(nothingFound());
     if (more)
       rows.append(
         el("button", { class: "sample-row quiet", text: t("older_page"), onclick: () => read(found.length) }),
@@ -71,6 +71,24 @@ export function samplesView(host, context) {
     if (!place) close();
     else if (detail.dataset.of !== shown) open(place, shown);
     if (place && place !== selected) rows.firstChild?.setAttribute("aria-current", "true");
+  }
+
+  // That nothing matches; of a step, also the nearest ones that have something.
+  function nothingFound() {
+    const at = getState("at");
+    const note = el("p", { class: "quiet pad", text: t("nothing_found") });
+    if (!at) return note;
+    const near = (order, sort) => {
+      const where = [getState("where"), `step ${order} ${at}`].filter(Boolean).join(" and ");
+      return search({ ...searchParameters(), step: "", where, sort, limit: 1 });
+    };
+    Promise.all([near("<", "-step"), near(">", "step")]).then((both) => {
+      const steps = both.flatMap(({ samples }) => samples.slice(0, 1)).map((one) => one.step);
+      const link = (step) => stateLink({ at: step }, { class: "near-step" }, String(step));
+      if (steps.length)
+        note.replaceChildren(`${t("none_at_step", { n: at })} `, ...steps.flatMap((step) => [link(step), " "]));
+    }, context.fail);
+    return note;
   }
 
   function close() {
