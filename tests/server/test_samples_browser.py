@@ -270,7 +270,8 @@ def test_tokens_have_their_values(
 ):
     """At the right tokens, on hover and as a list of the most extreme; masked ones have no colour. Also in a report."""
     run = windsock.init(project="p", name="tokens", id="tokens")
-    run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, step=0)
+    likely = [[], [(" cat", -0.2), (" <b>dog</b>", -1.8)], [], [], []]
+    run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, top_logprobs=likely, step=0)
     run.finish()
     state = "tab=samples&lang=en&tv=entropy"
     if as_report:
@@ -286,7 +287,11 @@ def test_tokens_have_their_values(
     assert page.locator(".extremes button").first.inner_text().split() == ["cat", "4"]
     page.hover(".token-row span >> nth=1")
     tip = page.inner_text(".token-tip").split()
-    assert tip == ['"', 'cat"', "1", "push", "1.50", "ratio", "1.50", "entropy", "4", "advantage", "1", "mask", "1"]
+    assert tip[:13] == [
+        '"', 'cat"', "1", "push", "1.50", "ratio", "1.50", "entropy", "4", "advantage", "1", "mask", "1",
+    ]  # fmt: skip
+    assert tip[13:] == ["most", "likely", '"', 'cat"', "82%", '"', '<b>dog</b>"', "17%"]
+    assert page.inner_text(".token-tip .taken").split() == ['"', 'cat"', "82%"]
     page.select_option(".token-panel select >> nth=1", "push")
     page.wait_for_function("() => document.querySelectorAll('.token-column').length === 2")
     page.locator(".extremes button").first.click()

@@ -165,6 +165,7 @@ export const WORDS = {
   answer: ["answer", "答案"],
   reference: ["reference", "参考答案"],
   discarded: ["discarded:", "已丢弃："],
+  alternatives: ["most likely", "最可能的 token"],
   rendered: ["rendered", "渲染"],
   rendered_what: [
     "markdown, formulas and code rendered, or as written (v)",
