@@ -14,7 +14,7 @@ from windsock.model import Sample
 
 DATA = Path(__file__).parent / "data"
 OLD_RUNS = ["run-0.1"]
-NEWER_FIELDS = ("id", "answer", "reference", "discarded", "columns", "tokens", "token_values")
+NEWER_FIELDS = ("id", "answer", "reference", "discarded", "columns", "tokens", "token_values", "top_logprobs")
 
 
 def reading(view: windsock.View) -> dict[str, Any]:

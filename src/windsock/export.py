@@ -133,13 +133,14 @@ def sample_record(sample: Sample) -> dict[str, Any]:
     """Return the non-empty fields of a sample, with its tokens and their values as lists."""
     values = {name: getattr(sample, name) for name in ("step", *Sample.__dataclass_fields__)}
     values |= {"tokens": list(sample.tokens), "token_values": {n: list(v) for n, v in sample.token_values.items()}}
+    values["top_logprobs"] = [list(map(list, one)) for one in sample.top_logprobs]
     return {name: value for name, value in values.items() if value not in (None, "", (), {}, [])}
 
 
 def write_samples_parquet(samples: Sequence[Sample], path: Path) -> None:
     """Write samples as Parquet: ``reward.NAME``, ``column.NAME`` and ``token.NAME`` are columns of their own.
 
-    Messages are JSON. A column with numbers and names has all of them as texts.
+    Messages and alternatives of tokens are JSON. A column with numbers and names has all of them as texts.
     """
     pa, pq = _pyarrow()
     types = {"number": pa.float64(), "boolean": pa.bool_(), "text": pa.string()}
@@ -176,8 +177,8 @@ def _cells(sample: Sample) -> Iterator[tuple[str, Any]]:
     """Yield the columns of a sample with their values."""
     for name in ("step", *Sample.__dataclass_fields__):
         value = getattr(sample, name)
-        if name == "messages":
-            value = json.dumps(value, ensure_ascii=False, default=repr) if value else None
+        if name in ("messages", "top_logprobs"):
+            value = json.dumps(list(value), ensure_ascii=False, default=repr) if len(value) else None
         if isinstance(value, Mapping):
             prefix = {"rewards": "reward", "columns": "column", "token_values": "token"}[name]
             yield from ((f"{prefix}.{inner}", value[inner]) for inner in value)

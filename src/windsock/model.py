@@ -69,7 +69,8 @@ class Sample:
     In a chat ``messages`` replace prompt and completion: mappings with ``role`` and ``content``. ``reward`` is the
     total, ``rewards`` its components by name; ``length`` is in tokens. ``answer`` is what was taken out of the
     completion and ``reference`` the right one; ``discarded`` is the reason why it was not trained on. ``columns`` are
-    further numbers, truth values and names. ``tokens`` are texts, and each of ``token_values`` has a number for each.
+    further numbers, truth values and names. ``tokens`` are texts, and each of ``token_values`` has a number for each;
+    ``top_logprobs`` has for each the most likely texts with their log-probs.
     """
 
     prompt: str = ""
@@ -93,6 +94,7 @@ class Sample:
     columns: Mapping[str, float | int | bool | str] = field(default_factory=dict)
     tokens: Sequence[str] = ()
     token_values: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    top_logprobs: Sequence[Sequence[tuple[str, float]]] = ()
 
 
 @dataclass(frozen=True, slots=True)

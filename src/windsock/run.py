@@ -450,6 +450,7 @@ class Run:
         discarded: Any = None,
         tokens: Any = None,
         token_values: Any = None,
+        top_logprobs: Any = None,
         decode: Any = None,
         columns: Any = None,
         step: int | None = None,
@@ -460,7 +461,8 @@ class Run:
         ``messages`` replace prompt and completion in a chat; ``rewards`` are the components of ``reward`` by name;
         ``length`` is in tokens. ``answer`` and ``reference`` are the given and the right answer, ``discarded`` is why
         the trainer does not use the sample. ``tokens`` are texts, or ids for ``decode`` or the run's tokenizer, and
-        ``token_values`` arrays by name with a number for each. Further numbers, truth values and names are columns.
+        ``token_values`` arrays by name with a number for each; ``top_logprobs`` are the most likely tokens at each
+        place, as pairs, or as vLLM or OpenAI's API give them. Further numbers, truth values and names are columns.
 
         Without ``step`` the sample belongs to the step that the next commit names. A field with a wrong value is left
         out, counted and reported once. A number on an accelerator is waited for.

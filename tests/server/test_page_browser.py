@@ -355,9 +355,10 @@ def test_the_first_view_stays_small(serve: Serve, demo: windsock.Run, visit: Ope
 
 
 def test_vendored_files_have_their_version_and_licence():
-    """The plot library is the only code of others, with its version in the file names."""
+    """The libraries for plots, markdown and formulas are the only code of others, with versions in the file names."""
     assert {file.name for file in (WEB / "vendor").iterdir()} == {
         "uPlot-1.6.32.min.js", "uPlot-1.6.32.min.css", "uPlot-1.6.32.LICENSE.txt",
+        "marked-18.2.0.min.js", "marked-18.2.0.LICENSE.txt", "temml-0.13.5.min.js", "temml-0.13.5.LICENSE.txt",
     }  # fmt: skip
 
 

@@ -7,12 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import Open
+from browsing import Open, drawn
 from serving_runs import Serve
 
 import windsock
 from windsock.cli import main
 
+MARKDOWN = r"""# Title
+
+So \(x^2\) is **four**, not $5 or $6: `x = 2`, and $\frac{1$ is broken.
+
+$$\sum_i x_i$$
+
+```python
+print("<b>")
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+- <img src=x onerror="document.title='owned'"> [link](javascript:document.title='owned')
+- $\href{javascript:alert(1)}{y}$ $\rule{9999em}{9999em}$ <script>document.title = 'owned'</script>
+"""
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 64, 48) + bytes(999)).decode()
 SYSTEM = "Be brief. " * 100
 SAMPLES: dict[str, dict[str, Any]] = {
@@ -34,6 +51,7 @@ SAMPLES: dict[str, dict[str, Any]] = {
     "controls": {"completion": "a\x00b\x1b[31mc \u202egnp"},
     "hostile": {"completion": "<script>document.title = 'owned'</script>", "answer": "<b>4</b>", "task": "<i>t</i>",
                 "messages": [{"role": "<u>r</u>", "content": "<img src=x onerror=\"document.title='owned'\">"}]},
+    "markdown": {"completion": MARKDOWN},
 }  # fmt: skip
 SHOWN = {
     "chat": ["1,000 characters", "Hi", "Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
@@ -42,6 +60,7 @@ SHOWN = {
     "huge": ["begin xxx", "… 896,0", " end"], "right to left": ["شكرا جزيلا"], "emoji": ["👩‍🚀 😀"],
     "controls": ["a␀b␛[31mc \\u202egnp"],
     "hostile": ["<script>document.title = 'owned'</script>", "<b>4</b>", "<i>t</i>", "<u>r</u>", "<img src=x onerror="],
+    "markdown": ["**four**", "$$\\sum_i x_i$$"],
 }  # fmt: skip
 
 
@@ -72,6 +91,49 @@ def test_every_shape_is_shown(serve: Serve, visit: Open, shapes: windsock.Run):
     assert not page.locator(".sample-detail pre.reasoning").is_visible()
     page.locator(".sample-detail details summary").click()
     assert page.inner_text("pre.reasoning") == "secret thoughts"
+
+
+@pytest.mark.parametrize("as_report", [False, True])
+def test_texts_are_rendered_at_a_key_press(
+    serve: Serve, visit: Open, shapes: windsock.Run, tmp_path: Path, as_report: bool, capsys: pytest.CaptureFixture[str]
+):
+    """Markdown, formulas and code, and nothing else: no tag, link or script of a text is one of the page."""
+    state = f"run=shapes&tab=samples&lang=en&at={len(SAMPLES) - 1}"
+    if as_report:
+        assert main(["report", "shapes", "-o", str(tmp_path / "run.html")]) == 0
+        page = visit(f"{(tmp_path / 'run.html').as_uri()}#{state}")
+    else:
+        page = visit(f"{serve().base_url}/?{state}")
+    page.wait_for_selector(".sample-detail pre")
+    page.keyboard.press("v")
+    page.wait_for_selector(".rich math")
+    count = "names => names.map(name => document.querySelectorAll(`.rich ${name}`).length)"
+    assert page.evaluate(count, ["msup", "strong", "figure", "td", "li", "a", "img", "script", "[href]"]) == [
+        1, 1, 1, 2, 2, 0, 0, 0, 0,
+    ]  # fmt: skip
+    shown = page.inner_text(".rich")
+    assert all(
+        text in shown for text in ("$5 or $6", "$\\frac{1$ is", 'print("<b>")', "<img src=x onerror=", "<script>")
+    )
+    assert page.evaluate("() => document.body.scrollWidth <= innerWidth")
+    assert page.title() == "shapes · windsock"
+    assert "rich=1" in page.url
+    page.reload()
+    page.wait_for_selector(".rich math")
+    page.click("button >> text=rendered")
+    page.wait_for_selector(".sample-detail pre >> text=**four**")
+    assert page.locator(".rich").count() == 0
+
+
+def test_a_view_is_loaded_when_it_is_opened(serve: Serve, visit: Open, shapes: windsock.Run):
+    """Until then its script is not requested."""
+    page = visit(f"{serve().base_url}/?run=shapes&tab=overview&lang=en")
+    page.wait_for_selector(".view.overview > *")
+    scripts = "() => performance.getEntriesByType('resource').map(one => one.name).filter(one => /bundle/.test(one))"
+    assert [Path(script).name for script in page.evaluate(scripts)] == ["page.js"]
+    page.click("nav.tabs >> text=Samples")
+    page.wait_for_selector(".sample-row")
+    assert [Path(script).name for script in page.evaluate(scripts)] == ["page.js", "samples.js"]
 
 
 def expect_refusals(console_errors: list[str]) -> None:
@@ -116,6 +178,7 @@ def grouped() -> windsock.Run:
                 correct=n > 1, discarded="stale" if n == 0 else None, step=step,
             )  # fmt: skip
         run.log({"critic/score/mean": 0.5}, step=step)
+    run.log({"critic/score/mean": 0.5}, step=4)
     run.finish()
     return run
 
@@ -140,6 +203,33 @@ def test_the_best_that_is_wrong_is_two_clicks_away(
     page.fill(".bar .where", "discarded != none and step > 0")
     page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 2")
     assert page.locator(".sample-row.discarded").count() == 2
+
+
+def test_a_click_on_a_chart_leads_to_the_samples_of_its_step(serve: Serve, visit: Open, grouped: windsock.Run):
+    """Or to the nearest step that has any; a drag still zooms, and a key does the same."""
+    page = visit(f"{serve().base_url}/?run=groups&tab=charts&lang=en")
+    drawn(page, "critic/score/mean")
+    box = page.locator(".chart .u-over").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.click(box["x"] + 0.55 * box["width"], middle)
+    assert page.input_value(".step-menu input") == "2"
+    assert page.locator(".step-menu a").all_inner_texts() == ["Samples", "Time", "Memory"]
+    page.keyboard.press("Escape")
+    assert not page.locator(".step-menu").is_visible()
+    page.mouse.move(box["x"] + 5, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 5, middle, steps=4)
+    page.mouse.up()
+    page.wait_for_url("**from=**")
+    assert not page.locator(".step-menu").is_visible()
+    page.keyboard.press("s")
+    page.keyboard.type("4")
+    page.keyboard.press("Enter")
+    page.click(".near-step >> text=2")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 4")
+    assert "at=2" in page.url
+    page.click("text=charts at step 2")
+    page.wait_for_selector(".chart canvas")
 
 
 def test_rows_begin_where_samples_differ(serve: Serve, visit: Open, grouped: windsock.Run):
@@ -180,7 +270,8 @@ def test_tokens_have_their_values(
 ):
     """At the right tokens, on hover and as a list of the most extreme; masked ones have no colour. Also in a report."""
     run = windsock.init(project="p", name="tokens", id="tokens")
-    run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, step=0)
+    likely = [[], [(" cat", -0.2), (" <b>dog</b>", -1.8)], [], [], []]
+    run.sample("p", "".join(TOKENS), tokens=TOKENS, token_values=VALUES, top_logprobs=likely, step=0)
     run.finish()
     state = "tab=samples&lang=en&tv=entropy"
     if as_report:
@@ -196,7 +287,11 @@ def test_tokens_have_their_values(
     assert page.locator(".extremes button").first.inner_text().split() == ["cat", "4"]
     page.hover(".token-row span >> nth=1")
     tip = page.inner_text(".token-tip").split()
-    assert tip == ['"', 'cat"', "1", "push", "1.50", "ratio", "1.50", "entropy", "4", "advantage", "1", "mask", "1"]
+    assert tip[:13] == [
+        '"', 'cat"', "1", "push", "1.50", "ratio", "1.50", "entropy", "4", "advantage", "1", "mask", "1",
+    ]  # fmt: skip
+    assert tip[13:] == ["most", "likely", '"', 'cat"', "82%", '"', '<b>dog</b>"', "17%"]
+    assert page.inner_text(".token-tip .taken").split() == ['"', 'cat"', "82%"]
     page.select_option(".token-panel select >> nth=1", "push")
     page.wait_for_function("() => document.querySelectorAll('.token-column').length === 2")
     page.locator(".extremes button").first.click()

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wordDiff } from "../../src/windsock/server/web/samples/diff.js";
+import { FORMULAS } from "../../src/windsock/server/web/samples/formulas.js";
 import { inputTurns, outputText, sharedBeginning } from "../../src/windsock/server/web/samples/outputs.js";
 import {
   allValues,
@@ -128,4 +129,20 @@ test("rows have every character once, and fit", () => {
   );
   assert.deepEqual(joined, ["Hello", " world", ",⏎⏎", "x".repeat(25), "字字字", "😀", "", "end"]);
   assert.deepEqual(tokenRows([], 10), []);
+});
+
+test("formulas are told from sums of money", () => {
+  const [inline, block] = FORMULAS.map(
+    ({ tokenizer }) =>
+      (text) =>
+        tokenizer(text)?.latex,
+  );
+  assert.equal(inline("$x^2$ and $y$"), "x^2");
+  assert.equal(inline("$a \\$ b$"), "a \\$ b");
+  assert.equal(inline("\\(x\\) y"), "x");
+  assert.equal(inline("$$x$$"), "x");
+  for (const text of ["$5 and $6", "$ x$", "$x", "$$", "\\(x"]) assert.equal(inline(text), undefined, text);
+  assert.equal(block("$$\nx\n\ny\n$$\nz"), "x\n\ny");
+  assert.equal(block("\\begin{align*}a\\end{align*}"), "\\begin{align*}a\\end{align*}");
+  assert.equal(block("\\begin{align}a\\end{align*}"), undefined);
 });

@@ -34,7 +34,7 @@ test("every text that the page uses exists, and every text is used", () => {
   const used = new Set([...code.matchAll(/\bt\(\s*"([^"]+)"/g)].map((match) => match[1]));
   assert.ok(used.size > 100);
   for (const key of used) assert.ok(key in WORDS, key);
-  const views = [...code.matchAll(/(\w+): \w+View\b/g)].map((match) => match[1]);
+  const views = [...code.matchAll(/(\w+): (?:async )?\(\) => .*View\b/g)].map((match) => match[1]);
   assert.equal(views.length, 10);
   for (const key of Object.keys(WORDS)) {
     assert.ok(used.has(key) || views.includes(key) || FROM_DATA.test(key), `${key} is not used`);

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
+from windsock.journal.alternatives import decode_alternatives, encode_alternatives
 from windsock.journal.frames import MAX_SAMPLE_BODY
 from windsock.journal.tokens import decode_tokens, encode_tokens
 from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values, load_json
@@ -22,7 +23,7 @@ def encode(sample: Sample) -> bytes:
     """Return a sample as JSON in UTF-8, without its empty fields."""
     record = {name: value for name in NAMES if (value := getattr(sample, name)) not in EMPTY}
     if len(sample.tokens):
-        record |= encode_tokens(sample)
+        record |= encode_tokens(sample) | encode_alternatives(sample.top_logprobs, len(sample.tokens))
     try:
         return to_json(record)
     except Exception:  # noqa: BLE001 - a message may contain itself, or objects that raise
@@ -52,7 +53,9 @@ def decode(record: Any, step: int, time: float = 0.0) -> Sample:
         raise ValueError("a sample must be a JSON object")
     # Another program may have written the record: a wrong entry costs itself, not the sample.
     found = {name: value for name, read in READERS.items() if (value := read(record.get(name))) is not None}
-    return Sample(**{"time": time, **found, **decode_tokens(record)}, step=step)
+    tokens = decode_tokens(record)
+    tokens |= decode_alternatives(record, len(tokens.get("tokens", ())))
+    return Sample(**{"time": time, **found, **tokens}, step=step)
 
 
 def _dump(record: Mapping[str, Any], ensure_ascii: bool) -> str:

@@ -16,6 +16,7 @@ from windsock.recording import Collector, Recording
 from windsock.samples.choice import Budget, Choice
 from windsock.samples.parsing import Rejections, rows_of, to_sample
 from windsock.samples.token_ids import DecodedTokens, TokenDecoder
+from windsock.samples.top_logprobs import GivenAlternatives
 
 TOO_LARGE = (
     f"more than {MAX_SAMPLE_BYTES:,} bytes or {MAX_VALUES:,} values of JSON, which readers do not accept; "
@@ -84,11 +85,13 @@ class SampleCollector(Collector):
                 choice.consider(sample, place)
             except Exception as error:  # noqa: BLE001 - an object inside a message may raise anything when encoded
                 rejected["messages"] = f"value cannot be stored ({type(error).__name__}: {error})"
-                choice.consider(replace(sample, messages=(), tokens=(), token_values={}), place)
+                choice.consider(replace(sample, messages=(), tokens=(), token_values={}, top_logprobs=()), place)
             if choice.too_large > former:
                 rejected["size"] = TOO_LARGE
         if isinstance(sample.tokens, DecodedTokens) and sample.tokens.problem:
             rejected["tokens"] = sample.tokens.problem
+        if isinstance(sample.top_logprobs, GivenAlternatives) and sample.top_logprobs.problem:
+            rejected["top_logprobs"] = sample.top_logprobs.problem
 
     def _skip(self, rejected: Rejections) -> None:
         if rejected:

@@ -10,6 +10,7 @@ from typing import Any
 from windsock.journal.tokens import MAX_ARRAYS, MAX_TOKENS
 from windsock.model import Sample
 from windsock.samples.token_ids import DecodedTokens, TokenDecoder, id_text
+from windsock.samples.top_logprobs import read_top_logprobs
 from windsock.scalars import Rejection, to_float
 
 # The integers of SQLite, in which the index stores them.
@@ -200,17 +201,36 @@ def _messages(value: Any, rejected: Rejections) -> tuple[Mapping[str, Any], ...]
 
 
 def _token_fields(given: Mapping[str, Any], decoder: TokenDecoder | None, rejected: Rejections) -> dict[str, Any]:
-    """Return the tokens of a sample and those of their values that have a number for each."""
-    values = given.get("token_values")
+    """Return the tokens of a sample, those of their values that have a number for each, and their alternatives."""
     if given.get("tokens") is None:
-        if values is not None and len(values):
-            rejected["token_values"] = "values of tokens need tokens=: texts or ids"
+        for name in TOKEN_FIELDS[1:]:
+            value = given.get(name)
+            if value is not None and (not hasattr(value, "__len__") or len(value)):
+                rejected[name] = "values of tokens need tokens=: texts or ids"
         return {}
     own = given.get("decode")
-    tokens = _tokens(given["tokens"], decoder if own is None else TokenDecoder(own), rejected)
+    decoder = decoder if own is None else TokenDecoder(own)
+    tokens = _tokens(given["tokens"], decoder, rejected)
     if isinstance(tokens, Rejection):
         rejected["tokens"] = str(tokens)
         return {}
+    return _token_values(given.get("token_values"), tokens, rejected) | _alternatives(given, tokens, decoder, rejected)
+
+
+def _alternatives(
+    given: Mapping[str, Any], tokens: Sequence[str], decoder: TokenDecoder | None, rejected: Rejections
+) -> dict[str, Any]:
+    value = given.get("top_logprobs")
+    if value is None or (isinstance(value, tuple) and not value):
+        return {}
+    read = read_top_logprobs(value, len(tokens), decoder)
+    if isinstance(read, Rejection):
+        rejected["top_logprobs"] = str(read)
+        return {}
+    return {"top_logprobs": read}
+
+
+def _token_values(values: Any, tokens: Sequence[str], rejected: Rejections) -> dict[str, Any]:
     if values is None or not isinstance(values, Mapping):
         if values is not None:
             rejected["token_values"] = f"value is of type {type(values).__name__}, not a mapping of names to arrays"
@@ -253,7 +273,7 @@ def _array(value: Any, count: int) -> Any:
     return array if array.shape == (count,) else Rejection(f"value has shape {array.shape}, expected ({count},)")
 
 
-TOKEN_FIELDS = ("tokens", "token_values")
+TOKEN_FIELDS = ("tokens", "token_values", "top_logprobs")
 READERS: dict[str, Callable[[Any, Rejections], Any]] = {
     **dict.fromkeys((*TEXTS, "discarded"), _text),
     "messages": _messages,

@@ -11,7 +11,7 @@ from windsock.journal.unpacking import MAX_DIRECT, MAX_VALUES, count_values
 
 MIN_CHARACTERS = 64  # of a shortened text; if that is still too long, all texts are left out
 SHRINK = 0.7
-TOKENS = ("tokens", "token_values")
+TOKENS = ("tokens", "token_values", "top_logprobs")
 
 
 def shortened(text: str, limit: int) -> str:

@@ -1,7 +1,7 @@
 """A run as one HTML file: the page's script and styles with the run's data inside, to send to a colleague.
 
-The script is the bundle of the page's modules that is served too: a file on disk cannot import other files. esbuild
-makes it in development (``npm run bundle``) and it is committed, so that windsock itself never needs Node.
+The script has all of the page's modules: a file on disk cannot import other files, as the served page does.
+``npm run bundle`` makes it in development and it is committed, so that windsock itself never needs Node.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from typing import Any
 
 from windsock.server.http.files import WEB
 
-BUNDLE = "bundle/page.js"
+BUNDLE = "bundle/report.js"
 PLOT_LIBRARY = "vendor/uPlot-1.6.32.min"
+TEXT_LIBRARIES = {"vendor/marked-18.2.0.min": "marked", "vendor/temml-0.13.5.min": "Temml"}
+"""Libraries that render the texts of samples, with their names."""
 
 
 def report_page(data: dict[str, Any], web: Path = WEB) -> str:
     """Return the HTML of a report; ``data`` is the result of ``report_data``."""
     styles = [_read(web, f"{PLOT_LIBRARY}.css"), _read(web, "page.css")]
-    scripts = [_read(web, f"{PLOT_LIBRARY}.js"), _read(web, BUNDLE)]
+    libraries = {PLOT_LIBRARY: "uPlot"} | (TEXT_LIBRARIES if data.get("samples") else {})
+    scripts = [*(_read(web, f"{library}.js") for library in libraries), _read(web, BUNDLE)]
     policy = f"default-src 'none'; img-src data: blob:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
     title = str(data["details"]["info"].get("name") or "run")
     return "\n".join((
         "<!doctype html>",
-        _licence_notice(web),
+        _licence_notice(web, libraries),
         '<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -34,16 +37,17 @@ def report_page(data: dict[str, Any], web: Path = WEB) -> str:
         *(f"<style>{style}</style>" for style in styles),
         "</head>\n<body>",
         f'<script type="application/json" id="report-data">{_json_for_html(data)}</script>',
-        f"<script>{scripts[0]}</script>",
-        f'<script type="module">{scripts[1]}</script>',
+        *(f"<script>{script}</script>" for script in scripts[:-1]),
+        f'<script type="module">{scripts[-1]}</script>',
         "</body>\n</html>\n",
     ))  # fmt: skip
 
 
-def _licence_notice(web: Path) -> str:
-    """Return a comment with the licence of uPlot, which must be in every copy of it."""
-    licence = _read(web, f"{PLOT_LIBRARY.removesuffix('.min')}.LICENSE.txt").strip()
-    return f"<!--\nThis file contains uPlot, https://github.com/leeoniya/uPlot\n\n{licence}\n-->"
+def _licence_notice(web: Path, libraries: dict[str, str]) -> str:
+    """Return a comment with the licences of the libraries, which must be in every copy of them."""
+    texts = {name: _read(web, f"{file.removesuffix('.min')}.LICENSE.txt").strip() for file, name in libraries.items()}
+    notices = "\n\n".join(f"This file contains {name}\n\n{text}" for name, text in texts.items())
+    return f"<!--\n{notices}\n-->"
 
 
 def _read(web: Path, name: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PREFERRED = ("entropy", "advantage", "log_prob")
 EXTREMES = 10
+ALTERNATIVES = 5
 SUMS = 30  # tokens with the largest sums
 INDENT = 2
 HIGH, LOW = (0, 114, 178), (213, 94, 0)  # for the largest and the smallest value
@@ -57,7 +58,15 @@ def print_tokens(console: Console, sample: Sample, choice: TokenChoice) -> None:
     console.print(line, soft_wrap=True)
     for place in extremes(values, mask):
         shown = printable(sample.tokens[place]).strip() or repr(sample.tokens[place])
-        console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,})", markup=False)
+        likely = alternatives(sample, place)
+        console.print(f"{' ' * INDENT}{number(values[place]):>10}  {shown}  (token {place:,}){likely}", markup=False)
+
+
+def alternatives(sample: Sample, place: int) -> str:
+    """Return the most likely tokens at a place with their probabilities, if they are known."""
+    known = sample.top_logprobs[place][:ALTERNATIVES] if len(sample.top_logprobs) else ()
+    shown = (f"{printable(text).strip() or repr(text)} {math.exp(min(value, 0.0)):.2g}" for text, value in known)
+    return f"  of {', '.join(shown)}" if known else ""
 
 
 def print_token_sums(console: Console, samples: Iterable[Sample], choice: TokenChoice) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from windsock.journal.alternatives import TopLogprobs
 from windsock.model import Sample
 from windsock.samples.query import Query
 from windsock.samples.regex_process import TooSlowError
@@ -21,6 +23,7 @@ from windsock.server.runs.open_runs import OpenRun
 MAX_PART = 2000  # characters of a part of a turn in a list
 TEXTS = ("full", "turns", "whole")
 RAW = ("prompt", "completion", "messages")
+LONG = ("tokens", "token_values", "top_logprobs")  # which lists have not
 
 
 def samples_view(opened: OpenRun, query: Query, offset: int, limit: int, texts: str = "full") -> dict[str, Any]:
@@ -66,25 +69,43 @@ def token_sums_view(opened: OpenRun, step: int, value: str, limit: int) -> dict[
 
 
 def whole_sample(sample: Sample) -> dict[str, Any]:
-    """Return all fields of a sample and its turns; each array of token values is the base64 of its float32."""
+    """Return all fields of a sample and its turns; each array of its tokens is the base64 of its float32."""
     arrays = {name: np.asarray(sample.token_values[name], "<f4") for name in sample.token_values}
     return {
-        **field_values(sample),
+        **_short_fields(sample),
         "turns": _turns(sample, field_values),
         "tokens": list(sample.tokens),
-        "token_values": {name: b64encode(array.tobytes()).decode() for name, array in arrays.items()},
+        "token_values": {name: _packed(array) for name, array in arrays.items()},
+        "top_logprobs": _alternatives(sample.top_logprobs),
     }
+
+
+def _alternatives(found: Sequence[Any]) -> dict[str, Any] | None:
+    """Return the different texts, and the numbers, texts and log-probs of all alternatives; None if there are none."""
+    if not isinstance(found, TopLogprobs):
+        return None
+    texts, *arrays = found.columns
+    named = zip(("counts", "ids", "log_probs"), arrays, strict=True)
+    return {"texts": list(texts), **{name: _packed(np.asarray(array, "<f4")) for name, array in named}}
+
+
+def _packed(array: NDArray[np.float32]) -> str:
+    return b64encode(array.tobytes()).decode()
+
+
+def _short_fields(sample: Sample) -> dict[str, Any]:
+    return {field.name: getattr(sample, field.name) for field in fields(sample) if field.name not in LONG}
 
 
 def _listed(sample: Sample, texts: str, wanted: str) -> dict[str, Any]:
     """Return a sample of a list."""
     if texts == "whole":
         return {name: value for name, value in whole_sample(sample).items() if name not in RAW}
-    fields = field_values(sample) | {"tokens": len(sample.tokens), "token_values": list(sample.token_values)}
+    record = _short_fields(sample) | {"tokens": len(sample.tokens), "token_values": list(sample.token_values)}
     if texts == "full":
-        return fields
+        return record
     turns = _turns(sample, lambda part: _shortened_part(part, wanted.lower()))
-    return {name: value for name, value in fields.items() if name not in RAW} | {"turns": turns}
+    return {name: value for name, value in record.items() if name not in RAW} | {"turns": turns}
 
 
 def _turns(sample: Sample, record: Callable[[Part], dict[str, Any]]) -> list[dict[str, Any]]:

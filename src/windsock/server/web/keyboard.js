@@ -1,8 +1,9 @@
 // Keyboard shortcuts and their help.
 import { enlarge, shrinkEnlarged } from "./charts/enlarged.js";
 import { plotUnderPointer } from "./charts/plot.js";
+import { askForStep, closeStepMenu } from "./charts/step_menu.js";
 import { toggleMarks } from "./data/marks.js";
-import { setState } from "./data/url_state.js";
+import { getState, setState, toggleState } from "./data/url_state.js";
 import { selectNeighbour } from "./run_list.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
@@ -14,7 +15,9 @@ const SHORTCUTS = {
   k: () => selectNeighbour(-1),
   r: () => setState({ from: "", to: "" }),
   m: toggleMarks,
+  v: () => getState("tab") === "samples" && toggleState("rich"),
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
+  s: () => askForStep(plotUnderPointer()),
   "?": showHelp,
   "/": focusSearch,
 };
@@ -39,8 +42,11 @@ export function showHelp() {
     ["f", "k_full"],
     ["r", "k_reset"],
     ["m", "k_marks"],
+    ["s", "k_step"],
+    ["v", "k_rich"],
     ["?", "k_help"],
     ["Esc", "k_esc"],
+    [t("click"), "k_step"],
     [t("drag"), "k_drag"],
     [t("double"), "k_reset"],
   ];
@@ -59,6 +65,7 @@ function closeOverlays() {
   document.querySelector(".menu")?.remove();
   document.body.classList.remove("list-open");
   closeTooltip();
+  closeStepMenu();
   shrinkEnlarged();
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
 }

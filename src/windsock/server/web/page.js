@@ -17,8 +17,7 @@ import { debounce, throttle } from "./ui/scheduling.js";
 import { showMessage } from "./ui/toast.js";
 import { closeTooltip } from "./ui/tooltip.js";
 import { emptyState, stateLink, statusDot, statusText } from "./ui/widgets.js";
-import { TABS, VIEWS } from "./views/index.js";
-import { overviewView } from "./views/overview.js";
+import { loadView, TABS } from "./views/index.js";
 
 const NEW_VIEW = ["tab", "run", "lang", "with"]; // states whose change makes a new view
 const OWN_MARKS = ["overview", "findings"]; // views whose data has the marks
@@ -141,11 +140,16 @@ function render() {
   if (!shownList().newest) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: selectedRuns(), fail: showError };
-  const make = VIEWS[getState("tab")] ?? overviewView;
   const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(missingNote(key) ?? "", host);
-  view = make(host, context);
+  openView(host, context).catch(showError);
   if (!OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
+}
+
+async function openView(host, context) {
+  view = {}; // until its module is loaded, which takes a request
+  const make = await loadView(getState("tab"));
+  if (host.isConnected) view = make(host, context);
 }
 
 // That the run of the address is not here, as long as the one instead of it is shown.

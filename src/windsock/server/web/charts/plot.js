@@ -5,6 +5,7 @@ import { clamp, nearestIndex, smoothed } from "./curve_math.js";
 import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
 import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
+import { openStepMenu } from "./step_menu.js";
 import { logLabels, logTicks, tickLabels } from "./ticks.js";
 import { lineInWords } from "./values.js";
 
@@ -135,6 +136,7 @@ export class Plot {
       series: [{}, { paths: () => null, points: { show: false } }],
       axes: this.axes(),
       hooks: {
+        ready: [(u) => u.over.addEventListener("click", (event) => this.offerStep(event))],
         drawClear: [(u) => this.drawBehind(u)],
         draw: [(u) => this.drawLines(u), (u) => this.drawMarks(u)],
         setCursor: [(u) => this.reportCursor(u)],
@@ -209,6 +211,21 @@ export class Plot {
     if (this.focused === (line?.run ?? null)) return;
     this.focused = line?.run ?? null;
     this.chart?.redraw(false);
+  }
+
+  // The step of the values that are shown for the cursor; null without a cursor, and on another axis.
+  stepAtCursor() {
+    const { left } = this.chart?.cursor ?? {};
+    if (this.options.x !== "step" || !(left >= 0)) return null;
+    const { x, values } = this.valuesAt(this.chart.posToVal(left, "x"));
+    return values.find((one) => one.x !== undefined)?.x ?? Math.round(x);
+  }
+
+  // Open the menu of the step that is clicked, which is no end of a zoom: uPlot stops those clicks.
+  offerStep(event) {
+    const step = this.stepAtCursor();
+    if (step === null || event.target !== this.chart.over) return;
+    openStepMenu(step, event.clientX, this.host.getBoundingClientRect().bottom);
   }
 
   // The values of the buckets that contain x, else of the nearest ones; none beyond the ends of a line.

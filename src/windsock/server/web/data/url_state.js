@@ -32,6 +32,11 @@ export function setState(changes, replace = false) {
   for (const watcher of watchers) watcher(changed);
 }
 
+// Switch a state on or off.
+export function toggleState(name) {
+  setState({ [name]: getState(name) === "1" ? "" : "1" });
+}
+
 // The address of the page with changed states, for a link.
 export function addressWith(changes) {
   return addressOf(apply({ ...state }, changes));

@@ -1,5 +1,5 @@
 // The bar of the Samples view: search, conditions on any column, order.
-import { getState, setState } from "../data/url_state.js";
+import { getState, setState, toggleState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
@@ -39,14 +39,20 @@ export function searchParameters() {
 
 export class FilterBar {
   constructor() {
-    this.summary = el("span", { class: "quiet" });
+    this.summary = el("span", { class: "quiet found" });
     this.boxes = [];
     this.order = el("select", { "aria-label": t("sort"), onchange: () => setState({ order: this.order.value }) });
     this.columns = el("select", { "aria-label": t("condition"), onchange: () => this.begin(this.columns.value) });
     this.where = this.box("where", "text", { class: "where", placeholder: "reward.format < 0.5 and correct = false" });
     this.setLater = debounce(200, (names) => setState(names, true));
     const search = this.box("grep", "search", { placeholder: t("search_samples"), "aria-label": t("search_samples") });
-    this.regex = el("button", { text: ".*", title: t("regex"), "aria-label": t("regex"), onclick: toggleRegex });
+    this.regex = el("button", {
+      text: ".*",
+      title: t("regex"),
+      "aria-label": t("regex"),
+      onclick: () => toggleState("rx"),
+    });
+    this.rich = el("button", { text: t("rendered"), title: t("rendered_what"), onclick: () => toggleState("rich") });
     this.node = el(
       "div",
       { class: "bar sample-bar" },
@@ -62,6 +68,7 @@ export class FilterBar {
         this.narrow(),
       ),
       this.summary,
+      this.rich,
     );
     this.show({});
   }
@@ -99,7 +106,7 @@ export class FilterBar {
   // Show the states of the URL, and the columns that a census has.
   show(columns) {
     for (const [state, box] of this.boxes) if (box !== document.activeElement) box.value = getState(state);
-    this.regex.setAttribute("aria-pressed", String(getState("rx") === "1"));
+    this.press();
     const names = Object.keys(columns);
     const sorts = names.flatMap((name) => [
       [`-${name}`, `${name} ↓`],
@@ -113,6 +120,12 @@ export class FilterBar {
     fillSelect(this.columns, [["", `+ ${t("column")}`], ...all], "");
   }
 
+  // Show which of the switches are on.
+  press() {
+    this.regex.setAttribute("aria-pressed", String(getState("rx") === "1"));
+    this.rich.setAttribute("aria-pressed", String(getState("rich") === "1"));
+  }
+
   // Show why a search could not be answered, or that it could.
   complain(message) {
     const box = getState("where") ? this.where : this.boxes.find(([state]) => state === "grep")[1];
@@ -120,10 +133,6 @@ export class FilterBar {
     box.title = message;
     if (message) this.summary.textContent = message;
   }
-}
-
-function toggleRegex() {
-  setState({ rx: getState("rx") === "1" ? "" : "1" });
 }
 
 function labelled(text, box) {

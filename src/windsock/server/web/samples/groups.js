@@ -1,7 +1,7 @@
 // The answers to one prompt: side by side at a step, and over training.
 import { Plot } from "../charts/plot.js";
 import { seriesFromJson } from "../data/series.js";
-import { getState, setState } from "../data/url_state.js";
+import { getState, setState, toggleState } from "../data/url_state.js";
 import { formatNumber, toNumber } from "../text/format.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
@@ -9,7 +9,8 @@ import { panel } from "../ui/widgets.js";
 import { wordDiff } from "./diff.js";
 import { sampleFacts } from "./facts.js";
 import { answerText } from "./outputs.js";
-import { searchPattern, textBlock, visibleText } from "./texts.js";
+import { textBlock } from "./text_block.js";
+import { searchPattern, visibleText } from "./texts.js";
 
 const SHOWN_STEPS = 6;
 const COLUMN_FACTS = ["task", "group", "weight_version"]; // left out: they are the same in all columns
@@ -44,7 +45,7 @@ export function trainingPanel(samples, sample, context) {
 
 function diffButton() {
   const on = getState("diff") === "1";
-  return el("button", { text: t("differences"), "aria-pressed": on, onclick: () => setState({ diff: on ? "" : "1" }) });
+  return el("button", { text: t("differences"), "aria-pressed": on, onclick: () => toggleState("diff") });
 }
 
 function column(sample, other) {

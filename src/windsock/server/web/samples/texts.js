@@ -1,10 +1,6 @@
-// Texts of samples: control characters made visible, matches highlighted, long texts folded at both ends.
-import { t } from "../text/language.js";
+// Texts of samples: control characters made visible, matches highlighted.
 import { el } from "../ui/dom.js";
 
-const FOLD = 6000; // characters from which on a text is folded
-const HEAD = 2500;
-const TAIL = 1500;
 const MAX_MATCHES = 500;
 const MAX_SEARCHED = 200_000; // characters that a person's expression, which may be slow, is searched in
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -61,30 +57,4 @@ function* matchesIn(text, pattern) {
     if (count++ >= MAX_MATCHES) return;
     yield match;
   }
-}
-
-// A block of text. A long one has its two ends, the part around the first match, and a button for the rest.
-export function textBlock(text, pattern, props = {}) {
-  const block = el("pre", { dir: "auto", ...props });
-  if (text.length <= FOLD) {
-    block.append(...highlighted(text, pattern));
-    return block;
-  }
-  const match = firstMatch(text, pattern);
-  const inside = match >= HEAD && match < text.length - TAIL;
-  const cuts = inside
-    ? [
-        [0, HEAD],
-        [Math.max(HEAD, match - 400), Math.min(match + 400, text.length - TAIL)],
-      ]
-    : [[0, HEAD]];
-  cuts.push([text.length - TAIL, text.length]);
-  const open = () => block.replaceChildren(...highlighted(text, pattern));
-  cuts.forEach(([from, to], i) => {
-    const gap = i ? from - cuts[i - 1][1] : 0;
-    if (gap > 0)
-      block.append(el("button", { class: "fold", text: t("folded", { n: gap.toLocaleString() }), onclick: open }));
-    block.append(...highlighted(text.slice(from, to), pattern));
-  });
-  return block;
 }

@@ -12,6 +12,21 @@ export function decodeArray(text) {
   return new Float32Array(bytes.buffer);
 }
 
+// A function that returns the alternatives [text, log-prob] of the token at a place, of what a sample has of them.
+export function alternativesOf(packed) {
+  if (!packed) return () => [];
+  const [counts, ids, logProbs] = [packed.counts, packed.ids, packed.log_probs].map(decodeArray);
+  const ends = new Uint32Array(counts.length);
+  counts.reduce((sum, count, i) => {
+    ends[i] = sum + count;
+    return ends[i];
+  }, 0);
+  return (place) => {
+    const numbers = Array.from({ length: counts[place] }, (_, i) => ends[place] - counts[place] + i);
+    return numbers.map((i) => [packed.texts[ids[i]], logProbs[i]]);
+  };
+}
+
 // All values by name: first those that follow from several of them, then those that were given.
 export function allValues(given) {
   const first = (names) => names.map((name) => given[name]).find(Boolean);

@@ -1,12 +1,21 @@
 // The tokens of a sample, tinted by one of their values: an overview to drag, the text, and the most extreme ones.
 import { getState, setState } from "../data/url_state.js";
-import { formatNumber } from "../text/format.js";
+import { formatNumber, formatPercent } from "../text/format.js";
 import { t } from "../text/language.js";
 import { cssVariable } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { panel, selectField, table } from "../ui/widgets.js";
 import { visibleText } from "./texts.js";
-import { allValues, decodeArray, extremes, overview, scaleOf, strength, tokenRows } from "./token_math.js";
+import {
+  allValues,
+  alternativesOf,
+  decodeArray,
+  extremes,
+  overview,
+  scaleOf,
+  strength,
+  tokenRows,
+} from "./token_math.js";
 
 const ROW = 22; // pixels
 const CHARACTER = 7.9; // pixels of a character of the style sheet's font, until it is measured
@@ -20,7 +29,13 @@ export function tokenPanel(sample, fetchSums) {
   const given = Object.fromEntries(
     Object.entries(sample.token_values).map(([name, text]) => [name, decodeArray(text)]),
   );
-  const data = { tokens: sample.tokens.map(visibleText), values: allValues(given), mask: given.mask, fetchSums };
+  const data = {
+    tokens: sample.tokens.map(visibleText),
+    values: allValues(given),
+    mask: given.mask,
+    alternatives: alternativesOf(sample.top_logprobs),
+    fetchSums,
+  };
   const body = el("div");
   const node = panel(t("tokens_title"), t("tokens_count", { n: sample.tokens.length.toLocaleString() }), body);
   node.classList.add("token-panel");
@@ -207,10 +222,22 @@ class TokenText {
       el("code", { text: JSON.stringify(this.data.tokens[place]) }),
       el("span", { class: "quiet", text: ` ${place}` }),
       ...lines,
+      this.alternatives(place),
     );
     const box = this.node.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - box.left + 12, box.width - 180)}px`;
     this.tip.style.top = `${event.clientY - box.top + 16}px`;
+  }
+
+  // The most likely tokens at a place with their probabilities; the one that was taken is marked.
+  alternatives(place) {
+    const rows = this.data.alternatives(place).map(([text, logProb]) => {
+      const shown = visibleText(text);
+      const name = shown === this.data.tokens[place] ? "taken" : null;
+      const label = el("code", { text: JSON.stringify(shown) });
+      return el("div", { class: name }, label, el("span", { text: formatPercent(Math.exp(logProb)) }));
+    });
+    return rows.length ? el("div", { class: "alternatives" }, el("span", { text: t("alternatives") }), rows) : "";
   }
 }
 

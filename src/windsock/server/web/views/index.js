@@ -1,27 +1,23 @@
-// The views by the name of their tab.
+// The views by the name of their tab. All but the first are loaded when they are opened.
 import { report } from "../data/report.js";
-import { chartsView } from "./charts.js";
-import { compareView } from "./compare.js";
-import { configView } from "./config.js";
-import { evaluationView } from "./evaluation.js";
-import { findingsView } from "./findings.js";
-import { memoryView } from "./memory.js";
-import { namesView } from "./names.js";
 import { overviewView } from "./overview.js";
-import { samplesView } from "./samples.js";
-import { timeView } from "./time.js";
 
-export const VIEWS = {
-  overview: overviewView,
-  charts: chartsView,
-  time: timeView,
-  memory: memoryView,
-  evaluation: evaluationView,
-  samples: samplesView,
-  findings: findingsView,
-  compare: compareView,
-  config: configView,
-  names: namesView,
+const VIEWS = {
+  overview: () => overviewView,
+  charts: async () => (await import("./charts.js")).chartsView,
+  time: async () => (await import("./time.js")).timeView,
+  memory: async () => (await import("./memory.js")).memoryView,
+  evaluation: async () => (await import("./evaluation.js")).evaluationView,
+  samples: async () => (await import("./samples.js")).samplesView,
+  findings: async () => (await import("./findings.js")).findingsView,
+  compare: async () => (await import("./compare.js")).compareView,
+  config: async () => (await import("./config.js")).configView,
+  names: async () => (await import("./names.js")).namesView,
 };
 
 export const TABS = Object.keys(VIEWS).filter((tab) => !report || tab !== "compare");
+
+// The function that draws the view of a tab; of an unknown one, the overview.
+export async function loadView(tab) {
+  return (VIEWS[tab] ?? VIEWS.overview)();
+}

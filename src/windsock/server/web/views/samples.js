@@ -6,13 +6,15 @@ import { rewardChip, sampleFacts } from "../samples/facts.js";
 import { FilterBar, STATES, searchParameters } from "../samples/filters.js";
 import { groupPanel, trainingPanel } from "../samples/groups.js";
 import { answerText, inputTurns, outputText, outputTurns, sharedBeginning } from "../samples/outputs.js";
+import { loadParsers } from "../samples/rich_text.js";
+import { isRich } from "../samples/text_block.js";
 import { firstMatch, highlighted, searchPattern, visibleText } from "../samples/texts.js";
 import { tokenPanel } from "../samples/token_view.js";
 import { transcript } from "../samples/turns.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
-import { emptyState, panel } from "../ui/widgets.js";
+import { emptyState, panel, stateLink } from "../ui/widgets.js";
 
 const PAGE_SIZE = 60;
 const SNIPPET = 300; // characters
@@ -53,21 +55,40 @@ export function samplesView(host, context) {
   }
 
   function draw(more) {
+    bar.press();
     const selected = getState("sample");
     const pattern = currentPattern();
     const texts = found.map(pattern ? outputText : answerText);
     const shared = sharedBeginning(texts);
     rows.replaceChildren(...found.map((sample, i) => sampleRow(sample, selected, snippet(texts[i], shared, pattern))));
-    if (!found.length) rows.append(el("p", { class: "quiet pad", text: t("nothing_found") }));
+    if (!found.length) rows.append(nothingFound());
     if (more)
       rows.append(
         el("button", { class: "sample-row quiet", text: t("older_page"), onclick: () => read(found.length) }),
       );
     const place = found.some((one) => one.place === selected) ? selected : found[0]?.place;
-    const shown = [place, getState("grep"), getState("rx"), getState("diff")].join("|");
+    const shown = [place, getState("grep"), getState("rx"), getState("diff"), getState("rich")].join("|");
     if (!place) close();
     else if (detail.dataset.of !== shown) open(place, shown);
     if (place && place !== selected) rows.firstChild?.setAttribute("aria-current", "true");
+  }
+
+  // That nothing matches; of a step, also the nearest ones that have something.
+  function nothingFound() {
+    const at = getState("at");
+    const note = el("p", { class: "quiet pad", text: t("nothing_found") });
+    if (!at) return note;
+    const near = (order, sort) => {
+      const where = [getState("where"), `step ${order} ${at}`].filter(Boolean).join(" and ");
+      return search({ ...searchParameters(), step: "", where, sort, limit: 1 });
+    };
+    Promise.all([near("<", "-step"), near(">", "step")]).then((both) => {
+      const steps = both.flatMap(({ samples }) => samples.slice(0, 1)).map((one) => one.step);
+      const link = (step) => stateLink({ at: step }, { class: "near-step" }, String(step));
+      if (steps.length)
+        note.replaceChildren(`${t("none_at_step", { n: at })} `, ...steps.flatMap((step) => [link(step), " "]));
+    }, context.fail);
+    return note;
   }
 
   function close() {
@@ -83,7 +104,7 @@ export function samplesView(host, context) {
     const isOpen = () => detail.dataset.of === shown && host.isConnected;
     let sample;
     try {
-      sample = await fetchJson(runPath(context.run, "sample"), { place });
+      [sample] = await Promise.all([fetchJson(runPath(context.run, "sample"), { place }), isRich() && loadParsers()]);
     } catch (problem) {
       return context.fail(problem);
     }
@@ -115,7 +136,7 @@ export function samplesView(host, context) {
     update: throttle(3000, () => rows.scrollTop > 0 || found.length > PAGE_SIZE || read()),
     changed(names) {
       if (names.some((name) => STATES.includes(name))) read();
-      else if (names.some((name) => ["sample", "diff"].includes(name))) draw(matched > found.length);
+      else if (names.some((name) => ["sample", "diff", "rich"].includes(name))) draw(matched > found.length);
       else if (names.some((name) => ["tv", "tv2", "tok"].includes(name))) tokens?.draw();
     },
     destroy: () => plot?.destroy(),
@@ -170,6 +191,7 @@ function atStep(sample) {
 }
 
 function snippet(text, shared, pattern) {
+  if (!text) return el("span", { class: "snippet quiet", text: t("empty_sample") });
   const match = firstMatch(text, pattern);
   const start = match >= 0 ? Math.max(0, match - BEFORE_MATCH) : shared;
   const shown = highlighted(text.slice(start, start + SNIPPET), pattern);
@@ -193,7 +215,7 @@ function sampleRow(sample, selected, text) {
     el(
       "span",
       { class: "facts" },
-      rewardChip(sample),
+      sample.reward === null ? null : rewardChip(sample),
       facts
         .filter((fact) => fact !== null && fact !== undefined)
         .map((fact) => el("span", { text: visibleText(String(fact)) })),

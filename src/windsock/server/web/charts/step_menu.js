@@ -1,0 +1,44 @@
+// What there is of a step: links to its samples, time and memory. A click on a plot over steps opens it, or a key.
+import { runs } from "../data/runs.js";
+import { getState } from "../data/url_state.js";
+import { t } from "../text/language.js";
+import { el } from "../ui/dom.js";
+import { stateLink } from "../ui/widgets.js";
+
+const STATES = { samples: "at", time: "step", memory: "step" }; // of the views, which show one step
+const menu = el("div", { class: "step-menu card", role: "group", hidden: true });
+
+// Open the menu at a place of the window.
+export function openStepMenu(step, left, top) {
+  const links = el("span", { class: "facts" });
+  const box = el("input", { type: "number", min: 0, value: step, "aria-label": t("step") });
+  const update = () => links.replaceChildren(...Object.keys(STATES).map((tab) => stepLink(tab, box.value)));
+  box.addEventListener("input", update);
+  box.addEventListener("keydown", (event) => event.key === "Enter" && links.querySelector("a").click());
+  update();
+  menu.replaceChildren(el("label", {}, `${t("step")} `, box), links);
+  if (!menu.isConnected) document.body.append(menu);
+  menu.hidden = false;
+  menu.style.left = `${Math.max(8, Math.min(left, innerWidth - menu.offsetWidth - 8))}px`;
+  menu.style.top = `${Math.max(8, Math.min(top, innerHeight - menu.offsetHeight - 8))}px`;
+}
+
+// Open the menu from the keyboard: at the crosshair of a plot, else with the last step.
+export function askForStep(plot) {
+  const box = plot?.host.getBoundingClientRect();
+  const step = plot?.stepAtCursor() ?? runs.get(getState("run"))?.last_step ?? 0;
+  openStepMenu(step, box ? box.left + 50 : innerWidth / 2 - 140, box ? box.bottom : 60);
+  menu.querySelector("input").select();
+}
+
+export function closeStepMenu() {
+  menu.hidden = true;
+}
+
+function stepLink(tab, step) {
+  const link = stateLink({ tab, [STATES[tab]]: step, sample: "", tok: "" }, {}, t(tab));
+  link.addEventListener("click", closeStepMenu);
+  return link;
+}
+
+addEventListener("pointerdown", (event) => menu.contains(/** @type {Node} */ (event.target)) || closeStepMenu());
