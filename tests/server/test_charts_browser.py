@@ -44,6 +44,10 @@ def train(dir: Path) -> Path:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Serve fourteen runs with the same values; ``r00`` and ``r12`` have numbers of one colour."""
     dir = tmp_path_factory.mktemp("charts") / "runs"
+    long = windsock.init(id="long", name="long <run>", dir=dir)
+    for step in range(1000):
+        long.log({"loss": step % 7}, step=step)
+    long.finish()
     first = train(dir)
     for number in range(1, 14):
         copy_run(first, number, f"r{number:02d}")
@@ -89,15 +93,17 @@ def test_a_chart_says_what_it_shows_in_words(pages: httpx.Client, visit: Open):
 
 
 def test_selected_runs_have_different_colours(pages: httpx.Client, visit: Open):
-    """A colour is chosen in the legend, and kept with the run; bands are only drawn for the line at the pointer."""
+    """A colour is chosen in the legend, and kept with the run; the line at the pointer is drawn before the others."""
     page = visit(f"{pages.base_url}/?run=r00&with=r12,r03&tab=charts&filter=critic/score")
     drawn(page, "critic/score")
     page.wait_for_function(f"() => ({PLOT})('critic/score').lines.length === 3")
     lines = "() => [...document.querySelectorAll('.legend .swatch i')].map(one => one.style.background)"
     before = page.evaluate(lines)
     assert len(set(before)) == 3
-    banded = f"() => {{ const plot = ({PLOT})('critic/score'); return plot.lines.some(line => plot.hasBands(line)); }}"
-    assert not page.evaluate(banded)
+    top = page.evaluate(f"() => {{ const u = ({PLOT})('critic/score').chart; return u.valToPos(0.5, 'y'); }}")
+    left = page.evaluate(f"() => {{ const u = ({PLOT})('critic/score').chart; return u.valToPos(10, 'x'); }}")
+    page.hover(".chart .u-over", position={"x": left, "y": top})
+    page.wait_for_function(f"() => ({PLOT})('critic/score').focused")
     page.click(".legend .swatch >> nth=1")
     assert page.locator(".colours button:disabled").count() == 2
     page.click(".colours button:not([disabled]) >> nth=-1")
@@ -146,7 +152,7 @@ def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):
     """Its bar is marked, its seconds are in the picture and in the table, and nested phases have a shade."""
     page = visit(f"{pages.base_url}/?run=r00&tab=time&step=10")
     page.wait_for_selector(".gantt")
-    page.wait_for_function("() => document.querySelector('.stack-caption').textContent.startsWith('step 10: ')")
+    page.wait_for_function("() => document.querySelector('.stack-caption')?.textContent.startsWith('step 10: ')")
     heads = page.locator(".view.time th").all_inner_texts()
     assert heads[:5] == ["phase", "step 10", "mean per step", "share of step", "mean per call"]
     rows = {row[0]: row for row in (one.split("\t") for one in page.locator("tbody tr").all_inner_texts())}
@@ -158,11 +164,64 @@ def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):
     assert len(set(fills)) == 4
     assert "color-mix" in fills[1]
     page.goto(f"{pages.base_url}/?run=r00&tab=time&step=11")
-    page.wait_for_function("() => document.querySelector('.stack-caption').textContent.startsWith('step 11: ')")
+    page.wait_for_function("() => document.querySelector('.stack-caption')?.textContent.startsWith('step 11: ')")
     rows = {row[0]: row for row in (one.split("\t") for one in page.locator("tbody tr").all_inner_texts())}
     assert rows["eval"][1] == "–"
     page.hover(".gantt g >> nth=0")
     page.wait_for_selector(".tip >> text=rollout")
+
+
+def taken(page: Any, label: str, folder: Path) -> Path:
+    """Choose a line of the first chart's menu, and return the downloaded file."""
+    page.hover(".chart >> nth=0")
+    page.click(".chart .save >> nth=0")
+    with page.expect_download() as waiting:
+        page.click(f".menu >> text={label}")
+    waiting.value.save_as(folder / waiting.value.suggested_filename)
+    return folder / waiting.value.suggested_filename
+
+
+def test_a_chart_is_taken_along(pages: httpx.Client, visit: Open, tmp_path: Path):
+    """As PNG of twice its size and as SVG with title, axis, unit and runs; its CSV has every point, not buckets."""
+    page = visit(f"{pages.base_url}/?run=long&with=r00&tab=charts&filter=^loss&theme=dark")
+    assert len(drawn(page, "loss")["x"]) < 1000
+    page.wait_for_function(f"() => ({PLOT})('loss').lines.length === 2")
+    png = taken(page, "PNG", tmp_path).read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20], "big") == 1520
+    picture = taken(page, "SVG picture", tmp_path).read_text()
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", picture)
+    assert texts[0] == "Training loss"
+    assert {"step", "long &lt;run>  5", "r00  1", "0", "2"} <= set(texts)
+    assert picture.count("<path") > 3
+    paper = taken(page, "SVG for a paper", tmp_path).read_text()
+    assert 'width="85mm"' in paper
+    assert "#fff" in paper
+    assert page.get_attribute("html", "data-theme") == "dark"
+    lines = taken(page, "CSV", tmp_path).read_text().splitlines()
+    assert lines[:3] == ["run,name,step,value", "long <run>,loss,0,0", "long <run>,loss,1,1"]
+    assert len(lines) == 1 + 1000 + STEPS
+
+
+def test_an_enlarged_chart_is_in_the_address(pages: httpx.Client, visit: Open):
+    """With the names of its runs; Back closes it, and so do Escape and its button."""
+    page = visit(f"{pages.base_url}/?run=r00&with=r01&tab=charts&filter=^loss")
+    drawn(page, "loss")
+    page.hover(".chart")
+    page.click(".chart .grow")
+    page.wait_for_selector(".large-chart[role=dialog]")
+    assert "chart=loss" in page.url
+    page.wait_for_function("() => /r00 +1.*r01 +1/.test(document.querySelector('.large-chart .sub').textContent)")
+    page.go_back()
+    page.wait_for_function("() => !document.querySelector('.large-chart')")
+    assert page.locator(".chart").count() == 1
+    page.go_forward()
+    page.wait_for_selector(".large-chart")
+    page.reload()
+    page.wait_for_selector(".large-chart canvas")
+    page.click(".large-chart .shrink")
+    page.wait_for_function("() => !document.querySelector('.large-chart')")
+    assert "chart=" not in page.url
 
 
 def test_the_mean_per_step_is_the_same_in_time_and_compare(pages: httpx.Client):

@@ -306,23 +306,6 @@ def test_runs_are_pinned_renamed_and_overlaid(serve: Serve, demo: windsock.Run, 
         page.wait_for_selector(".compare .chart canvas")
 
 
-def test_charts_are_downloaded_as_png_and_csv(serve: Serve, demo: windsock.Run, visit: Open, tmp_path: Path):
-    """The CSV has every value of the chart."""
-    page = visit(f"{serve().base_url}/?run=demo&tab=charts&filter=approxkl")
-    drawn(page, "actor/approxkl")
-    page.locator(".chart").first.hover()
-    kept = []
-    for number in (3, 4):
-        with page.expect_download() as waiting:
-            page.click(f".chart .tools button:nth-child({number})")
-        kept.append(tmp_path / waiting.value.suggested_filename)
-        waiting.value.save_as(kept[-1])
-    assert kept[0].read_bytes().startswith(b"\x89PNG")
-    lines = kept[1].read_text().splitlines()
-    assert len(lines) == 41
-    assert "NaN" in lines[14]
-
-
 def test_a_report_opens_from_disk(demo: windsock.Run, visit: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Without a server or network, it has every view but the comparison, and HTML in it is text."""
     file = tmp_path / "run.html"

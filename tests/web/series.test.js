@@ -1,7 +1,12 @@
 // Series of the API: the binary format, JSON, and following by cursors.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linesCsv } from "../../src/windsock/server/web/charts/csv.js";
+
+// The words of a table are in the language of the address.
+globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathname: "/" };
+globalThis.addEventListener = () => {};
+const { chartMarkdown, pointsCsv } = await import("../../src/windsock/server/web/charts/table.js");
+
 import { appendSeries, decodeSeries, seriesFromJson } from "../../src/windsock/server/web/data/series.js";
 
 // A body as docs/api.md describes it.
@@ -62,10 +67,29 @@ test("a response is appended after the buckets to keep; keep 0 and an unknown se
   assert.equal(appendSeries(undefined, fresh), fresh);
 });
 
-test("a CSV has a row per bucket of each line and of its extremes, with quoted names", () => {
-  const main = { name: 'a,"b"', ...seriesFromJson({ found: true, x: [1, 2], last: [0.5, "NaN"] }) };
-  const rows = linesCsv([{ label: "run", main, max: main, min: null }]).split("\n");
-  assert.equal(rows.length, 6); // a header, twice two rows, and the end of the last line
-  assert.equal(rows[1], 'run,"a,""b""",1,1,0.5,0.5,0.5,1,0');
-  assert.equal(rows[2], 'run,"a,""b""",2,2,NaN,NaN,NaN,1,1');
+test("a CSV has a row per point of each series, with quoted names", () => {
+  const one = seriesFromJson({ found: true, name: 'a,"b"', x: [1, 2], last: [0.5, "NaN"] });
+  const rows = pointsCsv(
+    [
+      { label: "run", ...one },
+      { label: "other", name: "none", found: false },
+    ],
+    "step",
+  ).split("\n");
+  assert.deepEqual(rows, ["run,name,step,value", 'run,"a,""b""",1,0.5', 'run,"a,""b""",2,NaN', ""]);
+});
+
+test("a chart as Markdown has a row for each run, and a link", () => {
+  const main = seriesFromJson({ found: true, x: [0, 1, 2], last: [0.5, 9, "NaN"] });
+  const text = chartMarkdown({ title: "Loss", unit: "nats", names: ["loss"] }, [{ label: "a|b", main }], "http://x/?a");
+  assert.deepEqual(text.split("\n"), [
+    "**Loss** (nats): `loss`",
+    "",
+    "| run | first | last | lowest | highest |",
+    "| --- | --- | --- | --- | --- |",
+    "| a\\|b | 0.500 | NaN | 0.500 | 9 |",
+    "",
+    "<http://x/?a>",
+    "",
+  ]);
 });

@@ -1,5 +1,5 @@
 // Keyboard shortcuts and their help.
-import { enlarge, shrinkEnlarged } from "./charts/enlarged.js";
+import { enlarge, shrink } from "./charts/enlarged.js";
 import { plotUnderPointer } from "./charts/plot.js";
 import { askForStep, closeStepMenu } from "./charts/step_menu.js";
 import { toggleMarks } from "./data/marks.js";
@@ -30,7 +30,7 @@ export function handleKey(event) {
   const tab = /^[0-9]$/.test(event.key) ? TABS[(Number(event.key) + 9) % 10] : null; // 0 is the tenth
   if (!shortcut && !tab) return;
   event.preventDefault();
-  if (tab) setState({ tab });
+  if (tab) setState({ tab, chart: "" });
   else shortcut();
 }
 
@@ -66,7 +66,7 @@ function closeOverlays() {
   document.body.classList.remove("list-open");
   closeTooltip();
   closeStepMenu();
-  shrinkEnlarged();
+  shrink();
   if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
 }
 

@@ -1,4 +1,5 @@
 // The entry of the page: frame, tabs and heading; the URL decides which view is shown.
+import { syncEnlarged } from "./charts/enlarged.js";
 import { redrawMarks, restyleAll } from "./charts/plot.js";
 import { openEventStream, prefetch, runPath } from "./data/api.js";
 import { colourOf } from "./data/colours.js";
@@ -88,7 +89,7 @@ function logo() {
 function tabBar() {
   const links = TABS.map((tab, i) =>
     stateLink(
-      { tab },
+      { tab, chart: "" },
       { title: `${t(tab)} (${(i + 1) % 10})`, "aria-current": tab === getState("tab") ? "page" : null },
       t(tab),
       tab === "findings" ? el("span", { class: "tab-count" }) : null,
@@ -253,6 +254,7 @@ watchState((changed) => {
   else if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
   else view?.changed?.(changed);
   if (changed.includes("marks")) redrawMarks();
+  if (changed.includes("chart")) syncEnlarged();
 });
 
 async function start() {

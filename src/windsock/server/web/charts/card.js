@@ -5,11 +5,11 @@ import { getList, getState, packList, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
-import { download, el, ICONS, icon } from "../ui/dom.js";
+import { el, ICONS, icon } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
 import { swatch } from "../ui/widgets.js";
-import { linesCsv } from "./csv.js";
-import { enlarge } from "./enlarged.js";
+import { enlarge, shrink } from "./enlarged.js";
+import { openExportMenu } from "./export_menu.js";
 import { Plot } from "./plot.js";
 import { pointCountText, valueTexts } from "./values.js";
 import { setZoom, zoomRange } from "./zoom.js";
@@ -51,18 +51,32 @@ export class ChartCard {
   }
 
   tools() {
-    const { key, title, pinnable } = this.chart;
-    const tool = (path, label, work) =>
-      el("button", { class: "ghost", title: label, "aria-label": `${label}: ${title}`, onclick: work }, icon(path));
-    const csv = () => new Blob([linesCsv(this.plot.lines)], { type: "text/csv" });
+    const { title, pinnable } = this.chart;
+    const tool = (path, name, label, work) =>
+      el(
+        "button",
+        { class: `ghost ${name}`, title: label, "aria-label": `${label}: ${title}`, onclick: work },
+        icon(path),
+      );
     return el(
       "div",
       { class: "tools" },
-      pinnable ? tool(ICONS.pin, t("pin"), () => this.togglePin()) : null,
-      tool(ICONS.grow, `${t("maximise")} (f)`, () => enlarge(this.plot)),
-      tool(ICONS.save, t("png"), async () => download(`${key}.png`, await this.plot.toPng(title))),
-      tool(ICONS.table, t("csv"), () => download(`${key}.csv`, csv())),
+      pinnable ? tool(ICONS.pin, "pin", t("pin"), () => this.togglePin()) : null,
+      tool(ICONS.grow, "grow", `${t("maximise")} (f)`, () => enlarge(this.plot)),
+      tool(ICONS.save, "save", t("take_along"), (event) => openExportMenu(event.currentTarget, this)),
+      tool(ICONS.close, "shrink", `${t("close")} (Esc)`, shrink),
     );
+  }
+
+  // Show the chart over the page, or at its place again.
+  setLarge(points) {
+    this.points = points;
+    this.node.classList.toggle("large-chart", points > 0);
+    if (points) {
+      this.node.setAttribute("role", "dialog");
+      this.node.setAttribute("aria-label", this.chart.title);
+    } else for (const name of ["role", "aria-label"]) this.node.removeAttribute(name);
+    if (this.plot?.lines.length && !this.hasCursor) this.showLast(this.plot.lines);
   }
 
   togglePin() {
@@ -131,7 +145,7 @@ export class ChartCard {
     const cut = getState("log") === "1" && lines.some((line) => line.main.min.some((v) => v <= 0));
     const last = lines.map((line) => ({ line, value: line.main.x.length ? line.main.last.at(-1) : null }));
     const key = cut ? t("log_cut") : this.legend ? "" : this.chart.key;
-    this.sub.replaceChildren(...valueNodes(last), el("code", { text: key }));
+    this.sub.replaceChildren(...this.valueNodes(last), el("code", { text: key }));
     this.area.title = lines.length ? pointCountText(lines[0]) : "";
   }
 
@@ -140,14 +154,15 @@ export class ChartCard {
     if (!cursor) return this.showLast(this.plot.lines);
     const x = cursor.values.find((one) => one.x !== undefined)?.x ?? cursor.x;
     const position = el("span", { text: getState("x") === "step" ? `${t("step")} ${x}` : this.plot.formatX(x) });
-    this.sub.replaceChildren(position, ...valueNodes(cursor.values));
+    this.sub.replaceChildren(position, ...this.valueNodes(cursor.values));
   }
-}
 
-// Values in the colours of their lines; several lines name themselves in a title.
-function valueNodes(values) {
-  return valueTexts(values).map(({ line, text }) => {
-    const style = { "--c": seriesColour(line.colour) };
-    return el("span", { class: "val", text, style, title: values.length > 1 ? line.label : null });
-  });
+  // Values in the colours of their lines. Several lines name themselves in a title; an enlarged chart has space for names.
+  valueNodes(values) {
+    return valueTexts(values).map(({ line, text }) => {
+      const style = { "--c": seriesColour(line.colour) };
+      if (this.points) return swatch(seriesColour(line.colour), `${line.label}  ${text}`);
+      return el("span", { class: "val", text, style, title: values.length > 1 ? line.label : null });
+    });
+  }
 }

@@ -72,21 +72,21 @@ export function drawExtremes(ctx, series, scale, { colour, width }) {
 }
 
 // A dot at the last finite value.
-export function drawLastPoint(ctx, xs, values, scale, colour) {
+export function drawLastPoint(ctx, xs, values, scale, { colour, ratio }) {
   let i = xs.length - 1;
   while (i >= 0 && !Number.isFinite(values[i])) i--;
   if (i < 0) return;
   ctx.fillStyle = colour;
   ctx.beginPath();
-  ctx.arc(scale.x(xs[i]), scale.y(values[i]), 2.6 * devicePixelRatio, 0, 7);
+  ctx.arc(scale.x(xs[i]), scale.y(values[i]), 2.6 * ratio, 0, 7);
   ctx.fill();
 }
 
 // A cross on the x axis for each bucket with NaN or an infinity: they have no height, and must not be overlooked.
-export function drawNonFinite(ctx, series, scale, floor, colour) {
+export function drawNonFinite(ctx, series, scale, floor, { colour, ratio }) {
   ctx.strokeStyle = colour;
-  ctx.lineWidth = 1.5 * devicePixelRatio;
-  const r = 3 * devicePixelRatio;
+  ctx.lineWidth = 1.5 * ratio;
+  const r = 3 * ratio;
   for (let i = 0; i < series.x.length; i++) {
     if (!series.nonfinite[i]) continue;
     const x = scale.x((series.x[i] + series.x_end[i]) / 2);

@@ -15,7 +15,7 @@ export function metricChart(chart, metrics, runs) {
   return {
     key: chart.key,
     title: metric ? [localized(metric.title), here].filter(Boolean).join(" · ") : chart.key,
-    unit: [metric?.sign, guessedUnit(chart), triple ? "min–max" : ""].filter(Boolean).join(" · "),
+    unit: [metric?.sign, guessedUnit(chart), triple && runs.length === 1 ? "min–max" : ""].filter(Boolean).join(" · "),
     metric,
     band: chart.band,
     note: chart.note ?? (metric ? null : guessNote(chart)),

@@ -1,8 +1,8 @@
 // A plot: uPlot does axes, cursor and zoom; the curves are drawn here, from buckets with their true extremes.
 import { formatNumber, formatSeconds } from "../text/format.js";
-import { cssVariable, PALETTE_SIZE, seriesColour } from "../ui/colours.js";
-import { clamp, nearestIndex, smoothed } from "./curve_math.js";
-import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
+import { cssVariable } from "../ui/colours.js";
+import { clamp, nearestIndex } from "./curve_math.js";
+import { drawLines, makeScale } from "./lines.js";
 import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
 import { openStepMenu } from "./step_menu.js";
@@ -278,78 +278,18 @@ export class Plot {
     ctx.beginPath();
     ctx.rect(left, top - 4, width + 6 * devicePixelRatio, height + 8);
     ctx.clip();
-    ctx.lineJoin = "round";
-    const scale = this.scale(u);
-    for (const line of this.lines) this.drawLine(ctx, line, scale);
-    for (const { main } of this.lines.filter((line) => line.main?.x?.length)) {
-      drawNonFinite(ctx, main, scale, top + height, cssVariable("--bad"));
-    }
+    drawLines(ctx, this.lines, this.scale(u), { ...this.lineOptions(), ratio: devicePixelRatio, floor: top + height });
     ctx.restore();
+  }
+
+  // How lines are drawn, here and in a picture to download.
+  lineOptions() {
+    return { smooth: Number(this.options.smooth), focused: this.focused, endDot: !this.range };
   }
 
   // From values to pixels of the canvas.
   scale(u) {
-    const { left, top, width, height } = u.bbox;
-    const [x0, x1] = this.xs;
-    const scaled = this.options.log ? (v) => (v > 0 ? Math.log10(v) : NaN) : (v) => v;
-    const [y0, y1] = this.ys.map(scaled);
-    return {
-      x: (v) => left + ((v - x0) / (x1 - x0)) * width,
-      y: (v) => top + height - ((scaled(v) - y0) / (y1 - y0)) * height,
-    };
-  }
-
-  // Behind a line are its band from minimum to maximum and its superseded attempts.
-  drawLine(ctx, line, scale) {
-    const colour = seriesColour(line.colour);
-    const banded = this.hasBands(line);
-    if (banded && line.max?.x?.length && line.min?.x?.length) {
-      fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
-    }
-    ctx.setLineDash(line.colour < PALETTE_SIZE ? [] : [5 * devicePixelRatio, 3 * devicePixelRatio]);
-    for (const { x_end, last } of (line.older ?? []).filter((series) => series.x?.length)) {
-      drawPath(ctx, x_end, last, scale, { colour, alpha: 0.3, width: devicePixelRatio });
-    }
-    if (line.main?.x?.length) this.drawMain(ctx, line, scale, colour);
-    ctx.setLineDash([]);
-  }
-
-  // Bands of several lines over each other are of a colour that means nothing: only the line at the pointer has its own.
-  hasBands(line) {
-    return this.lines.length < 2 || this.focused === line.run;
-  }
-
-  drawMain(ctx, line, scale, colour) {
-    const { main, faint } = line;
-    const weight = Number(this.options.smooth);
-    if (!main.exact) {
-      if (this.hasBands(line)) fillBand(ctx, main, main, scale, { colour, alpha: weight ? 0.14 : 0.3 });
-      if (!weight) drawExtremes(ctx, main, scale, { colour, width: devicePixelRatio });
-    }
-    const isBehind = faint || (this.focused && this.focused !== line.run);
-    const alpha = weight ? 0.28 : isBehind ? 0.4 : 1;
-    drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (weight ? 1 : 1.6) * devicePixelRatio });
-    const values = weight ? smoothed(main.last, weight) : main.last;
-    const style = { colour, alpha: isBehind ? 0.4 : 1, width: 1.8 * devicePixelRatio };
-    if (weight) drawPath(ctx, main.x_end, values, scale, style);
-    if (!this.range) drawLastPoint(ctx, main.x_end, values, scale, colour);
-  }
-
-  // The plot below its title as a PNG.
-  async toPng(title) {
-    const source = this.chart.ctx.canvas;
-    const titleHeight = 26 * devicePixelRatio;
-    const canvas = document.createElement("canvas");
-    canvas.width = source.width;
-    canvas.height = source.height + titleHeight;
-    const ctx = canvas.getContext("2d");
-    ctx.fillStyle = cssVariable("--card");
-    ctx.fillRect(0, 0, canvas.width, canvas.height);
-    ctx.fillStyle = cssVariable("--ink");
-    ctx.font = `600 ${13 * devicePixelRatio}px ${cssVariable("--font")}`;
-    ctx.fillText(title, 8 * devicePixelRatio, 17 * devicePixelRatio);
-    ctx.drawImage(source, 0, titleHeight);
-    return new Promise((resolve) => canvas.toBlob(resolve));
+    return makeScale(this.xs, this.ys, this.options.log, u.bbox);
   }
 }
 

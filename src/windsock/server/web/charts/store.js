@@ -6,7 +6,7 @@ import { getState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { debounce, scheduleInFrame } from "../ui/scheduling.js";
 import { showMessage } from "../ui/toast.js";
-import { shrinkEnlarged } from "./enlarged.js";
+import { offerCards } from "./enlarged.js";
 import { observeCards } from "./visibility.js";
 import { zoomRange } from "./zoom.js";
 
@@ -45,11 +45,11 @@ export class SeriesStore {
 
   // Replace the cards whose series the store follows.
   setCards(cards) {
-    shrinkEnlarged();
     this.observer?.disconnect();
     for (const card of this.cards) card.leave();
     this.cards = cards;
     this.observer = observeCards(cards);
+    offerCards(cards);
   }
 
   // Fetch what is new for the cards in view; `redraw` them before that where their look changed.

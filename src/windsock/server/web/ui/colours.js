@@ -12,6 +12,20 @@ export function forgetColours() {
   values.clear();
 }
 
+// Do some drawing in the colours of the light theme, for paper.
+export function withLightColours(work) {
+  const root = document.documentElement;
+  const { theme } = root.dataset;
+  root.dataset.theme = "light";
+  forgetColours();
+  try {
+    return work();
+  } finally {
+    root.dataset.theme = theme;
+    forgetColours();
+  }
+}
+
 export const PALETTE_SIZE = 12;
 
 export function seriesColour(index) {

@@ -1,0 +1,71 @@
+// The lines of a chart, on a canvas or in a picture.
+import { cssVariable, PALETTE_SIZE, seriesColour } from "../ui/colours.js";
+import { smoothed } from "./curve_math.js";
+import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
+
+// From values to places in a box.
+export function makeScale([x0, x1], ys, log, { left, top, width, height }) {
+  const scaled = log ? (v) => (v > 0 ? Math.log10(v) : NaN) : (v) => v;
+  const [y0, y1] = ys.map(scaled);
+  return {
+    x: (v) => left + ((v - x0) / (x1 - x0)) * width,
+    y: (v) => top + height - ((scaled(v) - y0) / (y1 - y0)) * height,
+  };
+}
+
+/**
+ * @typedef {object} LineOptions
+ * @property {number} smooth weight of exponential smoothing
+ * @property {string | null} focused the run whose line is drawn before the others
+ * @property {boolean} endDot a dot at the last value
+ * @property {number} ratio pixels of the canvas in one of the page
+ * @property {number} floor the place of the x axis
+ */
+
+// Draw lines from bottom to top: {run, colour, main, max, min, older}.
+/**
+ * @param {any} ctx
+ * @param {any[]} lines
+ * @param {{x: (v: number) => number, y: (v: number) => number}} scale
+ * @param {LineOptions} options
+ */
+export function drawLines(ctx, lines, scale, options) {
+  ctx.lineJoin = "round";
+  for (const line of lines) drawLine(ctx, line, scale, { ...options, banded: hasBands(line, lines, options.focused) });
+  for (const { main } of lines.filter((line) => line.main?.x?.length)) {
+    drawNonFinite(ctx, main, scale, options.floor, { colour: cssVariable("--bad"), ratio: options.ratio });
+  }
+}
+
+// Bands of several lines over each other are of a colour that means nothing: only the line at the pointer has its own.
+export function hasBands(line, lines, focused) {
+  return lines.length < 2 || focused === line.run;
+}
+
+// Behind a line are its band from minimum to maximum and its superseded attempts.
+function drawLine(ctx, line, scale, options) {
+  const { ratio, banded } = options;
+  const colour = seriesColour(line.colour);
+  if (banded && line.max?.x?.length && line.min?.x?.length) {
+    fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
+  }
+  ctx.setLineDash(line.colour < PALETTE_SIZE ? [] : [5 * ratio, 3 * ratio]);
+  for (const { x_end, last } of (line.older ?? []).filter((series) => series.x?.length)) {
+    drawPath(ctx, x_end, last, scale, { colour, alpha: 0.3, width: ratio });
+  }
+  if (line.main?.x?.length) drawMain(ctx, line, scale, { ...options, colour });
+  ctx.setLineDash([]);
+}
+
+function drawMain(ctx, { main, faint, run }, scale, { smooth, focused, endDot, ratio, banded, colour }) {
+  if (!main.exact) {
+    if (banded) fillBand(ctx, main, main, scale, { colour, alpha: smooth ? 0.14 : 0.3 });
+    if (!smooth) drawExtremes(ctx, main, scale, { colour, width: ratio });
+  }
+  const isBehind = faint || (focused && focused !== run);
+  const alpha = smooth ? 0.28 : isBehind ? 0.4 : 1;
+  drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (smooth ? 1 : 1.6) * ratio });
+  const values = smooth ? smoothed(main.last, smooth) : main.last;
+  if (smooth) drawPath(ctx, main.x_end, values, scale, { colour, alpha: isBehind ? 0.4 : 1, width: 1.8 * ratio });
+  if (endDot) drawLastPoint(ctx, main.x_end, values, scale, { colour, ratio });
+}
