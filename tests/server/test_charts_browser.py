@@ -1,9 +1,11 @@
 """Charts, Time, events and histograms in a browser: what they say, and that it is true."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -122,9 +124,10 @@ def test_the_filter_finds_ids_and_titles_in_both_languages(pages: httpx.Client, 
     drawn(page, "actor/pg_clipfrac")
     field = page.locator(".bar input[type=search]")
     for text in ("裁剪比例", "clip fraction"):
+        field.fill("nothing")
+        page.wait_for_function("() => !document.querySelector('.chart')")
         field.fill(text)
         page.wait_for_function("() => document.querySelectorAll('.chart').length === 1")
-        drawn(page, "actor/pg_clipfrac")
     field.fill("score(")
     page.wait_for_selector(".filter-problem >> text=unterminated group")
     assert page.locator(".chart").count() == 0
@@ -160,7 +163,7 @@ def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):
     labels = page.locator(".gantt .seconds").all_text_contents()
     assert len(labels) == sum(len(group["rows"]) for group in timeline["groups"]) == 4
     assert rows["eval"][1] in labels
-    fills = page.evaluate("[...document.querySelectorAll('.gantt rect')].map(one => one.style.fill)")
+    fills = page.evaluate("[...document.querySelectorAll('.gantt rect:not(.row)')].map(one => one.style.fill)")
     assert len(set(fills)) == 4
     assert "color-mix" in fills[1]
     page.goto(f"{pages.base_url}/?run=r00&tab=time&step=11")
@@ -174,7 +177,7 @@ def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):
 def taken(page: Any, label: str, folder: Path) -> Path:
     """Choose a line of the first chart's menu, and return the downloaded file."""
     page.hover(".chart >> nth=0")
-    page.click(".chart .save >> nth=0")
+    page.click(".chart .tool-save >> nth=0")
     with page.expect_download() as waiting:
         page.click(f".menu >> text={label}")
     waiting.value.save_as(folder / waiting.value.suggested_filename)
@@ -208,7 +211,7 @@ def test_an_enlarged_chart_is_in_the_address(pages: httpx.Client, visit: Open):
     page = visit(f"{pages.base_url}/?run=r00&with=r01&tab=charts&filter=^loss")
     drawn(page, "loss")
     page.hover(".chart")
-    page.click(".chart .grow")
+    page.click(".chart .tool-grow")
     page.wait_for_selector(".large-chart[role=dialog]")
     assert "chart=loss" in page.url
     page.wait_for_function("() => /r00 +1.*r01 +1/.test(document.querySelector('.large-chart .sub').textContent)")
@@ -219,9 +222,85 @@ def test_an_enlarged_chart_is_in_the_address(pages: httpx.Client, visit: Open):
     page.wait_for_selector(".large-chart")
     page.reload()
     page.wait_for_selector(".large-chart canvas")
-    page.click(".large-chart .shrink")
+    page.click(".large-chart .tool-shrink")
     page.wait_for_function("() => !document.querySelector('.large-chart')")
     assert "chart=" not in page.url
+
+
+def test_a_panel_of_several_metrics(pages: httpx.Client, visit: Open):
+    """It is made in a dialog with ends of its y axis, and is in the address; Back removes it."""
+    page = visit(f"{pages.base_url}/?run=r00&with=r01&tab=charts")
+    drawn(page, "loss")
+    page.click(".add-panel")
+    for metric in ("loss", "actor/lr"):
+        page.fill(".panel-editor input >> nth=0", metric)
+    assert page.locator(".panel-editor .chip").count() == 2
+    page.get_by_role("textbox", name="Title").fill("both <b>")
+    page.get_by_label("y to").fill("5")
+    page.get_by_label("Size").select_option("full")
+    page.click(".panel-editor .primary")
+    plot = "document.querySelector('.panel-card')?.card.plot"
+    page.wait_for_function(f"() => {plot}?.lines.length === 4")
+    assert page.evaluate(f"{plot}.lines.map(line => line.label)") == [
+        "r00 · Training loss", "r01 · Training loss", "r00 · Policy learning rate", "r01 · Policy learning rate",
+    ]  # fmt: skip
+    assert page.evaluate(f"{plot}.lines.map(line => line.dash)") == [0, 0, 1, 1]
+    assert page.evaluate(f"{plot}.ys[1]") == 5
+    assert page.inner_text(".panel-card h3") == "both <b>"
+    page.reload()
+    page.wait_for_function(f"() => {plot}?.lines.length === 4")
+    page.go_back()
+    page.wait_for_function("() => !document.querySelector('.panel-card')")
+
+
+def test_a_metric_against_another(pages: httpx.Client, visit: Open):
+    """A point for each step at the values of both, or one for each run."""
+    panels = [
+        {"metrics": ["critic/score"], "kind": kind, "against": "reward/rlhf/mean", "log": False}
+        for kind in ("steps", "runs")
+    ]
+    page = visit("about:blank")
+    page.goto(f"{pages.base_url}/?run=r00&with=r01&tab=charts&panels={quote(json.dumps(panels))}")
+    plot = "document.querySelectorAll('.panel-card')[{}]?.card.plot"
+    page.wait_for_function(f"() => {plot.format(0)}?.lines.length === 2")
+    points = page.evaluate(f"{plot.format(0)}.lines.map(line => [[...line.main.x], [...line.main.last]])")
+    assert points[0] == [[step / 40 for step in range(STEPS)], [step / STEPS for step in range(STEPS)]]
+    page.wait_for_function(f"() => {plot.format(1)}?.lines.length === 2")
+    last = page.evaluate(f"{plot.format(1)}.lines.map(line => [...line.main.x, ...line.main.last])")
+    assert last == [[(STEPS - 1) / 40, (STEPS - 1) / STEPS]] * 2
+
+
+def test_a_view_is_saved_with_a_name(pages: httpx.Client, visit: Open):
+    """Closed sections and hidden flat charts are part of it; another run is shown with the same view by its link."""
+    page = visit(f"{pages.base_url}/?run=r00&tab=charts")
+    drawn(page, "loss")
+    before = page.locator(".chart").count()
+    page.click(".flat-switch")
+    page.wait_for_selector("text=flat ones hidden")
+    assert page.locator(".chart[data-name='actor/pg_clipfrac']").count() == 0
+    page.click("[data-section=reward] .fold")
+    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=false]")
+    assert page.locator("[data-section=reward] .chart").count() == 0
+    page.click(".views")
+    page.click(".menu >> text=Save as")
+    page.fill("dialog.ask input", "no reward")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".views >> text=View: no reward")
+    page.goto(f"{pages.base_url}/?run=r03&tab=charts&smooth=0.5")
+    drawn(page, "loss")
+    assert page.locator(".chart").count() == before
+    page.click(".views")
+    page.click(".menu >> text=no reward")
+    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=false]")
+    assert "run=r03" in page.url
+    assert "smooth" not in page.url
+    page.go_back()
+    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=true]")
+    page.go_forward()
+    page.click(".views")
+    page.click(".menu >> text=Remove “no reward”")
+    page.wait_for_selector(".views >> text=Saved views")
+    assert pages.get("/api/views").json() == {"views": []}
 
 
 def test_the_mean_per_step_is_the_same_in_time_and_compare(pages: httpx.Client):

@@ -60,7 +60,7 @@ def test_a_removed_run_is_reported_as_gone(serve: Serve, demo: windsock.Run):
 
 
 def test_annotations_are_stored_and_shared_by_two_servers(serve: Serve, demo: windsock.Run):
-    """Pins, names, notes, colours and hiding are not in the run's folder; the newest change wins."""
+    """Pins, names, notes, colours, hiding and saved views are not in the run's folder; the newest change wins."""
     one, two = serve(), serve()
     changed = one.patch("/api/runs/demo", json={"pinned": True, "name": "Best", "note": f"look {HTML}"}).json()
     assert (changed["pinned"], changed["name"], changed["note"]) == (True, "Best", f"look {HTML}")
@@ -73,6 +73,11 @@ def test_annotations_are_stored_and_shared_by_two_servers(serve: Serve, demo: wi
     refused = one.patch("/api/runs/demo", json={"colour": 12}).json()
     assert refused == {"error": "colour: expected an integer from 0 to 11"}
     assert one.patch("/api/runs/demo", json={"colour": None}).json()["colour"] is None
+    one.post("/api/views", json={"name": " loss ", "state": "tab=charts&filter=loss"})
+    [view] = two.post("/api/views", json={"name": "b", "state": "x=time"}).json()["views"][1:]
+    assert (view["name"], view["state"]) == ("loss", "tab=charts&filter=loss")
+    assert [view["name"] for view in two.post("/api/views", json={"name": "b"}).json()["views"]] == ["loss"]
+    assert one.post("/api/views", json={"name": " ", "state": ""}).status_code == 400
     assert windsock.open("demo").status.word == "finished"
     assert len(windsock.open("demo").writers()) == 1
 

@@ -250,6 +250,7 @@ EVENTS: dict[str, Read] = {
         {"run": read_text, "name": nullable(read_text), "pinned": read_flag, "hidden": read_flag, "note": read_text},
         ("run",),
     ),
+    "view": object_of({"name": read_text, "state": nullable(read_text)}, ("name",)),
 }
 EVENT = object_of({"event": read_text, "time": read_time}, ("event",))
 OF_STEP: dict[str, Read] = {"name": read_text, "step": nullable(read_step), "time": read_time}

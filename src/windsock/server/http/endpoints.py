@@ -135,6 +135,20 @@ def _checked_source(source: str | None) -> str | None:
     return source
 
 
+def saved_views(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the saved views of the page."""
+    return {"views": directory.annotations.views()}
+
+
+def save_view(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Save a view of the page under a name, or remove it."""
+    name = (arguments["name"] or "").strip()
+    if not name:
+        raise RequestError(400, "name: expected a name that is not empty")
+    directory.annotations.save_view(name, arguments["state"])
+    return saved_views(directory, arguments)
+
+
 def run_overview(directory: RunDirectory, arguments: Arguments) -> Any:
     """Return everything that the overview shows."""
     with directory.open_runs.use(arguments["run"]) as opened:
@@ -351,6 +365,7 @@ ANNOTATION_FIELDS = (
     Field("colour", (int,)),
     Field("tags", (str,), max_length=2000),
 )
+VIEW_FIELDS = (Field("name", (str,), max_length=100), Field("state", (str,), max_length=20_000))
 SERIES_FIELDS = (
     Field("run", (str,)),
     Field("name", (str,)),
@@ -428,6 +443,15 @@ ENDPOINTS = (
         annotate,
         body=ANNOTATION_FIELDS,
         extra_statuses=(404, 409, 413),
+    ),
+    Endpoint("GET", "/api/views", "The saved views of the page", saved_views),
+    Endpoint(
+        "POST",
+        "/api/views",
+        "Save a view of the page under a name, or remove it",
+        save_view,
+        body=VIEW_FIELDS,
+        extra_statuses=(409, 413),
     ),
     Endpoint(
         "GET",

@@ -1,4 +1,4 @@
-"""Annotations that people make on the page: pins, names, notes, tags, colours, hidden runs, sources of names.
+"""Annotations that people make on the page: pins, names, notes, tags, colours, hidden runs, sources; saved views.
 
 They are events in segments in ``.page/`` of the directory. Each server appends to its own segment and reads all of
 them, so that several can serve one directory; the newest change of a field wins.
@@ -21,6 +21,8 @@ from windsock.model import Writer
 from windsock.server.responses import RequestError
 
 WRITER = Writer("page", 0, 1)
+VIEW_EVENT = "view"
+MAX_VIEWS = 200
 DEFAULTS: dict[str, Any] = {
     "name": None,
     "pinned": False,
@@ -33,7 +35,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Annotations:
-    """The annotations of all runs of a directory, by run and field."""
+    """The annotations of all runs of a directory, by run and field, and the saved views."""
 
     def __init__(self, dir: Path) -> None:
         self._folder = dir / PAGE_FOLDER
@@ -41,6 +43,7 @@ class Annotations:
         self._writer: SegmentWriter | None = None
         self._readers: dict[Path, SegmentReader] = {}
         self._newest: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._views: dict[str, tuple[float, str | None]] = {}
         self._watch = DirectoryWatch()
         self._changed: set[str] = set()
 
@@ -76,10 +79,24 @@ class Annotations:
 
     def set(self, key: str, changes: dict[str, Any]) -> None:
         """Write changes; a RequestError reports a directory that is not writable."""
+        self._write({"event": EVENT, "time": time.time(), "run": key, **changes})
+
+    def views(self) -> list[dict[str, Any]]:
+        """Return the saved views by name: their states, and when they were saved."""
+        self.refresh()
+        kept = {name: (at, state) for name, (at, state) in self._views.items() if state is not None}
+        return [{"name": name, "state": state, "saved": at} for name, (at, state) in sorted(kept.items())]
+
+    def save_view(self, name: str, state: str | None) -> None:
+        """Save a view under a name, in place of another of that name; None removes it."""
+        if state is not None and len(self.views()) >= MAX_VIEWS and name not in self._views:
+            raise RequestError(409, f"{MAX_VIEWS} views are saved: remove one first")
+        self._write({"event": VIEW_EVENT, "time": time.time(), "name": name, "state": state})
+
+    def _write(self, record: dict[str, Any]) -> None:
         with self._lock:
             if self._writer is None:
                 self._writer = SegmentWriter(self._folder, WRITER, lambda: self._folder.mkdir(exist_ok=True))
-            record = {"event": EVENT, "time": time.time(), "run": key, **changes}
             self._writer.append(frame(record_payload(Kind.EVENT, record)))
             if self._writer.trouble:
                 # The user is told that the change failed, so it must not be written later from the writer's backlog.
@@ -100,6 +117,8 @@ class Annotations:
             return
         for event in events(reader.records):
             at, run = float(event.get("time") or 0.0), str(event.get("run"))
+            if event.get("event") == VIEW_EVENT and at >= self._views.get(event["name"], (0.0,))[0]:
+                self._views[event["name"]] = at, event.get("state")
             for name in DEFAULTS:
                 if event.get("event") == EVENT and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
                     self._newest[run, name] = at, event[name]

@@ -14,8 +14,11 @@ import { Plot } from "./plot.js";
 import { pointCountText, valueTexts } from "./values.js";
 import { setZoom, zoomRange } from "./zoom.js";
 
+const DASH_SIGNS = ["", "╌", "┄"];
+
 export class ChartCard {
-  // `chart` is {key, title, unit, metric, band, note, names, lines, stretch}; each of its lines is {run, mean, max, min, factor}.
+  // `chart` is {key, title, unit, metric, band, note, names, lines, stretch, settings, edit}; each of its lines is
+  // {run, mean, max, min, factor}, and in a panel also {of, colour, dash}.
   constructor(store, chart) {
     this.store = store;
     this.chart = chart;
@@ -42,8 +45,11 @@ export class ChartCard {
   makeLegend() {
     const lines = this.chart.lines.filter((line) => line.mean);
     if (new Set(lines.map((line) => line.mean)).size < 2) return null;
-    const entries = lines.map(({ run, mean }) => {
-      const entry = swatch(seriesColour(colourOf(run)), mean);
+    const entries = lines.map(({ run, mean, of, colour, dash }) => {
+      const entry = swatch(
+        seriesColour(colour ?? colourOf(run)),
+        `${dash ? `${DASH_SIGNS[dash % 3]} ` : ""}${of || mean}`,
+      );
       entry.title = `${runs.get(run)?.name ?? run}: ${mean}`;
       return entry;
     });
@@ -51,17 +57,18 @@ export class ChartCard {
   }
 
   tools() {
-    const { title, pinnable } = this.chart;
+    const { title, pinnable, edit } = this.chart;
     const tool = (path, name, label, work) =>
       el(
         "button",
-        { class: `ghost ${name}`, title: label, "aria-label": `${label}: ${title}`, onclick: work },
+        { class: `ghost tool-${name}`, title: label, "aria-label": `${label}: ${title}`, onclick: work },
         icon(path),
       );
     return el(
       "div",
       { class: "tools" },
       pinnable ? tool(ICONS.pin, "pin", t("pin"), () => this.togglePin()) : null,
+      edit ? tool(ICONS.edit, "edit", t("edit_panel"), edit) : null,
       tool(ICONS.grow, "grow", `${t("maximise")} (f)`, () => enlarge(this.plot)),
       tool(ICONS.save, "save", t("take_along"), (event) => openExportMenu(event.currentTarget, this)),
       tool(ICONS.close, "shrink", `${t("close")} (Esc)`, shrink),
@@ -98,10 +105,11 @@ export class ChartCard {
     if (!this.plot) {
       this.plot = new Plot(this.area, {
         title: this.chart.title,
-        x: getState("x"),
+        x: this.axis(),
+        xTitle: this.chart.xTitle,
         band: this.chart.band,
         stretch: this.chart.stretch,
-        onzoom: setZoom,
+        onzoom: this.axis() === "value" ? () => {} : setZoom,
         oncursor: (cursor) => this.showCursor(cursor),
       });
       this.plot.card = this;
@@ -119,10 +127,12 @@ export class ChartCard {
   // The lines of the plot, as far as their series are known.
   lines() {
     const series = (run, name) => (name ? this.store.series(run, name) : null);
-    const lines = this.chart.lines.map(({ run, mean, max, min }) => ({
+    const lines = this.chart.lines.map(({ run, mean, max, min, of, colour, dash }) => ({
       run,
-      label: runs.get(run)?.name ?? run,
-      colour: colourOf(run),
+      id: `${run}\n${mean}`,
+      label: [runs.get(run)?.name ?? run, of].filter(Boolean).join(" · "),
+      colour: colour ?? colourOf(run),
+      dash: dash ?? 0,
       main: series(run, mean),
       max: series(run, max),
       min: series(run, min),
@@ -135,16 +145,34 @@ export class ChartCard {
     if (!this.plot) return;
     const lines = this.lines();
     if (!lines.length) return;
-    this.plot.range = zoomRange();
-    this.plot.setLines(lines, { smooth: getState("smooth"), log: getState("log") === "1", x: getState("x") });
+    const { low, high } = this.chart.settings ?? {};
+    this.plot.range = this.range();
+    this.plot.setLines(lines, { smooth: this.smoothing(), log: this.isLog(), x: this.axis(), low, high });
     if (!this.hasCursor) this.showLast(lines);
+  }
+
+  // The settings of a panel come before those of the page.
+  smoothing() {
+    return this.chart.settings?.smooth ?? getState("smooth");
+  }
+
+  isLog() {
+    return this.chart.settings?.log ?? getState("log") === "1";
+  }
+
+  axis() {
+    return getState("x");
+  }
+
+  range() {
+    return zoomRange();
   }
 
   // Without a cursor, show the last value of each line, and the key of the chart where no legend has the names.
   showLast(lines) {
-    const cut = getState("log") === "1" && lines.some((line) => line.main.min.some((v) => v <= 0));
+    const cut = this.isLog() && lines.some((line) => line.main.min.some((v) => v <= 0));
     const last = lines.map((line) => ({ line, value: line.main.x.length ? line.main.last.at(-1) : null }));
-    const key = cut ? t("log_cut") : this.legend ? "" : this.chart.key;
+    const key = cut ? t("log_cut") : this.legend || this.chart.settings ? "" : this.chart.key;
     this.sub.replaceChildren(...this.valueNodes(last), el("code", { text: key }));
     this.area.title = lines.length ? pointCountText(lines[0]) : "";
   }

@@ -38,7 +38,7 @@ function bringForward(card) {
   document.body.append(card.node);
   card.setLarge(Math.max(220, Math.min(MAX_POINTS, Math.round(innerWidth * 1.25))));
   card.enter();
-  card.node.querySelector(".shrink").focus();
+  card.node.querySelector(".tool-shrink").focus();
   setTimeout(() => addEventListener("pointerdown", shrinkOutside), 0); // not for the click that enlarged it
 }
 

@@ -3,6 +3,8 @@ import { cssVariable, PALETTE_SIZE, seriesColour } from "../ui/colours.js";
 import { smoothed } from "./curve_math.js";
 import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
 
+const DASHES = [[], [5, 3], [1.5, 2.5]];
+
 // From values to places in a box.
 export function makeScale([x0, x1], ys, log, { left, top, width, height }) {
   const scaled = log ? (v) => (v > 0 ? Math.log10(v) : NaN) : (v) => v;
@@ -16,13 +18,18 @@ export function makeScale([x0, x1], ys, log, { left, top, width, height }) {
 /**
  * @typedef {object} LineOptions
  * @property {number} smooth weight of exponential smoothing
- * @property {string | null} focused the run whose line is drawn before the others
+ * @property {string | null} focused the id of the line that is drawn before the others
  * @property {boolean} endDot a dot at the last value
  * @property {number} ratio pixels of the canvas in one of the page
  * @property {number} floor the place of the x axis
  */
 
-// Draw lines from bottom to top: {run, colour, main, max, min, older}.
+// What tells the lines of a chart apart.
+export function lineId({ id, run }) {
+  return id ?? run;
+}
+
+// Draw lines from bottom to top: {run, colour, main, max, min, older}; with `dots` as points.
 /**
  * @param {any} ctx
  * @param {any[]} lines
@@ -39,7 +46,7 @@ export function drawLines(ctx, lines, scale, options) {
 
 // Bands of several lines over each other are of a colour that means nothing: only the line at the pointer has its own.
 export function hasBands(line, lines, focused) {
-  return lines.length < 2 || focused === line.run;
+  return lines.length < 2 || focused === lineId(line);
 }
 
 // Behind a line are its band from minimum to maximum and its superseded attempts.
@@ -49,20 +56,35 @@ function drawLine(ctx, line, scale, options) {
   if (banded && line.max?.x?.length && line.min?.x?.length) {
     fillBand(ctx, line.min, line.max, scale, { colour, alpha: 0.13 });
   }
-  ctx.setLineDash(line.colour < PALETTE_SIZE ? [] : [5 * ratio, 3 * ratio]);
+  const dash = DASHES[((line.dash ?? 0) + (line.colour < PALETTE_SIZE ? 0 : 1)) % DASHES.length];
+  ctx.setLineDash(dash.map((length) => length * ratio));
   for (const { x_end, last } of (line.older ?? []).filter((series) => series.x?.length)) {
     drawPath(ctx, x_end, last, scale, { colour, alpha: 0.3, width: ratio });
   }
-  if (line.main?.x?.length) drawMain(ctx, line, scale, { ...options, colour });
+  if (line.main?.x?.length) (line.dots ? drawDots : drawMain)(ctx, line, scale, { ...options, colour });
   ctx.setLineDash([]);
 }
 
-function drawMain(ctx, { main, faint, run }, scale, { smooth, focused, endDot, ratio, banded, colour }) {
+function drawDots(ctx, line, scale, { focused, ratio, colour }) {
+  const { main } = line;
+  const isBehind = focused && focused !== lineId(line);
+  ctx.fillStyle = colour;
+  ctx.globalAlpha = isBehind ? 0.2 : main.x.length > 1 ? 0.55 : 1;
+  for (let i = 0; i < main.x.length; i++) {
+    ctx.beginPath();
+    ctx.arc(scale.x(main.x[i]), scale.y(main.last[i]), (main.x.length > 1 ? 2.2 : 4.5) * ratio, 0, 7);
+    ctx.fill();
+  }
+  ctx.globalAlpha = 1;
+}
+
+function drawMain(ctx, line, scale, { smooth, focused, endDot, ratio, banded, colour }) {
+  const { main, faint } = line;
   if (!main.exact) {
     if (banded) fillBand(ctx, main, main, scale, { colour, alpha: smooth ? 0.14 : 0.3 });
     if (!smooth) drawExtremes(ctx, main, scale, { colour, width: ratio });
   }
-  const isBehind = faint || (focused && focused !== run);
+  const isBehind = faint || (focused && focused !== lineId(line));
   const alpha = smooth ? 0.28 : isBehind ? 0.4 : 1;
   drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (smooth ? 1 : 1.6) * ratio });
   const values = smooth ? smoothed(main.last, smooth) : main.last;

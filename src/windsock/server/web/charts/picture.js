@@ -93,7 +93,10 @@ function drawAxes(ctx, plot, scale, { left, top, width, height }, letters) {
     ctx.text(plot.formatX(v), scale.x(v), top + height + 1.4 * letters, { ...style, anchor: "middle" });
   }
   ctx.rect(left, top + height, width, 1, cssVariable("--quiet"));
-  ctx.text(t(`x_${x}`), left + width / 2, top + height + 2.7 * letters, { ...style, anchor: "middle" });
+  ctx.text(plot.options.xTitle ?? t(`x_${x}`), left + width / 2, top + height + 2.7 * letters, {
+    ...style,
+    anchor: "middle",
+  });
 }
 
 function xTicks([low, high], x, most) {

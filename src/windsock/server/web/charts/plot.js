@@ -2,7 +2,7 @@
 import { formatNumber, formatSeconds } from "../text/format.js";
 import { cssVariable } from "../ui/colours.js";
 import { clamp, nearestIndex } from "./curve_math.js";
-import { drawLines, makeScale } from "./lines.js";
+import { drawLines, lineId, makeScale } from "./lines.js";
 import { drawMarkLines, drawStretch, markHeads, marksWithin, nearGroups } from "./marks.js";
 import { xRange, yRange } from "./ranges.js";
 import { openStepMenu } from "./step_menu.js";
@@ -27,6 +27,9 @@ const resizes = new ResizeObserver((entries) => {
  * @property {boolean} [log] a logarithmic y axis
  * @property {boolean} [small] only the extremes are labelled
  * @property {boolean} [zero] the y axis starts at 0
+ * @property {number} [low] the lower end of the y axis
+ * @property {number} [high] the upper end of the y axis
+ * @property {string} [xTitle] what the x axis shows, where it is a metric
  * @property {{low: number | null, high: number | null}} [band] the healthy range
  * @property {() => {from: object, to: object, severity: string, is_open: boolean}} [stretch] the mark of a finding
  * @property {(range: number[] | null) => void} [onzoom]
@@ -45,7 +48,7 @@ export class Plot {
     this.options = { x: "step", smooth: 0, log: false, ...options };
     this.card = null;
     this.lines = [];
-    this.focused = null; // the run whose line is at the pointer
+    this.focused = null; // the id of the line at the pointer
     this.range = null; // the zoomed part of the x axis
     this.size = {};
     plotOf.set(host, this);
@@ -77,9 +80,10 @@ export class Plot {
     const { width, height } = this.size;
     if (!width || !height) return;
     const all = this.allSeries();
-    this.xs = this.range ?? xRange(all);
+    this.xs = this.range ?? xRange(all, this.options.x === "value");
     const { range, labels } = yRange(all, this.xs, this.options);
-    this.ys = range;
+    this.ys = [this.options.low ?? range[0], this.options.high ?? range[1]];
+    if (!(this.ys[0] < this.ys[1])) this.ys = range;
     this.labels = labels;
     const data = [this.xs, [null, null]]; // uPlot only needs the ends of the axes
     if (this.chart) this.chart.setData(data);
@@ -124,7 +128,7 @@ export class Plot {
         drag: { x: true, y: false, setScale: false },
         bind: { dblclick: () => () => this.options.onzoom?.(null) },
         sync: {
-          key: `windsock-${x}`,
+          key: x === "value" ? null : `windsock-${x}`, // charts against another metric have an axis of their own
           scales: ["x", null],
           filters: { pub: (type) => type.startsWith("mousem") || type === "mouseleave" },
         },
@@ -157,7 +161,7 @@ export class Plot {
     const xAxis = {
       ...base,
       size: small ? 18 : 24,
-      values: (_, ticks) => ticks.map((v) => this.formatX(v)),
+      values: (_, ticks) => (x === "value" ? tickLabels(ticks) : ticks.map((v) => this.formatX(v))),
       space: 64,
       ...(x === "relative" ? { incrs: DURATIONS } : {}),
     };
@@ -175,6 +179,7 @@ export class Plot {
   }
 
   formatX(value) {
+    if (this.options.x === "value") return formatNumber(value);
     if (this.options.x === "relative") return formatSeconds(value);
     if (this.options.x === "time")
       return new Date(value * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
@@ -208,8 +213,9 @@ export class Plot {
 
   // Draw one of several lines with its bands, and the others fainter.
   focusLine(line) {
-    if (this.focused === (line?.run ?? null)) return;
-    this.focused = line?.run ?? null;
+    const id = line ? lineId(line) : null;
+    if (this.focused === id) return;
+    this.focused = id;
     this.chart?.redraw(false);
   }
 
@@ -234,7 +240,15 @@ export class Plot {
       const i = line.main?.x ? nearestIndex(line.main, x) : -1;
       if (i < 0) return { line, value: null };
       const { x_end, last, min, max, nonfinite } = line.main;
-      return { line, x: x_end[i], value: last[i], low: min[i], high: max[i], nonfinite: nonfinite[i] };
+      return {
+        line,
+        step: line.main.steps?.[i],
+        x: x_end[i],
+        value: last[i],
+        low: min[i],
+        high: max[i],
+        nonfinite: nonfinite[i],
+      };
     });
     return { x, values };
   }

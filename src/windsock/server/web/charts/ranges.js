@@ -1,11 +1,13 @@
 // The ranges of axes.
 
-// The range of x over all series; a single point gets half a unit on both sides.
-export function xRange(all) {
+// The range of x over all series; a single point gets half a unit on both sides, and points some space around them.
+export function xRange(all, isSpaced = false) {
   const low = Math.min(...all.map((series) => series.x[0]));
   const high = Math.max(...all.map((series) => series.x_end[series.x_end.length - 1]));
   if (!Number.isFinite(low)) return [0, 1];
-  return low === high ? [low - 0.5, high + 0.5] : [low, high];
+  if (low === high) return [low - 0.5, high + 0.5];
+  const space = isSpaced ? (high - low) * 0.04 : 0;
+  return [low - space, high + space];
 }
 
 // The range of y with some space around the curves, and the extremes to label on a small plot.

@@ -42,6 +42,7 @@ function timelineRow(row, { x, y, width, nameWidth, fill }) {
   const node = svg(
     "g",
     { role: "img", "aria-label": `${row.name}: ${formatSeconds(row.seconds)}` },
+    svg("rect", { class: "row", x: 0, y, width, height: ROW }),
     svg("text", { class: "name", x: 8 + row.depth * 10, y: y + 15, text: name }),
     row.spans.flatMap((span) => spanBars(span, x, y, fill)),
     secondsLabel(row, x, y, width, nameWidth),

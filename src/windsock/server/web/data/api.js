@@ -45,6 +45,10 @@ export async function patchRun(key, fields) {
   return bodyOf(await fetch(runPath(key), { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) }));
 }
 
+export async function postJson(path, body) {
+  return bodyOf(await track(fetch(path, { method: "POST", headers: JSON_BODY, body: JSON.stringify(body) })));
+}
+
 // Fetch many series in one request. Each of `wanted` is {run, name, factor?, since?}.
 export async function fetchSeries(wanted, options) {
   if (report) return wanted.flatMap(({ run, name }) => seriesInReport(run, name));

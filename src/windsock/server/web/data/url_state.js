@@ -13,6 +13,11 @@ export function getState(name) {
   return state[name] ?? DEFAULTS[name] ?? "";
 }
 
+// All states that are not their defaults.
+export function allStates() {
+  return { ...state };
+}
+
 export function getList(name) {
   return getState(name) ? getState(name).split(",").map(decodeURIComponent) : [];
 }

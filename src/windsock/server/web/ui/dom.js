@@ -32,6 +32,7 @@ export const ICONS = {
   pin: "M6 2h4l-.5 5L12 9.5V11H4V9.5L6.5 7zM8 11v4",
   grow: "M9.5 2H14v4.5M14 2L9 7M6.5 14H2V9.5M2 14l5-5",
   save: "M8 2v8M4.5 7L8 10.5 11.5 7M3 13.5h10",
+  edit: "M3 4.5h4M11 4.5h2M9 3v3M3 11.5h2M9 11.5h4M7 10v3",
   close: "M3.5 3.5l9 9M12.5 3.5l-9 9",
   more: "M3 8h.01M8 8h.01M13 8h.01",
   moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5z",

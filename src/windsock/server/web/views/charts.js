@@ -2,14 +2,20 @@
 import { axisBar } from "../charts/axis_bar.js";
 import { ChartCard } from "../charts/card.js";
 import { sortByFamily } from "../charts/families.js";
+import { flatCharts } from "../charts/flat.js";
 import { histogramSection } from "../charts/histograms.js";
 import { joinCharts, joinFamilies } from "../charts/joined.js";
 import { joinedChart, metricChart } from "../charts/metric_chart.js";
+import { PanelCard } from "../charts/panel_card.js";
+import { editPanel } from "../charts/panel_editor.js";
+import { panelChart, readPanels } from "../charts/panels.js";
 import { SeriesStore } from "../charts/store.js";
+import { viewsButton } from "../charts/views_menu.js";
 import { colourSwatch } from "../colour_menu.js";
 import { fetchJson, runPath } from "../data/api.js";
+import { report } from "../data/report.js";
 import { selectedRuns } from "../data/runs.js";
-import { getList, getState } from "../data/url_state.js";
+import { getList, getState, packList, setState } from "../data/url_state.js";
 import { localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
@@ -26,33 +32,88 @@ export function chartsView(host, context) {
   const apart = el("div");
   const count = el("span", { class: "quiet" });
   const filter = filterField(t("filter"));
+  const switches = chartSwitches(() => openEditor(readPanels().length, { metrics: [] }));
   let bar = null;
   let data = null;
+  let drawn = []; // every chart as a card shows it
+  let flat = null; // the keys of the charts that show nothing, once they were looked for
+
+  function openEditor(number, panel) {
+    editPanel(number, panel, drawn);
+  }
 
   function build() {
+    const isHiding = getState("flat") === "0";
+    if (isHiding && !flat) return findFlat();
     const matches = filterPredicate(filter);
     const pins = getList("pins");
-    const shown = data.charts.filter((chart) => textsOf(chart, data.metrics[chart.metric]).some(matches));
-    const pinned = pins.map((key) => data.charts.find((chart) => chart.key === key)).filter(Boolean);
-    const groups = sortByFamily(data.families).map(({ key, title, intro }) => ({
-      title: localized(title),
-      intro: localized(intro),
-      charts: shown.filter((chart) => chart.family === key && !pins.includes(chart.key)),
-    }));
+    const matching = data.charts.filter((chart) => textsOf(chart, data.metrics[chart.metric]).some(matches));
+    const shown = matching.filter((chart) => !isHiding || !flat.has(chart.key));
+    const ofCharts = (key, title, intro, charts) => ({
+      key,
+      title,
+      intro,
+      count: charts.length,
+      make: () => charts.map(chartCard),
+    });
+    const pinned = pins.map((key) => data.charts.find((one) => one.key === key)).filter(Boolean);
+    const sections = [
+      { key: "panels", title: t("panels"), intro: "", count: readPanels().length, make: panelCards },
+      ofCharts("pinned", t("pinned"), "", pinned),
+      ...sortByFamily(data.families).map(({ key, title, intro }) => {
+        const charts = shown.filter((chart) => chart.family === key && !pins.includes(chart.key));
+        return ofCharts(key, localized(title), localized(intro), charts);
+      }),
+    ];
     const cards = [];
-    const sections = [{ title: t("pinned"), intro: "", charts: pinned }, ...groups]
-      .filter((group) => group.charts.length)
-      .map((group) => {
-        const added = group.charts.map((chart) => new ChartCard(store, pinnable(chart, data)));
+    const made = sections
+      .filter((section) => section.count)
+      .map((section) => {
+        const isOpen = !getList("closed").includes(section.key);
+        const added = isOpen ? section.make() : [];
         cards.push(...added);
-        return { title: group.title, node: familySection(group, added, host.clientWidth) };
+        return {
+          key: section.key,
+          title: section.title,
+          node: familySection(section, added, isOpen, host.clientWidth),
+        };
       });
     const histograms = data.histograms.filter(matches);
-    if (histograms.length) sections.push({ title: t("histograms"), node: histogramSection(histograms, context) });
-    families.replaceChildren(...sections.map(sectionLink));
-    body.replaceChildren(...(sections.length ? sections.map(({ node }) => node) : [noCharts(data)]));
-    count.textContent = t("shown", { n: shown.length, m: data.charts.length });
+    if (histograms.length) {
+      made.push({ key: "histograms", title: t("histograms"), node: histogramSection(histograms, context) });
+    }
+    families.replaceChildren(...made.map(sectionLink));
+    body.replaceChildren(...(made.length ? made.map(({ node }) => node) : [noCharts(data)]));
+    const hidden = matching.length - shown.length;
+    count.textContent = [
+      t("shown", { n: shown.length, m: data.charts.length }),
+      hidden ? t("flat_hidden", { n: hidden }) : "",
+    ]
+      .filter(Boolean)
+      .join(" · ");
     store.setCards(cards);
+  }
+
+  function chartCard({ key }) {
+    const chart = drawn.find((one) => one.key === key);
+    const edit = () => openEditor(readPanels().length, { metrics: [key] });
+    return new ChartCard(store, { ...chart, pinnable: true, edit });
+  }
+
+  function panelCards() {
+    return readPanels().map((panel, number) => {
+      const chart = panelChart(panel, number, (name) => findChart(name, data, drawn));
+      return new PanelCard(store, { ...chart, edit: () => openEditor(number, panel) });
+    });
+  }
+
+  async function findFlat() {
+    try {
+      flat = await flatCharts(drawn);
+    } catch (problem) {
+      return context.fail(problem);
+    }
+    if (host.isConnected) build();
   }
 
   async function read() {
@@ -62,11 +123,12 @@ export function chartsView(host, context) {
       return context.fail(problem);
     }
     if (!host.isConnected) return;
+    flat = null;
+    drawn = data.charts.map((chart) => drawnChart(chart, data));
     if (!bar) {
       bar = axisBar(data.axes, [filter]);
-      const legend =
-        context.chosen.length > 1 ? el("div", { class: "legend" }, context.chosen.map(colourSwatch)) : null;
-      host.append(el("div", { class: "bar" }, bar.nodes, count), legend ?? "", families, body, apart);
+      const legend = el("div", { class: "legend" }, context.chosen.length > 1 ? context.chosen.map(colourSwatch) : "");
+      host.append(el("div", { class: "bar" }, bar.nodes, switches.nodes, count), legend, families, body, apart);
     }
     apart.replaceChildren(data.comparison ? (notComparablePanel(data.comparison) ?? "") : "");
     build();
@@ -82,9 +144,10 @@ export function chartsView(host, context) {
     changed(names) {
       if (!data) return;
       bar.sync();
+      switches.sync();
       if (filter.value !== getState("filter")) filter.value = getState("filter");
       if (names.includes("filter")) rebuild();
-      else if (names.includes("pins")) build();
+      else if (names.some((name) => ["pins", "panels", "closed", "flat"].includes(name))) build();
       else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);
       else for (const card of store.cards) card.draw();
     },
@@ -92,18 +155,51 @@ export function chartsView(host, context) {
   };
 }
 
-function familySection({ title, intro }, cards, width) {
+// The buttons for flat charts, new panels and saved views.
+function chartSwitches(addPanel) {
+  const flat = el("button", {
+    class: "flat-switch",
+    text: t("hide_flat"),
+    title: t("hide_flat_help"),
+    onclick: () => setState({ flat: getState("flat") === "0" ? "" : "0" }),
+  });
+  const add = el("button", { class: "add-panel", text: `+ ${t("new_panel")}`, onclick: addPanel });
+  const views = report ? null : viewsButton();
+  const sync = () => {
+    flat.setAttribute("aria-pressed", String(getState("flat") === "0"));
+    views?.sync();
+  };
+  sync();
+  return { nodes: [flat, add, views?.button ?? ""], sync };
+}
+
+// A section whose title opens and closes it.
+function familySection({ key, title, intro, count }, cards, isOpen, width) {
   const rows = Math.ceil(cards.length / Math.max(1, Math.floor((width + 12) / 342)));
   // The height that the section will have: without it the scroll bar jumps while sections come into view.
   const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` };
-  const nodes = cards.map((card) => card.node);
+  const toggle = el("button", {
+    class: "fold",
+    "aria-expanded": isOpen,
+    text: isOpen ? title : `${title} (${count})`,
+    onclick: () => toggleSection(key),
+  });
   return el(
     "section",
-    { class: "family", style },
-    el("h2", { text: title }),
-    intro ? el("p", { class: "quiet", text: intro }) : null,
-    el("div", { class: "charts-grid" }, nodes),
+    { class: "family", style, "data-section": key },
+    el("h2", {}, toggle),
+    intro && isOpen ? el("p", { class: "quiet", text: intro }) : null,
+    el(
+      "div",
+      { class: "charts-grid" },
+      cards.map((card) => card.node),
+    ),
   );
+}
+
+function toggleSection(key) {
+  const closed = getList("closed");
+  setState({ closed: packList(closed.includes(key) ? closed.filter((one) => one !== key) : [...closed, key]) });
 }
 
 // The charts of the run in view, or of all selected runs, joined by what their names mean.
@@ -126,14 +222,27 @@ function textsOf(chart, metric) {
   return [chart.key, ...names, ...(metric ? [metric.id, ...Object.values(metric.title)] : [])];
 }
 
-function pinnable(chart, data) {
-  return { ...(data.comparison ? joinedChart : metricChart)(chart, data.metrics, selectedRuns()), pinnable: true };
+function drawnChart(chart, data) {
+  return (data.comparison ? joinedChart : metricChart)(chart, data.metrics, selectedRuns());
 }
 
-function sectionLink({ title, node }) {
+// The chart of a metric that a panel names: by key, by a name as logged, or by the id of the metric.
+function findChart(name, data, drawn) {
+  const tests = [
+    (chart) => chart.key === name,
+    (chart) => textsOf(chart, null).includes(name),
+    (chart) => chart.metric === name,
+  ];
+  const found = tests.map((test) => data.charts.findIndex(test)).find((place) => place >= 0);
+  return found === undefined ? undefined : drawn[found];
+}
+
+// A link to a section; it opens one that is closed.
+function sectionLink({ key, title, node }) {
   const onclick = (event) => {
     event.preventDefault();
-    node.scrollIntoView();
+    if (getList("closed").includes(key)) toggleSection(key);
+    (node.isConnected ? node : document.querySelector(`[data-section="${CSS.escape(key)}"]`))?.scrollIntoView();
   };
   return el("a", { href: "#", text: title, onclick });
 }
