@@ -147,6 +147,12 @@ def test_the_best_that_is_wrong_is_two_clicks_away(
     """A click on a fact is a condition, and any column is an order; both are in the URL."""
     page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en")
     page.wait_for_selector(".sample-row")
+    page.select_option(".bar select >> nth=0", "-reward where correct = false")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
+    assert page.locator(".sample-row .reward-chip").all_inner_texts() == ["0.250"] * 3 + ["0"] * 3
+    page.wait_for_selector(".sample-detail .fact >> text=correct false")
+    page.go_back()
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 12")
     page.locator(".sample-detail .fact >> text=correct false").first.click()
     page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
     page.select_option(".bar select >> nth=0", "-reward.format")
@@ -209,6 +215,9 @@ def test_a_group_has_a_strip_and_differences(serve: Serve, visit: Open, grouped:
     columns = page.locator(".panel:has(.strip) .side-by-side pre")
     assert [columns.nth(n).locator("ins").all_inner_texts() for n in range(4)] == [[], ["2"], ["1"], ["0"]]
     page.wait_for_selector(".panel:has(.mini-plot) ins")
+    assert page.locator(".panel:has(.mini-plot) .swatch").all_inner_texts() == ["mean reward per step", "share solved"]
+    solved = "() => [...document.querySelectorAll('.panel:has(.mini-plot) header .facts > span')].at(-1).textContent"
+    assert page.evaluate(solved) == "50% solved"
     over = page.locator(".panel:has(.mini-plot) .side-by-side pre")
     assert [over.nth(n).locator("ins").all_inner_texts() for n in range(3)] == [[], ["1"], ["2"]]
 
