@@ -2,16 +2,19 @@
 
 In the run every step submits more samples than are stored: groups of eight completions of about 2 kB. The run is then
 opened, searched once, which builds the index, and searched again in several ways: in one process, and with the command.
-Another run has a few long samples with values of their tokens, of which one is asked for as the page does.
+Another run has a few long samples with values of their tokens. One of them is opened and scrolled in a real browser, if
+Playwright is installed; on a busy machine, compare the CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -38,7 +41,16 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "two conditions and a word": {"where": "reward.format < 0.5 and correct = false", "grep": "answer 777"},
 }
 TOKENS, TOKEN_SAMPLES, LONG_TOKENS = 8192, 4, 32_768
-TOKEN_BAR = 0.3  # seconds to answer the request for a sample of LONG_TOKENS tokens
+SCROLLS = 60  # turns of the wheel
+TOKEN_BAR = 0.3  # seconds to answer the request for a sample of LONG_TOKENS tokens, and to show it
+TASK_BAR = 0.05  # CPU seconds of the longest task of the browser's main thread while the tokens are scrolled
+OPEN = """() => new Promise((done) => {
+    const began = performance.now();
+    const done_at = () => done(performance.now() - began);
+    const look = () => document.querySelector('.token-row') ? done_at() : requestAnimationFrame(look);
+    [...document.querySelectorAll('nav.tabs a')].find((link) => link.href.includes('tab=samples')).click();
+    look();
+})"""
 
 
 class Writer:
@@ -129,7 +141,7 @@ def tokens(dir: Path) -> bool:
         run.commit(step)
     run.finish()
     size = sum(file.stat().st_size for file in run.path.glob("*.seg"))
-    other = windsock.init(dir=dir, project="bench", name="long", sample_bytes_per_step=8 << 20)
+    other = windsock.init(dir=dir, project="bench", name="long", id="long", sample_bytes_per_step=8 << 20)
     other.sample(**token_fields(LONG_TOKENS, 1))
     other.finish()
     view = windsock.open(other.path)
@@ -139,7 +151,69 @@ def tokens(dir: Path) -> bool:
     line("run.sample, each", statistics.median(submitting) * 1e3, "ms")
     line("on disk, a step, with the texts", size / steps / 1000, "kB")
     line(f"answer with {LONG_TOKENS:,} tokens", answer * 1e3, "ms")
-    return answer < TOKEN_BAR
+    return answer < TOKEN_BAR and shown_tokens(dir)
+
+
+def shown_tokens(dir: Path) -> bool:
+    """Print how long a browser takes to show LONG_TOKENS tokens and to scroll them; return whether the bars hold."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        print("  not shown in a browser: Playwright is not installed")
+        return True
+    from page_browser import served
+
+    with served(dir) as base, sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        cpu = main_thread(page)
+        opening = [opened(page, base, cpu) for _ in range(REPEATS + 1)][1:]  # the first one fills the server's caches
+        wall, longest = longest_task(browser, page)
+        browser.close()
+    shown = statistics.median(seconds for seconds, _ in opening)
+    line(f"open the view of {LONG_TOKENS:,} tokens", shown * 1e3, "ms")
+    line("  CPU time of the browser's main thread", statistics.median(cpu for _, cpu in opening) * 1e3, "ms")
+    line("scroll through them: longest task, CPU time", longest * 1e3, "ms")
+    line("  longest task by the clock", wall * 1e3, "ms")
+    return shown < TOKEN_BAR and longest < TASK_BAR
+
+
+def main_thread(page: Any) -> Callable[[], float]:
+    """Return a function that returns the CPU seconds of a page's main thread."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds() -> float:
+        measured = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+        return float(measured["TaskDuration"])
+
+    return seconds
+
+
+def opened(page: Any, base: str, cpu: Callable[[], float]) -> tuple[float, float]:
+    """Open the samples of the long run from its overview; return seconds until tokens are shown, and CPU seconds."""
+    page.goto(f"{base}/?run=long")
+    page.wait_for_selector("nav.tabs a")
+    page.wait_for_timeout(500)
+    before = cpu()
+    seconds = page.evaluate(OPEN) / 1e3
+    return seconds, cpu() - before
+
+
+def longest_task(browser: Any, page: Any) -> tuple[float, float]:
+    """Scroll the tokens; return the longest task of the main thread by the clock and by its CPU time, in seconds."""
+    page.locator(".token-text").scroll_into_view_if_needed()
+    page.hover(".token-text")
+    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline", "__metadata"])
+    for _ in range(SCROLLS):
+        page.mouse.wheel(0, 1500)
+        page.wait_for_timeout(30)
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    if not page.evaluate("document.querySelector('.token-text').scrollTop"):
+        raise SystemExit("nothing scrolled, so nothing was measured")
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    tasks = [e for e in events if e["name"] == "RunTask" and threads.get((e["pid"], e["tid"])) == "CrRendererMain"]
+    return max(task["dur"] for task in tasks) / 1e6, max(task["tdur"] for task in tasks) / 1e6
 
 
 def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
@@ -193,7 +267,8 @@ def report(dir: Path, options: argparse.Namespace) -> bool:
     made = record(dir, steps, options.offered)
     kept = steps * KEPT_PER_STEP
     journal = sum(file.stat().st_size for file in made["path"].iterdir() if file.is_file())
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.platform()}")
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {load}, {platform.platform()}")
     print(f"{kept:,} of {steps * options.offered:,} submitted samples stored, in {steps:,} steps\n")
     line("run.sample, each", statistics.median(made["offer"]) * 1e6, "µs")
     line(f"commit of a step with {KEPT_PER_STEP}", statistics.median(made["commit"]) * 1e3, "ms")

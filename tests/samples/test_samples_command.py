@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import windsock
+from sample_shapes import SAMPLES
 from windsock.cli import main
 from windsock.formatting import printable
 from windsock.model import Sample
@@ -288,3 +290,28 @@ def test_a_scale_has_two_colours_only_for_values_of_both_signs():
     assert [Scale.of([-4.0, -2.0]).strength(value) for value in (-4.0, -3.0, -2.0)] == [-1.0, -0.5, 0.0]
     outlier = Scale.of([*([n / 100 for n in range(100)]), 1e9])
     assert outlier.strength(0.98) > 0.9
+
+
+SHOWN = {
+    "chat": ["Be brief.", "    Hi", "    Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
+    "reasoning": ["reasoning, 15 characters", "The end"], "turns": ["    One", "    Two", "    Three"],
+    "image": ["[image · image/png · 64 × 48 · 1.0 kB]"], "empty": ["no text"],
+    "huge": ["begin xxx", "more lines", "yyy end"], "right to left": ["شكرا جزيلا"], "emoji": ["😀"],
+    "controls": ["a␀b␛[31mc \\u202egnp"],
+    "hostile": ["<script>document.title = 'owned'</script>", "<b>4</b>", "<i>t</i>", "<u>r</u>", "<img src=x onerror="],
+    "markdown": ["**four**", "<script>document"],
+}  # fmt: skip
+
+
+def test_every_shape_is_shown(capsys: pytest.CaptureFixture[str]):
+    """As text that does nothing to the terminal, in few lines."""
+    run = windsock.init(name="lake")
+    for step, fields in enumerate(SAMPLES.values()):
+        run.sample(step=step, **fields)
+    run.finish()
+    for step, name in enumerate(SAMPLES):
+        shown = cli(capsys, "--step", str(step))
+        for text in SHOWN[name]:
+            assert text in shown, name
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", shown), name
+        assert len(shown.splitlines()) < 30, name

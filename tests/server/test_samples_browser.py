@@ -1,9 +1,6 @@
 """The Samples view in a browser: transcripts of every shape, searches in the URL, groups and tokens."""
 
-import base64
-import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,48 +8,9 @@ from browsing import Open, drawn
 from serving_runs import Serve
 
 import windsock
+from sample_shapes import SAMPLES
 from windsock.cli import main
 
-MARKDOWN = r"""# Title
-
-So \(x^2\) is **four**, not $5 or $6: `x = 2`, and $\frac{1$ is broken.
-
-$$\sum_i x_i$$
-
-```python
-print("<b>")
-```
-
-| a | b |
-|---|---|
-| 1 | 2 |
-
-- <img src=x onerror="document.title='owned'"> [link](javascript:document.title='owned')
-- $\href{javascript:alert(1)}{y}$ $\rule{9999em}{9999em}$ <script>document.title = 'owned'</script>
-"""
-PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 64, 48) + bytes(999)).decode()
-SYSTEM = "Be brief. " * 100
-SAMPLES: dict[str, dict[str, Any]] = {
-    "chat": {"prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Hi"}],
-             "completion": [{"role": "assistant", "content": "Hello"}]},
-    "tool": {"messages": [
-        {"role": "user", "content": "Weather?"},
-        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": '{"at": "Ulm"}'}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "rain"}]},
-    "reasoning": {"prompt": "q", "completion": "<think>secret thoughts</think>The end"},
-    "turns": {"prompt": "<|im_start|>user\nOne<|im_end|>\n<|im_start|>assistant\n",
-              "completion": "Two<|im_end|>\n<|im_start|>user\nThree<|im_end|>\n"},
-    "image": {"messages": [{"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}]}]},
-    "empty": {},
-    "huge": {"completion": "begin " + "x" * 500_000 + " needle " + "y" * 400_000 + " end"},
-    "right to left": {"completion": "شكرا جزيلا"},
-    "emoji": {"completion": "👩‍🚀 😀"},
-    "controls": {"completion": "a\x00b\x1b[31mc \u202egnp"},
-    "hostile": {"completion": "<script>document.title = 'owned'</script>", "answer": "<b>4</b>", "task": "<i>t</i>",
-                "messages": [{"role": "<u>r</u>", "content": "<img src=x onerror=\"document.title='owned'\">"}]},
-    "markdown": {"completion": MARKDOWN},
-}  # fmt: skip
 SHOWN = {
     "chat": ["1,000 characters", "Hi", "Hello"], "tool": ["call look", '{"at": "Ulm"}', "result look", "rain"],
     "reasoning": ["reasoning · 15 characters", "The end"], "turns": ["One", "Two", "Three"],
@@ -189,6 +147,12 @@ def test_the_best_that_is_wrong_is_two_clicks_away(
     """A click on a fact is a condition, and any column is an order; both are in the URL."""
     page = visit(f"{serve().base_url}/?run=groups&tab=samples&lang=en")
     page.wait_for_selector(".sample-row")
+    page.select_option(".bar select >> nth=0", "-reward where correct = false")
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
+    assert page.locator(".sample-row .reward-chip").all_inner_texts() == ["0.250"] * 3 + ["0"] * 3
+    page.wait_for_selector(".sample-detail .fact >> text=correct false")
+    page.go_back()
+    page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 12")
     page.locator(".sample-detail .fact >> text=correct false").first.click()
     page.wait_for_function("() => document.querySelectorAll('.sample-row').length === 6")
     page.select_option(".bar select >> nth=0", "-reward.format")
@@ -251,6 +215,9 @@ def test_a_group_has_a_strip_and_differences(serve: Serve, visit: Open, grouped:
     columns = page.locator(".panel:has(.strip) .side-by-side pre")
     assert [columns.nth(n).locator("ins").all_inner_texts() for n in range(4)] == [[], ["2"], ["1"], ["0"]]
     page.wait_for_selector(".panel:has(.mini-plot) ins")
+    assert page.locator(".panel:has(.mini-plot) .swatch").all_inner_texts() == ["mean reward per step", "share solved"]
+    solved = "() => [...document.querySelectorAll('.panel:has(.mini-plot) header .facts > span')].at(-1).textContent"
+    assert page.evaluate(solved) == "50% solved"
     over = page.locator(".panel:has(.mini-plot) .side-by-side pre")
     assert [over.nth(n).locator("ins").all_inner_texts() for n in range(3)] == [[], ["1"], ["2"]]
 

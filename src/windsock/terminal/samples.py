@@ -62,6 +62,8 @@ def show_samples(
 
 
 def _print_turns(console: Console, turns: list[Turn], previous: list[Turn], highlight: Highlight) -> None:
+    if not turns:
+        console.print(f"{' ' * INDENT}no text", style="dim")
     for index, turn in enumerate(turns):
         repeated = index < len(previous) and previous[index] == turn and index < len(turns) - 1
         note = "  as above" if repeated else ""

@@ -41,7 +41,7 @@ export class FilterBar {
   constructor() {
     this.summary = el("span", { class: "quiet found" });
     this.boxes = [];
-    this.order = el("select", { "aria-label": t("sort"), onchange: () => setState({ order: this.order.value }) });
+    this.order = el("select", { "aria-label": t("sort"), onchange: () => this.chooseOrder(this.order.value) });
     this.columns = el("select", { "aria-label": t("condition"), onchange: () => this.begin(this.columns.value) });
     this.where = this.box("where", "text", { class: "where", placeholder: "reward.format < 0.5 and correct = false" });
     this.setLater = debounce(200, (names) => setState(names, true));
@@ -95,6 +95,12 @@ export class FilterBar {
     return box;
   }
 
+  // An order, or one with a condition.
+  chooseOrder(value) {
+    const [order, where] = value.split(" where ");
+    setState(where ? { order, where, sample: "" } : { order });
+  }
+
   // Begin a condition on a column.
   begin(column) {
     const name = /^[^\s=<>!~",]+$/.test(column) ? column : JSON.stringify(column);
@@ -113,9 +119,10 @@ export class FilterBar {
       [name, `${name} ↑`],
     ]);
     const order = getState("order") || "-step";
-    const choices = [...FIXED_SORTS.map(([key, word]) => [key, t(word)]), ...sorts];
+    const choices = [...FIXED_SORTS.map(([key, word]) => [key, t(word)]), ...bestOfFalse(columns), ...sorts];
     if (!choices.some(([key]) => key === order)) choices.push([order, order]);
-    fillSelect(this.order, choices, order);
+    const preset = `${order} where ${getState("where")}`;
+    fillSelect(this.order, choices, choices.some(([key]) => key === preset) ? preset : order);
     const all = [...FIXED_COLUMNS, ...names].map((name) => [name, columnText(name, columns[name])]);
     fillSelect(this.columns, [["", `+ ${t("column")}`], ...all], "");
   }
@@ -144,6 +151,12 @@ function fillSelect(select, choices, chosen) {
   if (select.dataset.of === key) return;
   select.dataset.of = key;
   select.replaceChildren(...choices.map(([value, text]) => el("option", { value, text, selected: value === chosen })));
+}
+
+// The order that begins with the best sample that is wrong, for each column of truth values.
+function bestOfFalse(columns) {
+  const names = Object.keys(columns).filter((name) => columns[name].kind === "truth" && !/\s/.test(name));
+  return names.map((name) => [`-reward where ${name} = false`, t("s_best_of", { n: `${name} = false` })]);
 }
 
 function columnText(name, summary) {

@@ -4,8 +4,9 @@ import { seriesFromJson } from "../data/series.js";
 import { getState, setState, toggleState } from "../data/url_state.js";
 import { formatNumber, toNumber } from "../text/format.js";
 import { t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
-import { panel } from "../ui/widgets.js";
+import { panel, swatch } from "../ui/widgets.js";
 import { wordDiff } from "./diff.js";
 import { sampleFacts } from "./facts.js";
 import { answerText } from "./outputs.js";
@@ -28,18 +29,24 @@ export function trainingPanel(samples, sample, context) {
   const steps = [...new Set(samples.map((one) => one.step))];
   const shown = evenlySpaced(steps, SHOWN_STEPS).map((step) => samples.find((one) => one.step === step));
   const area = el("div", { class: "mini-plot" });
+  const main = meanByStep(samples, steps, (one) => one.reward);
+  const share = meanByStep(samples, steps, isSolved);
+  const lines = [
+    { run: context.run, label: t("mean_reward"), colour: context.colour, main },
+    { run: `${context.run} solved`, label: t("solved_share"), colour: context.colour + 2, main: share },
+  ].filter((line) => line.main.last.some(Number.isFinite));
   const facts = el(
     "span",
     { class: "facts" },
-    el("span", { text: `${visibleText(sample.task)} · ${t("mean_reward")}` }),
+    el("span", { text: visibleText(sample.task) }),
+    lines.map((line) => swatch(seriesColour(line.colour), line.label)),
     el("span", { text: solvedText(samples) }),
     diffButton(),
   );
   const columns = shown.map((one, i) => column(one, shown[i - 1] ?? null));
   const node = panel(t("over_training"), facts, area, el("div", { class: "side-by-side" }, columns));
   const plot = new Plot(area, { zero: true });
-  const main = meanRewardByStep(samples, steps);
-  plot.setLines([{ run: context.run, label: sample.task, colour: context.colour, main }]);
+  plot.setLines(lines);
   return { node, plot };
 }
 
@@ -82,10 +89,17 @@ function colourStrip(samples, open) {
   return el("div", { class: "strip" }, cells);
 }
 
+// 1 for a sample that is right, by its answer or, without one, by a reward above 0; 0 for others; null if that is unknown.
+function isSolved({ columns, answer, reference, reward }) {
+  const hasAnswers = answer !== null && reference !== null;
+  const value = columns?.correct ?? (hasAnswers ? answer === reference : reward);
+  return value === null ? null : Number(value > 0);
+}
+
 function solvedText(samples) {
-  const known = samples.map((one) => one.columns?.correct ?? one.reward).filter((value) => value !== null);
-  const solved = known.filter((value) => value > 0).length;
-  return known.length ? t("solved", { n: Math.round((100 * solved) / known.length) }) : "";
+  const known = samples.map(isSolved).filter((value) => value !== null);
+  const share = known.reduce((sum, value) => sum + value, 0) / known.length;
+  return known.length ? t("solved", { n: Math.round(100 * share) }) : "";
 }
 
 // At most `count` of the values, with the first and the last.
@@ -94,13 +108,13 @@ function evenlySpaced(values, count) {
   return Array.from({ length: count }, (_, i) => values[Math.round((i / (count - 1)) * (values.length - 1))]);
 }
 
-function meanRewardByStep(samples, steps) {
+function meanByStep(samples, steps, value) {
   const groups = steps.map((step) =>
     samples
       .filter((one) => one.step === step)
-      .map((one) => toNumber(one.reward))
+      .map((one) => toNumber(value(one)))
       .filter(Number.isFinite),
   );
   const mean = groups.map((all) => all.reduce((sum, v) => sum + v, 0) / all.length);
-  return seriesFromJson({ name: "reward", found: true, points: samples.length, exact: true, x: steps, last: mean });
+  return seriesFromJson({ name: "", found: true, points: samples.length, exact: true, x: steps, last: mean });
 }

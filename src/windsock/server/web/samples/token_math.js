@@ -8,7 +8,9 @@ const REFERENCE = ["reference", "ref", "ref_log_prob", "ref_log_probs", "referen
 
 // The array of a base64 text of float32.
 export function decodeArray(text) {
-  const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
   return new Float32Array(bytes.buffer);
 }
 
@@ -44,7 +46,10 @@ export function allValues(given) {
 }
 
 function combined(a, b, compute) {
-  return a && b ? Float32Array.from(a, (value, i) => compute(value, b[i])) : null;
+  if (!a || !b) return null;
+  const found = new Float32Array(a.length);
+  for (let i = 0; i < a.length; i++) found[i] = compute(a[i], b[i]);
+  return found;
 }
 
 // The range of the finite values, without a few at each end.
@@ -64,10 +69,18 @@ export function strength(value, { low, high }) {
 
 // The places of the values that are farthest from their median, among the tokens that count.
 export function extremes(values, mask, count = 10) {
-  const places = Array.from(values.keys()).filter((i) => Number.isFinite(values[i]) && (!mask || mask[i]));
-  const sorted = Float32Array.from(places, (i) => values[i]).sort();
+  const isCounted = (i) => Number.isFinite(values[i]) && (!mask || mask[i]);
+  const sorted = values.filter((_, i) => isCounted(i)).sort();
   const middle = sorted[Math.floor((sorted.length - 1) / 2)];
-  return places.sort((a, b) => Math.abs(values[b] - middle) - Math.abs(values[a] - middle)).slice(0, count);
+  const found = []; // the farthest first; a few insertions are faster than sorting all
+  for (let i = 0; i < values.length; i++) {
+    const distance = Math.abs(values[i] - middle);
+    if (!isCounted(i) || (found.length === count && distance <= found.at(-1).distance)) continue;
+    const place = found.findIndex((one) => one.distance < distance);
+    found.splice(place < 0 ? found.length : place, 0, { i, distance });
+    if (found.length > count) found.pop();
+  }
+  return found.map((one) => one.i);
 }
 
 // Rows of pieces [place, text] that are at most `width` characters wide; a newline ends a row.
@@ -81,7 +94,7 @@ export function tokenRows(tokens, width) {
     used = 0;
   };
   tokens.forEach((token, place) => {
-    for (const [i, line] of token.split("\n").entries()) {
+    for (const [i, line] of (token.includes("\n") ? token.split("\n") : [token]).entries()) {
       if (i) {
         row.push([place, "⏎"]);
         end();

@@ -21,7 +21,7 @@ const ROW = 22; // pixels
 const CHARACTER = 7.9; // pixels of a character of the style sheet's font, until it is measured
 const MAX_HEIGHT = 420;
 const MAP_HEIGHT = 30;
-const BESIDE = 12; // rows that are drawn beyond each edge
+const BESIDE = 6; // rows that are drawn beyond each edge
 const SPECIAL = /^<[|｜].*[|｜]>$/; // tokens of chat templates, which begin and end turns
 
 // The panel of a sample's tokens; `fetchSums` gets the sums of a value over the step, and is null in a report.
@@ -142,7 +142,8 @@ class TokenText {
     this.map.addEventListener("pointerdown", (event) => this.drag(event));
     this.map.addEventListener("pointermove", (event) => event.buttons && this.drag(event));
     this.node = el("div", { class: "token-column" }, name ? this.map : null, this.scroller, this.tip);
-    this.bars = this.values ? overview(this.values, this.scale, this.map.width) : null;
+    this.picture = this.values ? overviewPicture(overview(this.values, this.scale, this.map.width)) : null;
+    this.drawn = new Map(); // the rows that exist, by number
     this.draw();
   }
 
@@ -159,13 +160,20 @@ class TokenText {
     const height = this.scroller.clientHeight || MAX_HEIGHT;
     const first = Math.max(0, Math.floor(top / ROW) - BESIDE);
     const last = Math.min(this.rows.length, Math.ceil((top + height) / ROW) + BESIDE);
-    const nodes = [];
-    for (let i = first; i < last; i++) {
-      const pieces = this.rows[i].map(([place, text]) => this.piece(place, text));
-      nodes.push(el("div", { class: "token-row", style: { top: `${i * ROW}px` } }, pieces));
+    for (const [i, node] of this.drawn) {
+      if (i >= first && i < last) continue;
+      node.remove();
+      this.drawn.delete(i);
     }
-    this.inner.replaceChildren(...nodes);
-    if (this.bars) this.drawMap(top, height);
+    for (let i = first; i < last; i++) if (!this.drawn.has(i)) this.addRow(i);
+    if (this.picture) this.drawMap(top, height);
+  }
+
+  addRow(i) {
+    const pieces = this.rows[i].map(([place, text]) => this.piece(place, text));
+    const node = el("div", { class: "token-row", style: { top: `${i * ROW}px` } }, pieces);
+    this.inner.append(node);
+    this.drawn.set(i, node);
   }
 
   piece(place, text) {
@@ -179,14 +187,8 @@ class TokenText {
     const { width } = this.map;
     const ink = this.map.getContext("2d");
     ink.clearRect(0, 0, width, MAP_HEIGHT);
-    for (let x = 0; x < width; x++) {
-      if (!this.bars[x]) continue;
-      ink.globalAlpha = Math.abs(this.bars[x]);
-      ink.fillStyle = cssVariable(this.bars[x] > 0 ? "--s0" : "--s1");
-      ink.fillRect(x, 0, 1, MAP_HEIGHT);
-    }
+    ink.drawImage(this.picture, 0, 0);
     const total = this.rows.length * ROW;
-    ink.globalAlpha = 1;
     ink.strokeStyle = cssVariable("--ink");
     ink.strokeRect(
       (top / total) * width + 0.5,
@@ -206,6 +208,8 @@ class TokenText {
   reveal(place) {
     this.marked = place;
     this.scroller.scrollTop = this.rowOf[place] * ROW - this.scroller.clientHeight / 2;
+    this.inner.replaceChildren();
+    this.drawn.clear();
     this.draw();
   }
 
@@ -239,6 +243,19 @@ class TokenText {
     });
     return rows.length ? el("div", { class: "alternatives" }, el("span", { text: t("alternatives") }), rows) : "";
   }
+}
+
+// A bar for each pixel of the overview, on a canvas of its own: it is copied whenever the text is scrolled.
+function overviewPicture(bars) {
+  const canvas = el("canvas", { width: bars.length, height: MAP_HEIGHT });
+  const ink = canvas.getContext("2d");
+  const colours = [cssVariable("--s1"), cssVariable("--s0")];
+  bars.forEach((bar, x) => {
+    ink.globalAlpha = Math.abs(bar);
+    ink.fillStyle = colours[Number(bar > 0)];
+    ink.fillRect(x, 0, 1, MAP_HEIGHT);
+  });
+  return canvas;
 }
 
 function firstRows(rows, count) {

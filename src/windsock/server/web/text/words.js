@@ -175,6 +175,8 @@ export const WORDS = {
   s_high: ["highest reward", "奖励最高"],
   s_low: ["lowest reward", "奖励最低"],
   s_long: ["longest", "最长"],
+  s_best_of: ["highest reward, {n}", "奖励最高，{n}"],
+  solved_share: ["share solved", "解出率"],
   s_adv: ["largest advantage", "优势最大"],
   matched: ["{n} of {m} stored samples match ({s} submitted)", "匹配 {n} / 已保存 {m}（共提交 {s}）"],
   older_page: ["more", "更多"],
