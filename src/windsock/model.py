@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAIN_ROLE = "trainer"
 """The role whose metrics are shown first if a run has several."""
@@ -95,6 +99,23 @@ class Sample:
     tokens: Sequence[str] = ()
     token_values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     top_logprobs: Sequence[Sequence[tuple[str, float]]] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredTokens:
+    """The values of one sequence's tokens, as its batch had them: padding may be before and after the response.
+
+    ``reason`` is why the sequence was chosen. ``arrays`` have the names of the batch's. ``valid`` are the tokens of the
+    ``response`` that are trained on. ``clip`` is the band of the ratio, if an update told it.
+    """
+
+    id: str
+    reason: str
+    arrays: Mapping[str, NDArray[np.float32]]
+    actions: NDArray[np.int64] | None
+    response: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
+    clip: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
