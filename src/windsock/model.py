@@ -105,17 +105,30 @@ class Sample:
 class MeasuredTokens:
     """The values of one sequence's tokens, as its batch had them: padding may be before and after the response.
 
-    ``reason`` is why the sequence was chosen. ``arrays`` have the names of the batch's. ``valid`` are the tokens of the
-    ``response`` that are trained on. ``clip`` is the band of the ratio, if an update told it.
+    ``reason`` is why the sequence was chosen. ``arrays`` have the names of the batch's. ``flags`` are 1 at tokens of
+    the response, and 2 more at those that are trained on. ``clip`` is the band of the ratio, if an update told it.
+    ``memory`` keeps the memory of the arrays, which are not to be used without this record.
     """
 
     id: str
     reason: str
     arrays: Mapping[str, NDArray[np.float32]]
-    actions: NDArray[np.int64] | None
-    response: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
+    actions: NDArray[np.integer[Any]] | None
+    flags: NDArray[np.integer[Any]]
     clip: tuple[float, float] | None = None
+    memory: Any = None
+
+    @property
+    def response(self) -> NDArray[np.bool_]:
+        """The tokens of the response."""
+        response: NDArray[np.bool_] = (self.flags & 1) != 0
+        return response
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """The tokens of the response that are trained on."""
+        valid: NDArray[np.bool_] = (self.flags & 2) != 0
+        return valid
 
 
 @dataclass(frozen=True, slots=True)

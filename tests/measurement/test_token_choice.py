@@ -7,6 +7,7 @@ import pytest
 import torch
 from token_reference import chosen, rows_of
 
+from windsock.measurement import device
 from windsock.measurement.batch import Batch, BatchError
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement
@@ -200,3 +201,14 @@ def test_ids_are_one_for_each_sequence():
     batch = Batch(**data)
     assert batch.split(2)[1].ids == ["s2", "s3"]
     assert batch.take(np.array([3, 0])).ids == ["s3", "s0"]
+
+
+def test_a_device_without_kernels_stores_no_tokens_and_says_so(monkeypatch: pytest.MonkeyPatch):
+    """Its metrics are those of torch."""
+    monkeypatch.setattr(device, "_kernels", lambda kind: None)
+    monkeypatch.setattr(device, "on_device", lambda batch: isinstance(batch.response_mask, torch.Tensor))
+    told: list[str] = []
+    measurement = Measurement(warn=told.append)
+    measurement.add(Batch(**as_torch(arrays())), ("data",), tokens=ASKED)
+    assert measurement.take_tokens() == []
+    assert told == ["tokens of measured sequences need Triton on this device: none are stored"]

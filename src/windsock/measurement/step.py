@@ -87,12 +87,28 @@ class Measurement:
             self._batches[plan] = self._batches.get(plan, 0) + 1
             self._newest[plan] = self._added
             if device.on_device(batch):
-                self._on_devices[0].add(batch, plan)
+                self._launch(batch, plan, tokens)
                 return
             selection = self._on_host.add(batch, plan)
         self._keep_tokens(batch, plan, selection, tokens)  # without the lock: a large batch takes long
         if selection is not None:
             self._measure(selection, plan)
+
+    def _launch(self, batch: Batch, plan: Plan, tokens: Request | None) -> None:
+        """Queue the pass over a batch on a device, which completes chosen rows too, and the choice of rows."""
+        located = self._tokens.located(batch, plan.parts)
+        launches = self._on_devices[0]
+        launched = launches.add(batch, plan, located)
+        request = self._tokens.wants(batch, plan.parts, tokens)
+        if request is None:
+            return
+        if launched is None:
+            self._warn("tokens of measured sequences need Triton on this device: none are stored")
+            return
+        try:
+            self._tokens.add(batch, launches.choose(batch, plan, launched, request), request.number)
+        except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
+            self._report("tokens", error)
 
     def _keep_tokens(self, batch: Batch, plan: Plan, selection: HostSelection | None, tokens: Request | None) -> None:
         """Choose sequences of a batch on the host, or complete those that were chosen before."""

@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 
 MOST_SEQUENCES = 32
 """How many sequences of a step may be asked for."""
+MAX_SEED = (1 << 30) - 1  # the kernel's integers have 32 bits and a sign
 NEVER = -np.inf
 
 
@@ -114,7 +115,7 @@ def _random(count: int, seed: int) -> Floats:
 
 def seed_of(step: int, rank: int) -> int:
     """Return the number from which the random choice of a step follows."""
-    return (step * 0x9E3779B1 + rank * 0x85EBCA77) & 0xFFFFFFFF
+    return (step * 0x9E3779B1 + rank * 0x85EBCA77) & MAX_SEED
 
 
 def greedy(scores: Floats, count: int) -> Iterator[tuple[int, int]]:
@@ -130,6 +131,8 @@ def greedy(scores: Floats, count: int) -> Iterator[tuple[int, int]]:
 
 def chosen_of_all(candidates: Sequence[Mapping[str, float]], count: int) -> Iterator[tuple[int, str]]:
     """Yield the places of those chosen among candidates with their scores by name, and the names of their criteria."""
+    if not candidates:
+        return
     names = [criterion.name for criterion in CRITERIA if any(criterion.name in scores for scores in candidates)]
     table = np.array([[scores.get(name, NEVER) for scores in candidates] for name in names])
     for place, criterion in greedy(table, count):

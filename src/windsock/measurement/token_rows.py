@@ -20,7 +20,7 @@ from windsock.measurement.batch import Batch, Ints, to_numpy
 from windsock.measurement.options import Options
 from windsock.measurement.plan import Part, Plan
 from windsock.measurement.selection import HostSelection
-from windsock.measurement.token_choice import asked_of, chosen_of_all, greedy, scores_of
+from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, scores_of
 from windsock.model import MeasuredTokens
 
 FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
@@ -43,21 +43,22 @@ class Row:
     place: int
     scores: Mapping[str, float]
     arrays: dict[str, NDArray[np.float32]]
-    actions: NDArray[np.int64] | None
-    response: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
+    actions: NDArray[np.integer[Any]] | None
+    flags: NDArray[np.integer[Any]]
+    memory: Any = None
 
     def measured(self, reason: str, clip: tuple[float, float] | None) -> MeasuredTokens:
         """Return the record for the samples."""
-        return MeasuredTokens(self.id, reason, self.arrays, self.actions, self.response, self.valid, clip)
+        return MeasuredTokens(self.id, reason, self.arrays, self.actions, self.flags, clip, self.memory)
 
 
 @dataclass(slots=True, eq=False)
 class RowSet:
-    """The sequences that were chosen from one batch. ``rows`` of a device are known when the step ends."""
+    """The sequences that were chosen from one batch. Those of a device are known when the step ends."""
 
     ids: Sequence[Any]
     sequences: int
+    criteria: tuple[str, ...]
     rows: list[Row] = field(default_factory=list)
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
@@ -101,7 +102,7 @@ class TokenRows:
         if len(self._sets) >= MAX_SETS:
             return None
         before = sum(one.sequences for one in self._sets)
-        return Request(request.number, (request.seed + before) & 0xFFFFFFFF)
+        return Request(request.number, (request.seed + before) & MAX_SEED)
 
     def add(self, batch: Batch, rows: RowSet, count: int) -> None:
         """Keep the rows of a batch."""
@@ -145,6 +146,9 @@ class TokenRows:
     def take(self) -> list[MeasuredTokens]:
         """Return the chosen sequences of all batches, and forget them."""
         sets, self._sets = self._sets, []
+        if len(sets) == 1:  # in the order of the choice
+            rows_of_one, names = sets[0].rows, sets[0].criteria
+            return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
         rows = [(row, one.clip) for one in sets for row in one.rows]
         return [
             rows[place][0].measured(reason, rows[place][1])
@@ -156,7 +160,8 @@ def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Reque
     """Choose sequences of a batch on the host, and copy their tokens."""
     asked = asked_of(plan)
     scores = scores_of(selection, asked, request.seed)
-    rows = RowSet(listed(batch.ids), batch.sequences, clip=clip_of(plan.options) if "policy" in plan.parts else None)
+    rows = RowSet(listed(batch.ids), batch.sequences, tuple(criterion.name for criterion in asked))
+    rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
     for place, _ in greedy(scores, request.number):
         rows.rows.append(
             Row(
@@ -165,8 +170,7 @@ def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Reque
                 scores={criterion.name: float(score) for criterion, score in zip(asked, scores[:, place], strict=True)},
                 arrays={name: _row(batch, source, place) for name, source in sources(plan).items()},
                 actions=_cut(batch, batch.actions, place).astype(np.int64) if plan.repeats else None,
-                response=_cut(batch, selection.response, place).copy(),
-                valid=_cut(batch, selection.valid, place).copy(),
+                flags=_cut(batch, selection.response, place) + 2 * _cut(batch, selection.valid, place),
             )
         )
     return rows
@@ -213,7 +217,7 @@ def _write(row: Row, name: str, values: NDArray[np.float32]) -> None:
     """Write values over those of a row; tokens that one of both does not have are left."""
     known = row.arrays.get(name)
     if known is None:
-        known = row.arrays[name] = np.full(len(row.response), np.nan, np.float32)
+        known = row.arrays[name] = np.full(len(row.flags), np.nan, np.float32)
     size = min(len(known), len(values))
     known[:size] = values[:size]
 

@@ -9,6 +9,8 @@ from queue import SimpleQueue
 MAX_WAITING = 4
 """Calls that may wait for the thread; a further one is made at once, by the thread that asks for it."""
 SECONDS_AT_END = 30.0
+SECONDS_BEFORE = 0.02
+"""How long the thread waits with a call: until the commit is over, which would share the interpreter with it."""
 
 Call = Callable[[], None]
 
@@ -22,6 +24,7 @@ class TokenWriter:
     def __init__(self) -> None:
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._ends = threading.Event()
 
     def put(self, call: Call) -> None:
         """Make a call soon."""
@@ -37,9 +40,12 @@ class TokenWriter:
         """Wait until all calls were made."""
         thread, self._thread = self._thread, None
         if thread is not None:
+            self._ends.set()
             self._calls.put(None)
             thread.join(SECONDS_AT_END)
+            self._ends.clear()
 
     def _loop(self) -> None:
         while (call := self._calls.get()) is not None:
+            self._ends.wait(SECONDS_BEFORE)
             call()
