@@ -4,6 +4,11 @@ In the run every step submits more samples than are stored: groups of eight comp
 opened, searched once, which builds the index, and searched again in several ways: in one process, and with the command.
 Another run has a few long samples with values of their tokens. One of them is opened and scrolled in a real browser, if
 Playwright is installed; on a busy machine, compare the CPU time.
+
+``tokens`` measures only what the tokens of measured sequences cost a step: a batch with ids and its micro-batches, with
+``tokens=0`` and with ``tokens=4`` in turn. It needs torch and NumPy alone, and uses a CUDA device if there is one:
+
+    PYTHONPATH=src python benchmarks/samples.py tokens --strict
 """
 
 from __future__ import annotations
@@ -51,6 +56,9 @@ OPEN = """() => new Promise((done) => {
     [...document.querySelectorAll('nav.tabs a')].find((link) => link.href.includes('tab=samples')).click();
     look();
 })"""
+MICRO_BATCHES, WARM_UP = 16, 6
+HOST_BAR, PASS_BAR, BYTES_BAR = 100.0, 1.0, 300.0  # µs of the host and per cent of the pass more, and kB, of a step
+BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
 
 
 class Writer:
@@ -216,6 +224,116 @@ def longest_task(browser: Any, page: Any) -> tuple[float, float]:
     return max(task["dur"] for task in tasks) / 1e6, max(task["tdur"] for task in tasks) / 1e6
 
 
+def measured_batch(rows: int, width: int, device: str, seed: int) -> dict[str, Any]:
+    """Return the arrays of a batch as trainers have them, all of whose tokens belong to the response."""
+    import torch
+
+    torch.manual_seed(seed)
+    old = -torch.rand(rows, width, device=device).log_().neg_() * 0.5
+
+    def near(scale: float) -> Any:
+        return old + scale * torch.randn_like(old)
+
+    return {
+        "response_mask": torch.ones(rows, width, dtype=torch.bool, device=device), "old_log_probs": old,
+        "log_probs": near(0.05), "ref_log_probs": near(0.1), "rollout_log_probs": near(0.02),
+        "entropy": torch.rand(rows, width, device=device),
+        "advantages": torch.randn(rows, 1, device=device).expand(rows, width).contiguous(),
+        "actions": (torch.rand(rows, width, device=device) ** 4 * 500).long(),  # a few words are frequent
+        "ids": [f"{seed}-{row}" for row in range(rows)],
+    }  # fmt: skip
+
+
+class MeasuredSteps:
+    """Steps of a run whose batches are measured, with and without tokens, and what they took."""
+
+    def __init__(self, run: Any, device: str, sets: Sequence[dict[str, Any]], number: int) -> None:
+        self._run, self._device, self._sets, self._number = run, device, sets, number
+        self.calls: list[float] = []
+        self.commits: list[float] = []
+        self.passes: list[float] = []
+
+    def step(self, number: int) -> None:
+        """Measure a batch and its micro-batches, and commit when the device has finished."""
+        import windsock
+
+        batch = windsock.Batch(**self._sets[number % len(self._sets)])
+        micros = batch.split(MICRO_BATCHES)
+        began, device_time = self._begin()
+        self._run.measure(batch, tokens=self._number)
+        for micro in micros:
+            self._run.measure(micro, part="policy")
+        self.calls.append(time.perf_counter() - began)
+        self.passes.append(device_time())
+        began = time.perf_counter()
+        self._run.commit()
+        self.commits.append(time.perf_counter() - began)
+
+    def _begin(self) -> tuple[float, Callable[[], float]]:
+        """Return the time, and a function that returns the milliseconds of the device since then."""
+        if self._device != "cuda":
+            return time.perf_counter(), lambda: 0.0
+        import torch
+
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        torch.cuda._sleep(BUSY_CYCLES)
+        start.record()
+
+        def elapsed() -> float:
+            end.record()
+            torch.cuda.synchronize()
+            return float(start.elapsed_time(end))
+
+        return time.perf_counter(), elapsed
+
+
+def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
+    """Print what tokens of measured sequences cost a step; return whether the bars hold."""
+    import torch
+
+    import windsock
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows, width = options.rows or (256 if device == "cuda" else 32), options.width
+    sets = [measured_batch(rows, width, device, seed) for seed in range(2)]
+    run = windsock.init(dir=dir, project="bench", name="tokens")
+    words = [f"w{n} " for n in range(500)]
+    run.tokenizer(lambda ids: "".join(words[id] for id in ids))
+    kinds = {number: MeasuredSteps(run, device, sets, number) for number in (0, TOKEN_SAMPLES)}
+    for step in range(WARM_UP + options.steps):  # in turn, as clocks of a device and of the host change
+        for one in kinds.values():
+            one.step(step)
+            time.sleep(options.pause)  # the thread that packs the tokens has the time of a step
+    run.finish()
+    size = sum(file.stat().st_size for file in run.path.glob("*.seg")) / (WARM_UP + options.steps) / 1000
+    none, some = (
+        [statistics.median(times[WARM_UP:]) for times in (one.calls, one.commits, one.passes)] for one in kinds.values()
+    )
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
+    print(f"{name}, torch {torch.__version__}, {rows} x {width:,} tokens, {MICRO_BATCHES} micro-batches, ", end="")
+    print(f"{TOKEN_SAMPLES} sequences a step, {options.steps} steps\n")
+    print(f"  {'':40}{'tokens=0':>12}{f'tokens={TOKEN_SAMPLES}':>12}{'more':>12}")
+    shown = {"measure: calls of a step, µs": 0, "commit, µs": 1}
+    for what, place in shown.items():
+        print(
+            f"  {what:40}{none[place] * 1e6:12,.0f}{some[place] * 1e6:12,.0f}{(some[place] - none[place]) * 1e6:12,.0f}"
+        )
+    host = (sum(some[:2]) - sum(none[:2])) * 1e6
+    print(f"  {'host time of a step, µs':40}{sum(none[:2]) * 1e6:12,.0f}{sum(some[:2]) * 1e6:12,.0f}{host:12,.0f}")
+    holds = True
+    if device == "cuda":
+        more = 100 * (some[2] - none[2]) / none[2]
+        print(f"  {'pass of the device, ms':40}{none[2]:12.3f}{some[2]:12.3f}{more:11.2f}%")
+        holds = host <= HOST_BAR and more <= PASS_BAR
+    print(f"  {'on disk, kB a step, with metrics':40}{'':24}{size:12,.0f}")
+    scaled = size * 8192 / width  # the bar is that of 8,192 tokens
+    holds = holds and scaled <= BYTES_BAR
+    bars = f"{HOST_BAR:.0f} µs, {PASS_BAR:.0f} % and {BYTES_BAR:.0f} kB for 8,192 tokens"
+    print(f"\n  within {bars}: {'holds' if holds else 'FAILS'}" + ("" if device == "cuda" else " (bytes alone)"))
+    return holds
+
+
 def timed(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
     """Return the median time of a call and its result."""
     times, result = [], None
@@ -295,12 +413,17 @@ def line(what: str, value: float, unit: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure what samples cost, and how fast they are found.")
+    parser.add_argument("what", nargs="?", choices=("all", "tokens"), default="all")
+    parser.add_argument("--rows", type=int, help="sequences of a measured batch (default 256, without a device 32)")
+    parser.add_argument("--width", type=int, default=8192, help="tokens of each (default 8,192)")
+    parser.add_argument("--steps", type=int, default=30, help="measured steps of each kind (default 30)")
+    parser.add_argument("--pause", type=float, default=0.05, help="seconds between steps (default 0.05)")
     parser.add_argument("--samples", type=int, default=50_000, help="number of stored samples (default 50,000)")
     parser.add_argument("--offered", type=int, default=256, help="samples submitted per step (default 256)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="samples-") as scratch:
-        holds = report(Path(scratch), options)
+        holds = (step_tokens if options.what == "tokens" else report)(Path(scratch), options)
     return int(options.strict and not holds)
 
 

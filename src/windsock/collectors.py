@@ -82,7 +82,8 @@ class Collectors:
         """Measured batches."""
         from windsock.measurement.collector import MeasurementCollector
 
-        return MeasurementCollector(self._recording)
+        # Samples are committed after measured batches.
+        return MeasurementCollector(self._recording, lambda step, rows: self.samples.join(step, rows))
 
     @lazy
     def rollouts(self) -> RolloutCollector:
@@ -108,7 +109,8 @@ class Collectors:
     def __iter__(self) -> Iterator[tuple[str, Collector]]:
         """Yield the collectors in use with their names, in the order in which they write."""
         made = vars(self)
-        return iter([(name, made[name]) for name in COMMIT_ORDER if name in made])
+        # One by one: the commit of one collector may make another.
+        return ((name, made[name]) for name in COMMIT_ORDER if name in made)
 
     def commit(self, step: int, group: Group | None = None) -> StepValues:
         """Let every collector write a step, and return its values; one that fails costs the others nothing.

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAIN_ROLE = "trainer"
 """The role whose metrics are shown first if a run has several."""
@@ -95,6 +99,36 @@ class Sample:
     tokens: Sequence[str] = ()
     token_values: Mapping[str, Sequence[float]] = field(default_factory=dict)
     top_logprobs: Sequence[Sequence[tuple[str, float]]] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredTokens:
+    """The values of one sequence's tokens, as its batch had them: padding may be before and after the response.
+
+    ``reason`` is why the sequence was chosen. ``arrays`` have the names of the batch's. ``flags`` are 1 at tokens of
+    the response, and 2 more at those that are trained on. ``clip`` is the band of the ratio, if an update told it.
+    ``memory`` keeps the memory of the arrays, which are not to be used without this record.
+    """
+
+    id: str
+    reason: str
+    arrays: Mapping[str, NDArray[np.float32]]
+    actions: NDArray[np.integer[Any]] | None
+    flags: NDArray[np.integer[Any]]
+    clip: tuple[float, float] | None = None
+    memory: Any = None
+
+    @property
+    def response(self) -> NDArray[np.bool_]:
+        """The tokens of the response."""
+        response: NDArray[np.bool_] = (self.flags & 1) != 0
+        return response
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """The tokens of the response that are trained on."""
+        valid: NDArray[np.bool_] = (self.flags & 2) != 0
+        return valid
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,15 +271,25 @@ class Run:
 
     @guarded()
     def measure(
-        self, batch: Batch | Mapping[str, Any], part: str | None = "data", step: int | None = None, **options: Any
+        self,
+        batch: Batch | Mapping[str, Any],
+        part: str | None = "data",
+        step: int | None = None,
+        *,
+        tokens: int | None = None,
+        **options: Any,
     ) -> None:
         """Measure a batch, or a micro-batch of it. ``commit`` merges, divides, names and writes the metrics.
 
         ``part`` selects the metrics: ``data`` for the rollout batch, once per step; ``policy`` and ``value`` for each
         micro-batch of an update; None for all metrics whose inputs are given. Without ``step`` the batch belongs to the
         step that the next commit names. The options are those of ``windsock.measure``.
+
+        Where the batch has ``ids``, those of ``run.sample(id=…)``, the values of the tokens of ``tokens`` sequences are
+        stored with their samples, by default of ``token_samples_per_step``. The data part chooses the most informative
+        sequences; later policy parts complete what is known about these.
         """
-        self._collectors.measured.add(batch, part, self._recording.open_step(step), options)
+        self._collectors.measured.add(batch, part, self._recording.open_step(step), options, tokens)
 
     @guarded(fallback=_inert_handle("Rollouts"))
     def rollouts(

@@ -79,6 +79,7 @@ def init(
     detailed_stats: bool | None = None,
     samples_per_step: int | None = None,
     sample_bytes_per_step: int | None = None,
+    token_samples_per_step: int | None = None,
     memory: str | None = None,
     memory_children: bool | None = None,
     system_seconds: float | None = None,

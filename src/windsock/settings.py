@@ -133,6 +133,10 @@ class Settings:
         "maximum size of a step's samples in bytes of JSON, before compression", int, default=1 << 20,
         variable="WINDSOCK_SAMPLE_BYTES_PER_STEP",
     )  # fmt: skip
+    token_samples_per_step: int = setting(
+        "number of sequences of a measured batch with ids whose tokens are stored per step; 0 stores none", int,
+        default=4, variable="WINDSOCK_TOKEN_SAMPLES_PER_STEP",
+    )  # fmt: skip
     memory: str = setting(
         "memory that phases read: all, cpu (no devices) or none", str, default="all", variable="WINDSOCK_MEMORY",
         choices=MEMORIES,

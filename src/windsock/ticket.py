@@ -19,8 +19,8 @@ from windsock.settings import BY_NAME, Settings
 
 DISABLED = "disabled:"  # the ticket of a run that records nothing
 TRAVELLING = (
-    "detailed_stats", "samples_per_step", "sample_bytes_per_step", "memory", "memory_children", "system_seconds",
-    "engine_seconds", "devices", "peak_flops", "stop_on",
+    "detailed_stats", "samples_per_step", "sample_bytes_per_step", "token_samples_per_step", "memory",
+    "memory_children", "system_seconds", "engine_seconds", "devices", "peak_flops", "stop_on",
 )  # fmt: skip
 """The settings that a ticket contains if they are not the default: they decide what is recorded."""
 

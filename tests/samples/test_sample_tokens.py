@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import windsock
 from windsock.journal.samples import decode, encode
-from windsock.journal.tokens import LENGTHS, NUMBERS, pack_array, unpack_array
+from windsock.journal.tokens import LENGTHS, NUMBERS, pack_array, pack_measured, unpack_array
 from windsock.model import Sample
 
 
@@ -211,6 +211,16 @@ def test_a_damaged_array_is_not_a_number():
     record = json.loads(encode(Sample(completion="ab", tokens=("a", "b"), token_values={"x": (1.0, 2.0)})))
     for text in ("f2:eJwDAAAAAAE=", "f2:?", "f2:" + "A" * 10, bomb, "x"):
         values = decode({**record, "token_values": {"x": text}}, 1).token_values["x"]
+        assert [str(value) for value in values] == ["nan", "nan"]
+    steps = pack_measured({"old": np.array([1.0, 2.0]), "x": np.array([1.5, 2.5])}, ("old", "x"), ())
+    assert decode({**record, "token_values": steps}, 1).token_values["x"] == (1.5, 2.5)
+    for damaged in (
+        {"x": steps["x"]},
+        {"x": steps["x"].replace("old", "x")},
+        {**steps, "old": steps["x"]},
+        {"x": "q9:"},
+    ):
+        values = decode({**record, "token_values": damaged}, 1).token_values["x"]
         assert [str(value) for value in values] == ["nan", "nan"]
     with pytest.raises(ValueError, match="expected u1, u2, u4"):
         unpack_array(bomb, 2, LENGTHS)

@@ -3,6 +3,11 @@
 An array is stored as its type, a colon, and the base64 of a zlib stream: the first bytes of all numbers, then their
 second bytes, and so on, because bytes of the same significance compress better together. It is unpacked when it is
 used: a search reads many samples, and the tokens of one are shown.
+
+Arrays that were measured are stored in steps of ``STEP``, as whole numbers of two or four bytes (``q2``, ``q4``): half
+floats have bits for small log-probs that mean nothing, and too few for large ones. Log-probs of one token are close to
+each other. Of all but the first array the difference to it is stored (``q2-NAME``), so that ratios and mismatches are
+exact to half a step.
 """
 
 from __future__ import annotations
@@ -22,9 +27,10 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 1 << 18  # of a sample
 MAX_ARRAYS = 32  # of a sample
-LEVEL = 1  # of zlib: higher ones save a few per cent and take three times as long
+LEVEL = 1  # of zlib, with matches of single bytes only: in numbers, longer ones are found by chance and cost more
 NUMBERS = ("f2", "f4")
 LENGTHS = ("u1", "u2", "u4")
+STEP = 2.0**-12
 
 
 class TokenTexts(Sequence[str]):
@@ -73,9 +79,24 @@ class TokenValues(Mapping[str, Sequence[float]]):
         import numpy as np
 
         try:
-            return unpack_array(self.packed[name], self._count, NUMBERS).astype(np.float32)
+            return self._unpacked(name).astype(np.float32)
         except ValueError:
             return np.full(self._count, np.nan, np.float32)
+
+    def _unpacked(self, name: str) -> NDArray[Any]:
+        text = self.packed[name]
+        if not text.startswith("q"):
+            return unpack_array(text, self._count, NUMBERS)
+        kind, _, packed = text.partition(":")
+        size, _, first = kind.partition("-")
+        numbers = unpack_array(f"u{size[1:]}:{packed}", self._count, LENGTHS[1:]).astype("i8")
+        values: NDArray[Any] = STEP * ((numbers >> 1) ^ -(numbers & 1))
+        if not first:
+            return values
+        if first not in self.packed or "-" in self.packed[first].partition(":")[0]:
+            raise ValueError("a packed array is the difference to one that is not there, or is a difference itself")
+        summed: NDArray[Any] = values + self._unpacked(first)
+        return summed
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.packed)
@@ -116,6 +137,36 @@ def decode_tokens(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"tokens": TokenTexts(text, lengths), "token_values": TokenValues(found, count)}
 
 
+def pack_measured(values: Mapping[str, NDArray[Any]], alike: Sequence[str], others: Sequence[str]) -> dict[str, str]:
+    """Pack values of tokens: arrays that are ``alike`` and ``others`` in steps, the rest as half floats or floats."""
+    first = next((name for name in alike if name in values), None)
+    packed = {}
+    for name, array in values.items():
+        base = first if name in alike and name != first else None
+        steps = None
+        if name in alike or name in others:
+            steps = _steps(array if base is None else array - values[base])
+        if steps is None:
+            packed[name] = pack_array(array, NUMBERS)
+        else:
+            kind = f"q{steps.itemsize}" + (f"-{base}" if base else "")
+            packed[name] = _compressed(kind, steps)
+    return packed
+
+
+def _steps(array: NDArray[Any]) -> NDArray[Any] | None:
+    """Return 0, -1, 1, -2, … steps as 0, 1, 2, 3, …; None if a value is not finite or too large."""
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):
+        steps = np.rint(array / STEP)
+        largest = np.abs(steps).max(initial=0.0)
+    if not largest < 2**30:
+        return None
+    numbers = steps.astype(np.int64)
+    return ((numbers << 1) ^ (numbers >> 63)).astype("<u2" if largest < 2**15 else "<u4")
+
+
 def pack_array(values: Any, kinds: Sequence[str]) -> str:
     """Pack numbers in the first of some types that has their range, and integers exactly."""
     import numpy as np
@@ -124,8 +175,19 @@ def pack_array(values: Any, kinds: Sequence[str]) -> str:
     with np.errstate(over="ignore"):
         kind = next((kind for kind in kinds[:-1] if _holds(given, given.astype(kind))), kinds[-1])
         body = given.astype(f"<{kind}")
-    planes = body.view(np.uint8).reshape(-1, body.itemsize).T.tobytes()
-    return f"{kind}:{b64encode(zlib.compress(planes, LEVEL)).decode()}"
+    return _compressed(kind, body)
+
+
+def _compressed(kind: str, body: NDArray[Any]) -> str:
+    import numpy as np
+
+    packer = zlib.compressobj(LEVEL, strategy=zlib.Z_RLE)
+    # Each plane has a code of its own: flushing begins another block.
+    planes = [
+        packer.compress(plane.tobytes()) + packer.flush(zlib.Z_SYNC_FLUSH)
+        for plane in body.view(np.uint8).reshape(-1, body.itemsize).T
+    ]
+    return f"{kind}:{b64encode(b''.join(planes) + packer.flush()).decode()}"
 
 
 def _holds(given: NDArray[Any], cast: NDArray[Any]) -> bool:

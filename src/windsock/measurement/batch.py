@@ -39,7 +39,8 @@ class Batch:
     the ``sequences + 1`` boundaries, as attention kernels take them. Arrays of sequences are ``(sequences,)``; logits
     have the vocabulary as a further, last axis; ``prompt_mask`` has a width of its own; ``keep`` is per sequence or,
     where its shape differs from that, per token. NumPy arrays, torch tensors on any device and lists are accepted.
-    Values outside the mask are never used.
+    Values outside the mask are never used. ``ids`` is a list of names or integers on the host, one for each sequence:
+    those of ``run.sample(id=…)``, with which the values of tokens are joined.
     """
 
     response_mask: Any = _array("tokens")
@@ -75,6 +76,7 @@ class Batch:
     domains: Any = _array("sequences")
     weights: Any = _array("sequences")
     keep: Any = _array("other")
+    ids: Any = _array("other")
     given: frozenset[str] = field(init=False, repr=False)
     """The names of the given arrays."""
     shape: tuple[int, ...] = field(init=False, repr=False)
@@ -116,14 +118,15 @@ class Batch:
                 raise AttributeError(f"Batch has no {name!r}")
             array = getattr(self.whole, name) if name in self.given else None
             # eos_ids are one list for all sequences.
-            part = array if array is None or self.rows is None or name == "eos_ids" else array[self.rows]
+            part = array if array is None or self.rows is None or name == "eos_ids" else _cut(array, self.rows)
             object.__setattr__(self, name, part)
             return part
 
     def _check(self, name: str, value: Any) -> None:
         """Reject an array of a wrong shape, and one of tokens that is on another device than the mask or complex."""
         axes, shape, count = AXES[name], self.shape, self.sequences
-        got = shape_of(value)
+        # Of names the length is enough: NumPy would make an array of them.
+        got = (len(value),) if name == "ids" and isinstance(value, list | tuple) else shape_of(value)
         if axes == "sequences":
             if got != (count,):
                 raise BatchError(f"{name}: expected shape {(count,)} like response_mask, got {got}")
@@ -132,6 +135,8 @@ class Batch:
                 raise BatchError(f"keep: expected {shape} or {(count,)}, got shape {got}")
             if name == "prompt_mask" and got[:1] != (count,):
                 raise BatchError(f"prompt_mask: expected ({count}, width), got shape {got}")
+            if name == "ids" and got != (count,):
+                raise BatchError(f"ids: expected a name or an integer for each of {count} sequences, got shape {got}")
         else:
             if axes == "tokens" and got != shape:
                 raise BatchError(f"{name}: expected shape {shape} like response_mask, got {got}")
@@ -230,6 +235,13 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """Return the shape of an array, tensor or list."""
     shape = getattr(value, "shape", None)
     return tuple(shape) if shape is not None else np.shape(value)
+
+
+def _cut(array: Any, rows: slice | Ints) -> Any:
+    """Return some rows of an array or a list."""
+    if isinstance(array, list | tuple) and not isinstance(rows, slice):
+        return [array[row] for row in rows]
+    return array[rows]
 
 
 def _is_complex(value: Any) -> bool:

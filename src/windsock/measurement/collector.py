@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from windsock.distributed import Share
+from windsock.errors import SettingsError
 from windsock.journal.frames import Kind
 from windsock.measurement import gather
 from windsock.measurement.batch import Batch
@@ -16,7 +18,10 @@ from windsock.measurement.domains import Domains
 from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates
 from windsock.measurement.step import Measurement, check_part, laid_out
+from windsock.measurement.token_choice import MOST_SEQUENCES, seed_of
+from windsock.measurement.token_rows import Request
 from windsock.measurement.values import Measured
+from windsock.model import MeasuredTokens
 from windsock.recording import Collector, Recording
 from windsock.state_buffer import StateBuffer
 from windsock.states import sparse
@@ -24,10 +29,16 @@ from windsock.step_values import Finish
 
 
 class MeasurementCollector(Collector):
-    """Measurements of the steps that are under way. Usable from several threads."""
+    """Measurements of the steps that are under way. Usable from several threads.
 
-    def __init__(self, recording: Recording) -> None:
+    ``use_tokens`` is called with a step and the tokens of the sequences that were chosen in it.
+    """
+
+    def __init__(
+        self, recording: Recording, use_tokens: Callable[[int, list[MeasuredTokens]], None] = lambda step, rows: None
+    ) -> None:
         self._recording = recording
+        self._use_tokens = use_tokens
         self._vocabulary = recording.info.vocabulary
         self._written: Measured | None = None  # whose reasons were written last
         self._states: StateBuffer[PackedStates] = StateBuffer(recording, "measured", self._write_state)
@@ -43,9 +54,17 @@ class MeasurementCollector(Collector):
         self._states.after_fork()
 
     def add(
-        self, batch: Batch | Mapping[str, Any], part: str | None, step: int | None, options: Mapping[str, Any]
+        self,
+        batch: Batch | Mapping[str, Any],
+        part: str | None,
+        step: int | None,
+        options: Mapping[str, Any],
+        tokens: int | None = None,
     ) -> None:
-        """Measure a batch for a step; a step that was committed already is counted as late instead."""
+        """Measure a batch for a step; a step that was committed already is counted as late instead.
+
+        ``tokens`` is the number of sequences whose tokens are kept; None is that of the settings.
+        """
         whole = batch if isinstance(batch, Batch) else Batch(**batch)
         parts, checked = check_part(part), Options.from_keywords(dict(options))
         committed = self._recording.step
@@ -60,7 +79,19 @@ class MeasurementCollector(Collector):
             if measurement is None:
                 measurement = self._measurements[step] = self._new_measurement()
         # Without this lock: measuring takes long, and a measurement has a lock of its own.
-        measurement.add(whole, parts, checked)
+        measurement.add(whole, parts, checked, self._request(whole, tokens, step))
+
+    def _request(self, batch: Batch, tokens: int | None, step: int | None) -> Request | None:
+        """Return how many sequences to keep the tokens of; None for none."""
+        recording = self._recording
+        if tokens and "ids" not in batch.given:
+            recording.problems.warn("measure(tokens=…) needs Batch(ids=…), which run.sample(id=…) has too")
+        count = recording.settings.token_samples_per_step if tokens is None else operator.index(tokens)
+        if not 0 <= count <= MOST_SEQUENCES:
+            raise SettingsError(f"measure: tokens: expected 0 to {MOST_SEQUENCES} sequences, got {count}")
+        if not count or not recording.contributes:
+            return None
+        return Request(count, seed_of(recording.next_step if step is None else step, recording.writer.rank))
 
     def uncommitted_steps(self) -> Collection[int | None]:
         """Return the steps that have measurements."""
@@ -68,7 +99,15 @@ class MeasurementCollector(Collector):
 
     def commit(self, step: int) -> Finish | None:
         """Write a step's values if this is rank 0, and its states if other processes have states of the same step."""
-        return self._commit(self._take(step), step)
+        measurement = self._take(step)
+        finish = self._commit(measurement, step)
+        self._hand_over_tokens(measurement, step)
+        return finish
+
+    def _hand_over_tokens(self, measurement: Measurement | None, step: int) -> None:
+        rows = [] if measurement is None else measurement.take_tokens()
+        if rows:
+            self._use_tokens(step, rows)
 
     def finish(self) -> None:
         """Write the states that were kept, if another process has joined."""
@@ -77,6 +116,7 @@ class MeasurementCollector(Collector):
     def share(self, step: int) -> Share:
         """Take a step out, to exchange it with other processes: ``commit_shares`` or ``commit_own`` writes it."""
         self._taken = self._take(step)
+        self._hand_over_tokens(self._taken, step)
         return Share() if self._taken is None else gather.share_of(self._taken, self._recording.contributes)
 
     def commit_own(self, step: int) -> Finish | None:

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from windsock.device_copy import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
+from windsock.measurement.device_rows import DeviceRows, HeldCopies
 from windsock.measurement.device_selection import DeviceSelection, Fetched, selection_of
 from windsock.measurement.kernel_pass import ResultMemory
 from windsock.measurement.plan import Plan
+from windsock.measurement.token_rows import Places, Request, RowSet
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
 
@@ -42,8 +44,13 @@ class Launches:
     def __bool__(self) -> bool:
         return bool(self._memories or self._by_torch)
 
-    def add(self, batch: Batch, plan: Plan) -> None:
-        """Queue the pass over a batch. This never waits for the device."""
+    def add(
+        self, batch: Batch, plan: Plan, located: tuple[RowSet, Places] | None = None
+    ) -> kernel_pass.Launched | None:
+        """Queue the pass over a batch, which completes the rows of chosen tokens. This never waits for the device.
+
+        Return what was launched by a kernel; None if torch computes the pass, which completes no rows.
+        """
         device = batch.device
         kernels = _kernels(device.type)
         if kernels is not None and not _broken:
@@ -51,17 +58,22 @@ class Launches:
             if memory is None:
                 memory = self._memories[device] = ResultMemory(device)
             try:
-                kernel_pass.launch(kernels, batch, plan, memory)
-                return
+                return kernel_pass.launch(kernels, batch, plan, memory, located)
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
                 _tell_broken(problem)
         self._by_torch.append(torch_pass.launch(batch, plan))
+        return None
+
+    def choose(self, batch: Batch, plan: Plan, launched: kernel_pass.Launched, request: Request) -> DeviceRows:
+        """Queue the choice of sequences of a batch whose pass was queued."""
+        return kernel_pass.choose(batch, plan, launched, self._memories[batch.device], request)
 
     @contextmanager
     def collected(self) -> Iterator[list[DeviceSelection]]:
         """Copy the results to the host, and wait for them; the batches of one plan become one selection.
 
-        The selections can be used inside of the ``with`` block: their memory is that of the next step then.
+        The selections can be used inside of the ``with`` block: their memory is that of the next step then. If
+        tokens of sequences are in it, it is in use as long as those are.
         """
         fetched: list[Fetched] = []
         copies: list[DeviceCopy] = []
@@ -70,7 +82,15 @@ class Launches:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
                 _tell_broken(problem)
-            fetched += memory.fetched(fetch(memory.tensors(), copies, memory.number_labels))
+            own: list[DeviceCopy] = []
+            chunks = fetch(memory.tensors(), own, memory.number_labels)
+            fetched += memory.fetched(chunks)
+            if memory.rows:
+                held = HeldCopies(own)
+                for rows in memory.rows:
+                    rows.fetch(chunks[rows.chunk], held)
+            else:
+                copies += own
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]

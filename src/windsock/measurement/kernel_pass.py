@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from functools import cache, lru_cache, reduce
+from functools import cache, lru_cache, partial, reduce
 from operator import itemgetter, or_
 from types import ModuleType
 from typing import Any, NamedTuple, TypeGuard
@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from windsock.device_copy import current_stream
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of, to_numpy
+from windsock.measurement.device_rows import DeviceRows, kernel_of, layout_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
+from windsock.measurement.token_rows import Places, Request, RowSet, clip_of, listed
 from windsock.stats.groups import numbered
 from windsock.stats.rows import REDUCED_SLOTS, Table, moved_to
 
@@ -113,6 +115,7 @@ class ResultMemory:
         self._chunks: list[Any] = []
         self._free = 0  # words of the last chunk
         self._full: list[ResultMatrix] = []
+        self.rows: list[DeviceRows] = []  # tokens of chosen sequences
         self._open: dict[Plan, ResultMatrix] = {}
 
     def matrix(self, outline: Outline, sequences: int) -> ResultMatrix:
@@ -127,7 +130,7 @@ class ResultMemory:
         table, capacity = outline.table, _aligned(max(sequences, expected))
         words = table.height * capacity + _aligned(reduced_words(table)) + _aligned(table.histogram_size)
         histograms = self._cleared(outline)
-        self._open[outline.plan] = found = ResultMatrix(outline, capacity, histograms, *self._take(words))
+        self._open[outline.plan] = found = ResultMatrix(outline, capacity, histograms, *self.take(words))
         return found
 
     def _cleared(self, outline: Outline) -> Any:
@@ -139,11 +142,11 @@ class ResultMemory:
             found = torch.zeros(max(outline.table.histogram_size, 1), dtype=torch.int32, device=self._device)
         return found
 
-    def chunk(self, matrix: ResultMatrix) -> Any:
-        """Return the tensor that a matrix is in."""
-        return self._chunks[matrix.chunk]
+    def chunk(self, held: ResultMatrix | DeviceRows) -> Any:
+        """Return the tensor that a matrix or rows are in."""
+        return self._chunks[held.chunk]
 
-    def _take(self, words: int) -> tuple[int, int, int]:
+    def take(self, words: int) -> tuple[int, int, int]:
         """Return the chunk of some new words, and their offset and address."""
         import torch
 
@@ -233,6 +236,7 @@ class Outline(NamedTuple):
     plan: Plan
     table: Table
     kernel: Any  # rows_triton.Pass
+    completing: Any  # function of the rows' layout that returns one which completes rows of chosen tokens too
     reduction: Any  # rows_triton.Reduction
     arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # from one of each array
     strides: tuple[int, ...]  # bytes from one sequence to the next
@@ -253,8 +257,25 @@ class Prepared(NamedTuple):
     ids: int  # the number of tokens that end a sequence
 
 
-def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) -> None:
-    """Queue the kernel. This never waits for the device."""
+class Launched(NamedTuple):
+    """A pass that was queued: its tensors, the first sequence, the addresses, and where its results are."""
+
+    prepared: Prepared
+    start: int
+    addresses: tuple[int, ...]
+    aligned: tuple[bool, ...] | None
+    matrix: ResultMatrix
+    column: int
+
+
+def launch(
+    kernels: ModuleType,
+    batch: Batch,
+    plan: Plan,
+    memory: ResultMemory,
+    located: tuple[RowSet, Places] | None = None,
+) -> Launched:
+    """Queue the kernel, which completes chosen rows if they are ``located``. This never waits for the device."""
     whole, start = batch, 0
     if not batch.own and batch.whole is not None and _is_stretch(batch.rows):
         whole, start = batch.whole, batch.rows.indices(batch.whole.sequences)[0]
@@ -267,13 +288,17 @@ def launch(kernels: ModuleType, batch: Batch, plan: Plan, memory: ResultMemory) 
             start, (prepared, _) = 0, _prepare(kernels, batch, plan)
     outline, sequences = prepared.outline, batch.sequences
     matrix = memory.matrix(outline, sequences)
+    launched = _launched(prepared, start, matrix)
     if sequences:
-        _queue(prepared, start, sequences, matrix, memory)
+        _queue(launched, sequences, memory, _completion(batch, located, memory))
+        if located is not None:
+            located[0].clip = clip_of(plan.options)
     # Only now, so that a batch whose kernel failed is not counted.
     matrix.add(sequences, {name: copied(getattr(batch, name)) for name in outline.host_names})
+    return launched
 
 
-def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix, memory: ResultMemory) -> None:
+def _launched(prepared: Prepared, start: int, matrix: ResultMatrix) -> Launched:
     outline = prepared.outline
     if start or prepared.is_late:
         addresses = [
@@ -284,16 +309,103 @@ def _queue(prepared: Prepared, start: int, sequences: int, matrix: ResultMatrix,
         addresses = [tensor.data_ptr() for tensor in prepared.tensors]
     # Triton compiles other code for addresses that are no multiples of 16; those of the results always are.
     aligned = None if reduce(or_, addresses) & 15 == 0 else tuple(address & 15 == 0 for address in addresses)
-    numbers = (outline.width, matrix.capacity, matrix.sequences, sequences, prepared.ids)
+    arguments = (matrix.address, matrix.histogram_address, *outline.arguments(addresses))
+    return Launched(prepared, start, arguments, aligned, matrix, matrix.sequences)
+
+
+def _queue(launched: Launched, sequences: int, memory: ResultMemory, completion: Completion | None) -> None:
+    prepared, matrix = launched.prepared, launched.matrix
+    outline, kernel = prepared.outline, prepared.outline.kernel
+    more: tuple[Any, ...] = ()
+    first = room = 0
+    if completion is not None:
+        layout = completion.rows.layout
+        kernel, room = outline.completing(fill=(layout.count, layout.columns)), layout.room
+        first = completion.places if isinstance(completion.places, int) else 0
+        more = completion.addresses(), lambda: completion.tensors(memory)
     with _current(outline.key[0]):
-        outline.kernel.launch(
-            (outline.key, prepared.ids, aligned),
+        kernel.launch(
+            (outline.key, prepared.ids, launched.aligned, completion is not None and completion.on_device is not None),
             current_stream(matrix.histograms.device),
-            (matrix.address, matrix.histogram_address, *outline.arguments(addresses)),
-            lambda: [*matrix.parts(memory.chunk(matrix)), *outline.arguments(_cut(prepared, start, sequences))],
-            numbers,
+            launched.addresses,
+            lambda: _tensors(launched, sequences, memory),
+            (outline.width, matrix.capacity, launched.column, sequences, prepared.ids, first, room),
             outline.limits,
+            *more,
         )
+
+
+def _tensors(launched: Launched, sequences: int, memory: ResultMemory) -> list[Any]:
+    prepared, matrix = launched.prepared, launched.matrix
+    cut = _cut(prepared, launched.start, sequences)
+    return [*matrix.parts(memory.chunk(matrix)), *prepared.outline.arguments(cut)]
+
+
+class Completion(NamedTuple):
+    """Rows of chosen tokens that a pass completes, and which sequences it has: the first place, or those of all."""
+
+    rows: DeviceRows
+    places: Places
+    on_device: Any
+
+    def addresses(self) -> tuple[int, int, int | None]:
+        """Return where the choice, the rows and the places are."""
+        places = None if self.on_device is None else self.on_device.data_ptr()
+        return self.rows.address, self.rows.address + 4 * self.rows.layout.rows, places
+
+    def tensors(self, memory: ResultMemory) -> Any:
+        """Return the same as tensors, under the names that the kernel has for them."""
+        from windsock.stats.rows_triton import Fill
+
+        chosen, _, rows = row_tensors(self.rows, memory)
+        return Fill(chosen, rows, self.on_device)
+
+
+def _completion(batch: Batch, located: tuple[RowSet, Places] | None, memory: ResultMemory) -> Completion | None:
+    """Return what a batch completes; None for rows that are elsewhere."""
+    if located is None or not any(located[0] is rows for rows in memory.rows):
+        return None
+    rows, places = located
+    assert isinstance(rows, DeviceRows)
+    on_device = None if isinstance(places, int) else moved_to(batch.device, places.astype(np.int32))
+    return Completion(rows, places, on_device)
+
+
+def row_tensors(rows: DeviceRows, memory: ResultMemory) -> tuple[Any, Any, Any]:
+    """Return the choice, the scores and the rows as tensors of their dtypes."""
+    import torch
+
+    words, layout = memory.chunk(rows)[rows.offset :], rows.layout
+    scores = words[layout.scores : layout.rows].view(torch.float32)
+    return words[: layout.scores], scores, words[layout.rows : layout.words].view(torch.float32)
+
+
+def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, request: Request) -> DeviceRows:
+    """Queue the choice of sequences from a batch whose pass was queued, and the copies of their tokens."""
+    outline, matrix, sequences = launched.prepared.outline, launched.matrix, batch.sequences
+    layout = layout_of(plan, request.number, outline.width)
+    chunk, offset, address = memory.take(layout.words)
+    rows = DeviceRows(listed(batch.ids), sequences, layout.criteria, [], None, None, chunk, offset, address, layout)
+    rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
+    kernel = kernel_of(plan, outline.table, layout, outline.key[2], "cu_seqlens" in batch.given)
+    tokens = outline.kernel.tokens
+
+    def tensors() -> tuple[Any, ...]:
+        given = _tensors(launched, sequences, memory)
+        return given[0], *row_tensors(rows, memory), *tokens(given)
+
+    if sequences:
+        with _current(outline.key[0]):
+            kernel.launch(
+                (outline.key, launched.aligned),
+                current_stream(matrix.histograms.device),
+                (matrix.address, address, address + 4 * layout.scores, address + 4 * layout.rows,
+                 *tokens(launched.addresses)),
+                tensors,
+                (outline.width, matrix.capacity, launched.column, sequences, layout.room, request.seed),
+            )  # fmt: skip
+        memory.rows.append(rows)
+    return rows
 
 
 def _cut(prepared: Prepared, start: int, sequences: int) -> list[Any]:
@@ -394,10 +506,13 @@ def _outline(
     names, arguments = _names(kernels, plan, on_device)
     table = plan.table(on_device)
     arrays = tuple(name for name in kernels.ARRAYS if name in plan.arrays)
+    byte_mask = dtypes[names.index("response_mask")].itemsize == 1
+    make = partial(_pass_of, kernels, table, arrays, keep, packed, byte_mask)
     return Outline(
         plan=plan,
         table=table,
-        kernel=_pass_of(kernels, table, arrays, keep, packed, dtypes[names.index("response_mask")].itemsize == 1),
+        kernel=make(),
+        completing=make,
         reduction=_reduction_of(kernels, table),
         arguments=arguments,
         strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
@@ -411,9 +526,15 @@ def _outline(
 
 @lru_cache(maxsize=256)
 def _pass_of(
-    kernels: ModuleType, table: Table, arrays: tuple[str, ...], keep: int, packed: bool, byte_mask: bool
+    kernels: ModuleType,
+    table: Table,
+    arrays: tuple[str, ...],
+    keep: int,
+    packed: bool,
+    byte_mask: bool,
+    fill: tuple[int, int] | None = None,
 ) -> Any:
-    return kernels.Pass(table, arrays, keep, packed, byte_mask)
+    return kernels.Pass(table, arrays, keep, packed, byte_mask, fill)
 
 
 @lru_cache(maxsize=256)

@@ -24,8 +24,10 @@ from windsock.measurement.options import Options
 from windsock.measurement.packed_states import PackedStates, Packing
 from windsock.measurement.plan import Part, Plan, plan_of
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
-from windsock.measurement.selection import Selection
+from windsock.measurement.selection import HostSelection, Selection
+from windsock.measurement.token_rows import Request, TokenRows, clip_of, filled, host_rows
 from windsock.measurement.values import Measured, failed_state, finished
+from windsock.model import MeasuredTokens
 from windsock.states import Layout, StateKind
 
 Floats = NDArray[np.float64]
@@ -67,9 +69,16 @@ class Measurement:
         self._added = 0
         self._on_host = HostBatches()
         self._on_devices = [Launches()]
+        self._tokens = TokenRows()
 
-    def add(self, batch: Batch, parts: tuple[Part, ...] = PARTS, options: Options | None = None) -> None:
-        """Measure parts of a batch and merge the states into those of the step."""
+    def add(
+        self,
+        batch: Batch,
+        parts: tuple[Part, ...] = PARTS,
+        options: Options | None = None,
+        tokens: Request | None = None,
+    ) -> None:
+        """Measure parts of a batch and merge the states into those of the step; ``tokens`` asks for rows of it."""
         options = options or Options()
         batch = completed(batch, options, "data" in parts)
         plan = plan_of(batch.given, parts, options)
@@ -78,11 +87,43 @@ class Measurement:
             self._batches[plan] = self._batches.get(plan, 0) + 1
             self._newest[plan] = self._added
             if device.on_device(batch):
-                self._on_devices[0].add(batch, plan)
+                self._launch(batch, plan, tokens)
                 return
             selection = self._on_host.add(batch, plan)
-        if selection is not None:  # without the lock: a large batch takes long
+        self._keep_tokens(batch, plan, selection, tokens)  # without the lock: a large batch takes long
+        if selection is not None:
             self._measure(selection, plan)
+
+    def _launch(self, batch: Batch, plan: Plan, tokens: Request | None) -> None:
+        """Queue the pass over a batch on a device, which completes chosen rows too, and the choice of rows."""
+        located = self._tokens.located(batch, plan.parts)
+        launches = self._on_devices[0]
+        launched = launches.add(batch, plan, located)
+        request = self._tokens.wants(batch, plan.parts, tokens)
+        if request is None:
+            return
+        if launched is None:
+            self._warn("tokens of measured sequences need Triton on this device: none are stored")
+            return
+        try:
+            self._tokens.add(batch, launches.choose(batch, plan, launched, request), request.number)
+        except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
+            self._report("tokens", error)
+
+    def _keep_tokens(self, batch: Batch, plan: Plan, selection: HostSelection | None, tokens: Request | None) -> None:
+        """Choose sequences of a batch on the host, or complete those that were chosen before."""
+        try:
+            located = self._tokens.located(batch, plan.parts)
+            request = self._tokens.wants(batch, plan.parts, tokens)
+            if request is not None:
+                rows = host_rows(batch, selection or HostSelection(batch, plan.options), plan, request)
+                self._tokens.add(batch, rows, request.number)
+            elif located is not None:
+                rows, places = located
+                rows.fill(batch, places, filled(plan))
+                rows.clip = clip_of(plan.options)
+        except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
+            self._report("tokens", error)
 
     def merge(self, other: Measurement) -> None:
         """Merge another measurement of the same step into this one."""
@@ -95,6 +136,7 @@ class Measurement:
             self._newest |= other._newest
             self._on_host.merge(other._on_host)
             self._on_devices += [launches for launches in other._on_devices if launches]
+            self._tokens.merge(other._tokens)
 
     def _merge_states(self, states: Mapping[str, Floats], missing: Mapping[str, str]) -> None:
         known, self._packed = self._states, None
@@ -122,6 +164,13 @@ class Measurement:
             else:
                 self._packed = PackedStates.of(known).joined(self._coefficients)
         return self._packed
+
+    def take_tokens(self) -> list[MeasuredTokens]:
+        """Return the tokens of the chosen sequences, once."""
+        if not self._tokens:
+            return []
+        self._collect()
+        return self._tokens.take()
 
     @property
     def missing(self) -> dict[str, str]:

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import takewhile
 from operator import itemgetter
@@ -58,11 +58,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A sample in at least one share: its JSON, its number in the order of arrival, and its group."""
+    """A sample in at least one share: its JSON, its number in the order of arrival, its group, and its id if any."""
 
     text: bytes
     place: int
     group: GroupKey
+    id: str | None = None
 
     @property
     def size(self) -> int:
@@ -177,14 +178,14 @@ class Choice:
         if not wanted and not in_group:
             return
         # Encoded only here: no share wants most samples of a large step.
-        kept = Kept(self._encoded(sample), place, group)
+        kept = Kept(self._encoded(sample), place, group, sample.id)
         for share, key in wanted:
             share.add(key, kept)
         if in_group:
             self._groups.add(group, member, kept)
 
-    def chosen(self) -> list[bytes]:
-        """Return the kept samples as JSON, groups together, in the order of arrival."""
+    def chosen(self, without: Container[str | None] = ()) -> list[bytes]:
+        """Return the kept samples as JSON, groups together, in the order of arrival, but for some ids."""
         picked = self._first_extremes()
         count, size = len(picked), sum(kept.size for kept in picked.values())
         for some in self._in_turn():
@@ -193,7 +194,7 @@ class Choice:
             if self._budget.fits(count + len(fresh), size + more):
                 picked.update(fresh)
                 count, size = count + len(fresh), size + more
-        return [kept.text for kept in _together(picked.values())]
+        return [kept.text for kept in _together(picked.values()) if kept.id not in without]
 
     def _ranks(self, sample: Sample, tie: int, place: int) -> Iterator[tuple[Best, Key]]:
         """Yield every share that a sample may be in, with its rank there."""
@@ -228,7 +229,7 @@ class Choice:
         if sum(kept.size for kept in picked.values()) <= self._budget.bytes:
             return picked
         room = self._budget.bytes // len(picked) - 1
-        shortened = (Kept(shortened_sample(kept.text, room), kept.place, kept.group) for kept in picked.values())
+        shortened = (replace(kept, text=shortened_sample(kept.text, room)) for kept in picked.values())
         return {kept.place: kept for kept in shortened if kept.size <= room + 1}
 
     def _in_turn(self) -> Iterator[list[Kept]]:

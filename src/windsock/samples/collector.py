@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from windsock.journal.samples import MAX_SAMPLE_BYTES, decode
+from windsock.journal.samples import MAX_SAMPLE_BYTES, decode, encode, is_readable
 from windsock.journal.unpacking import MAX_VALUES
-from windsock.model import Sample
+from windsock.model import MeasuredTokens, Sample
 from windsock.recording import Collector, Recording
 from windsock.samples.choice import Budget, Choice
 from windsock.samples.parsing import Rejections, rows_of, to_sample
+from windsock.samples.shortening import shortened_sample
 from windsock.samples.token_ids import DecodedTokens, TokenDecoder
+from windsock.samples.token_writer import TokenWriter
 from windsock.samples.top_logprobs import GivenAlternatives
 
 TOO_LARGE = (
     f"more than {MAX_SAMPLE_BYTES:,} bytes or {MAX_VALUES:,} values of JSON, which readers do not accept; "
     "the sample is shortened"
 )
+MAX_KEPT_CHARACTERS = 1 << 26  # of samples with ids that wait for their commit; tokens of others have no text
 MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
 
 
@@ -42,6 +45,10 @@ class SampleCollector(Collector):
     def after_fork(self) -> None:
         """Drop all samples: the parent writes them."""
         self._choices: dict[int | None, Choice] = {}
+        self._with_ids: dict[int | None, dict[str, Sample]] = {}
+        self._characters = 0  # of those
+        self._measured: dict[int, Sequence[MeasuredTokens]] = {}
+        self._writer = TokenWriter()
         self._places = itertools.count()
         self._lock = threading.RLock()
 
@@ -66,6 +73,12 @@ class SampleCollector(Collector):
             self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
         self._skip(rejected)
 
+    def join(self, step: int, rows: Sequence[MeasuredTokens]) -> None:
+        """Store measured tokens with the samples of the same ids, when the step is committed."""
+        if self._budget.count and self._budget.bytes:
+            with self._lock:
+                self._measured[step] = rows[: self._budget.count]
+
     def commit(self, step: int) -> None:
         """Write the samples of a step, and late ones of earlier steps."""
         self._write_steps(step, step)
@@ -73,12 +86,15 @@ class SampleCollector(Collector):
     def finish(self) -> None:
         """Write everything that is left; samples without a step belong to the step after the last commit."""
         self._write_steps(self._recording.next_step, None)
+        self._writer.finish()
 
     def _consider(self, sample: Sample, step: int | None, rejected: Rejections) -> None:
         with self._lock:
             if step not in self._choices:
                 self._limit_open_steps()
                 self._choices[step] = Choice(self._budget)
+            if sample.id is not None:
+                self._keep(sample, step)
             place, choice = next(self._places), self._choices[step]
             former = choice.too_large
             try:
@@ -93,6 +109,13 @@ class SampleCollector(Collector):
         if isinstance(sample.top_logprobs, GivenAlternatives) and sample.top_logprobs.problem:
             rejected["top_logprobs"] = sample.top_logprobs.problem
 
+    def _keep(self, sample: Sample, step: int | None) -> None:
+        """Keep a sample until its step is written: which ones are measured by token is known only then."""
+        size = _characters(sample)
+        if sample.id is not None and self._characters + size <= MAX_KEPT_CHARACTERS:
+            self._with_ids.setdefault(step, {})[sample.id] = sample
+            self._characters += size
+
     def _skip(self, rejected: Rejections) -> None:
         if rejected:
             self._recording.problems.skip({f"sample.{name}": reason for name, reason in rejected.items()})
@@ -101,12 +124,15 @@ class SampleCollector(Collector):
         """Give samples without a step this one, and write all steps up to ``last``."""
         with self._lock:
             self._name_open_step(step)
-            for due in sorted(key for key in self._choices if key is not None and (last is None or key <= last)):
+            known = self._choices.keys() | self._measured.keys()
+            for due in sorted(key for key in known if key is not None and (last is None or key <= last)):
                 self._write(due)
 
     def _name_open_step(self, step: int) -> None:
         """Move samples without a step to this one; samples submitted under its number share the budget."""
         unnamed = self._choices.pop(None, None)
+        if None in self._with_ids:
+            self._with_ids.setdefault(step, {}).update(self._with_ids.pop(None))
         if unnamed is None:
             return
         named = self._choices.setdefault(step, unnamed)
@@ -123,5 +149,36 @@ class SampleCollector(Collector):
             self._write(named[0])
 
     def _write(self, step: int) -> None:
-        choice = self._choices.pop(step)
-        self._recording.journal.samples(step, choice.seen, choice.chosen())
+        choice, rows = self._choices.pop(step, None), self._measured.pop(step, ())
+        samples = self._with_ids.pop(step, {})
+        self._characters -= sum(map(_characters, samples.values()))
+        if choice is not None:
+            self._recording.journal.samples(step, choice.seen, choice.chosen(without={row.id for row in rows}))
+        if rows:
+            of_rows = [(row, samples.get(row.id)) for row in rows]
+            attempt = self._recording.problems.attempt
+            self._writer.put(lambda: attempt("samples of measured tokens", self._write_measured, step, of_rows))
+
+    def _write_measured(self, step: int, rows: Sequence[tuple[MeasuredTokens, Sample | None]]) -> None:
+        """Write samples with measured tokens, within a budget of bytes of their own; beyond it, without the tokens."""
+        from windsock.samples.measured_tokens import joined  # needs NumPy
+
+        texts: list[bytes] = []
+        left, rejected = self._budget.bytes, Rejections()
+        for row, sample in rows:
+            whole, wrong = joined(row, sample, self._decoder)
+            if wrong:
+                rejected["token_values"] = wrong
+            text = encode(whole)
+            if len(text) >= left or not is_readable(text):
+                rejected["size"] = f"tokens of measured sequences need more than {self._budget.bytes:,} bytes a step"
+                text = shortened_sample(text, min(self._budget.bytes, MAX_SAMPLE_BYTES))
+            left -= len(text) + 1
+            texts.append(text)
+        self._recording.journal.samples(step, 0, texts)
+        self._skip(rejected)
+
+
+def _characters(sample: Sample) -> int:
+    """Return about how many characters a sample has in memory."""
+    return len(sample.prompt) + len(sample.completion) + sum(len(str(m.get("content"))) for m in sample.messages)

@@ -71,6 +71,19 @@ MOST_ARRAYS = 8
 SequenceArrays = named_tuple("SequenceArrays", [f"array{n}" for n in range(MOST_ARRAYS)])
 
 
+class Fill(NamedTuple):
+    """Where the tokens of chosen sequences are completed: which are chosen, their rows, and the batch's places."""
+
+    chosen: Any
+    rows: Any
+    places: Any
+
+
+NO_FILL = Fill(None, None, None)
+FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
+"""The first columns of such rows."""
+
+
 class Blocks(NamedTuple):
     """The first row of each block of a table; -1 for the repetition that is not wanted."""
 
@@ -128,6 +141,8 @@ OF_RESPONSE = tl.constexpr(tuple(
     all(channel.of_response for channel in STORED if name in {need.name for need in channel.needs}) for name in ARRAYS
 ))  # fmt: skip
 MOST = tl.constexpr(MOST_ARRAYS)
+FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
+FILLED_COUNT = tl.constexpr(len(FILLED))
 SAMPLE_COUNT, SAMPLE_WEIGHT = tl.constexpr(SAMPLES), tl.constexpr(WEIGHT)
 PERIOD_COUNT, LEAST_REPEATED, PERIOD_BLOCK = (
     tl.constexpr(MAX_PERIOD), tl.constexpr(MIN_STRETCH), tl.constexpr(PERIODS_AT_ONCE)
@@ -619,14 +634,32 @@ def _few_tokens(
         tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
 
 
-@triton.jit(do_not_specialize=["sequences", "column", "programs"])
+@triton.jit
+def _fill_rows(fill, arrays, base, start, end, row, first, room, FILL: tl.constexpr, BLOCK: tl.constexpr):
+    """Write the arrays of a sequence over its row, if it was chosen; FILL has the number of rows and of columns."""
+    place = row + first
+    if fill.places is not None:
+        place = tl.load(fill.places + row).to(tl.int64)
+    for slot in range(FILL[0]):
+        if tl.load(fill.chosen + slot) == place:
+            out = fill.rows + slot * FILL[1] * room
+            for at in range(start, end, BLOCK):
+                places = at + tl.arange(0, BLOCK)
+                inside = places < tl.minimum(end, room)
+                for n in tl.static_range(FILLED_COUNT):
+                    if arrays[FILLED_PLACES[n]] is not None:
+                        values = tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside)
+                        tl.store(out + n * room + places, values.to(tl.float32), mask=inside)
+
+
+@triton.jit(do_not_specialize=["sequences", "column", "programs", "first", "room"])
 def _rows(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos,
-    width, sequences, column, programs, eos_count, limits,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill,
+    width, sequences, column, programs, eos_count, first, room, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
     LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
-    WORDS: tl.constexpr,
+    WORDS: tl.constexpr, FILL: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
@@ -651,13 +684,15 @@ def _rows(
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
+    if FILL is not None:
+        _fill_rows(fill, arrays, base, start, end, row, first, room, FILL, BLOCK)
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
-    first = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
+    at_start = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
     # Any number near the values will do as the shift, so ``keep`` is not read here.
-    at_first = _values(_read(arrays, base, places, inside, first, first), first, limits, WANTED)
-    shifts = _shifts(at_first, first, WANTED)
+    at_first = _values(_read(arrays, base, places, inside, at_start, at_start), at_start, limits, WANTED)
+    shifts = _shifts(at_first, at_start, WANTED)
     zero, none = tl.zeros([LANES], tl.float32), tl.zeros([LANES], tl.int32)
     sums, squares = _repeated(zero, SUMMED), _repeated(zero, SPREADS)
     lows = _repeated(zero + float("nan"), SPREADS)
@@ -887,7 +922,15 @@ class _Launcher:
 class Pass:
     """The kernel for batches of one kind: one table, and one way to exclude tokens."""
 
-    def __init__(self, table: Table, arrays: Sequence[str], keep: int, packed: bool, byte_mask: bool) -> None:
+    def __init__(
+        self,
+        table: Table,
+        arrays: Sequence[str],
+        keep: int,
+        packed: bool,
+        byte_mask: bool,
+        fill: tuple[int, int] | None = None,
+    ) -> None:
         # Where the arguments are among the given ones; the others are None, which is put behind those.
         copied, first = len(table.arrays), 2 + len(table.arrays)
         self._others = first + sum(name in arrays for name in ARRAYS)
@@ -915,6 +958,7 @@ class Pass:
         constants |= {
             "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
             "SCAN": SCAN, "BAD": BAD_BLOCK, "DENSE": byte_mask and not packed and not keep, "WORDS": MASK_WORDS,
+            "FILL": fill,
         }  # fmt: skip
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
         self._launch = _Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
@@ -926,31 +970,40 @@ class Pass:
         stream: int | None,
         addresses: Sequence[int],
         tensors: Callable[[], Sequence[Any]],
-        numbers: tuple[int, int, int, int, int],
+        numbers: tuple[int, int, int, int, int, int, int],
         limits: Limits,
+        fill: Fill = NO_FILL,
+        fill_tensors: Callable[[], Fill] = lambda: NO_FILL,
     ) -> None:
         """Queue the kernel on the current stream, whose number is given where it is known.
 
         ``key`` stands for the dtypes and alignments of the tensors, the width and the number of ids. The addresses and
         the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
         tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
-        results, the first one of this batch, its sequences, and the number of ids.
+        results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place and the
+        length of a row.
         """
         self._launch(
             key,
             (self._programs * numbers[3], 1, 1),
             stream,
-            self._arguments(addresses, numbers, limits),
-            lambda: self._named_arguments(tensors(), numbers, limits),
+            self._arguments(addresses, fill, numbers, limits),
+            lambda: self._named_arguments(tensors(), fill_tensors(), numbers, limits),
         )
 
-    def _arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
-        some = (*given, None)
-        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :], *numbers, limits)
+    def tokens(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the arrays of tokens, the actions, the mask, the keep and the bounds of arguments in that order."""
+        return self._arrays((*given, None)), *given[self._others : -1]
 
-    def _named_arguments(self, given: Sequence[Any], numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
+    def _arguments(self, given: Sequence[Any], fill: Fill, numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
+        some = (*given, None)
+        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :], fill, *numbers, limits)
+
+    def _named_arguments(
+        self, given: Sequence[Any], fill: Fill, numbers: tuple[int, ...], limits: Limits
+    ) -> tuple[Any, ...]:
         """Return the arguments as the kernel's code names them, which a compiled one does not need."""
-        results, histograms, copied, arrays, *others = self._arguments(given, numbers, limits)
+        results, histograms, copied, arrays, *others = self._arguments(given, fill, numbers, limits)
         return results, histograms, SequenceArrays._make(copied), Arrays._make(arrays), *others
 
 

@@ -1,0 +1,230 @@
+"""The tokens of the sequences that were chosen in a step.
+
+A batch whose data part is measured, and which has ids, gives the rows of some sequences (``RowSet``); the
+micro-batches of an update complete those with the log-probs and entropies of the policy that is trained. A micro-batch
+finds its sequences by their places, if it is a part of the measured batch, or by ids. It has the tokens of a sequence
+at the same places as the batch had them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windsock.measurement.batch import Batch, Ints, to_numpy
+from windsock.measurement.options import Options
+from windsock.measurement.plan import Part, Plan
+from windsock.measurement.selection import HostSelection
+from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, scores_of
+from windsock.model import MeasuredTokens
+
+FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
+"""The arrays that an update may tell, again or for the first time."""
+KEPT = (*FILLED, "ref_log_probs", "rollout_log_probs")
+MAX_TOKENS = 1 << 15
+"""The tokens of a sequence that are kept; of a longer one, the first."""
+MAX_SETS = 8
+"""The batches of a step from which sequences are chosen; of more, the first."""
+
+Places = int | Ints
+"""Which sequences of a measured batch the sequences of another one are: the first of a stretch, or all; -1 for none."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """The tokens of one sequence."""
+
+    id: str
+    place: int
+    scores: Mapping[str, float]
+    arrays: dict[str, NDArray[np.float32]]
+    actions: NDArray[np.integer[Any]] | None
+    flags: NDArray[np.integer[Any]]
+    memory: Any = None
+
+    def measured(self, reason: str, clip: tuple[float, float] | None) -> MeasuredTokens:
+        """Return the record for the samples."""
+        return MeasuredTokens(self.id, reason, self.arrays, self.actions, self.flags, clip, self.memory)
+
+
+@dataclass(slots=True, eq=False)
+class RowSet:
+    """The sequences that were chosen from one batch. Those of a device are known when the step ends."""
+
+    ids: Sequence[Any]
+    sequences: int
+    criteria: tuple[str, ...]
+    rows: list[Row] = field(default_factory=list)
+    clip: tuple[float, float] | None = None
+    numbers: dict[str, int] | None = None
+
+    def places_of(self, ids: Iterable[Any]) -> Ints:
+        """Return the places of sequences by their ids."""
+        if self.numbers is None:
+            self.numbers = {str(id): place for place, id in enumerate(self.ids)}
+        return np.array([self.numbers.get(str(id), -1) for id in ids], np.int64)
+
+    def fill(self, batch: Batch, places: Places, names: Iterable[str]) -> None:
+        """Take the values of a micro-batch on the host for the sequences that it has."""
+        for row in self.rows:
+            found = [row.place - places] if isinstance(places, int) else np.flatnonzero(places == row.place).tolist()
+            if found and 0 <= found[0] < batch.sequences:
+                for name in names:
+                    _write(row, name, _row(batch, name, found[0]))
+
+
+class Request(NamedTuple):
+    """How many sequences to choose from a batch with ids, and the seed of the random one."""
+
+    number: int
+    seed: int
+
+
+class TokenRows:
+    """The rows of one step, of all its batches."""
+
+    def __init__(self) -> None:
+        self._sets: list[RowSet] = []
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._sets)
+
+    def wants(self, batch: Batch, parts: Sequence[Part], request: Request | None) -> Request | None:
+        """Return the request for a batch: None unless sequences are to be chosen from it."""
+        if request is None or request.number < 1 or "data" not in parts or "ids" not in batch.given:
+            return None
+        if len(self._sets) >= MAX_SETS:
+            return None
+        before = sum(one.sequences for one in self._sets)
+        return Request(request.number, (request.seed + before) & MAX_SEED)
+
+    def add(self, batch: Batch, rows: RowSet, count: int) -> None:
+        """Keep the rows of a batch."""
+        self._sets.append(rows)
+        self._count = max(self._count, count)
+        whole: Batch | None = batch
+        while whole is not None:
+            whole.prepared[TokenRows] = rows
+            whole = whole.whole if whole.rows is None else None
+
+    def located(self, batch: Batch, parts: Sequence[Part]) -> tuple[RowSet, Places] | None:
+        """Return the rows that a micro-batch of an update may complete, and which sequences it has."""
+        if not self._sets or "policy" not in parts or "data" in parts:
+            return None
+        found = self._by_part(batch)
+        if found is None and "ids" in batch.given:
+            for rows in self._sets:
+                places = rows.places_of(batch.ids or ())
+                if (places >= 0).any():
+                    return rows, places
+        return found
+
+    def _by_part(self, batch: Batch) -> tuple[RowSet, Places] | None:
+        places: Places = 0
+        part, count = batch, batch.sequences
+        while True:
+            rows = part.prepared.get(TokenRows)
+            if rows is not None and any(rows is one for one in self._sets):
+                return rows, places
+            if part.whole is None:
+                return None
+            if part.rows is not None:
+                places = _of_whole(part.rows, part.whole.sequences, places, count)
+            part = part.whole
+
+    def merge(self, other: TokenRows) -> None:
+        """Take the rows of another measurement of the same step."""
+        self._sets += other._sets
+        self._count = max(self._count, other._count)
+
+    def take(self) -> list[MeasuredTokens]:
+        """Return the chosen sequences of all batches, and forget them."""
+        sets, self._sets = self._sets, []
+        if len(sets) == 1:  # in the order of the choice
+            rows_of_one, names = sets[0].rows, sets[0].criteria
+            return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
+        rows = [(row, one.clip) for one in sets for row in one.rows]
+        return [
+            rows[place][0].measured(reason, rows[place][1])
+            for place, reason in chosen_of_all([row.scores for row, _ in rows], self._count)
+        ]
+
+
+def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> RowSet:
+    """Choose sequences of a batch on the host, and copy their tokens."""
+    asked = asked_of(plan)
+    scores = scores_of(selection, asked, request.seed)
+    rows = RowSet(listed(batch.ids), batch.sequences, tuple(criterion.name for criterion in asked))
+    rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
+    for place, _ in greedy(scores, request.number):
+        rows.rows.append(
+            Row(
+                id=str(rows.ids[place]),
+                place=place,
+                scores={criterion.name: float(score) for criterion, score in zip(asked, scores[:, place], strict=True)},
+                arrays={name: _row(batch, source, place) for name, source in sources(plan).items()},
+                actions=_cut(batch, batch.actions, place).astype(np.int64) if plan.repeats else None,
+                flags=_cut(batch, selection.response, place) + 2 * _cut(batch, selection.valid, place),
+            )
+        )
+    return rows
+
+
+@lru_cache(maxsize=256)
+def sources(plan: Plan) -> dict[str, str]:
+    """Return the arrays of a batch that are kept, by the names under which they are kept."""
+    found = {name: name for name in KEPT if name in plan.arrays}
+    if "entropy" not in found and "old_entropy" in plan.arrays:
+        found["entropy"] = "old_entropy"
+    return found
+
+
+def filled(plan: Plan) -> tuple[str, ...]:
+    """Return the arrays of an update's batch that are taken."""
+    return tuple(name for name in FILLED if name in plan.arrays)
+
+
+def clip_of(options: Options) -> tuple[float, float] | None:
+    """Return the band outside of which tokens are clipped one by one."""
+    return options.clip if options.level == "token" else None
+
+
+def listed(ids: Any) -> list[Any]:
+    """Return ids as a list of their own."""
+    return list(ids.tolist() if hasattr(ids, "tolist") else ids)
+
+
+def _row(batch: Batch, name: str, place: int) -> NDArray[np.float32]:
+    """Return a copy of the values of one sequence."""
+    return np.array(_cut(batch, getattr(batch, name), place), np.float32)
+
+
+def _cut(batch: Batch, array: Any, place: int) -> NDArray[Any]:
+    """Return the tokens of one sequence; they are converted alone, and not the whole array."""
+    if batch.cu_seqlens is None:
+        return to_numpy(array[place])[:MAX_TOKENS]
+    start, stop = to_numpy(batch.cu_seqlens)[place : place + 2].tolist()
+    return to_numpy(array[start : min(stop, start + MAX_TOKENS)])
+
+
+def _write(row: Row, name: str, values: NDArray[np.float32]) -> None:
+    """Write values over those of a row; tokens that one of both does not have are left."""
+    known = row.arrays.get(name)
+    if known is None:
+        known = row.arrays[name] = np.full(len(row.flags), np.nan, np.float32)
+    size = min(len(known), len(values))
+    known[:size] = values[:size]
+
+
+def _of_whole(rows: slice | Ints, sequences: int, places: Places, count: int) -> Places:
+    """Return places among the sequences of a whole from those among a part of it."""
+    if isinstance(rows, slice) and rows.step in (None, 1):
+        return places + rows.indices(sequences)[0]
+    all_places = np.arange(sequences)[rows]
+    return all_places[places : places + count] if isinstance(places, int) else all_places[places]

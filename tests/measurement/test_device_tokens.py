@@ -1,0 +1,207 @@
+"""Tokens of sequences that a device chooses: the same as on the host, and no wait before the step ends."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_device import CUDA, NO_KERNELS, place  # noqa: F401 - a fixture
+from test_token_choice import ASKED, arrays, as_torch, cut, packed
+from token_reference import chosen
+
+import windsock
+from windsock.measurement import device
+from windsock.measurement.batch import Batch
+from windsock.measurement.options import Options
+from windsock.measurement.step import Measurement
+from windsock.measurement.token_rows import Request
+from windsock.model import MeasuredTokens
+
+pytestmark = NO_KERNELS
+
+
+@pytest.fixture(autouse=True)
+def kernels_only(request: pytest.FixtureRequest) -> None:
+    """Without the kernels no tokens are stored: another test has that."""
+    if "place" in request.fixturenames and request.node.callspec.params["place"] == "torch":
+        pytest.skip("needs the kernels")
+
+
+def on(place: str, data: dict) -> dict:  # noqa: F811
+    return {name: array.to(place) if isinstance(array, torch.Tensor) else array for name, array in data.items()}
+
+
+def same(there: list[MeasuredTokens], here: list[MeasuredTokens]) -> None:
+    """Check that rows of a device are those of the host; they may be longer, with tokens outside of the response."""
+    assert [(row.id, row.reason, row.clip) for row in there] == [(row.id, row.reason, row.clip) for row in here]
+    for one, other in zip(there, here, strict=True):
+        size = len(other.flags)
+        assert (one.flags[:size] == other.flags).all()
+        assert not one.flags[size:].any()
+        assert (other.actions is None) == (one.actions is None)
+        assert other.actions is None or (one.actions[:size] == other.actions).all()
+        known = {name for name, array in one.arrays.items() if np.isfinite(array[:size][other.response]).any()}
+        assert known == other.arrays.keys()
+        for name, array in other.arrays.items():
+            np.testing.assert_array_equal(one.arrays[name][:size][other.response], array[other.response])
+
+
+def failed(what: str, error: Exception) -> None:
+    raise error
+
+
+def measured(batches: list[tuple[dict, tuple, Options]], request: Request) -> list[MeasuredTokens]:
+    measurement = Measurement(report=failed)
+    for batch, parts, options in batches:
+        measurement.add(Batch(**batch), parts, options, request)
+    return measurement.take_tokens()
+
+
+LAYOUTS = {
+    "padded": arrays(),
+    "wide": arrays(20, 1500),
+    "packed": packed(arrays()),
+    "kept": {**arrays(), "keep": np.arange(12) % 3 > 0},
+    "kept tokens": {**arrays(), "keep": np.random.default_rng(3).random((12, 20)) > 0.3},
+    "one": arrays(1),
+    "empty": {**arrays(), "response_mask": np.zeros((12, 20), np.bool_)},
+    "few arrays": {name: arrays()[name] for name in ("response_mask", "old_log_probs", "advantages", "ids")},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_a_device_chooses_and_copies_what_the_host_does(place: str, layout: str):  # noqa: F811
+    """Every layout, with as many sequences as there are criteria and more."""
+    data = LAYOUTS[layout]
+    for number in (1, 5, 9):
+        here = measured([(data, ("data",), Options())], Request(number, 11))
+        there = measured([(on(place, as_torch(data)), ("data",), Options())], Request(number, 11))
+        same(there, here)
+        assert layout == "empty" or here
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_choice_of_a_device_is_that_of_plain_loops(place: str, seed: int):  # noqa: F811
+    """In half precision too, where the loops have the numbers that the device reads."""
+    for dtype in (torch.float32, torch.bfloat16):
+        given = as_torch(arrays(40, 70, seed))
+        given = {name: a.to(dtype) if torch.is_tensor(a) and a.is_floating_point() else a for name, a in given.items()}
+        exact = {name: a.double().numpy() if torch.is_tensor(a) else a for name, a in given.items()}
+        rows = measured([(on(place, given), ("data",), Options())], ASKED)
+        assert {int(row.id[1:]): row.reason for row in rows} == chosen(exact, 40, 5)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_odd_values_and_ties_and_clipped_tokens(place: str):  # noqa: F811
+    """They are decided as on the host."""
+    data = arrays(30)
+    data["response_mask"][:] = True
+    data["rollout_log_probs"][7, 3] = np.nan
+    data["old_entropy"][5, 1] = -np.inf
+    data["rollout_log_probs"][9, :6] -= 3.0
+    now = data["old_log_probs"] + 0.5
+    for parts, more, options in (
+        (("data",), {}, Options(**cut(2.0))),
+        (("data", "policy", "value"), {"log_probs": now, "entropy": data["old_entropy"]}, Options()),
+    ):
+        batch = {**data, **more}
+        same(
+            measured([(on(place, as_torch(batch)), parts, options)], ASKED),
+            measured([(batch, parts, options)], ASKED),
+        )
+    equal = {name: np.zeros_like(a) if getattr(a, "dtype", None) == np.float32 else a for name, a in data.items()}
+    rows = measured([(on(place, as_torch(equal)), ("data",), Options())], ASKED)
+    assert [row.id for row in rows] == ["s0", "s1", "s2", "s3", "s4"]
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("how", ["split", "having", "taken", "shuffled ids", "packed"])
+def test_micro_batches_complete_the_rows_of_a_device(place: str, how: str):  # noqa: F811
+    """By their places in the batch, or by ids; the first batch of a step and a later one."""
+    data = arrays(24, 40)
+    now, entropy = data["old_log_probs"] + 0.25, data["old_entropy"] + 1
+    order = np.random.default_rng(1).permutation(24)
+    parts = (order[:9], order[9:]) if how in ("taken", "shuffled ids") else (slice(0, 9), slice(9, 24))
+
+    def step(convert) -> list[MeasuredTokens]:
+        known = {"log_probs": now, "entropy": entropy} if how == "split" else {}
+        whole = Batch(**convert({**data, **known}))
+        measurement = Measurement(report=failed)
+        measurement.add(whole, ("data",), tokens=ASKED)
+        for rows in parts:
+            new = {"log_probs": now[rows], "entropy": entropy[rows]}
+            if how in ("having", "taken", "split"):
+                micro = whole.take(rows)
+                micro = micro if how == "split" else micro.having(**convert(new))
+            else:
+                given = {name: data[name][rows] for name in ("response_mask", "old_log_probs", "advantages")} | new
+                given["ids"] = [data["ids"][n] for n in np.arange(24)[rows]]
+                micro = Batch(**convert(packed(given) if how == "packed" else given))
+            measurement.add(micro, ("policy",), Options(clip=(0.1, 0.3)))
+        return measurement.take_tokens()
+
+    here = step(dict)
+    assert all("log_probs" in row.arrays for row in here)
+    same(step(lambda arrays: on(place, as_torch(arrays))), here)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_several_batches_on_a_device_are_chosen_from_together(place: str):  # noqa: F811
+    """As on the host."""
+    data = arrays(40)
+
+    def step(whole: Batch) -> list[MeasuredTokens]:
+        measurement = Measurement(report=failed)
+        for part in whole.split(3):
+            measurement.add(part, ("data",), tokens=Request(6, 3))
+        return measurement.take_tokens()
+
+    same(step(Batch(**on(place, as_torch(data)))), step(Batch(**data)))
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_a_run_stores_tokens_of_a_device_and_its_metrics_are_unchanged(place: str, tmp_path: Path):  # noqa: F811
+    """Over steps, whose memory is used again while the thread writes."""
+    values = {}
+    for number in (0, 4):
+        run = windsock.init(dir=tmp_path, name=str(number))
+        for step in range(6):
+            data = {**arrays(seed=step), "log_probs": arrays(seed=step)["old_log_probs"] + 0.1}
+            batch = Batch(**on(place, as_torch(data)))
+            run.measure(batch, tokens=number)
+            for micro in batch.split(3):
+                run.measure(micro, part="policy")
+            values[number, step] = dict(run.commit(step))
+        run.finish()
+    for step in range(6):
+        assert values[0, step] == values[4, step]
+        data = arrays(seed=step)
+        samples = windsock.open(run.path).samples(step=step, where="tokens > 0")
+        assert {int(sample.id[1:]) for sample in samples} == chosen(data, 12, 4).keys()
+        for sample in samples:
+            row = int(sample.id[1:])
+            old = np.array(sample.token_values["old"])
+            np.testing.assert_allclose(old, data["old_log_probs"][row][data["response_mask"][row]], atol=2.5e-4)
+
+
+@pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+def test_nothing_waits_for_the_device():
+    """Choosing and completing rows synchronises nothing."""
+    data = arrays(64, 128)
+    batch = Batch(**on("cuda", as_torch({**data, "log_probs": data["old_log_probs"]})))
+    for attempt in range(2):  # in the first the kernels are compiled
+        measurement = Measurement(report=failed)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error" if attempt else "default")
+        try:
+            measurement.add(batch, ("data",), tokens=ASKED)
+            for micro in batch.split(4):
+                measurement.add(micro, ("policy",))
+            by_ids = {name: getattr(batch, name)[:8] for name in ("response_mask", "log_probs", "old_log_probs", "ids")}
+            measurement.add(Batch(**by_ids), ("policy",))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        assert len(measurement.take_tokens()) == 5
+    assert device._broken == []
