@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from windsock.stats.rows import Table
-from windsock.stats.rows_triton import ARRAYS, FILLED, Arrays, _keep_of, _Launcher, _masks, _stretch
+from windsock.stats.rows_triton import ARRAYS, FILLED, Arrays, _keep_of, _Launcher, _masks, _stretch, named_tuple
 
 SEQUENCES_AT_ONCE = 512
 TOKENS_AT_ONCE = 1024
@@ -52,6 +52,11 @@ class Criterion(NamedTuple):
         return cls(KINDS[statistic], sign, **rows)
 
 
+# Triton 3.6 forgets the names of a tuple inside of another one.
+Criteria = named_tuple("Criteria", Criterion._fields)
+"""Criteria field by field: the kinds of all of them, the signs of all of them, …."""
+
+
 @triton.jit
 def _cell(cells, row, columns, places, inside):
     return tl.load(cells + row * columns + places, mask=inside, other=0.0)
@@ -67,41 +72,44 @@ def _random(places, seed):
 
 
 @triton.jit
-def _score(cells, columns, places, sequences, seed, VALID: tl.constexpr, CRITERION: tl.constexpr):
+def _score(cells, columns, places, sequences, seed, VALID: tl.constexpr, CRITERIA: tl.constexpr, WHICH: tl.constexpr):
     """Return a criterion's value for some sequences: -inf for one without valid tokens, inf for one with NaN or inf."""
     inside = (places >= 0) & (places < sequences)
     valid = _cell(cells, VALID, columns, places, inside)
-    if CRITERION.kind == 0:
+    if CRITERIA.kind[WHICH] == 0:
         found = _random(places, seed)
     else:
-        total = _cell(cells, CRITERION.sum, columns, places, inside)
-        if CRITERION.more >= 0:
-            total += _cell(cells, CRITERION.more, columns, places, inside)
-        if CRITERION.shift >= 0:
-            total += _cell(cells, CRITERION.shift, columns, places, inside) * valid
-        if CRITERION.kind == 3:
-            low = _cell(cells, CRITERION.min, columns, places, inside)
-            found = tl.maximum(tl.abs(low), tl.abs(_cell(cells, CRITERION.max, columns, places, inside)))
-        elif CRITERION.kind == 1:
-            found = CRITERION.sign * total / tl.maximum(valid, 1.0)
+        total = _cell(cells, CRITERIA.sum[WHICH], columns, places, inside)
+        if CRITERIA.more[WHICH] >= 0:
+            total += _cell(cells, CRITERIA.more[WHICH], columns, places, inside)
+        if CRITERIA.shift[WHICH] >= 0:
+            total += _cell(cells, CRITERIA.shift[WHICH], columns, places, inside) * valid
+        if CRITERIA.kind[WHICH] == 3:
+            low = _cell(cells, CRITERIA.min[WHICH], columns, places, inside)
+            found = tl.maximum(tl.abs(low), tl.abs(_cell(cells, CRITERIA.max[WHICH], columns, places, inside)))
+        elif CRITERIA.kind[WHICH] == 1:
+            found = CRITERIA.sign[WHICH] * total / tl.maximum(valid, 1.0)
         else:
-            found = CRITERION.sign * total
+            found = CRITERIA.sign[WHICH] * total
         odd = (tl.abs(total) < float("inf")) == 0
-        if CRITERION.nan >= 0:
-            inputs = _cell(cells, CRITERION.nan, columns, places, inside)
+        if CRITERIA.nan[WHICH] >= 0:
+            inputs = _cell(cells, CRITERIA.nan[WHICH], columns, places, inside)
             odd = odd | (inputs != inputs)
         found = tl.where(odd, float("inf"), found)
     return tl.where(inside & (valid > 0), found, -float("inf"))
 
 
 @triton.jit
-def _best(cells, columns, sequences, seed, picks, VALID, CRITERION: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr):
+def _best(
+    cells, columns, sequences, seed, picks, VALID: tl.constexpr, CRITERIA: tl.constexpr, WHICH: tl.constexpr,
+    N: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Return the first sequence with the largest value that is not among the first N picks; -2 if there is none."""
     best = tl.full([], -float("inf"), tl.float32)
     place = tl.full([], -2, tl.int32)
     for at in range(0, sequences, BLOCK):
         places = at + tl.arange(0, BLOCK)
-        score = _score(cells, columns, places, sequences, seed, VALID, CRITERION)
+        score = _score(cells, columns, places, sequences, seed, VALID, CRITERIA, WHICH)
         for n in tl.static_range(N):
             score = tl.where(places == picks[n], -float("inf"), score)
         top = tl.max(score, 0)
@@ -124,16 +132,16 @@ def _choose(
     """
     cells += column
     slot, block = tl.program_id(0), tl.program_id(1)
-    place = _best(cells, columns, sequences, seed, (), VALID, CRITERIA[0], 0, SEQUENCES)
+    place = _best(cells, columns, sequences, seed, (slot,), VALID, CRITERIA, 0, 0, SEQUENCES)
     picks = (place,)
     for n in tl.static_range(1, CHOSEN):
-        pick = _best(cells, columns, sequences, seed, picks, VALID, CRITERIA[min(n, COUNT - 1)], n, SEQUENCES)
+        pick = _best(cells, columns, sequences, seed, picks, VALID, CRITERIA, min(n, COUNT - 1), n, SEQUENCES)
         place = tl.where(slot == n, pick, place)
         picks = picks + (pick,)
     if block == 0:
         tl.store(chosen + slot, place)
         for n in tl.static_range(COUNT):
-            score = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, VALID, CRITERIA[n])
+            score = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, VALID, CRITERIA, n)
             tl.store(scores + slot * COUNT + n, tl.max(score, 0))
     row = tl.maximum(place, 0).to(tl.int64)
     base, length = _stretch(bounds, row, width, PACKED)
@@ -165,7 +173,7 @@ class Choice:
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
         constants = {
-            "CRITERIA": tuple(criteria),
+            "CRITERIA": Criteria._make(zip(*criteria, strict=True)),
             "COUNT": len(criteria),
             "VALID": table.blocks["valid"].start,
             "KEPT": tuple(-1 if name is None else ARRAYS.index(name) for name in kept),
