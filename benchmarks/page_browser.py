@@ -4,11 +4,15 @@
 first chart has its curve. Scrolling uses the mouse wheel: fast through all charts of the run, and slowly through many,
 so that each of them is drawn; the browser records every task that blocks its main thread for 50 ms or more. A new step
 is timed from the return of ``log`` until the chart has its value, the list until all 200 runs are in the page.
+
+The table has 5,000 runs, which the server has read before. Its first view is timed until rows are in the page, a sort and
+a filter from the click or key until the table shows the result.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -21,12 +25,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from page import free_port, make_run, once, serving, until
 from playwright.sync_api import sync_playwright
 
 ROUNDS = 5
 STEPS = 20  # logged while the page is open
-BARS = {"cold": 3.0, "warm": 1.0, "task": 0.100, "live": 1.0, "list": 0.5}
+BARS = {"cold": 3.0, "warm": 1.0, "task": 0.100, "live": 1.0, "list": 0.5, "table": 0.1, "table task": 0.05}
+TABLE_RUNS = 5000
+SETTINGS = 50  # runs that are logged; the others are copies
 DRAWN = "() => [...document.querySelectorAll('.vital, .chart')].some(card => card.querySelector('canvas'))"
 LONG_TASKS = (
     "window.tasks = []; new PerformanceObserver(list => tasks.push(...list.getEntries().map(one => one.duration)))"
@@ -37,6 +44,23 @@ LAST = (
     "name => [...document.querySelectorAll('.chart')].find(c => c.dataset.name === name)"
     "?.card.plot?.lines[0]?.main.last.at(-1)"
 )
+# The milliseconds from a click on the head of a column, or a key in the filter, until the rows are drawn.
+SORT = """async column => {
+  const began = performance.now();
+  document.querySelector(`.grid-head [data-column="${column}"] button`).click();
+  await new Promise(requestAnimationFrame);
+  return performance.now() - began;
+}"""
+FILTER = """async text => {
+  const count = document.querySelector('.table-count');
+  const before = count.textContent;
+  const field = document.querySelector('#where');
+  const began = performance.now();
+  field.value = text;
+  field.dispatchEvent(new Event('input'));
+  while (count.textContent === before) await new Promise(requestAnimationFrame);
+  return performance.now() - began;
+}"""
 
 
 @contextmanager
@@ -116,12 +140,67 @@ def live(browser: Any, base: str, dir: Path) -> list[float]:
     return found
 
 
+def make_table(dir: Path, count: int) -> None:
+    """Make runs of different configs, and copies of them under other ids."""
+    import windsock
+
+    for number in range(min(SETTINGS, count)):
+        config = {"actor": {"lr": (number % 10 + 1) * 1e-6, "clip": 0.1 * (number % 3)}, "seed": number % 5}
+        run = windsock.init(project="table", id=f"t{number:05d}", dir=str(dir), config=config, tags=["sweep"])
+        for step in range(20):
+            score = number / SETTINGS + step / 20
+            run.log({"critic/score/mean": score, "val/score/mean": score / 2, "loss": 1 / (step + 1)}, step=step)
+        run.finish()
+    for number in range(SETTINGS, count):
+        first = dir / "table" / f"t{number % SETTINGS:05d}"
+        folder = first.with_name(f"t{number:05d}")
+        shutil.copytree(first, folder)
+        info = json.loads((first / "run.json").read_text())
+        own = {"id": folder.name, "name": f"run-{number}", "created": info["created"] + number}
+        (folder / "run.json").write_text(json.dumps({**info, **own}))
+
+
+def table(browser: Any, base: str, count: int) -> dict[str, tuple[float, float]]:
+    """Return the waiting times of the table of many runs, each with its bar."""
+    until(f"{base}/api/table?column=validation")
+    while json.loads(httpx.get(f"{base}/api/table", timeout=600).content)["pending"]:
+        time.sleep(0.5)
+    address = f"{base}/?tab=table"
+    rows = "() => document.querySelectorAll('.grid-row').length > 5"
+    first = statistics.median(view_seconds(browser, address, rows) for _ in range(ROUNDS))
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.add_init_script(LONG_TASKS)
+    page.goto(address)
+    page.wait_for_function(rows)
+    page.wait_for_timeout(2000)
+    sorts = [page.evaluate(SORT, column) for column in ("best:validation", "name", "actor.lr") * 2]
+    filters = [page.evaluate(FILTER, text) for text in ("actor.lr > 5e-6", "validation > 0.5 and tag = sweep", "")]
+    prove_observed(page)
+    page.mouse.move(800, 500)
+    for _ in range(100):
+        page.mouse.wheel(0, 1700)
+        page.wait_for_timeout(30)
+    moved, tasks = page.evaluate("document.querySelector('.grid').scrollTop"), page.evaluate("tasks")
+    if count > 200 and not moved:
+        raise SystemExit("the table did not scroll, so nothing was measured")
+    print(f"scrolled the table by {moved:,.0f} pixels: {len(tasks)} tasks of 50 ms or more")
+    page.close()
+    return {
+        f"table of {count:,} runs, server warm": (first, BARS["warm"]),
+        "slowest sort of the table": (max(sorts) / 1e3, BARS["table"]),
+        "slowest filter of the table": (max(filters) / 1e3, BARS["table"]),
+        "longest task while scrolling the table": (max(tasks, default=0.0) / 1e3, BARS["table task"]),
+    }
+
+
 def report(options: argparse.Namespace) -> bool:
-    large, many = options.dir / "large", options.dir / "list"
+    large, many, runs = options.dir / "large", options.dir / "list", options.dir / "table"
     size = round(5000 * options.scale)
     once(large, lambda: make_run(large, "large", size, size))
     once(many, lambda: [make_run(many, f"r{n:03d}", round(1000 * options.scale), 150) for n in range(200)] and None)
     shutil.rmtree(many / ".page", ignore_errors=True)
+    count = round(TABLE_RUNS * options.scale)
+    once(runs, lambda: make_table(runs, count))
     with sync_playwright() as started:
         chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Chromium {chromium.version}\n")
@@ -136,6 +215,8 @@ def report(options: argparse.Namespace) -> bool:
             listed = view_seconds(chromium, base, "() => document.querySelectorAll('.run').length === 200")
             later = live(chromium, base, many)
         shutil.rmtree(many / "page" / "live", ignore_errors=True)
+        with served(runs) as base:
+            of_table = table(chromium, base, count)
         chromium.close()
     rows = {
         "first view, server just started": (cold, BARS["cold"]),
@@ -146,6 +227,7 @@ def report(options: argparse.Namespace) -> bool:
         "a new step, slowest of 20": (max(later), BARS["live"]),
         "longest task while scrolling, fast": (fast, BARS["task"]),
         "longest task while scrolling, to read": (slow, BARS["task"]),
+        **of_table,
     }
     print()
     for what, (seconds, bar) in rows.items():

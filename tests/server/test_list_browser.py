@@ -34,7 +34,7 @@ def shown(page: Any, text: str) -> None:
 
 def test_the_list_has_pages(serve: Serve, visit: Open, many: Path):
     """The buttons turn them; a run keeps being shown when the list is elsewhere."""
-    page = visit(f"{serve(many).base_url}/")
+    page = visit(f"{serve(many).base_url}/?tab=overview")
     shown(page, "1–100 / 230 runs")
     assert rows(page)[:2] == ["r229", "r228"]
     assert page.locator(".run-heading").inner_text() == "r229"
@@ -56,7 +56,7 @@ def test_the_list_has_pages(serve: Serve, visit: Open, many: Path):
 def test_search_and_order_are_those_of_all_runs(serve: Serve, visit: Open, many: Path):
     """Also of runs that no page has shown yet."""
     client = serve(many)
-    page = visit(f"{client.base_url}/?sort=nonsense")
+    page = visit(f"{client.base_url}/?tab=overview&sort=nonsense")
     shown(page, "1–100 / 230 runs")
     page.fill("#run-filter", "r00")
     shown(page, "10 runs")
@@ -100,7 +100,7 @@ def test_the_keyboard_goes_on_to_the_next_page(serve: Serve, visit: Open, many: 
 
 def test_a_new_run_moves_the_others(serve: Serve, visit: Open, many: Path):
     """A row that comes from another page is fetched, and those that leave are dropped."""
-    page = visit(f"{serve(many).base_url}/")
+    page = visit(f"{serve(many).base_url}/?tab=overview")
     page.get_by_label("next page").click()
     shown(page, "101–200 / 230 runs")
     assert rows(page)[0] == "r129"

@@ -18,6 +18,7 @@ const SHORTCUTS = {
   v: () => getState("tab") === "samples" && toggleState("rich"),
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
   s: () => askForStep(plotUnderPointer()),
+  t: () => setState({ tab: "table" }),
   "?": showHelp,
   "/": focusSearch,
 };
@@ -44,6 +45,7 @@ export function showHelp() {
     ["m", "k_marks"],
     ["s", "k_step"],
     ["v", "k_rich"],
+    ["t", "table"],
     ["?", "k_help"],
     ["Esc", "k_esc"],
     [t("click"), "k_step"],

@@ -8,9 +8,11 @@ import { fetchMarks, hasMarks } from "./data/marks.js";
 import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
 import { changeList, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
-import { getList, getState, setState, watchState } from "./data/url_state.js";
+import { selection } from "./data/selection.js";
+import { getState, hasState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
+import { sideEdge } from "./side_edge.js";
 import { language, t } from "./text/language.js";
 import { applyTheme, isDark, toggleTheme } from "./theme.js";
 import { el, ICONS, icon, svg } from "./ui/dom.js";
@@ -55,6 +57,7 @@ function renderFrame() {
     open,
     logo(),
     el("span", { class: "brand", text: "windsock" }),
+    report ? null : stateLink({ tab: "table" }, { class: "home", title: `${t("table")} (t)`, text: t("table") }),
     heading,
     el("span", { class: "grow" }),
     el("button", { class: "ghost", id: "language", text: t("language"), onclick: toggleLanguage }),
@@ -68,7 +71,7 @@ function renderFrame() {
   const body = el(
     "div",
     { class: "body" },
-    report ? null : sidebar.side,
+    report ? null : [sidebar.side, sideEdge()],
     el("div", { class: "content" }, tabBar(), loading, stage),
   );
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
@@ -113,10 +116,16 @@ function renderCount() {
   if (count) count.textContent = health?.findings && health.is_current ? ` ${health.findings}` : "";
 }
 
+function isTable() {
+  return getState("tab") === "table";
+}
+
 function renderHeading() {
   renderCount();
-  const run = runs.get(getState("run"));
-  document.title = run ? `${run.name} · windsock` : "windsock";
+  document.body.classList.toggle("table-open", isTable());
+  document.querySelector(".home")?.setAttribute("aria-current", isTable() ? "page" : "false");
+  const run = isTable() ? null : runs.get(getState("run"));
+  document.title = run ? `${run.name} · windsock` : isTable() ? `${t("table")} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();
   const madeAt = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
   heading.replaceChildren(
@@ -144,7 +153,7 @@ function render() {
   const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(missingNote(key) ?? "", host);
   openView(host, context).catch(showError);
-  if (!OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
+  if (!isTable() && !OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
 }
 
 async function openView(host, context) {
@@ -162,7 +171,7 @@ function missingNote(key) {
 
 // Other views than those that get the marks with their data.
 const updateMarks = throttle(MARKS_MS, () => {
-  if (!OWN_MARKS.includes(getState("tab"))) fetchMarks(getState("run")).catch(showError);
+  if (!isTable() && !OWN_MARKS.includes(getState("tab"))) fetchMarks(getState("run")).catch(showError);
 });
 
 function showError(problem) {
@@ -209,6 +218,7 @@ const refresh = debounce(60, async () => {
   if (before !== getState("run") || !view) return render();
   renderHeading();
   updateOverlaid();
+  view.listed?.();
 });
 
 // The stream reports on the run in view; changes of the overlaid runs show in the list.
@@ -221,11 +231,12 @@ function updateOverlaid() {
   overlaidSteps = now;
 }
 
-// Without a run in the URL, or with one that is not here, select the newest one.
+// Without a run in the URL, or with one that is not here, select the newest one; of several runs show the table.
 function selectDefaultRun() {
-  const { newest } = shownList();
+  const { newest, total, hidden } = shownList();
   const wanted = getState("run");
-  if (runs.has(wanted) || !newest) return;
+  if (runs.has(wanted) || !newest || (isTable() && !wanted)) return;
+  if (!wanted && !hasState("tab") && !report && total + hidden > 1) return setState({ tab: "table" }, true);
   missing = wanted ? { wanted, shown: newest } : null;
   setState({ run: newest }, true);
 }
@@ -237,7 +248,7 @@ async function fetchSelected() {
   } catch (problem) {
     return showError(problem);
   }
-  if (runs.has(getState("run"))) render();
+  if (runs.has(getState("run")) || isTable()) render();
   else selectDefaultRun();
 }
 
@@ -250,12 +261,26 @@ watchState((changed) => {
   } else if (changed.includes("lang")) renderFrame();
   if (changed.includes("q") || changed.includes("sort")) search();
   const isSelection = changed.includes("run") || changed.includes("with");
-  if (isSelection && [getState("run"), ...getList("with")].some((key) => !runs.has(key))) fetchSelected();
+  const isRedrawn = changed.some((name) => ["tab", "lang", "theme"].includes(name));
+  if (isTable() && view && !isRedrawn) changeTable(changed);
+  else if (isSelection && selection().some((key) => !runs.has(key))) fetchSelected();
   else if (changed.some((name) => NEW_VIEW.includes(name)) || changed.includes("theme")) render();
   else view?.changed?.(changed);
   if (changed.includes("marks")) redrawMarks();
   if (changed.includes("chart")) syncEnlarged();
 });
+
+// In the table the selection changes boxes, and nothing else.
+async function changeTable(changed) {
+  view.changed(changed);
+  if (selection().every((key) => runs.has(key))) return;
+  try {
+    await refreshRuns();
+    view.changed(changed);
+  } catch (problem) {
+    showError(problem);
+  }
+}
 
 async function start() {
   applyTheme();
@@ -272,6 +297,7 @@ async function start() {
   addEventListener("runs", () => {
     sidebar.draw();
     renderHeading();
+    view?.listed?.();
   });
   addEventListener("colours", () => {
     sidebar.draw();

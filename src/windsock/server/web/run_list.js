@@ -8,6 +8,7 @@ import { openMenu } from "./run_menu.js";
 import { formatNumber, formatSeconds } from "./text/format.js";
 import { localized, t } from "./text/language.js";
 import { seriesColour } from "./ui/colours.js";
+import { cutMiddle } from "./ui/cut_text.js";
 import { el, ICONS, icon } from "./ui/dom.js";
 import { SYMBOLS, selectField, statusDot } from "./ui/widgets.js";
 
@@ -141,7 +142,7 @@ function runRow(run) {
       "span",
       { class: "run-title" },
       run.pinned ? icon(ICONS.pin) : null,
-      el("span", { class: "run-text", text: run.name }),
+      el("span", { class: "run-text", title: run.name }, cutMiddle(run.name)),
       healthSign(run.health),
     ),
     el(

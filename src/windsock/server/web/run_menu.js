@@ -1,11 +1,12 @@
-// The menu of a run in the list: pin, rename, hide, and write a note.
+// The menu of a run in the list: pin, rename, hide, tag, and write a note.
 import { patchRun } from "./data/api.js";
 import { refreshRuns, runs } from "./data/runs.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
 import { showMessage } from "./ui/toast.js";
 
-export function openMenu(button, run) {
+// `more` are further items, [label, work].
+export function openMenu(button, run, more = []) {
   document.querySelector(".menu")?.remove();
   const choose = (work) => {
     menu.remove();
@@ -18,6 +19,8 @@ export function openMenu(button, run) {
     item(run.pinned ? t("unpin") : t("pin"), () => annotateRun(run, { pinned: !run.pinned })),
     item(t("rename"), () => promptForText(t("new_name"), run.name, (name) => annotateRun(run, { name: name || null }))),
     item(t("note"), () => promptForText(t("new_note"), run.note, (note) => annotateRun(run, { note }))),
+    item(t("edit_tags"), () => promptForText(t("new_tags"), run.tags.join(", "), (tags) => annotateRun(run, { tags }))),
+    more.map(([label, work]) => item(label, work)),
     item(run.hidden ? t("unhide") : t("hide"), () => annotateRun(run, { hidden: !run.hidden })),
   );
   document.body.append(menu);
@@ -37,7 +40,8 @@ export function openMenu(button, run) {
 
 async function annotateRun(run, fields) {
   try {
-    runs.set(run.key, { ...run, ...(await patchRun(run.key, fields)) });
+    const changed = await patchRun(run.key, fields);
+    if (runs.has(run.key)) runs.set(run.key, { ...runs.get(run.key), ...changed });
     await refreshRuns(); // its place in the list may be another
   } catch (problem) {
     showMessage(problem.message);

@@ -127,10 +127,11 @@ export class ChartCard {
   // The lines of the plot, as far as their series are known.
   lines() {
     const series = (run, name) => (name ? this.store.series(run, name) : null);
-    const lines = this.chart.lines.map(({ run, mean, max, min, of, colour, dash }) => ({
+    const lines = this.chart.lines.map(({ run, mean, max, min, of, label, colour, dash, isGroup }) => ({
       run,
       id: `${run}\n${mean}`,
-      label: [runs.get(run)?.name ?? run, of].filter(Boolean).join(" · "),
+      isGroup,
+      label: label ?? [runs.get(run)?.name ?? run, of].filter(Boolean).join(" · "),
       colour: colour ?? colourOf(run),
       dash: dash ?? 0,
       main: series(run, mean),

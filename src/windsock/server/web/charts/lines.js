@@ -45,8 +45,9 @@ export function drawLines(ctx, lines, scale, options) {
 }
 
 // Bands of several lines over each other are of a colour that means nothing: only the line at the pointer has its own.
+// The intervals of groups are what is to be compared, and are always drawn.
 export function hasBands(line, lines, focused) {
-  return lines.length < 2 || focused === lineId(line);
+  return lines.length < 2 || focused === lineId(line) || Boolean(line.isGroup);
 }
 
 // Behind a line are its band from minimum to maximum and its superseded attempts.

@@ -62,6 +62,12 @@ function seriesInReport(run, name) {
   return found.map((one) => ({ ...seriesFromJson(one), run, cursor: null, keep: 0 }));
 }
 
+// Fetch the means of groups of series, each a list of {run, name, factor}, with their intervals.
+export async function fetchBands(groups, points) {
+  const body = JSON.stringify({ groups, points });
+  return (await bodyOf(await track(fetch("/api/bands", { method: "POST", headers: JSON_BODY, body })))).bands;
+}
+
 // One event stream for the list and the run in view.
 export function openEventStream(run, handlers) {
   if (report) return { close() {} };

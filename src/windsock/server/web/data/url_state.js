@@ -18,6 +18,11 @@ export function allStates() {
   return { ...state };
 }
 
+// Whether a state has another value than the default.
+export function hasState(name) {
+  return name in state;
+}
+
 export function getList(name) {
   return getState(name) ? getState(name).split(",").map(decodeURIComponent) : [];
 }

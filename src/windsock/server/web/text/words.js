@@ -1,7 +1,10 @@
 // The page's own texts in English and Chinese. Texts of the catalogue come from the server in both languages.
 
+import { TABLE_WORDS } from "./table_words.js";
+
 // English, then Chinese; {n} and the like are placeholders.
 export const WORDS = {
+  ...TABLE_WORDS,
   overview: ["Overview", "总览"],
   charts: ["Charts", "图表"],
   time: ["Time", "时间"],

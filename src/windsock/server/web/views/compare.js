@@ -1,30 +1,39 @@
 // The Compare view: charts of several runs, also across vocabularies, and the differences of the runs.
 import { axisBar } from "../charts/axis_bar.js";
+import { BandStore, groupLine } from "../charts/band_store.js";
 import { ChartCard } from "../charts/card.js";
 import { sortByFamily } from "../charts/families.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson } from "../data/api.js";
 import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
+import { getList, getState, packList, setState } from "../data/url_state.js";
+import { labelText } from "../table/order.js";
 import { formatConfigValue, formatPercent, formatSeconds } from "../text/format.js";
 import { localized, t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
-import { emptyState, filterField, filterPredicate, panel, swatch, table } from "../ui/widgets.js";
+import { emptyState, filterField, filterPredicate, panel, selectField, swatch, table } from "../ui/widgets.js";
+import { verdictPanel } from "./group_verdict.js";
 import { notComparablePanel } from "./not_comparable.js";
+
+const MAX_RUNS_IN_LEGEND = 24;
 
 export function compareView(host, context) {
   if (context.chosen.length < 2) {
     host.append(emptyState(t("choose_two")));
     return {};
   }
-  const store = new SeriesStore();
   const filter = filterField(t("filter"));
   const bar = axisBar(["step", "time", "relative", "tokens", "samples"], [filter]);
   const grid = el("div", { class: "charts-grid" });
   const count = el("span", { class: "quiet" });
+  const top = el("div");
+  const panels = el("div");
+  let store = new SeriesStore();
   let data = null;
+  let grouped = null; // the answer of /api/groups, where a group has several runs
 
   function build() {
     const matches = filterPredicate(filter);
@@ -33,7 +42,7 @@ export function compareView(host, context) {
       shared.filter((chart) => matches(chart.key) || matches(localized(chart.title))),
       "family",
     );
-    const cards = shown.map((chart) => new ChartCard(store, chartOf(chart, data)));
+    const cards = shown.map((chart) => new ChartCard(store, chartOf(chart, data, grouped?.groups)));
     grid.replaceChildren(...cards.map((card) => card.node));
     if (!cards.length) grid.append(emptyState(t("nothing_found")));
     count.textContent = t("shown", { n: shown.length, m: shared.length });
@@ -42,27 +51,63 @@ export function compareView(host, context) {
 
   async function read() {
     try {
-      data = await fetchJson("/api/compare", { run: context.chosen });
+      [data, grouped] = await Promise.all([fetchJson("/api/compare", { run: context.chosen }), readGroups()]);
     } catch (problem) {
       return context.fail(problem);
     }
     if (!host.isConnected) return;
+    store.setCards([]);
+    store = grouped ? new BandStore() : new SeriesStore();
     const names = data.runs.map((one) => truncateEnd(runs.get(one.key)?.name ?? one.name));
-    const legend = el(
-      "div",
-      { class: "legend" },
-      data.runs.map((one, i) =>
-        swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
-      ),
-    );
     host.replaceChildren(
-      legend,
-      differences(data, names),
+      top,
+      panels,
+      grouped ? "" : differences(data, names),
       el("div", { class: "bar" }, bar.nodes, count),
       grid,
       notComparablePanel(data) ?? "",
+      grouped ? differences(data, names) : "",
     );
+    drawTop(names);
     build();
+  }
+
+  // The selected runs in groups, where at least one group has several: by seeds if nothing else is chosen.
+  async function readGroups() {
+    if (getState("group") === "none") return null;
+    const first = (keys) => [...keys, ...context.chosen.filter((key) => !keys.includes(key))];
+    const ask = (run) =>
+      fetchJson("/api/groups", {
+        run,
+        by: getList("group").length ? getList("group") : "seeds",
+        metric: getState("metric"),
+      });
+    const found = named(await ask(context.chosen));
+    if (!found.groups.some((group) => group.keys.length > 1)) return null;
+    const base = found.groups.find((group) => group.label === getState("against"));
+    return base && base !== found.groups[0] ? named(await ask(first(base.keys))) : found;
+  }
+
+  function drawTop(names) {
+    const legend = grouped
+      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${sizeText(group)}`))
+      : data.runs.map((one, i) =>
+          swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
+        );
+    const options = [
+      ["", t("group_seeds")],
+      ["none", t("group_none")],
+      ["group", t("group_group")],
+      ["tag", t("group_tag")],
+      ...data.config.map(({ key }) => [packList([key]), key]),
+    ];
+    const current = getState("group") === "seeds" ? "" : getState("group");
+    if (current && !options.some(([value]) => value === current)) options.push([current, getList("group").join(", ")]);
+    const by = selectField(t("group_by"), options, current, (group) => setState({ group, against: "" }));
+    top.replaceChildren(el("div", { class: "legend compare-legend" }, by, legend.slice(0, MAX_RUNS_IN_LEGEND)));
+    const choose = { metric: (metric) => setState({ metric }), base: (against) => setState({ against }) };
+    const isComparable = grouped && grouped.groups.length > 1 && grouped.chart;
+    panels.replaceChildren(isComparable ? verdictPanel(grouped, chartsOfGroups(data, grouped), choose) : "");
   }
 
   const rebuild = debounce(150, build);
@@ -72,17 +117,43 @@ export function compareView(host, context) {
     changed(changed) {
       bar.sync();
       if (!data) return;
-      if (changed.includes("filter")) rebuild();
+      if (changed.some((name) => ["group", "metric", "against"].includes(name))) read();
+      else if (changed.includes("filter")) rebuild();
       else store.refresh(true);
     },
     destroy: () => store.setCards([]),
   };
 }
 
-function chartOf(chart, data) {
+// Groups with what the page calls and paints them.
+function named(found) {
+  const groups = found.groups.map((group, i) => ({
+    ...group,
+    id: `group ${i}`,
+    label: labelText(group, t("no_value")) || runs.get(group.keys[0])?.name || group.keys[0],
+    colour: i,
+    swatch: seriesColour(i),
+  }));
+  return { ...found, groups };
+}
+
+function sizeText({ keys, seeds }) {
+  if (keys.length === 1) return t("one_run");
+  return seeds === keys.length ? t("n_seeds", { n: seeds }) : t("n_runs", { n: keys.length });
+}
+
+// The charts in which at least two groups have a line.
+function chartsOfGroups({ charts }, { groups }) {
+  const has = (chart, group) => chart.lines.some((line) => group.keys.includes(line.run));
+  return charts.filter((chart) => groups.filter((group) => has(chart, group)).length > 1);
+}
+
+function chartOf(chart, data, groups) {
   const metric = data.metrics[chart.metric];
   const notes = chart.lines.map((line) => line.note).filter(Boolean);
-  const lines = chart.lines.map((line) => ({ run: line.run, mean: line.name, factor: line.factor ?? 1 }));
+  const lines = groups
+    ? groups.map((group) => groupLine(chart, group)).filter(Boolean)
+    : chart.lines.map((line) => ({ run: line.run, mean: line.name, factor: line.factor ?? 1 }));
   const names = [...new Set(chart.lines.map((line) => line.name))];
   return {
     key: chart.key,

@@ -13,9 +13,11 @@ const VIEWS = {
   compare: async () => (await import("./compare.js")).compareView,
   config: async () => (await import("./config.js")).configView,
   names: async () => (await import("./names.js")).namesView,
+  table: async () => (await import("./table.js")).tableView,
 };
 
-export const TABS = Object.keys(VIEWS).filter((tab) => !report || tab !== "compare");
+// The views of a run or of the selected runs; the table is of all runs, and has its place beside the name of the page.
+export const TABS = Object.keys(VIEWS).filter((tab) => tab !== "table" && (!report || tab !== "compare"));
 
 // The function that draws the view of a tab; of an unknown one, the overview.
 export async function loadView(tab) {

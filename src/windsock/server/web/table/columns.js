@@ -1,0 +1,99 @@
+// The columns of the table of runs: titles, texts of their values, and their order.
+import { formatBytes, formatConfigValue, formatNumber, formatSeconds } from "../text/format.js";
+import { localized, t } from "../text/language.js";
+
+export const STATISTIC = /^(last|best|max|min|mean(\d+)|at(-?\d+)):(.+)$/s;
+const FACTS = ["status", "health", "steps", "duration"];
+const MAX_VARYING = 4; // config keys among the columns that are shown first
+const MIN_WIDTH = 96;
+const MAX_WIDTH = 220;
+const WIDTHS = {
+  name: innerWidth < 700 ? 170 : 300,
+  health: 250,
+  status: 96,
+  tag: 130,
+  note: 200,
+  began: 150,
+  heard: 150,
+  finding: 160,
+};
+const COLLATOR = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+
+// The columns that are shown where none are chosen: facts, validation, reward, and config keys that differ.
+export function defaultColumns({ headlines, varying }) {
+  const has = (key) => headlines.some((one) => one.key === key);
+  const values = ["validation", "best:validation", "reward"].filter((key) => has(key.split(":").at(-1)));
+  return [...FACTS, ...values, ...varying.slice(0, MAX_VARYING)];
+}
+
+export function columnTitle(key, choices) {
+  const name = choices.headlines.find((one) => one.key === key);
+  if (name) return `${localized(name.title)} · ${t("stat_last")}`;
+  const found = STATISTIC.exec(key);
+  if (!found) return choices.facts.includes(key) ? t(`col_${key}`) : key.replace(/^config:/, "");
+  const [, what, count, step, metric] = found;
+  const headline = choices.headlines.find((one) => one.key === metric);
+  const how = count ? t("mean_of_last", { n: count }) : step ? t("at_step", { n: step }) : t(`stat_${what}`);
+  return `${headline ? localized(headline.title) : metric} · ${how}`;
+}
+
+// The width of a column: as it was dragged, else wide enough for its title.
+export function columnWidth(key, title, widths) {
+  return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, 34 + 7.6 * title.length));
+}
+
+// The text of a value in a cell.
+export function valueText(key, value) {
+  if (value === null || value === undefined) return "–";
+  if (key === "duration") return formatSeconds(value);
+  if (key === "bytes") return formatBytes(value);
+  if (key === "began" || key === "heard") return new Date(value * 1000).toLocaleString();
+  if (key === "status") return t(value);
+  if (key === "health") return t(`health_${value}`);
+  if (Array.isArray(value)) return value.map((one) => `#${one}`).join(" ");
+  if (typeof value === "number")
+    return STATISTIC.test(key) || key === "steps" ? formatNumber(value) : shortNumber(value);
+  return formatConfigValue(value);
+}
+
+function shortNumber(value) {
+  const text = formatConfigValue(value);
+  return text.length > 9 ? formatNumber(value) : text;
+}
+
+// The order of two values: numbers, then texts, then NaN, and absent ones last whatever the direction.
+export function compareValues(a, b, sign) {
+  const [first, second] = [rankOf(a), rankOf(b)];
+  if (first !== second) return first - second;
+  if (first === 0) return sign * (a - b);
+  return first === 1 ? sign * COLLATOR.compare(String(a), String(b)) : 0;
+}
+
+function rankOf(value) {
+  if (value === null || value === undefined || value === "" || value?.length === 0) return 3;
+  if (value === "NaN") return 2;
+  return typeof value === "number" ? 0 : 1;
+}
+
+// A difference from the value of the baseline run; empty for what is no number.
+export function differenceText(value, base) {
+  if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
+  const difference = value - base;
+  return `${difference > 0 ? "+" : ""}${formatNumber(difference)}`;
+}
+
+// The mean of a group with half the width of its interval.
+export function meanText(key, [mean, low, high]) {
+  if (key === "duration" || key === "bytes") return valueText(key, mean);
+  if (low === null || low === high) return formatNumber(mean);
+  return `${formatNumber(mean)} ± ${Number(((high - low) / 2).toPrecision(2))}`;
+}
+
+// The rows as CSV, as numbers and texts are stored.
+export function tableCsv(heads, rows) {
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : Array.isArray(value) ? value.join(" ") : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return `${[heads, ...rows].map((row) => row.map(cell).join(",")).join("\n")}\n`;
+}

@@ -1,0 +1,74 @@
+// Which group of runs is better: means with intervals, and differences from the first group.
+import { formatNumber } from "../text/format.js";
+import { localized, t } from "../text/language.js";
+import { el } from "../ui/dom.js";
+import { panel, selectField, statusDot, swatch, table } from "../ui/widgets.js";
+
+const DOTS = { better: "good", worse: "bad" };
+
+// `data` is the answer of /api/groups; its groups have labels and colours; `choose` are metric(key) and base(label).
+export function verdictPanel(data, charts, choose) {
+  const base = data.groups[0];
+  const options = charts.map((chart) => [chart.key, localized(chart.title) || chart.key]);
+  const fields = el(
+    "span",
+    { class: "verdict-fields" },
+    selectField(t("verdict_by"), options, data.chart, choose.metric),
+    selectField(
+      t("verdict_baseline"),
+      data.groups.map((group) => [group.label, group.label]),
+      base.label,
+      choose.base,
+    ),
+  );
+  const sentences = data.groups.slice(1).map((group, i) => sentence(group, base, data.results[i + 1], data));
+  return panel(
+    t("verdict_title"),
+    fields,
+    el("ul", { class: "verdicts" }, sentences),
+    table(
+      heads(data),
+      data.groups.map((group, i) => row(group, data.results[i], data)),
+      "right verdict-table",
+    ),
+    el("p", { class: "quiet", text: t("verdict_how") }),
+  );
+}
+
+function sentence(group, base, { last }, data) {
+  const values = {
+    a: group.label,
+    b: base.label,
+    d: intervalText(last.difference),
+    w: word(last.word, data),
+    n: data.min_seeds,
+  };
+  const kind = ["undecided", "nothing"].includes(last.word) ? "verdict_equal" : "verdict_beats";
+  const text = last.word === "too few" ? t("verdict_too_few", values) : t(kind, values);
+  return el("li", { class: `verdict-${last.word.replace(" ", "-")}` }, statusDot(DOTS[last.word] ?? "unknown"), text);
+}
+
+function heads({ steps }) {
+  const [first, last] = steps ?? ["–", "–"];
+  const over = t("verdict_area", { n: first, m: last });
+  const difference = t("verdict_difference");
+  return [t("verdict_group"), t("runs"), t("verdict_last", { n: last }), difference, over, difference];
+}
+
+function row(group, { last, area }, data) {
+  const cells = ({ mean, difference, word: said }) => [
+    intervalText(mean),
+    difference ? `${intervalText(difference)} · ${word(said, data)}` : "–",
+  ];
+  return [swatch(group.swatch, group.label), String(group.keys.length), ...cells(last), ...cells(area)];
+}
+
+function word(said, { min_seeds }) {
+  return said === "too few" ? t("verdict_few", { n: min_seeds }) : said ? t(`verdict_${said}`) : "";
+}
+
+// A mean or difference with the ends of its interval.
+export function intervalText([mean, low, high]) {
+  if (low === null || low === undefined) return formatNumber(mean);
+  return `${formatNumber(mean)} (${formatNumber(low)} … ${formatNumber(high)})`;
+}

@@ -1,0 +1,222 @@
+"""The table of runs in a browser: its columns, conditions, groups and selection."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from browsing import Open
+from serving_runs import Serve, eventually, serving
+from sweep_runs import COLLAPSED
+
+import windsock
+
+
+@pytest.fixture(scope="module")
+def served(sweep: Path) -> Iterator[httpx.Client]:
+    """Return a client of a server of the sweep that has read all runs."""
+    with serving(sweep) as client:
+        eventually(lambda: client.get("/api/table").json()["pending"] == 0)
+        yield client
+
+
+def names(page: Any) -> list[str]:
+    """Return the names in the table from the top."""
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('.grid-row')].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)"
+        ".map(row => row.querySelector('.table-name, .group-label').textContent)"
+    )
+    return found
+
+
+def head(page: Any, column: str) -> Any:
+    return page.locator(f'.grid-head [data-column="{column}"]')
+
+
+def counted(page: Any, text: str) -> None:
+    """Wait until the number of runs is as told."""
+    page.locator(".table-count", has_text=text).wait_for()
+
+
+def test_several_runs_open_with_their_table(served: httpx.Client, visit: Open):
+    """Sorted by a click on a head, which the URL keeps; a name opens its run, and Back returns to the table."""
+    page = visit(f"{served.base_url}/")
+    counted(page, "43 of 43 runs")
+    assert len(page.locator(".grid-row").all()) < 43 + 1
+    assert [cell.get_attribute("data-column") for cell in page.locator(".grid-head [data-column]").all()] == [
+        "name", "status", "health", "steps", "duration", "validation", "best:validation", "reward", "actor.lr",
+        "actor.clip", "seed",
+    ]  # fmt: skip
+    head(page, "best:validation").locator("button").click()
+    page.wait_for_function("() => document.querySelector('[aria-sort=descending]')")
+    best = names(page)[0]
+    assert best.startswith("lr1e-05-clip0.2")
+    page.get_by_role("link", name=best).click()
+    page.locator(".run-heading", has_text=best).wait_for()
+    page.go_back()
+    counted(page, "43 of 43 runs")
+    assert names(page)[0] == best
+    page.reload()
+    counted(page, "43 of 43 runs")
+    assert names(page)[0] == best
+
+
+def test_conditions_filter_and_say_what_is_wrong(served: httpx.Client, visit: Open, console_errors: list[str]):
+    """The rows stay while an expression is wrong."""
+    page = visit(f"{served.base_url}/?tab=table")
+    counted(page, "43 of 43 runs")
+    page.fill("#where", "validation < 0.1 and tag = sweep")
+    counted(page, "1 of 43 runs")
+    assert names(page) == [COLLAPSED]
+    page.fill("#where", "validation <")
+    page.locator(".where-problem", has_text="expected NAME < VALUE").wait_for()
+    page.fill("#where", "actor.rl > 1")
+    page.locator(".where-problem", has_text="no run has 'actor.rl'").wait_for()
+    page.fill("#where", "actor.lr = 1e-6")
+    counted(page, "10 of 43 runs")
+    assert page.inner_text(".where-problem") == ""
+    assert "where=actor.lr+%3D+1e-6" in page.url
+    assert all("400" in text for text in console_errors)
+    console_errors.clear()
+
+
+def test_runs_are_grouped_and_selected(served: httpx.Client, visit: Open):
+    """Groups of seeds have means; a tick selects all their runs, with shift a range; a group unfolds."""
+    page = visit(f"{served.base_url}/?tab=table&where=tag+%3D+sweep&by=-best:validation")
+    counted(page, "40 of 43 runs")
+    page.get_by_label("Group by").select_option("seeds")
+    page.locator(".group-row").nth(7).wait_for()
+    assert names(page)[0] == "lr=1e-5 clip=0.2"
+    first = page.locator(".group-row", has_text="lr=1e-5 clip=0.2")
+    assert "5 seeds" in first.inner_text()
+    assert "±" in first.inner_text()
+    first.get_by_role("checkbox").click()
+    page.locator(".table-chosen", has_text="5 selected").wait_for()
+    page.locator(".group-row").nth(2).get_by_role("checkbox").click(modifiers=["Shift"])
+    page.locator(".table-chosen", has_text="15 selected").wait_for()
+    page.get_by_label("Show the runs: lr=1e-5 clip=0.2").click()
+    page.locator(".name-cell.inside").nth(4).wait_for()
+    assert page.locator(".name-cell.inside input:checked").count() == 5
+    page.get_by_label("Select all").click()
+    page.locator(".table-chosen", has_text="40 selected").wait_for()
+    page.go_back()
+    page.locator(".table-chosen", has_text="15 selected").wait_for()
+
+
+def test_columns_are_chosen_moved_and_resized(served: httpx.Client, visit: Open, tmp_path: Path):
+    """The URL keeps them; the CSV has the columns that are shown, of all runs that are."""
+    page = visit(f"{served.base_url}/?tab=table&cols=steps,actor.lr&where=actor.lr+%3D+1e-6")
+    counted(page, "10 of 43 runs")
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_label("Value").select_option("mean")
+    page.get_by_label("Find a fact").fill("score/mean")
+    page.locator('.found [data-column="mean10:critic/score/mean"]').click()
+    page.get_by_label("Move left: actor.lr").click()
+    page.get_by_role("button", name="Close").click()
+    head(page, "mean10:critic/score/mean").wait_for()
+    assert "cols=actor.lr%2Csteps%2Cmean10%253Acritic%252Fscore%252Fmean" in page.url
+    head(page, "actor.lr").drag_to(head(page, "mean10:critic/score/mean"))
+    page.wait_for_function("() => document.querySelectorAll('.grid-head [data-column]')[1].dataset.column === 'steps'")
+    before = head(page, "steps").bounding_box()["width"]
+    head(page, "steps").locator(".resizer").focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "before => document.querySelector('[data-column=steps]').offsetWidth >= before + 15", arg=before
+    )
+    page.locator(".grid-row").first.wait_for()
+    with page.expect_download() as found:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(found.value.path()).read_text().splitlines()
+    assert lines[0] == "key,name,steps,actor.lr,mean10:critic/score/mean"
+    assert len(lines) == 11
+    assert lines[1].split(",")[2:4] == ["23", "0.000001"]
+
+
+def test_runs_are_annotated_and_compared_with_a_baseline(serve: Serve, visit: Open, tmp_path: Path):
+    """Tags, pins and hidden runs from the menu of a row; differences from the baseline stand in the cells."""
+    for number, name in enumerate(("one", "two", "three")):
+        run = windsock.init(id=name, name=name, dir=tmp_path / "runs", config={"lr": number})
+        run.log({"loss": float(number)}, step=0)
+        run.finish()
+    page = visit(f"{serve().base_url}/?tab=table&cols=loss,tag,lr")
+    counted(page, "3 of 3 runs")
+    assert names(page) == ["three", "two", "one"]
+
+    def choose(name: str, item: str) -> None:
+        page.locator(f'.grid-row[data-key="{name}"]').hover()
+        page.locator(f'.grid-row[data-key="{name}"] .more').click()
+        page.get_by_role("menuitem", name=item).click()
+
+    choose("one", "Tags …")
+    page.get_by_label("Tags, separated by commas").fill("sweep, big")
+    page.keyboard.press("Enter")
+    page.locator('.grid-row[data-key="one"]', has_text="#sweep #big").wait_for()
+    choose("one", "Pin")
+    page.wait_for_function("() => document.querySelector('[aria-rowindex=\"2\"]').dataset.key === 'one'")
+    choose("two", "Compare others with it")
+    page.locator(".baseline-note", has_text="Baseline: two").wait_for()
+    page.locator('.grid-row[data-key="three"] .difference', has_text="+1").first.wait_for()
+    assert names(page)[0] == "two"
+    choose("three", "Hide")
+    counted(page, "2 of 3 runs")
+    page.locator(".table-tools").get_by_text("show 1 hidden").click()
+    counted(page, "3 of 3 runs")
+
+
+def test_the_list_is_resized_and_cuts_names_in_the_middle(serve: Serve, visit: Open, tmp_path: Path):
+    """The end of a long name is seen at any width; the width is kept."""
+    long = "qwen2-7b-gsm8k-with-a-very-long-name-lr1e-6-seed3"
+    windsock.init(id="a", name=long, dir=tmp_path / "runs").finish()
+    page = visit(f"{serve().base_url}/?run=a")
+    page.locator(".cut-tail", has_text="lr1e-6-seed3").first.wait_for()
+    tail = page.locator(".run .cut-tail").bounding_box()
+    side = page.locator(".side").bounding_box()
+    assert tail["x"] + tail["width"] <= side["x"] + side["width"]
+    assert page.inner_text(".run .run-text").replace("\n", "") == long
+    edge = page.locator(".side-edge").bounding_box()
+    page.mouse.move(edge["x"] + 4, 300)
+    page.mouse.down()
+    page.mouse.move(500, 300)
+    page.mouse.up()
+    assert page.locator(".side").bounding_box()["width"] == 500
+    page.reload()
+    page.locator(".run .cut-tail").wait_for()
+    assert page.locator(".side").bounding_box()["width"] == 500
+
+
+def setting(rate: float, clip: float) -> list[str]:
+    return [f"lr{rate:g}-clip{clip}-s{seed}" for seed in range(5)]
+
+
+def comparing(served: httpx.Client, runs: list[str]) -> str:
+    return f"{served.base_url}/?tab=compare&run={runs[0]}&with={','.join(runs[1:])}"
+
+
+def test_seeds_are_one_line_with_a_band(served: httpx.Client, visit: Open):
+    """The number of seeds is said, each run is behind the line, and without groups every run has its own line."""
+    page = visit(comparing(served, [*setting(1e-6, 0.2), *setting(1e-5, 0.2)]))
+    page.locator(".legend", has_text="lr=1e-6 · 5 seeds").wait_for()
+    lines = "() => document.querySelector('.chart[data-name=\"critic/score/mean\"]')?.card.plot?.lines"
+    page.wait_for_function(f"() => ({lines})()?.length === 2")
+    drawn = page.evaluate(f"({lines})().map(line => [line.label, line.older.length, line.main.last.length,"
+                          "[...line.max.last].every((high, i) => high > line.main.last[i])])")  # fmt: skip
+    assert drawn == [["lr=1e-6", 5, 24, True], ["lr=1e-5", 5, 24, True]]
+    page.get_by_label("Group by").select_option("none")
+    page.wait_for_function(f"() => ({lines})()?.length === 10")
+    assert page.locator(".verdicts").count() == 0
+
+
+def test_compare_tells_which_group_is_better(served: httpx.Client, visit: Open):
+    """In a sentence with the interval; another metric and another group can be chosen; few seeds decide nothing."""
+    page = visit(comparing(served, [*setting(1e-6, 0.2), *setting(1e-5, 0.2)]))
+    page.locator(".verdicts", has_text="lr=1e-5 is better than lr=1e-6: 0.25").wait_for()
+    page.get_by_label("compared with").select_option("lr=1e-5")
+    page.locator(".verdicts", has_text="lr=1e-6 is worse than lr=1e-5: −0.25").wait_for()
+    page.get_by_label("by", exact=True).select_option("actor/approxkl")
+    page.locator(".verdicts", has_text="cannot be told apart").wait_for()
+    assert "metric=actor%2Fapproxkl" in page.url
+    page.go_back()
+    page.locator(".verdicts", has_text="lr=1e-6 is worse than lr=1e-5").wait_for()
+    page = visit(comparing(served, [*setting(1e-6, 0.2)[:2], *setting(1e-5, 0.2)]) + "&lang=zh")
+    page.locator(".verdicts", has_text="种子不够").wait_for()
