@@ -5,8 +5,8 @@ first chart has its curve. Scrolling uses the mouse wheel: fast through all char
 so that each of them is drawn; the browser records every task that blocks its main thread for 50 ms or more. A new step
 is timed from the return of ``log`` until the chart has its value, the list until all 200 runs are in the page.
 
-The table has 5,000 runs, which the server has read before. Its first view is timed until rows are in the page, a sort and
-a filter from the click or key until the table shows the result.
+The table has 5,000 runs, which the server has read before. Its first view is timed until rows are in the page, a sort
+and a filter from the click or key until the table shows the result.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -179,7 +180,7 @@ def test_points_without_a_step_are_numbered_on_as_the_file_grows(tmp_path: Path,
 
 def test_a_growing_file_is_followed(tmp_path: Path):
     """From the last offset; a torn end is read when it is complete."""
-    source = write(tmp_path / "whole", {step: float(step) for step in range(100)})
+    source = write(tmp_path / "whole", {step: float(step) for step in range(100)}, at=time.time())
     data = source.read_bytes()
     (tmp_path / "part").mkdir()
     target = tmp_path / "part" / source.name
@@ -419,6 +420,20 @@ def test_the_run_is_not_running_because_its_files_are_new(tmp_path: Path):
     """Event files that were copied a moment ago are not being written."""
     write(tmp_path, {1: 1.0})
     assert windsock.open(tmp_path).status.word == "finished"
+
+
+def test_old_files_that_are_copied_piece_by_piece_are_not_running(tmp_path: Path):
+    """The server sees the copy grow, but what it has is of another day; a log of now that grows is running."""
+    for name, began, word in (("old", 1e9, "finished"), ("new", time.time(), "running")):
+        source = write(tmp_path / "from" / name, {step: float(step) for step in range(100)}, at=began)
+        target = tmp_path / "to" / name / source.name
+        target.parent.mkdir(parents=True)
+        target.write_bytes(source.read_bytes()[:1000])
+        run = windsock.open(target.parent)
+        target.write_bytes(source.read_bytes())
+        assert run.refresh()
+        assert len(run.series("a")) == 100
+        assert run.status.word == word
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"hello\n", os.urandom(3000)])

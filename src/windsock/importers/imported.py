@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -33,6 +33,7 @@ from windsock.model import RunInfo
 
 VERSION = 1  # of import.json and of what formats record: another one is imported again
 STATE_FILE = "import.json"
+COPY_SECONDS = 3600.0  # from the last time in a log to that of its file; clocks of two machines differ by less
 NEEDS = "needs"
 """Entry of a reader's state: a package that it lacked. Where it is installed later, the log is read again."""
 NO_FACTS = Facts()
@@ -113,6 +114,11 @@ class ImportedLog:
         except RewrittenError:
             return self._read_from(None, states)
 
+    def _is_copied(self, state: Mapping[str, Any], newest: float) -> bool:
+        """Return whether old event files were written just now: they have the time of each value."""
+        last = state.get("last_time")
+        return self.log.format == "event_files" and last is not None and newest - last > COPY_SECONDS
+
     def _read_from(self, state: dict[str, Any] | None, states: dict[str, tuple[int, int]]) -> dict[str, Any]:
         """Read on from a state, or from the beginning; return the state now."""
         newest, oldest = (choose(modified for _, modified in states.values()) / 1e9 for choose in (max, min))
@@ -134,7 +140,7 @@ class ImportedLog:
         reader = self._reader(state["reader"])
         out = Recorder(self.folder, state["recorder"], self._about(), newest)
         is_read = self._read_all(reader, out)
-        out.finish(grown)
+        out.finish(None if self._is_copied(out.state, newest) else grown)
         self.new_rows = _rows(state) - before
         # A reader leaves what may be incomplete, so that a log that changed just now is looked at once more.
         state.update(files=files, settled=time.time() - newest > SETTLED_SECONDS, reader=reader.state)
