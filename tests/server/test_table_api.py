@@ -123,6 +123,16 @@ def test_the_columns_that_runs_have_are_listed(client: httpx.Client):
     assert {"key": "validation", "title": {"en": "Validation", "zh": "验证"}} in found["headlines"]
 
 
+def test_a_table_without_columns_has_the_usual_ones(client: httpx.Client):
+    """Facts, validation and reward, and the config keys that differ; with what can be chosen, in one answer."""
+    found = table(client, choices=1)
+    assert found["fields"][11:] == [
+        "status", "health", "steps", "duration", "validation", "best:validation", "reward", "actor.lr", "actor.clip",
+        "seed",
+    ]  # fmt: skip
+    assert found["choices"] == client.get("/api/columns").json()
+
+
 def test_only_changed_rows_are_sent_again(serve: Serve, tmp_path: Path):
     """With the cursor of the last answer; tags, names and notes are changed on the page."""
     for name in ("a", "b"):

@@ -89,7 +89,8 @@ def table(directory: RunDirectory, arguments: Arguments) -> Any:
     """Return columns of all runs that fulfil conditions, or the changes of them since a cursor."""
     options = {name: arguments[name] for name in ("hidden", "shown")}
     by = [key for key in arguments["group"] if key]
-    return directory.listing.table(arguments["since"], arguments["column"], arguments["where"], by, **options)
+    found = directory.listing.table(arguments["since"], arguments["column"], arguments["where"], by, **options)
+    return {**found, "choices": columns(directory, arguments)} if arguments["choices"] else found
 
 
 def columns(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -431,6 +432,7 @@ ENDPOINTS = (
             Parameter("where", "conditions: status = running and actor.lr > 1e-6", default=""),
             Parameter("group", "seeds, group, tag or a config key; repeat it", repeated=True),
             Parameter("hidden", "with hidden runs", "boolean", False),
+            Parameter("choices", "with the columns that the table can have", "boolean", False),
             Parameter("shown", "a run that is in sight, to be judged first; repeat it", repeated=True),
             Parameter("since", "cursor of an earlier response to the same request"),
         ),

@@ -31,7 +31,7 @@ from windsock.server.runs.rewards import RewardIndex, reward_summary
 from windsock.server.runs.run_health import RunHealth
 from windsock.server.runs.run_summary import RunSummary, read_summary
 from windsock.server.runs.table import BASE, TableQuery, table_query
-from windsock.server.runs.table_columns import Choices, choices_of
+from windsock.server.runs.table_columns import Choices, choices_of, default_columns
 from windsock.summary import run_names
 from windsock.view import View
 
@@ -65,6 +65,7 @@ class Listing:
         self._statistics: dict[str, None] = {}  # columns of the table that are read of each run
         self._choices: tuple[int, float, Choices] | None = None  # as of which change, when to look again
         self._summaries = 0  # changes of summaries
+        self._complete: tuple[int, list[str]] | None = None  # as of which change, and which numbers were looked for
         self._thread: threading.Thread | None = None
         self._closed = False
         self._health = RunHealth(open_runs)
@@ -102,7 +103,9 @@ class Listing:
         with self._lock:
             self._update()
             shown = options.pop("shown")
-            query = table_query(columns, where, group, choices=self._column_choices(), **options)
+            choices = self._column_choices()
+            columns = columns or default_columns(choices)
+            query = table_query(columns, where, group, choices=choices, **options)
             self._want(query, shown)
             count = self._since(since)
             found = query.select(self._runs.values())
@@ -151,10 +154,14 @@ class Listing:
             self._statistics.pop(column, None)
             self._statistics[column] = None
         self._statistics = dict.fromkeys([*self._statistics][-MAX_STATISTICS:])
-        for key, run in self._runs.items():
-            if run.summary is not None and any(map(run.summary.lacks, query.statistics)):
-                run.reward_files = None
-                self._stale.add(key)
+        needed = query.statistics
+        complete = self._summaries, needed
+        if complete != self._complete:
+            self._complete = complete
+            for key, run in self._runs.items():
+                if run.summary is not None and any(map(run.summary.lacks, needed)):
+                    run.reward_files = None
+                    self._stale.add(key)
         self._wanted = dict.fromkeys([*(key for key in shown if key in self._runs), *self._wanted])
         self._start_reading()
 

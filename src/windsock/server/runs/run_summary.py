@@ -69,7 +69,7 @@ class RunSummary:
         """Where the value of each key is."""
         return _places(self.config_keys)
 
-    @property
+    @cached_property
     def seed(self) -> str | None:
         """The seed of the run."""
         return seed_of(dict(zip(self.config_keys, self.config_values, strict=True)))

@@ -21,6 +21,9 @@ from windsock.server.runs.run_summary import STATISTIC, RunSummary
 
 MAX_CHOICES = 3000
 MAX_VARYING = 40
+FIRST_FACTS = ("status", "health", "steps", "duration")
+FIRST_VALUES = {"validation": "validation", "best:validation": "validation", "reward": "reward"}
+FIRST_VARYING = 4
 Read = Callable[[ListedRun], Any]
 
 
@@ -102,6 +105,12 @@ class Choices:
     metrics: tuple[str, ...]
     headlines: tuple[str, ...]
     config_keys: frozenset[str]
+
+
+def default_columns(choices: Choices) -> list[str]:
+    """Return the columns of a table where none are asked for: facts, validation, reward, config keys that differ."""
+    values = [column for column, headline in FIRST_VALUES.items() if headline in choices.headlines]
+    return [*FIRST_FACTS, *values, *choices.varying[:FIRST_VARYING]]
 
 
 def choices_of(runs: Iterable[ListedRun]) -> Choices:

@@ -9,6 +9,7 @@ import { savePreference } from "./data/preferences.js";
 import { report } from "./data/report.js";
 import { changeList, refreshRuns, runs, selectedRuns, shownList } from "./data/runs.js";
 import { selection } from "./data/selection.js";
+import { prefetchTable } from "./data/table.js";
 import { getState, hasState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
@@ -286,6 +287,7 @@ async function start() {
   applyTheme();
   renderFrame();
   if (getState("run") && getState("tab") === "overview") prefetch(runPath(getState("run"), "overview"));
+  if (!report && (isTable() || !(getState("run") || hasState("tab")))) prefetchTable();
   try {
     await refreshRuns();
     selectDefaultRun();

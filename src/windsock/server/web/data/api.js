@@ -26,7 +26,7 @@ async function bodyOf(response) {
   return body;
 }
 
-function withQuery(path, parameters) {
+export function withQuery(path, parameters) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const one of Array.isArray(value) ? value : [value]) {

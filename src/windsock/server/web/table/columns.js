@@ -3,8 +3,6 @@ import { formatBytes, formatConfigValue, formatNumber, formatSeconds } from "../
 import { localized, t } from "../text/language.js";
 
 export const STATISTIC = /^(last|best|max|min|mean(\d+)|at(-?\d+)):(.+)$/s;
-const FACTS = ["status", "health", "steps", "duration"];
-const MAX_VARYING = 4; // config keys among the columns that are shown first
 const MIN_WIDTH = 96;
 const MAX_WIDTH = 220;
 const WIDTHS = {
@@ -18,13 +16,6 @@ const WIDTHS = {
   finding: 160,
 };
 const COLLATOR = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
-
-// The columns that are shown where none are chosen: facts, validation, reward, and config keys that differ.
-export function defaultColumns({ headlines, varying }) {
-  const has = (key) => headlines.some((one) => one.key === key);
-  const values = ["validation", "best:validation", "reward"].filter((key) => has(key.split(":").at(-1)));
-  return [...FACTS, ...values, ...varying.slice(0, MAX_VARYING)];
-}
 
 export function columnTitle(key, choices) {
   const name = choices.headlines.find((one) => one.key === key);

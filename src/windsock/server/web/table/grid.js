@@ -2,7 +2,8 @@
 import { el } from "../ui/dom.js";
 
 const ROW_HEIGHT = 34;
-const BEYOND = 12; // rows above and below those in sight
+const BEYOND = 6; // rows above and below those in sight
+const FRAME_MS = 8; // of making rows, so that scrolling stays smooth
 
 export class Grid {
   // `drawRow(index)` makes the row; `onrest` is called when scrolling has ended.
@@ -14,18 +15,13 @@ export class Grid {
     this.body = el("div", { class: "grid-body", role: "rowgroup" });
     this.node = el("div", { class: "grid", role: "table", tabindex: "0" }, this.head, this.body);
     let timer = null;
-    let waiting = false;
     this.node.addEventListener("scroll", () => {
       clearTimeout(timer);
       timer = setTimeout(onrest, 200);
-      if (waiting) return;
-      waiting = true;
-      requestAnimationFrame(() => {
-        waiting = false;
-        this.drawSight();
-      });
+      this.drawSoon();
     });
-    this.observer = new ResizeObserver(() => this.drawSight());
+    this.node.addEventListener("pointerover", showWhole);
+    this.observer = new ResizeObserver(() => this.drawSoon());
     this.observer.observe(this.node);
   }
 
@@ -35,25 +31,52 @@ export class Grid {
     this.body.style.height = `${count * ROW_HEIGHT}px`;
     this.node.setAttribute("aria-rowcount", String(count + 1));
     this.drawn.clear();
-    const rows = this.fill();
-    this.body.replaceChildren(...rows);
+    this.body.replaceChildren();
+    this.drawSight();
   }
 
-  // The first and the last row in sight.
+  // The first row in sight, and the one after the last.
   sight() {
     const first = Math.floor(this.node.scrollTop / ROW_HEIGHT);
     const last = Math.ceil((this.node.scrollTop + this.node.clientHeight) / ROW_HEIGHT);
     return [Math.max(0, first), Math.min(this.count, last)];
   }
 
+  drawSoon() {
+    if (this.isWaiting) return;
+    this.isWaiting = true;
+    requestAnimationFrame(() => {
+      this.isWaiting = false;
+      this.drawSight();
+    });
+  }
+
+  // Make the rows in sight, as many as a frame has time for, and drop those that are not; the next frame goes on.
   drawSight() {
+    const end = performance.now() + FRAME_MS;
     const [first, last] = this.wanted();
     for (const [index, row] of this.drawn) {
       if (index >= first && index < last) continue;
       row.remove();
       this.drawn.delete(index);
     }
-    this.body.append(...this.fill());
+    const added = [];
+    for (let index = first; index < last; index++) {
+      if (this.drawn.has(index)) continue;
+      added.push(this.makeRow(index));
+      if (performance.now() < end) continue;
+      this.drawSoon();
+      break;
+    }
+    this.body.append(...added);
+  }
+
+  makeRow(index) {
+    const row = this.drawRow(index);
+    row.style.transform = `translateY(${index * ROW_HEIGHT}px)`;
+    row.setAttribute("aria-rowindex", String(index + 2));
+    this.drawn.set(index, row);
+    return row;
   }
 
   wanted() {
@@ -61,22 +84,13 @@ export class Grid {
     return [Math.max(0, first - BEYOND), Math.min(this.count, last + BEYOND)];
   }
 
-  // Make the rows in sight that are not drawn yet.
-  fill() {
-    const [first, last] = this.wanted();
-    const added = [];
-    for (let index = first; index < last; index++) {
-      if (this.drawn.has(index)) continue;
-      const row = this.drawRow(index);
-      row.style.transform = `translateY(${index * ROW_HEIGHT}px)`;
-      row.setAttribute("aria-rowindex", String(index + 2));
-      this.drawn.set(index, row);
-      added.push(row);
-    }
-    return added;
-  }
-
   destroy() {
     this.observer.disconnect();
   }
+}
+
+// Show the whole text of a cell that is cut off.
+function showWhole(event) {
+  const cell = event.target.closest?.(".grid-cell[role=cell]");
+  if (cell && !cell.title) cell.title = (cell.querySelector(".table-name, .group-label") ?? cell).textContent;
 }

@@ -1,0 +1,117 @@
+// The rows of the table: runs and groups of runs, as elements. Thousands of them come into sight: each is made quickly.
+import { colourOf } from "../data/colours.js";
+import { openMenu } from "../run_menu.js";
+import { localized, t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
+import { cutMiddle } from "../ui/cut_text.js";
+import { el, ICONS, icon } from "../ui/dom.js";
+import { SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
+import { differenceText, meanText, valueText } from "./columns.js";
+import { labelText } from "./order.js";
+
+// `table` is {data, columns, numeric, selected, base, isOpen(group)}; `actions` are tick(event, keys), fold(group) and
+// setBase(key).
+export function runRow({ key, inside, isBase }, table, actions) {
+  const of = (name) => table.data.field(key, name);
+  const name = of("name");
+  const link = stateLink({ tab: "", run: key, with: "" }, { class: "table-name", "aria-label": name }, cutMiddle(name));
+  const work = (event) => openMenu(event.currentTarget, table.data.run(key), [baselineItem(key, table, actions)]);
+  const label = `${t("menu")}: ${name}`;
+  const more = el("button", {
+    class: "ghost more",
+    text: "⋯",
+    "aria-label": label,
+    "aria-haspopup": "menu",
+    onclick: work,
+  });
+  const look = `${of("hidden") ? " hidden-run" : ""}${isBase ? " base-row" : ""}`;
+  return el(
+    "div",
+    { class: `grid-row${look}`, role: "row", "data-key": key },
+    el(
+      "div",
+      { class: `grid-cell name-cell${inside ? " inside" : ""}`, role: "cell" },
+      tickBox([key], name, table, actions),
+      of("pinned") ? icon(ICONS.pin) : null,
+      link,
+      of("note") ? el("span", { class: "quiet table-note", text: of("note") }) : null,
+      more,
+    ),
+    table.columns.map((column, i) => runCell(key, column, i, table)),
+  );
+}
+
+function baselineItem(key, { base }, { setBase }) {
+  return [base === key ? t("unset_baseline") : t("set_baseline"), () => setBase(base === key ? "" : key)];
+}
+
+function runCell(key, column, place, { data, numeric, base }) {
+  const value = data.column(key, place);
+  const other = base && base !== key ? data.column(base, place) : undefined;
+  const difference = other === undefined ? "" : differenceText(value, other);
+  const isOther = other !== undefined && !difference && String(other) !== String(value);
+  const cell = el("div", {
+    class: `grid-cell${numeric.has(column) ? " number" : ""}${isOther ? " differs" : ""}`,
+    role: "cell",
+  });
+  cell.append(...cellContent(key, column, value, data));
+  if (difference) cell.append(el("span", { class: "quiet difference", text: difference }));
+  return cell;
+}
+
+function cellContent(key, column, value, data) {
+  const text = valueText(column, value);
+  if (column === "status") return [statusDot(value), text];
+  if (column !== "health" || !value) return [text];
+  const finding = data.field(key, "finding");
+  const about = finding ? `${localized(finding.title)} · ${t("since_step", { n: finding.onset })}` : text;
+  const sign = el("span", { class: `health ${value}`, text: SYMBOLS[value], "aria-hidden": "true" });
+  return [sign, el("span", { class: "cell-text", text: about })];
+}
+
+export function groupRow(group, table, actions) {
+  const label = labelText(group, t("no_value")) || table.data.field(group.keys[0], "name");
+  const isOpen = table.isOpen(group);
+  const fold = el("button", {
+    class: "ghost fold",
+    text: isOpen ? "▾" : "▸",
+    "aria-expanded": isOpen,
+    "aria-label": `${t("unfold")}: ${label}`,
+    onclick: () => actions.fold(group),
+  });
+  const isSeeds = group.seeds === group.keys.length;
+  const size = t(isSeeds ? "n_seeds" : "n_runs", { n: group.keys.length });
+  return el(
+    "div",
+    { class: "grid-row group-row", role: "row" },
+    el(
+      "div",
+      { class: "grid-cell name-cell", role: "cell" },
+      tickBox(group.keys, label, table, actions),
+      fold,
+      el("span", { class: "group-label" }, cutMiddle(label)),
+      el("span", { class: "quiet", text: size }),
+    ),
+    table.columns.map((column, i) => groupCell(column, group.values[i], table)),
+  );
+}
+
+function groupCell(column, value, { numeric }) {
+  const text = value?.mean
+    ? meanText(column, value.mean)
+    : (value?.same ?? null) === null
+      ? ""
+      : valueText(column, value.same);
+  return el("div", { class: `grid-cell${numeric.has(column) ? " number" : ""}`, role: "cell", text });
+}
+
+function tickBox(keys, label, { selected }, { tick }) {
+  const isSelected = keys.every((key) => selected.has(key));
+  return el("input", {
+    type: "checkbox",
+    "aria-label": `${t("select_run")}: ${label}`,
+    checked: isSelected,
+    style: isSelected && keys.length === 1 ? { "accent-color": seriesColour(colourOf(keys[0])) } : {},
+    onclick: (event) => tick(event, keys),
+  });
+}
