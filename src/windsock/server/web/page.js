@@ -273,11 +273,11 @@ watchState((changed) => {
 
 // In the table the selection changes boxes, and nothing else.
 async function changeTable(changed) {
-  view.changed(changed);
+  view.changed?.(changed);
   if (selection().every((key) => runs.has(key))) return;
   try {
     await refreshRuns();
-    view.changed(changed);
+    view.changed?.(changed);
   } catch (problem) {
     showError(problem);
   }
