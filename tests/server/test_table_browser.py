@@ -76,14 +76,14 @@ def test_conditions_filter_and_say_what_is_wrong(served: httpx.Client, visit: Op
     page.fill("#where", "actor.lr = 1e-6")
     counted(page, "10 of 43 runs")
     assert page.inner_text(".where-problem") == ""
-    assert "where=actor.lr+%3D+1e-6" in page.url
+    assert "only=actor.lr+%3D+1e-6" in page.url
     assert all("400" in text for text in console_errors)
     console_errors.clear()
 
 
 def test_runs_are_grouped_and_selected(served: httpx.Client, visit: Open):
     """Groups of seeds have means; a tick selects all their runs, with shift a range; a group unfolds."""
-    page = visit(f"{served.base_url}/?tab=table&where=tag+%3D+sweep&by=-best:validation")
+    page = visit(f"{served.base_url}/?tab=table&only=tag+%3D+sweep&by=-best:validation")
     counted(page, "40 of 43 runs")
     page.get_by_label("Group by").select_option("seeds")
     page.locator(".group-row").nth(7).wait_for()
@@ -106,7 +106,7 @@ def test_runs_are_grouped_and_selected(served: httpx.Client, visit: Open):
 
 def test_columns_are_chosen_moved_and_resized(served: httpx.Client, visit: Open, tmp_path: Path):
     """The URL keeps them; the CSV has the columns that are shown, of all runs that are."""
-    page = visit(f"{served.base_url}/?tab=table&cols=steps,actor.lr&where=actor.lr+%3D+1e-6")
+    page = visit(f"{served.base_url}/?tab=table&cols=steps,actor.lr&only=actor.lr+%3D+1e-6")
     counted(page, "10 of 43 runs")
     page.get_by_role("button", name="Columns").click()
     page.get_by_label("Value").select_option("mean")

@@ -94,8 +94,9 @@ export class ChartCard {
 
   // The series that the card needs.
   requests() {
-    return this.chart.lines.flatMap(({ run, mean, max, min, factor }) =>
-      [mean, max, min].filter(Boolean).map((name) => ({ run, name, factor: factor ?? 1 })),
+    return this.chart.lines.flatMap(
+      ({ run, mean, max, min, factor, members }) =>
+        members ?? [mean, max, min].filter(Boolean).map((name) => ({ run, name, factor: factor ?? 1 })),
     );
   }
 

@@ -1,5 +1,6 @@
 // The menu of a chart with which it is taken along: as a picture, as numbers, as text.
 import { fetchSeries } from "../data/api.js";
+import { runs } from "../data/runs.js";
 import { addressWith, getState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { download } from "../ui/dom.js";
@@ -45,7 +46,7 @@ async function allPoints(card) {
   const found = await fetchSeries(card.requests(), { x, from, to, points: 0, branches: false });
   const labels = new Map(card.lines().map((line) => [line.run, line.label]));
   return pointsCsv(
-    found.map((series) => ({ ...series, label: labels.get(series.run) })),
+    found.map((series) => ({ ...series, label: labels.get(series.run) ?? runs.get(series.run)?.name })),
     x,
   );
 }

@@ -9,8 +9,8 @@ const BASE = 11; // fields of every row, before the columns
 function question() {
   return {
     column: getList("cols"),
-    where: getState("where"),
-    group: getList("group").filter((one) => one !== "none"),
+    where: getState("only"),
+    group: getList("pool").filter((one) => one !== "none"),
     hidden: Number(getState("hidden") === "1"),
     choices: 1,
   };

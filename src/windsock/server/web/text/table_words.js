@@ -25,6 +25,7 @@ export const TABLE_WORDS = {
   group_by: ["Group by", "分组"],
   group_none: ["nothing", "不分组"],
   group_seeds: ["seeds", "随机种子"],
+  group_seeds_now: ["Group seeds", "合并种子"],
   group_group: ["group", "组"],
   group_tag: ["tag", "标签"],
   n_seeds: ["{n} seeds", "{n} 个种子"],

@@ -74,12 +74,12 @@ export function compareView(host, context) {
 
   // The selected runs in groups, where at least one group has several: by seeds if nothing else is chosen.
   async function readGroups() {
-    if (getState("group") === "none") return null;
+    if (getState("pool") === "none") return null;
     const first = (keys) => [...keys, ...context.chosen.filter((key) => !keys.includes(key))];
     const ask = (run) =>
       fetchJson("/api/groups", {
         run,
-        by: getList("group").length ? getList("group") : "seeds",
+        by: getList("pool").length ? getList("pool") : "seeds",
         metric: getState("metric"),
       });
     const found = named(await ask(context.chosen));
@@ -101,9 +101,9 @@ export function compareView(host, context) {
       ["tag", t("group_tag")],
       ...data.config.map(({ key }) => [packList([key]), key]),
     ];
-    const current = getState("group") === "seeds" ? "" : getState("group");
-    if (current && !options.some(([value]) => value === current)) options.push([current, getList("group").join(", ")]);
-    const by = selectField(t("group_by"), options, current, (group) => setState({ group, against: "" }));
+    const current = getState("pool") === "seeds" ? "" : getState("pool");
+    if (current && !options.some(([value]) => value === current)) options.push([current, getList("pool").join(", ")]);
+    const by = selectField(t("group_by"), options, current, (group) => setState({ pool: group, against: "" }));
     top.replaceChildren(el("div", { class: "legend compare-legend" }, by, legend.slice(0, MAX_RUNS_IN_LEGEND)));
     const choose = { metric: (metric) => setState({ metric }), base: (against) => setState({ against }) };
     const isComparable = grouped && grouped.groups.length > 1 && grouped.chart;
@@ -117,7 +117,7 @@ export function compareView(host, context) {
     changed(changed) {
       bar.sync();
       if (!data) return;
-      if (changed.some((name) => ["group", "metric", "against"].includes(name))) read();
+      if (changed.some((name) => ["pool", "metric", "against"].includes(name))) read();
       else if (changed.includes("filter")) rebuild();
       else store.refresh(true);
     },

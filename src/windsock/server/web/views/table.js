@@ -17,7 +17,7 @@ import { emptyState, selectField, stateLink } from "../ui/widgets.js";
 const REFRESH_MS = 2000; // between requests while runs change
 const TYPING_MS = 25;
 const MAX_JUDGED = 60; // runs in sight
-const QUESTION = ["cols", "where", "group", "hidden"]; // states that need an answer of the server
+const QUESTION = ["cols", "only", "pool", "hidden"]; // states that need an answer of the server
 
 export function tableView(host, context) {
   const data = new TableData();
@@ -36,7 +36,7 @@ export function tableView(host, context) {
     id: "where",
     placeholder: t("table_where"),
     "aria-label": t("table_where"),
-    value: getState("where"),
+    value: getState("only"),
   });
   const grouping = el("span");
   const tools = el("span", { class: "table-tools" });
@@ -131,12 +131,15 @@ export function tableView(host, context) {
       ["tag", t("group_tag")],
       ...keys.map((key) => [packList([facts.includes(key) ? `config:${key}` : key]), key]),
     ];
-    const current = getState("group") === "none" ? "" : getState("group");
-    if (current && !options.some(([value]) => value === current)) options.push([current, getList("group").join(", ")]);
-    grouping.replaceChildren(selectField(t("group_by"), options, current, (group) => setState({ group, open: "" })));
+    const current = getState("pool") === "none" ? "" : getState("pool");
+    if (current && !options.some(([value]) => value === current)) options.push([current, getList("pool").join(", ")]);
+    grouping.replaceChildren(
+      selectField(t("group_by"), options, current, (group) => setState({ pool: group, open: "" })),
+    );
     const choose = () =>
       chooseColumns(data.columns, data.choices, (next) => setState({ cols: next && packList(next) }));
     tools.replaceChildren(
+      current ? "" : el("button", { text: t("group_seeds_now"), onclick: () => setState({ pool: "seeds", open: "" }) }),
       el("button", { text: t("columns"), onclick: choose }),
       el("button", { text: t("export_csv"), onclick: exportCsv }),
       data.hidden ? hiddenButton() : "",
@@ -239,14 +242,14 @@ export function tableView(host, context) {
 
   const readSoon = debounce(TYPING_MS, read);
   const readLater = throttle(REFRESH_MS, read);
-  where.addEventListener("input", () => setState({ where: where.value }, true));
+  where.addEventListener("input", () => setState({ only: where.value }, true));
   read();
   return {
     listed: readLater,
     changed(changed) {
-      if (where.value !== getState("where")) where.value = getState("where");
+      if (where.value !== getState("only")) where.value = getState("only");
       if (changed.includes("widths")) widths = readWidths();
-      if (changed.some((name) => QUESTION.includes(name))) (changed.includes("where") ? readSoon : read)();
+      if (changed.some((name) => QUESTION.includes(name))) (changed.includes("only") ? readSoon : read)();
       else if (!data.fields.length) return;
       else if (changed.every((name) => ["run", "with"].includes(name))) drawSelection();
       else draw();
