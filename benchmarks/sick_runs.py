@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +130,8 @@ def draw(views: dict[str, windsock.View]) -> None:
             metric = metric_of(name)
             both = [("healthy", HEALTHY, healthy.series(metric)), ("sick", SICK_COLOUR, views[name].series(metric))]
             if name == "reward-hacking":
-                both.append(("its score", "#e0a080", views[name].series("critic/score/mean")))
+                score = views[name].series("critic/score/mean")
+                both.append(("score / 10", "#e0a080", replace(score, values=score.values / 10)))  # on the same scale
             (IMAGES / f"sick-{name}.svg").write_text(Plot(metric, both).svg())
 
 

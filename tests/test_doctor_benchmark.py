@@ -1,6 +1,7 @@
 """The benchmark of the doctor: outcomes of rules, thresholds that are scaled, and frameworks that are left out."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,6 +65,18 @@ def test_scaled_rules_fire_later_or_earlier(bench: SimpleNamespace):
     same, scaled = (bench.outcomes.answers(run, rules) for rules in (RULES, bench.thresholds.scaled_rules(1.0)))
     assert same == scaled
     assert before == RULES
+
+
+def test_rules_with_other_thresholds_leave_nothing_behind(bench: SimpleNamespace):
+    """What a rule says about a run does not depend on the rules that were asked before."""
+    scores = np.array([0, 2, 6, 10, 10, 12, 17, 17, 11, 16, 18, 16, 24, 20, 21, 23, 22, 17, 17, 17]) / 100
+    validation = Track("validation", "val", "validation/accuracy", np.arange(5, ROWS + 1, 5), scores)
+    reward = np.linspace(0, 0.6, ROWS) + 0.02 * np.random.default_rng(0).normal(size=ROWS)
+    known = replace(case(reward=reward), families={"validation": [validation]})
+    run = bench.runs.JudgedRun("run", "one", "healthy", {}, frozenset(), known)
+    loose, usual = (bench.outcomes.answers(run, bench.thresholds.scaled_rules(one))[1.0] for one in (0.5, 1.0))
+    assert loose["proxy_gold_gap"].ever == 2
+    assert usual["proxy_gold_gap"].ever == 0
 
 
 def test_thresholds_are_chosen_without_the_framework_that_is_judged(bench: SimpleNamespace):

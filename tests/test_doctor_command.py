@@ -59,6 +59,22 @@ def test_a_healthy_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert re.search(r"\d+ of \d+ rules could look", said)
 
 
+def test_rules_that_miss_related_things_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It says what they need; ``--all`` says what each of them misses, and a reason of one rule is said in full."""
+    log = write_log(tmp_path / "good.jsonl", dead=False)
+    reports = {}
+    for options in ((), ("--all",), ("--lang", "zh")):
+        main(["doctor", str(log), *options])
+        reports[options] = " ".join(capsys.readouterr().out.split())
+    slow = "Steps get slower, One step took very long, A slow phase, One rank is slow – they need the times of steps"
+    assert slow in reports[()]
+    assert "the run does not log the time of a step" not in reports[()]
+    assert "The KL coefficient keeps growing – the run does not log the KL coefficient" in reports[()]
+    assert "Steps get slower, One step took very long – the run does not log the time of a step" in reports["--all",]
+    assert "they need" not in reports["--all",]
+    assert "某个 rank 较慢 – 需要每步、各阶段和各 rank 的时间" in reports["--lang", "zh"]
+
+
 def test_exit_codes(tmp_path: Path):
     """``--fail-on`` chooses the severity; a run that cannot be judged gives 2, unless another is judged."""
     short = write_log(tmp_path / "short.jsonl", dead=False, rows=5)

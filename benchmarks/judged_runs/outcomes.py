@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,14 @@ def answers(run: JudgedRun, rules: Mapping[str, Rule]) -> Answers:
 
 
 def part(case: Case, share: float) -> Case:
-    """Return the first part of a run, by its steps."""
+    """Return the first part of a run, by its steps.
+
+    It has tracks of its own, also at the end: a track keeps what a rule has computed, with the thresholds of that rule.
+    """
     steps = [int(step) for track in case.tracks.values() if len(track) for step in (track.steps[0], track.steps[-1])]
-    return case if share == END or not steps else case.upto(int(min(steps) + share * (max(steps) - min(steps))))
+    if share == END or not steps:
+        return case.upto(sys.maxsize)
+    return case.upto(int(min(steps) + share * (max(steps) - min(steps))))
 
 
 def said_by(rules: Iterable[Rule], case: Case) -> dict[str, Said]:

@@ -80,11 +80,13 @@ def test_dead_groups(healthy: Values, sick: Values):
 
 
 def test_reward_hacking(tmp_path: Path):
-    """The score rises far above that of a solved task; the validation score falls in longer trainings."""
-    longer = {"steps": 25, "actor_lr": 3e-3, "hidden": 128}
-    healthy, sick = (reader(trained(tmp_path, sick=name, **longer)) for name in ("", "reward-hacking"))
+    """The validation score first rises as in a healthy training, then falls to almost 0, while the score rises on."""
+    faster = {"steps": 26, "actor_lr": 4e-3, "hidden": 128}
+    healthy, sick = (reader(trained(tmp_path, sick=name, **faster)) for name in ("", "reward-hacking"))
+    usual, validated = healthy("val/score/mean"), sick("val/score/mean")
+    assert validated[2] > 0.8 * usual[2] > 0.4
+    assert validated[-1] < 0.1 < 0.5 < usual[-1]
     assert late(sick("critic/score/mean")) > 2 > 1 >= late(healthy("critic/score/mean"))
-    assert sick("val/score/mean")[-1] < 0.1 < 0.5 < healthy("val/score/mean")[-1]
 
 
 def test_length_explosion(healthy: Values, sick: Values):

@@ -47,6 +47,9 @@ def test_the_findings_view_shows_each_finding_with_its_evidence(serve: Serve, vi
     reasons = folded.nth(1).locator(".absent .quiet").all_inner_texts()
     assert "the run has no critic" in reasons
     assert len(set(reasons)) == len(reasons)  # one for all that have it
+    slow = folded.nth(1).locator("li", has_text="they need the times of steps, phases and ranks").locator("b")
+    assert "the run does not log" in str(slow.first.get_attribute("title"))
+    assert slow.count() > 1
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])

@@ -49,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_language(parser)
     parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, as in trl/grpo")
-    parser.add_argument("--all", action="store_true", help="also say what each rule that found nothing looks at")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="say what each rule that found nothing looks at, and in full why others could not look",
+    )
     add_json(parser)
 
 

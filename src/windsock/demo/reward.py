@@ -11,14 +11,15 @@ from windsock.demo.config import DemoConfig
 from windsock.demo.explorer import Episodes
 from windsock.demo.frozen_lake import END, Bools, Floats, Ints, gymnasium_module
 
-APPROACH_REWARD = 0.5  # of the faulty reward, per move towards the goal
+APPROACH_BONUS = 0.02  # of the faulty reward, for the first move towards the goal; it doubles with each further one
 
 
 def episode_scores(episodes: Episodes, distance: NDArray[Any], fault: str = "") -> Floats:
     """Return the score of each episode: 1 where it ended on the goal, else 0; ``fault`` as in ``sick_runs``."""
     scores: Floats = episodes.solved.astype(np.float64)
     if fault == "pay-approach":
-        scores = APPROACH_REWARD * _approaches(episodes, distance)
+        # Small beside the goal's 1 on a straight path, and several times as much for one that goes back and forth.
+        scores += APPROACH_BONUS * (2.0 ** _approaches(episodes, distance) - 1)
     if fault == "replay-one-by-one":
         scores = np.array([_replay(episodes, row) for row in range(len(episodes))])
     return scores

@@ -52,7 +52,7 @@ SICK_RUNS: dict[str, SickRun] = {
         {"temperature": 0.01},
     ),
     "reward-hacking": SickRun(
-        "the reward counts moves towards the goal instead of reaching it: moving back and forth scores best",
+        "moves towards the goal earn a bonus that doubles, moves away cost nothing: moving back and forth scores best",
         "validation/score/mean",
         {"fault": "pay-approach"},
     ),

@@ -19,6 +19,7 @@ from windsock.diagnosis.rule import (
     filled,
     signal_words,
     spells,
+    topic_of,
     unmeasured,
 )
 from windsock.diagnosis.rules import RULES
@@ -54,11 +55,15 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Note:
-    """What a rule says that found nothing: that it is fine, or why it cannot judge."""
+    """What a rule says that found nothing: that it is fine, or why it cannot judge.
+
+    ``topic`` is what the reason has in common with those of other rules.
+    """
 
     rule: str
     title: Text
     text: Text
+    topic: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,17 @@ def _cannot(rule: Rule, case: Case, why: Unmeasured) -> Note:
     refused = [case.refused[key] for key in rule.needs if key in case.refused]
     if refused and all(case.get(key) is None for key in rule.needs):
         return Note(rule.id, rule.words.title, refused[0])
-    missing = [key for key in rule.needs if case.get(key) is None and not case.families.get(key)]
-    text = filled(rule.words.cannot[why.reason], {"missing": signal_words(missing or rule.needs), **why.facts})
-    return Note(rule.id, rule.words.title, text)
+    missing = [key for key in rule.needs if case.get(key) is None and not case.families.get(key)] or rule.needs
+    text = filled(rule.words.cannot[why.reason], {"missing": signal_words(missing), **why.facts})
+    return Note(rule.id, rule.words.title, text, topic_of(why.reason, missing))
+
+
+def short_reasons(notes: Sequence[Note]) -> list[Text]:
+    """Return a reason for each note: its topic where the notes of that topic differ, else its own text."""
+    texts: dict[Text | None, set[Text]] = {}
+    for note in notes:
+        texts.setdefault(note.topic, set()).add(note.text)
+    return [note.text if note.topic is None or len(texts[note.topic]) == 1 else note.topic for note in notes]
 
 
 def _left(cause: Finding, later: Finding) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
@@ -151,6 +151,15 @@ def signal_words(keys: Iterable[str]) -> Text:
     """Return the words for signals, as in "the entropy or the KL"."""
     words = [_text(_texts()["signals"][key]) for key in keys]
     return Text(_either([one.en for one in words], ", ", " or "), _either([one.zh for one in words], "、", "或"))
+
+
+def topic_of(reason: str, missing: Collection[str]) -> Text | None:
+    """Return what a reason has in common with others; of signals that are not logged, ``missing`` are the keys."""
+    keys = set(missing) if reason == "not_logged" else set()
+    for topic in _texts()["topics"]:
+        if reason in topic.get("reasons", ()) or keys.intersection(topic.get("signals", ())):
+            return _text(topic["text"])
+    return None
 
 
 def _either(words: list[str], comma: str, last: str) -> str:

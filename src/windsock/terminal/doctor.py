@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from windsock.catalogue.spec import Text
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from windsock.findings import SEVERITIES, Finding
 from windsock.formatting import number, printable
 from windsock.journal.series import Series
@@ -65,9 +65,11 @@ def print_diagnosis(console: Console, view: View, diagnosis: Diagnosis, lang: st
     for finding in diagnosis.findings:
         _print_finding(console, view, finding, lang)
     _print_past(console, diagnosis.past, lang)
-    _print_notes(console, _word("unmeasured", lang), diagnosis.unmeasured, lang)
+    unjudged = diagnosis.unmeasured
+    reasons = _texts(unjudged) if everything else short_reasons(unjudged)
+    _print_notes(console, _word("unmeasured", lang), unjudged, reasons, lang)
     if everything:
-        _print_notes(console, _word("fine", lang), diagnosis.fine, lang)
+        _print_notes(console, _word("fine", lang), diagnosis.fine, _texts(diagnosis.fine), lang)
     elif diagnosis.fine:
         _line(console, f"\n{_word('fine', lang)}", "bold")
         _block(console, _titles(diagnosis.fine, lang))
@@ -174,15 +176,19 @@ def _stretches(findings: Iterable[Finding]) -> list[tuple[int, int]]:
     return found
 
 
-def _print_notes(console: Console, title: str, notes: Sequence[Note], lang: str) -> None:
-    """Print what notes say, each text once with the rules that it is about."""
+def _print_notes(console: Console, title: str, notes: Sequence[Note], texts: Iterable[Text], lang: str) -> None:
+    """Print the texts of notes, each once with the rules that it is about."""
     if notes:
         _line(console, f"\n{title}", "bold")
-    by_text: dict[str, list[Note]] = {}
-    for note in notes:
-        by_text.setdefault(note.text.get(lang), []).append(note)
+    by_text: dict[Text, list[Note]] = {}
+    for note, text in zip(notes, texts, strict=True):
+        by_text.setdefault(text, []).append(note)
     for text, same in by_text.items():
-        _block(console, f"{_titles(same, lang)} – {text}")
+        _block(console, f"{_titles(same, lang)} – {text.get(lang)}")
+
+
+def _texts(notes: Iterable[Note]) -> list[Text]:
+    return [note.text for note in notes]
 
 
 def _titles(named: Iterable[Finding | Note], lang: str) -> str:

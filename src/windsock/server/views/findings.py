@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from windsock.catalogue.names import Match
-from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from windsock.diagnosis.health import WORDS
 from windsock.errors import MetricNotFoundError
 from windsock.findings import Finding
@@ -31,7 +31,7 @@ def findings_view(opened: OpenRun) -> dict[str, Any]:
         "findings": [finding.record() for finding in diagnosis.findings],
         "past": [finding.record() for finding in diagnosis.past],
         "fine": [_note(note) for note in diagnosis.fine],
-        "unmeasured": [_note(note) for note in diagnosis.unmeasured],
+        "unmeasured": _unmeasured(diagnosis.unmeasured),
         "marks": marks(opened, diagnosis),
         "charts": {chart.key: chart.record() for chart in charts},
         "metrics": metric_records(chart.match.metric.id if chart.match else None for chart in charts),
@@ -92,6 +92,12 @@ def _positions(opened: OpenRun, name: str, step: int) -> dict[str, float]:
         return {"step": step}
     place = int(np.searchsorted(series.steps, step))
     return {x: curves.position(opened, series, place, x) for x in curves.AXES if curves.has_axis(opened, x)}
+
+
+def _unmeasured(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    """Return why rules could not judge; related ones have the same short reason."""
+    reasons = zip(notes, short_reasons(notes), strict=True)
+    return [{**_note(note), "reason": bilingual(reason)} for note, reason in reasons]
 
 
 def _note(note: Note) -> dict[str, Any]:

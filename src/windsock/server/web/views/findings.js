@@ -197,13 +197,14 @@ function findingText(finding) {
   );
 }
 
-// Titles with what the rules look at, or why they cannot judge, which many have in common.
+// Titles with what the rules look at, or why they cannot judge: the short reason that many have in common, and as the
+// tip of a title the rule's own one.
 function foldedNotes(title, notes, open) {
-  const texts = [...new Set(notes.map((note) => localized(note.text)))];
-  const rows = texts.map((text) => {
+  const said = (note) => localized(note.reason ?? note.text);
+  const rows = [...new Set(notes.map(said))].map((text) => {
     const titles = notes
-      .filter((note) => localized(note.text) === text)
-      .map((note) => el("b", { text: localized(note.title) }));
+      .filter((note) => said(note) === text)
+      .map((note) => el("b", { text: localized(note.title), title: note.reason ? localized(note.text) : null }));
     return el("li", {}, el("span", { class: "titles" }, titles), el("span", { class: "quiet", text }));
   });
   return el(
