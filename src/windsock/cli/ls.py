@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
         print_json([_record(run, found) for run, found in zip(runs, health, strict=True)])
     elif runs:
         from windsock.terminal.output import make_console
-        from windsock.terminal.runs import RunsTable
+        from windsock.terminal.runs import runs_table
 
-        table = RunsTable(runs, health)
+        table = runs_table(runs, health)
         make_console(file_width=table.width).print(table)
     else:
         say(f"no runs in {path}")

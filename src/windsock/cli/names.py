@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_record(names))
         return 0
-    say(f"windsock: {names_sentence(names)}", sys.stderr)
+    say(f"windsock: {names_sentence(names).en}", sys.stderr)
     ambiguous = {name: names.resolve(name).meanings for name in names.ambiguous}
     if names.unknown or ambiguous:
         print(f"# Fill in what you know and save it as {FILE} beside the runs ({beside(view) / FILE})")

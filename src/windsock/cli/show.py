@@ -1,17 +1,21 @@
-"""Show one run: status, configuration and last values with sparklines that keep spikes."""
+"""Show one run: the doctor's verdict and the vital signs first, then warnings, facts, configuration and metrics.
+
+Of a run with many metrics their number is said by family: --metrics shows the last values of some, with units, extremes
+and sparklines that keep spikes, and --all shows everything.
+"""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 
-from windsock.cli.arguments import add_json, add_metrics, add_run, print_json, run_view
+from windsock.cli.arguments import add_json, add_language, add_metrics, add_run, print_json, run_view
 from windsock.formatting import json_number
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.view import View
 
-HELP = "show a run: status, config, last values"
-EXAMPLE = "windsock show @last --metrics 'critic/*'"
+HELP = "show a run: verdict, vital signs, config, last values"
+EXAMPLE = "windsock show @last\n  windsock show @last --metrics 'critic/*'"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_metrics(parser)
     parser.add_argument("--source", metavar="SOURCE", help="framework that wrote the names, such as trl/rloo")
     parser.add_argument("--all", action="store_true", help="show all metrics and settings")
+    add_language(parser)
     add_json(parser)
 
 
@@ -31,16 +36,16 @@ def run(options: argparse.Namespace) -> int:
         print_json(_record(view, names))
         return 0
     from windsock.terminal.output import make_console
-    from windsock.terminal.show import show
+    from windsock.terminal.show import Shown, show
 
-    show(make_console(), view, names, options.all)
+    show(make_console(), view, Shown(options.run_reference, names, bool(options.metrics), options.all, options.lang))
     return 0
 
 
 def _record(view: View, names: list[str]) -> dict[str, object]:
     from windsock.diagnosis.doctor import Visit
     from windsock.summary import run_names, run_warnings
-    from windsock.terminal.show import open_phases
+    from windsock.terminal.run_facts import open_phases
 
     status, meanings = view.status, run_names(view)
     return {
