@@ -43,7 +43,7 @@ LEVELS = [
     {"counters", "device_values", "live_findings", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},
     {"run", "view"},
-    {"opening", "summary", "relay"},
+    {"moments", "opening", "summary", "relay"},
     {"diagnosis"},
     {"session"},
     {"demo", "integrations", "server", "export", "terminal"},

@@ -10,10 +10,12 @@ import numpy as np
 from windsock.catalogue.spec import Text
 from windsock.formatting import counted, duration, ranges
 from windsock.model import Status, Writer
+from windsock.moments import Moment, moments
 from windsock.relay.delivery_state import DeliveryState, read_delivery_states
 from windsock.view import View
 
 MAX_RANKS = 8  # of a role, and open phases, that are listed one by one
+MAX_MOMENTS = 5  # of a kind
 MAX_RANGES = 3  # of ranks with the same status
 WORDS = {
     "id": Text("id", "编号"),
@@ -30,6 +32,12 @@ WORDS = {
     "command": Text("command", "命令"),
     "commit": Text("commit", "提交"),
     "changes": Text(", uncommitted changes", "，有未提交的修改"),
+    "annotation": Text("annotations", "注记"),
+    "restart": Text("restarts", "重启"),
+    "config": Text("changes", "配置变更"),
+    "checkpoint": Text("checkpoints", "检查点"),
+    "at step": Text("step {step:,}: {text}", "第 {step:,} 步：{text}"),
+    "last at": Text("{count:,}, the last at step {step:,}", "{count:,} 个，最近在第 {step:,} 步"),
     "tags": Text("tags", "标签"),
     "notes": Text("notes", "备注"),
 }
@@ -47,12 +55,28 @@ def run_facts(view: View, lang: str) -> dict[str, str]:
         **_origin(view),
         "phase": _first_phases(open_phases(view)),
         **_source(view, lang),
+        **_moments(view, lang),
         "tags": ", ".join(info.tags),
         "notes": info.notes,
     }
     named = {WORDS[key].get(lang): text for key, text in facts.items() if text}
     deliveries = read_delivery_states(view.path)
     return named | {WORDS["tracker"].get(lang).format(name=one.tracker): _delivery(one) for one in deliveries}
+
+
+def _moments(view: View, lang: str) -> dict[str, str]:
+    """Return what happened at which step, of each kind the last few."""
+    by_kind: dict[str, list[Moment]] = {}
+    for moment in moments(view):
+        by_kind.setdefault(moment.kind, []).append(moment)
+    saved = by_kind.pop("checkpoint", [])
+    facts = {
+        kind: "\n".join(WORDS["at step"].get(lang).format(step=one.step, text=one.text) for one in found[-MAX_MOMENTS:])
+        for kind, found in by_kind.items()
+    }
+    if saved:
+        facts["checkpoint"] = WORDS["last at"].get(lang).format(count=len(saved), step=saved[-1].step)
+    return facts
 
 
 def _source(view: View, lang: str) -> dict[str, str]:
