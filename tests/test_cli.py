@@ -76,7 +76,7 @@ def test_show_prints_status_config_and_last_values(run: windsock.Run, capsys: py
     [loss] = [text for text in out.splitlines() if text.strip().startswith("loss ")]
     assert "×" in loss
     record = json.loads(cli(capsys, "show", run.id[:5], "--json")[1])
-    assert record["last"]["critic/score/mean"] == {"step": 49, "value": 0.98, "points": 50}
+    assert record["last"]["critic/score/mean"] == {"step": 49, "value": 0.98, "points": 50, "unit": ""}
     assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
 
 

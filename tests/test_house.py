@@ -45,7 +45,7 @@ LEVELS = [
     {"run", "view"},
     {"moments", "opening", "summary", "relay"},
     {"diagnosis"},
-    {"session"},
+    {"questions", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}

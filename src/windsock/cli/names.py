@@ -7,7 +7,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_view
+from windsock.cli.arguments import add_json, add_run, run_view
+from windsock.cli.json_output import print_json
 from windsock.terminal.output import say
 
 if TYPE_CHECKING:
