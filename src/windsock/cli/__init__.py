@@ -16,8 +16,8 @@ from windsock.errors import WindsockError
 from windsock.terminal.output import any_encoding
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "doctor", "phases", "samples", "query", "tail", "export", "report", "explain", "names",
-    "import", "sync", "tensorboard", "rm", "archive", "du",
+    "demo", "up", "ls", "show", "doctor", "phases", "samples", "query", "compare", "tail", "export", "report",
+    "explain", "names", "import", "sync", "tensorboard", "rm", "archive", "du",
 )  # fmt: skip
 MODULES = {"import": "import_log"}  # of commands that cannot have their own names
 

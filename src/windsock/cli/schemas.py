@@ -166,6 +166,26 @@ UNKNOWN = document("explain", {"name": TEXT, "known": {"const": False}, "nearest
 METRICS = document("metrics", {"families": mapping_of(list_of(TEXT))})
 PART = record({"text": TEXT, "left": ANY, "right": ANY, "holds": FLAG, "names": mapping_of(TEXT)})
 QUERY = document("query", {**NAMED, "expression": TEXT, "answer": FLAG, "comparisons": list_of(PART)})
+ENDS = {"mean": nullable(NUMBER), "low": nullable(NUMBER), "high": nullable(NUMBER), "runs": INTEGER}
+INTERVAL = record(ENDS)
+DIFFERENCE = record({**ENDS, "word": one_of("better", "worse", "higher", "lower", "undecided", "too few", "nothing")})
+MEASURE = record({**ENDS, "values": list_of(nullable(NUMBER)), "difference": nullable(DIFFERENCE)})
+COMPARED = record(
+    {
+        "metric": nullable(TEXT), "name": TEXT, "title": nullable(BILINGUAL), "direction": TEXT,
+        "steps": nullable(list_of(NUMBER)),
+        "groups": mapping_of(record({"last": MEASURE, "area": MEASURE})),
+    }
+)  # fmt: skip
+GROUP = record({"name": TEXT, "runs": list_of(TEXT), "seeds": list_of(nullable(TEXT))})
+JUDGED = record({**NAMED, "group": TEXT, "verdict": VERDICT, "findings": list_of(FIRST_FINDING)})
+COMPARE = document(
+    "compare",
+    {
+        "groups": list_of(GROUP), "config": mapping_of(mapping_of(ANY)), "metrics": list_of(COMPARED),
+        "runs": list_of(JUDGED), "phases": mapping_of(mapping_of(INTERVAL)),
+    },
+)  # fmt: skip
 SCHEMAS: dict[str, tuple[str, Schema]] = {
     "ls": ("windsock ls --json", list_of(LS)),
     "show": ("windsock show --json", SHOW),
@@ -176,6 +196,7 @@ SCHEMAS: dict[str, tuple[str, Schema]] = {
     "explain": ("windsock explain --json", {"anyOf": [EXPLAINED, AMBIGUOUS, UNKNOWN]}),
     "metrics": ("windsock explain --all --json", METRICS),
     "query": ("windsock query --json", QUERY),
+    "compare": ("windsock compare --json", COMPARE),
     "error": ("an error of any command with --json", ERROR),
 }
 
