@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -121,10 +122,11 @@ def test_the_values_are_told(path: str, capsys: pytest.CaptureFixture[str]):
     ]
 
 
-def test_help_names_every_function_and_fact(capsys: pytest.CaptureFixture[str]):
+def test_help_and_docs_name_every_function_and_fact(capsys: pytest.CaptureFixture[str]):
     """The language is documented where it is used."""
     with pytest.raises(SystemExit):
         main(["query", "--help"])
-    out = capsys.readouterr().out
-    assert all(f"{function}(" in out for function in FUNCTIONS)
-    assert all(fact in out for fact in FACTS)
+    page = (Path(__file__).parents[1] / "docs" / "commands.md").read_text()
+    for text in (capsys.readouterr().out, page):
+        assert all(f"{function}(" in text for function in FUNCTIONS)
+        assert all(fact in text for fact in FACTS)
