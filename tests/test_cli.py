@@ -76,7 +76,7 @@ def test_show_prints_status_config_and_last_values(run: windsock.Run, capsys: py
     [loss] = [text for text in out.splitlines() if text.strip().startswith("loss ")]
     assert "×" in loss
     record = json.loads(cli(capsys, "show", run.id[:5], "--json")[1])
-    assert record["last"]["critic/score/mean"] == {"step": 49, "value": 0.98, "points": 50}
+    assert record["last"]["critic/score/mean"] == {"step": 49, "value": 0.98, "points": 50, "unit": ""}
     assert record["config"] == {"actor": {"lr": 1e-6}, "seed": 7}
 
 
@@ -97,14 +97,29 @@ def test_show_prints_verdicts_on_crucial_values(run: windsock.Run, capsys: pytes
     assert (record["key"], record["name"], record["verdict"]) == ("reward", "critic/score/mean", "good")
 
 
-def test_show_shortens_long_families(capsys: pytest.CaptureFixture[str]):
-    """It prints the number of omitted metrics; --all shows them."""
-    big = windsock.init(name="big")
+def test_show_of_many_metrics_fits_a_screen(capsys: pytest.CaptureFixture[str]):
+    """It says how many metrics and settings there are; --metrics shows some of them and --all everything."""
+    big = windsock.init(name="big", config={f"key{n}": n for n in range(100)})
     big.log({f"layer/{n}": float(n) for n in range(100)}, step=0)
     big.finish()
-    assert "… 70 more: windsock show RUN --metrics 'layer/*' --all" in cli(capsys, "show", "big")[1]
-    assert "more:" not in cli(capsys, "show", "big", "--all")[1]
-    assert "99" in cli(capsys, "show", "big", "--metrics", "layer/99")[1]
+    out = cli(capsys, "show", "big")[1]
+    assert len(out.splitlines()) < 40
+    assert "… 92 more: windsock show big --all" in out
+    assert "100 metrics: layer 100" in out
+    assert cli(capsys, "show", "big", "--metrics", "layer/9*")[1].splitlines()[-1].split()[0] == "99"
+    out = cli(capsys, "show", "big", "--all")[1]
+    assert "more:" not in out
+    assert len(out.splitlines()) > 200
+
+
+def test_show_leads_with_the_verdict(run: windsock.Run, capsys: pytest.CaptureFixture[str]):
+    """The vital signs follow, then the rest; in the language that is asked for."""
+    lines = cli(capsys, "show", run.id, "--lang", "en")[1].splitlines()
+    assert lines[0].startswith("frozen_lake  ✓ finished  steps 0 – 49 · ")
+    assert re.match(r"[✓!✗?] (healthy|watch|sick|cannot tell)  \d+ of \d+ rules could look", lines[2])
+    assert [line for line in lines if line in ("vital signs", "config", "actor")] == ["vital signs", "config", "actor"]
+    chinese = cli(capsys, "show", run.id, "--lang", "zh")[1]
+    assert all(word in chinese for word in ("第 0 – 49 步", "关键指标", "奖励", "在上升", "项目", "配置"))
 
 
 def test_tail_prints_the_last_steps(run: windsock.Run, capsys: pytest.CaptureFixture[str]):

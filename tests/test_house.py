@@ -43,9 +43,9 @@ LEVELS = [
     {"counters", "device_values", "live_findings", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},
     {"run", "view"},
-    {"opening", "summary", "relay"},
+    {"moments", "opening", "summary", "relay"},
     {"diagnosis"},
-    {"session"},
+    {"questions", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}

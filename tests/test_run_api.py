@@ -17,8 +17,8 @@ from windsock.summary import run_warnings
 
 PROPERTIES = {"config", "ended", "id", "info", "name", "path", "project", "should_stop", "step", "url", "writer"}
 CALLS = {
-    "commit", "count", "drawn", "evaluation", "finish", "log", "measure", "phase", "pipeline", "rollouts", "sample",
-    "samples", "shards", "staleness", "text", "ticket", "timer", "tokenizer", "update_config", "validation",
+    "annotate", "commit", "count", "drawn", "evaluation", "finish", "log", "measure", "phase", "pipeline", "rollouts",
+    "sample", "samples", "shards", "staleness", "text", "ticket", "timer", "tokenizer", "update_config", "validation",
     "watch_engine",
 }  # fmt: skip
 BATCH = {"response_mask": [[1, 1]], "scores": [0.5]}

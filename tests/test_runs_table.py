@@ -14,7 +14,8 @@ from windsock.model import RunInfo, Status
 from windsock.terminal import runs
 from windsock.terminal.folding import fold
 from windsock.terminal.output import make_console
-from windsock.terminal.runs import RunsTable
+from windsock.terminal.runs import runs_table
+from windsock.terminal.text_table import TextTable
 
 NAMES = ["short", "运行 名字", "qwen3-8b_grpo/lr.1e-6-seed7-run12", "two words", "[bold]no markup", "é́", "x" * 50]
 
@@ -24,7 +25,7 @@ def glance(name: str, project: str = "lab", status: str = "finished", id: str = 
     return Glance(info, Path(), Status(status), 123_456, 1.7e9, 1.7e9 + 1e4, 10**9, 1, 1)  # type: ignore[arg-type]
 
 
-def drawn(table: RunsTable, width: int) -> tuple[list[str], list[tuple[str, str]]]:
+def drawn(table: TextTable, width: int) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the lines, and what is coloured."""
     file = io.StringIO()
     make_console(file=file, width=width, force_terminal=True, color_system="standard").print(table)
@@ -38,7 +39,7 @@ def test_name_and_status_are_there_at_any_width(width: int):
     draw = random.Random(width)
     glances = [glance(draw.choice(NAMES), status=draw.choice(list(runs.SYMBOLS))) for _ in range(40)]
     health = [Health("sick", 7, 1, None)] * 40
-    lines, _ = drawn(RunsTable(glances, health), width)
+    lines, _ = drawn(runs_table(glances, health), width)
     assert max(map(cell_len, lines)) <= width
     begin = lines[0].index("NAME")
     assert all(heading in lines[0] for heading in ("NAME", "STATUS", "HEALTH"))
@@ -53,7 +54,7 @@ def test_name_and_status_are_there_at_any_width(width: int):
 
 def test_a_narrow_terminal_lacks_columns():
     """Those that a person can do without first; nothing is left out where there is room."""
-    table = RunsTable([glance("settings-17")], [None])
+    table = runs_table([glance("settings-17")], [None])
     assert drawn(table, table.width)[0][0].split() == [name for name in runs.HEADINGS if name != "HEALTH"]
     assert drawn(table, 60)[0][0].split() == ["ID", "NAME", "PROJECT", "STATUS", "STEP"]
     assert drawn(table, 30)[0] == ["NAME         STATUS", "settings-17  ✓ finished"]
@@ -62,7 +63,7 @@ def test_a_narrow_terminal_lacks_columns():
 def test_a_file_has_the_whole_table(monkeypatch: pytest.MonkeyPatch):
     """A program that reads it has no columns to fit into."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    table = RunsTable([glance("n" * 150)], [None])
+    table = runs_table([glance("n" * 150)], [None])
     file = io.StringIO()
     make_console(file_width=table.width, file=file).print(table)
     assert "n" * 150 in file.getvalue()
@@ -71,15 +72,16 @@ def test_a_file_has_the_whole_table(monkeypatch: pytest.MonkeyPatch):
 
 def test_status_and_health_are_coloured():
     """And nothing else."""
-    table = RunsTable(
+    table = runs_table(
         [glance("a", status="running"), glance("b", status="killed")], [Health("watch", 7, 1, None), None]
     )
     assert drawn(table, 100)[1] == [("32", "● running"), ("33", "watch"), ("31", "✗ killed")]
 
 
-def test_long_ids_are_cut():
-    """Commands take a prefix."""
-    assert "123456789012345678" not in "".join(drawn(RunsTable([glance("a", id="1234567890" * 3)], [None]), 200)[0])
+def test_long_ids_are_folded():
+    """The logs of other programs have ids that are paths."""
+    lines = drawn(runs_table([glance("a", id="experiments/grpo-7b/events")], [None]), 200)[0]
+    assert [line.split()[0] for line in lines] == ["ID", "experiments/grpo-", "7b/events"]
 
 
 @pytest.mark.parametrize(

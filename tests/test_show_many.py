@@ -7,7 +7,8 @@ from windsock.cli import main
 from windsock.journal import decoding
 from windsock.journal.columns import Attempt
 from windsock.model import Status
-from windsock.terminal.show import MAX_FAMILIES, MAX_RANKS, MAX_WARNINGS
+from windsock.terminal.run_facts import MAX_RANKS
+from windsock.terminal.show import MAX_FAMILIES, MAX_WARNINGS
 
 FAMILIES = MAX_FAMILIES + 20
 
@@ -28,14 +29,15 @@ def write_ranks(count: int, restarted: int = 0) -> None:
 
 
 def test_further_families_are_counted(capsys: pytest.CaptureFixture[str]):
-    """--all shows them, and so does a pattern."""
+    """--all shows their values, and so does a pattern."""
     run = windsock.init(id="families")
     run.log({f"family{n}/value": float(n) for n in range(FAMILIES)}, step=0)
     run.finish()
     text = shown(capsys, "families")
-    assert text.count("value") == MAX_FAMILIES
-    assert "… 20 more families: windsock show RUN --metrics 'FAMILY/*', or --all" in text
-    assert shown(capsys, "families", "--all").count("value") == FAMILIES
+    assert f"{FAMILIES} metrics: family0 1, family1 1," in text
+    assert "and 20 more families" in text
+    assert "windsock show families --metrics 'family0/*' shows their values, --all everything" in text
+    assert shown(capsys, "families", "--all").count("STEP value") == FAMILIES
     assert f"family{FAMILIES - 1}" in shown(capsys, "families", "--metrics", f"family{FAMILIES - 1}/*")
 
 
@@ -129,7 +131,7 @@ def test_further_warnings_are_counted(capsys: pytest.CaptureFixture[str]):
     run.finish()
     text = shown(capsys, "warned")
     assert text.count("value is None") == MAX_WARNINGS
-    assert "… 5 more warnings: windsock show RUN --all" in text
+    assert "… 5 more: windsock show warned --all" in text
     assert shown(capsys, "warned", "--all").count("value is None") == MAX_WARNINGS + 5
 
 

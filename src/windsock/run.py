@@ -43,6 +43,7 @@ MAX_OPEN_ROWS = 1000  # without any commit; then a hint is printed
 TRACKER_SECONDS = 10.0  # to wait for trackers at the end
 HURRIED_TRACKER_SECONDS = 1.0  # after SIGTERM: the relay goes on without this process
 HURRIED_SECONDS = 0.5  # after SIGTERM, for the background thread, and for what is collected
+MAX_ANNOTATION = 1000  # characters
 MAX_TEXT = 1 << 22  # characters; a frame of more than 1 GiB cannot be read
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -230,6 +231,18 @@ class Run:
             written = written[:MAX_TEXT]
         record = {"name": str(name), "step": number, "time": time.time(), "text": written}
         self._recording.journal.record(Kind.TEXT, record)
+
+    @guarded()
+    def annotate(self, text: str, step: int | None = None) -> None:
+        """Note what explains a bend in the curves, such as a new data mix; charts mark it.
+
+        It is at ``step``, or at the step that is open now. Of a long text the first 1,000 characters are kept.
+        """
+        recording, number = self._recording, self._recording.open_step(step)
+        if number is None:
+            is_committed = recording.step is not None or self._newest_step is None
+            number = recording.next_step if is_committed else self._newest_step
+        recording.journal.event("annotation", text=str(text)[:MAX_ANNOTATION], step=number)
 
     @guarded()
     def count(self, **amounts: float) -> None:

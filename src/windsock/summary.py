@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.sources import check_source
-from windsock.catalogue.spec import CatalogueError
+from windsock.catalogue.spec import CatalogueError, Text
 from windsock.catalogue.taught import taught_names
 from windsock.formatting import counted, ranges
 from windsock.view import View
@@ -38,13 +38,17 @@ def beside(view: View) -> Path:
     return view.path.parent.parent if view.location == view.path else view.location.parent
 
 
-def names_sentence(names: RunNames) -> str:
+def names_sentence(names: RunNames) -> Text:
     """Return how many names of a run are known, in a sentence."""
-    known, total = len(names.known), len(names.names)
-    text = f"this run has {counted(total, 'name')}, and windsock knows {'all of them' if known == total else known}"
-    if names.ambiguous:
-        text += f"; the meaning of {len(names.ambiguous)} is not decided: {', '.join(names.ambiguous[:MAX_REASONS])}"
-    return text
+    known, total, undecided = len(names.known), len(names.names), len(names.ambiguous)
+    knows, knows_zh = ("all of them", "全部认识") if known == total else (str(known), f"认识其中 {known} 个")
+    en = f"this run has {counted(total, 'name')}, and windsock knows {knows}"
+    zh = f"该实验有 {total} 个名字，windsock {knows_zh}"
+    if undecided:
+        listed = names.ambiguous[:MAX_REASONS]
+        en += f"; the meaning of {undecided} is not decided: {', '.join(listed)}"
+        zh += f"；{undecided} 个含义未定：{'、'.join(listed)}"
+    return Text(en, zh)
 
 
 def _is_source(source: str) -> bool:

@@ -21,7 +21,7 @@ from windsock.model import PhaseSpan
 from windsock.probe.devices import AllocatorStats
 from windsock.probe.memory import HostReading
 from windsock.probe.phases import Phase
-from windsock.terminal.show import open_phases
+from windsock.terminal.run_facts import open_phases
 
 
 def spans(run: windsock.Run) -> list[PhaseSpan]:

@@ -51,6 +51,20 @@ def test_marks_are_on_every_axis(serve: Serve):
     assert fetch(serve, view="overview")["marks"] == found["marks"]
 
 
+def test_moments_are_on_every_axis(serve: Serve):
+    """Annotations and the like have their place on each axis, and are in the overview too."""
+    run = windsock.init(id="noted")
+    for step in range(4):
+        run.log({"loss": 1.0, "tokens": 100.0 * step}, step=step)
+    run.annotate("new data mix", step=2)
+    run.finish()
+    found = fetch(serve, "noted")
+    [moment] = found["moments"]
+    assert (moment["kind"], moment["step"], moment["text"]) == ("annotation", 2, "new data mix")
+    assert (moment["from"]["step"], set(moment["from"])) == (2, set(found["axes"]))
+    assert fetch(serve, "noted", "overview")["moments"] == found["moments"]
+
+
 def test_a_healthy_run_has_no_marks(serve: Serve):
     """Nothing is found, and what was looked at is listed."""
     record("well", is_sick=False)

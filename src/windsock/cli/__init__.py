@@ -8,15 +8,16 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
 from windsock import __version__
+from windsock.cli.json_output import print_problem
 from windsock.errors import WindsockError
-from windsock.formatting import printable
 from windsock.terminal.output import any_encoding
 
 COMMANDS = (
-    "demo", "up", "ls", "show", "doctor", "phases", "samples", "tail", "export", "report", "explain", "names", "import",
-    "sync", "tensorboard", "rm", "archive", "du",
+    "demo", "up", "ls", "show", "doctor", "phases", "samples", "query", "compare", "tail", "export", "report",
+    "explain", "names", "import", "sync", "tensorboard", "rm", "archive", "du",
 )  # fmt: skip
 MODULES = {"import": "import_log"}  # of commands that cannot have their own names
 
@@ -26,16 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with any_encoding():
         given = list(sys.argv[1:] if arguments is None else arguments)
         # Only the module of the command is imported: with all of them, the shortest takes twice as long.
-        return _run(build_parser([name for name in given[:1] if name in COMMANDS] or COMMANDS).parse_args(given))
+        parser = build_parser([name for name in given[:1] if name in COMMANDS] or COMMANDS, "--json" in given)
+        return _run(parser.parse_args(given))
 
 
 def _run(options: argparse.Namespace) -> int:
+    is_json = getattr(options, "json", False)
     try:
         code = int(options.run(options))
         sys.stdout.flush()  # raises BrokenPipeError here instead of at exit
     except WindsockError as problem:
-        print(printable(f"windsock: {problem}", newlines=True), file=sys.stderr)
-        return 1
+        print_problem(problem, is_json)
+        return int(options.error_code)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader closed the pipe, as head does
@@ -44,14 +47,23 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     except OSError as problem:  # a full disk, a file without permission
         where = f"{problem.filename}: " if problem.filename is not None else ""
-        print(printable(f"windsock: {where}{problem.strerror or problem}"), file=sys.stderr)
-        return 1
+        print_problem(f"{where}{problem.strerror or problem}", is_json)
+        return int(options.error_code)
     return code
 
 
-def build_parser(commands: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
-    """Return the argument parser of some commands."""
-    parser = argparse.ArgumentParser(
+class JsonParser(argparse.ArgumentParser):
+    """A parser that prints wrong arguments as JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and exit."""
+        print_problem(message, is_json=True)
+        self.exit(2)
+
+
+def build_parser(commands: Sequence[str] = COMMANDS, is_json: bool = False) -> argparse.ArgumentParser:
+    """Return the argument parser of some commands; ``is_json`` says that errors are printed so."""
+    parser = (JsonParser if is_json else argparse.ArgumentParser)(
         prog="windsock",
         description="Show, serve, export and manage recorded runs. RUN is an id, a unique prefix of an id, a name, "
         "a path or @last (the newest run).",
@@ -74,4 +86,4 @@ def _add(subparsers: argparse._SubParsersAction[argparse.ArgumentParser], name: 
     )
     command.add_arguments(parser)
     parser.add_argument("--dir", help="directory of the runs (default: $WINDSOCK_DIR or ./windsock-runs)")
-    parser.set_defaults(run=command.run)
+    parser.set_defaults(run=command.run, error_code=getattr(command, "ERROR_CODE", 1))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windsock.errors import RunNotFoundError, WindsockError
 from windsock.importers.formats import Log
@@ -26,7 +25,7 @@ def add_run(parser: argparse.ArgumentParser, several: bool = False) -> None:
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add --json."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, whose schema is in docs/schema; errors too")
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
@@ -93,14 +92,3 @@ def run_view(options: argparse.Namespace, source: str | None = None) -> View:
     from windsock.opening import open_run  # imports NumPy, which lists of runs can do without
 
     return open_run(options.run_reference, directory(options), source=source)
-
-
-def print_json(value: Any) -> None:
-    """Print strict JSON: NaN and infinities, of a config say, are strings."""
-    try:
-        text = json.dumps(value, indent=1, allow_nan=False, default=str)
-    except (ValueError, RecursionError):  # not finite, or nested too deeply
-        from windsock.server.responses import to_strict_json
-
-        text = json.dumps(to_strict_json(value), indent=1, allow_nan=False)
-    print(text)

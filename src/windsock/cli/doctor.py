@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windsock.catalogue.spec import Text
-from windsock.cli.arguments import add_json, add_language, directory, print_json
+from windsock.cli.arguments import add_json, add_language, directory
+from windsock.cli.json_output import print_json, print_problem, versioned
 from windsock.errors import RunNotFoundError, WindsockError
 from windsock.terminal.output import Progress, say
 
@@ -37,7 +38,7 @@ WORDS = {
 }
 
 Opener = Callable[[], "View"]
-Judged = tuple["View", "Diagnosis"]
+Judged = tuple["View", "Diagnosis"] | WindsockError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         openers = [opener for reference in options.runs or ["@last"] for opener in _openers(reference, options)]
     except RunNotFoundError as problem:
-        say(f"windsock: {problem}", sys.stderr)
+        print_problem(problem, options.json)
         return UNJUDGED
     is_list = len(openers) > 1
-    judged = _judged(openers, options, is_list)
+    judged = _judged(openers, options)
     codes = _print_records(judged, options, is_list) if options.json else _print(judged, options, is_list)
     return FOUND if FOUND in codes else UNJUDGED if set(codes) <= {UNJUDGED} else 0
 
@@ -90,33 +91,37 @@ def _openers(reference: str, options: argparse.Namespace) -> list[Opener]:
     return found
 
 
-def _judged(openers: list[Opener], options: argparse.Namespace, is_list: bool) -> Iterator[Judged]:
-    """Yield each run with its diagnosis, one after the other; say which cannot be read."""
+def _judged(openers: list[Opener], options: argparse.Namespace) -> Iterator[Judged]:
+    """Yield each run with its diagnosis, one after the other, or why it cannot be read."""
     from windsock.diagnosis.doctor import doctor
 
     is_seen = sys.stdout.isatty() and not options.json  # then each run has a line as soon as it is judged
     progress = None if is_seen else Progress("reading runs")
     for done, opener in enumerate(openers, 1):
+        found: Judged
         try:
             view = opener()
             view.source = options.source or view.source
-            diagnosis = doctor(view)
+            found = view, doctor(view)
         except WindsockError as problem:
-            say(str(problem) if is_list else f"windsock: {problem}", sys.stderr)
-            continue
-        finally:
-            if progress is not None:
-                progress.show(done, len(openers))
-        yield view, diagnosis
+            found = problem
+        if progress is not None:
+            progress.show(done, len(openers))
+        yield found
 
 
 def _print_records(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool) -> list[int]:
-    records, codes = [], []
-    for view, diagnosis in judged:
-        records.append({**diagnosis.record(view.id, view.name), "path": str(view.location), "steps": view.steps})
+    records: list[dict[str, object]] = []
+    codes: list[int] = []
+    for found in judged:
+        if isinstance(found, WindsockError):
+            records.append(versioned("error", {"error": str(found)}))
+            continue
+        view, diagnosis = found
+        record = {**diagnosis.record(view.id, view.name), "path": str(view.location), "steps": view.steps}
+        records.append(versioned("doctor", record))
         codes.append(_exit_code(diagnosis, options.fail_on))
-    if records or is_list:
-        print_json(records if is_list else records[0])
+    print_json(records if is_list else records[0])
     return codes
 
 
@@ -124,8 +129,13 @@ def _print(judged: Iterator[Judged], options: argparse.Namespace, is_list: bool)
     from windsock.terminal.doctor import print_diagnosis, print_verdict
     from windsock.terminal.output import make_console
 
-    console, codes = make_console(), []
-    for view, diagnosis in judged:
+    console = make_console()
+    codes: list[int] = []
+    for found in judged:
+        if isinstance(found, WindsockError):
+            say(str(found) if is_list else f"windsock: {found}", sys.stderr)
+            continue
+        view, diagnosis = found
         if is_list:
             print_verdict(console, f"{view.info.project}/{view.name}", diagnosis, options.lang)
         else:
@@ -152,7 +162,7 @@ def _explain(options: argparse.Namespace) -> int:
         raise WindsockError(f"no rule {options.explain!r}; {hint}")
     chosen = list(RULES.values()) if options.explain == "all" else [RULES[options.explain]]
     if options.json:
-        print_json([rule.record() for rule in chosen])
+        print_json([versioned("rules", rule.record()) for rule in chosen])
         return 0
     for rule in chosen:
         say(f"{rule.id}: {rule.words.title.get(options.lang)}")

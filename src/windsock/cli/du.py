@@ -6,7 +6,8 @@ import argparse
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from windsock.cli.arguments import add_json, directory, print_json
+from windsock.cli.arguments import add_json, directory
+from windsock.cli.json_output import print_json
 from windsock.formatting import counted, size
 from windsock.importers.import_cache import cache_dir, cached_imports
 from windsock.journal.archive import SUFFIX, archives

@@ -13,7 +13,8 @@ from windsock.catalogue.names import recognise
 from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import PRODUCERS, Text
-from windsock.cli.arguments import add_json, add_language, print_json, run_view
+from windsock.cli.arguments import add_json, add_language, run_view
+from windsock.cli.json_output import print_document
 from windsock.terminal.output import say
 
 HELP = "explain a metric of any framework"
@@ -73,7 +74,7 @@ def _in_run(options: argparse.Namespace) -> int:
 
 def _print(options: argparse.Namespace, explanation: Explanation, why: Sequence[str]) -> int:
     if options.json:
-        print_json({**asdict(explanation), "why": list(why)})
+        print_document("explain", {"known": True, **asdict(explanation), "why": list(why)})
         return 0
     from windsock.terminal.explain import explain
 
@@ -84,7 +85,8 @@ def _print(options: argparse.Namespace, explanation: Explanation, why: Sequence[
 def _print_meanings(options: argparse.Namespace, meanings: Sequence[NameMeaning], why: Sequence[str]) -> int:
     if options.json:
         listed = [asdict(meaning) for meaning in meanings]
-        print_json({"name": options.name, "known": True, "ambiguous": True, "meanings": listed, "why": list(why)})
+        record = {"name": options.name, "known": True, "ambiguous": True, "meanings": listed, "why": list(why)}
+        print_document("explain", record)
         return 0
     from windsock.terminal.explain import explain_meanings
 
@@ -94,7 +96,8 @@ def _print_meanings(options: argparse.Namespace, meanings: Sequence[NameMeaning]
 
 def _all(options: argparse.Namespace) -> int:
     if options.json:
-        print_json({family: [metric.id for metric in metrics] for family, _, _, metrics in families(options.lang)})
+        found = {family: [metric.id for metric in metrics] for family, _, _, metrics in families(options.lang)}
+        print_document("metrics", {"families": found})
         return 0
     from windsock.terminal.explain import explain_all
 
@@ -105,7 +108,7 @@ def _all(options: argparse.Namespace) -> int:
 def _unknown(options: argparse.Namespace) -> int:
     close = nearest(options.name)
     if options.json:
-        print_json({"name": options.name, "known": False, "nearest": close})
+        print_document("explain", {"name": options.name, "known": False, "nearest": close})
         return 1
     by, by_zh = (f" by {options.source}", f"（来自 {options.source}）") if options.source else ("", "")
     lines = {

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from windsock.cli.arguments import add_json, directory, print_json
+from windsock.cli.arguments import add_json, directory
+from windsock.cli.json_output import print_json, versioned
 from windsock.diagnosis.health import Health
 from windsock.diagnosis.health_list import HealthList
 from windsock.errors import WindsockError
@@ -48,12 +49,12 @@ def run(options: argparse.Namespace) -> int:
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     health = _health(path if path.is_dir() else path.parent, runs, options.health)
     if options.json:
-        print_json([_record(run, found) for run, found in zip(runs, health, strict=True)])
+        print_json([versioned("ls", _record(run, found)) for run, found in zip(runs, health, strict=True)])
     elif runs:
         from windsock.terminal.output import make_console
-        from windsock.terminal.runs import RunsTable
+        from windsock.terminal.runs import runs_table
 
-        table = RunsTable(runs, health)
+        table = runs_table(runs, health)
         make_console(file_width=table.width).print(table)
     else:
         say(f"no runs in {path}")

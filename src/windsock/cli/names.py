@@ -7,7 +7,8 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_view
+from windsock.cli.arguments import add_json, add_run, run_view
+from windsock.cli.json_output import print_json
 from windsock.terminal.output import say
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(_record(names))
         return 0
-    say(f"windsock: {names_sentence(names)}", sys.stderr)
+    say(f"windsock: {names_sentence(names).en}", sys.stderr)
     ambiguous = {name: names.resolve(name).meanings for name in names.ambiguous}
     if names.unknown or ambiguous:
         print(f"# Fill in what you know and save it as {FILE} beside the runs ({beside(view) / FILE})")

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from windsock.cli.arguments import add_json, add_run, print_json, run_view
+from windsock.cli.arguments import add_json, add_run, run_view
+from windsock.cli.json_output import print_document
 from windsock.errors import WindsockError
 from windsock.journal.spans import SpanTable
 from windsock.model import PhaseSpan
@@ -38,6 +39,9 @@ def run(options: argparse.Namespace) -> int:
     """Print the table and the timeline."""
     view = run_view(options)
     table, windows = view.span_table(), view.step_windows()
+    if not len(table) and view.origin is not None and options.json:
+        print_document("phases", {"id": view.id, "name": view.name, "phases": [], "timeline": None})
+        return 0
     if not len(table) and view.origin is not None:
         say(f"{view.location} has no phases: the log does not tell of any")
         return 0
@@ -55,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     assert laid_out is not None
     found = summaries(table, windows, None if options.step is None else table.steps == step)
     if options.json:
-        print_json(_record(view, found, spans, laid_out))
+        print_document("phases", _record(view, found, spans, laid_out))
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.phases import show_phases

@@ -11,6 +11,7 @@ import argparse
 import json
 
 from windsock.cli.arguments import add_json, add_run, run_view
+from windsock.cli.json_output import versioned
 from windsock.export import sample_record
 from windsock.samples.conditions import parse_conditions
 from windsock.samples.query import SORTS, Query, compiled
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     found = view.find_samples(_query(options), shown if shown > 0 else None)
     if options.json:
         for sample in found.samples:
-            print(json.dumps(to_strict_json(sample_record(sample)), allow_nan=False))
+            print(json.dumps(to_strict_json(versioned("samples", sample_record(sample))), allow_nan=False))
         return 0
     from windsock.terminal.output import make_console
     from windsock.terminal.samples import Highlight, show_samples

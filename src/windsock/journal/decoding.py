@@ -232,6 +232,7 @@ EVENTS: dict[str, Read] = {
         {"number": read_count, "kind": read_text, "step": read_step, "found": read_time, "finding": read_mapping},
         ("kind", "step", "finding"),
     ),
+    "annotation": object_of({"text": read_text, "step": read_step}, ("text", "step")),
     "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
     "imported": object_of(
         {

@@ -59,7 +59,7 @@ def print_diagnosis(console: Console, view: View, diagnosis: Diagnosis, lang: st
     _line(console, printable(view.name), "bold", end="  ")
     _line(console, f"{symbol} {VERDICTS[diagnosis.verdict].get(lang)}", colour, end="  ")
     _line(console, _steps(view, lang), "dim", end="  ")
-    _line(console, _looked(diagnosis, lang), "dim")
+    _line(console, looked(diagnosis, lang), "dim")
     for reason in diagnosis.reasons:
         _block(console, reason.get(lang))
     for finding in diagnosis.findings:
@@ -78,7 +78,7 @@ def print_diagnosis(console: Console, view: View, diagnosis: Diagnosis, lang: st
 def print_verdict(console: Console, name: str, diagnosis: Diagnosis, lang: str) -> None:
     """Print a line about a run: its verdict with its findings, or why there is none."""
     symbol, colour = SYMBOLS[diagnosis.verdict]
-    said = [_since(finding, lang) for finding in diagnosis.findings if finding.severity != "info"]
+    said = [since(finding, lang) for finding in diagnosis.findings if finding.severity != "info"]
     said += [reason.get(lang) for reason in diagnosis.reasons]
     verdict = _padded(f"{symbol} {VERDICTS[diagnosis.verdict].get(lang)}", VERDICT_WIDTH)
     _line(console, verdict, colour, end="")
@@ -92,7 +92,7 @@ def _steps(view: View, lang: str) -> str:
     return _word("steps", lang, first=f"{first:,}", last=f"{last:,}")
 
 
-def _looked(diagnosis: Diagnosis, lang: str) -> str:
+def looked(diagnosis: Diagnosis, lang: str) -> str:
     """Return how many rules had what they need: a verdict is worth what was looked at."""
     found = {finding.rule for finding in _with_explained((*diagnosis.findings, *diagnosis.past))}
     count = len(found | {note.rule for note in diagnosis.fine})
@@ -108,7 +108,7 @@ def _with_explained(findings: Iterable[Finding]) -> Iterable[Finding]:
 def _print_finding(console: Console, view: View, finding: Finding, lang: str) -> None:
     _line(console, "", "")
     _line(console, _padded(_word(finding.severity, lang), LABEL_WIDTH), COLOURS[finding.severity], end="")
-    _line(console, _since(finding, lang), "bold")
+    _line(console, since(finding, lang), "bold")
     _block(console, finding.text.get(lang))
     known = set(view.names())
     drawn = [name for name in dict.fromkeys((finding.name, *finding.evidence)) if name in known][:MAX_DRAWN]
@@ -195,7 +195,7 @@ def _titles(named: Iterable[Finding | Note], lang: str) -> str:
     return _word("comma", lang).join(dict.fromkeys(one.title.get(lang) for one in named))
 
 
-def _since(finding: Finding, lang: str) -> str:
+def since(finding: Finding, lang: str) -> str:
     """Return the title with the step since which it holds, or with its steps if it is over and has left something."""
     if not finding.is_open:
         return _when(finding, [(finding.onset, finding.last)], lang)

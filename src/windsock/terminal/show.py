@@ -1,143 +1,182 @@
-"""One run on a terminal: its facts, warnings, crucial values, configuration and last values."""
+"""One run on a terminal: the doctor's verdict and the vital signs first, then warnings, facts, config and metrics."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from windsock.catalogue.registry import REGISTRY
 from windsock.catalogue.resolution import RunNames
-from windsock.diagnosis.diagnose import Diagnosis
+from windsock.catalogue.spec import Text as Words
+from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.signs import Sign
-from windsock.formatting import by_family, counted, duration, flatten, number, printable, ranges
-from windsock.journal.series import Series
-from windsock.model import Status, Writer
-from windsock.relay.delivery_state import DeliveryState, read_delivery_states
+from windsock.formatting import by_family, duration, flatten, printable
 from windsock.summary import names_sentence, run_names, run_warnings
-from windsock.terminal.doctor import SYMBOLS
+from windsock.terminal.doctor import SYMBOLS, looked, since
+from windsock.terminal.folding import fold
+from windsock.terminal.run_facts import run_facts
 from windsock.terminal.runs import status_text
 from windsock.terminal.sparkline import sparkline
+from windsock.terminal.values import print_values
 from windsock.view import View
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-SPARK_WIDTH = 24
-HEADINGS = ("METRIC", "LAST", "", "MIN", "MAX", "STEP")
-NUMBERS = ("LAST", "MIN", "MAX", "STEP")
-GAP = "  "  # before a column
-MAX_PER_FAMILY = 30  # metrics of a family shown without --all
-MAX_FAMILIES = 100  # without --all
-MAX_CONFIG_LINES = 30
-MAX_WARNINGS = 50  # without --all
-MAX_RANKS = 8  # of a role, and open phases, that are listed one by one
-MAX_RANGES = 3  # of ranks with the same status
+MAX_VALUES = 20  # metrics whose values are shown without being asked for
+MAX_CONFIG_LINES = 8
+MAX_WARNINGS = 10  # without --all
+MAX_FAMILIES = 40  # of whose metrics the number is said
+SPARK_WIDTH = 16
+WIDE = 100  # columns from which on signs have sparklines
 SIGN_SYMBOLS = {"good": ("✓", "green"), "watch": ("!", "yellow"), "bad": ("✗", "red"), "unknown": ("?", "dim")}
+WORDS = {
+    "steps": Words("steps {first:,} – {last:,}", "第 {first:,} – {last:,} 步"),
+    "no steps": Words("no steps yet", "尚无记录的步"),
+    "says more": Words("windsock doctor {run} says more", "详见 windsock doctor {run}"),
+    "signs": Words("vital signs", "关键指标"),
+    "config": Words("config", "配置"),
+    "more": Words("… {count:,} more: windsock show {run} --all", "… 另有 {count:,} 项：windsock show {run} --all"),
+    "metrics": Words("metrics", "指标"),
+    "families": Words("{count:,} metrics: {families}", "{count:,} 个指标：{families}"),
+    "and more": Words("and {count:,} more families", "另有 {count:,} 类"),
+    "ask": Words(
+        "windsock show {run} --metrics '{family}/*' shows their values, --all everything",
+        "windsock show {run} --metrics '{family}/*' 显示其数值，--all 显示全部",
+    ),
+    "names": Words("{sentence}. windsock names {run} lists the others", "{sentence}。windsock names {run} 列出其余"),
+    "ambiguous": Words(
+        "{name}: {options}; --source decides, and it is not judged",
+        "{name}：{options}；可用 --source 指定，在此之前不作判断",
+    ),
+    "or": Words(" or ", " 或 "),
+}
 
 
-def show(console: Console, view: View, names: Sequence[str], everything: bool = False) -> None:
-    """Print a run: facts, warnings, crucial values, configuration and last values by family."""
-    _heading(console, view)
-    _warnings(console, run_warnings(view), everything)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What ``show`` is asked for: patterns of metrics, or everything; else what fits a screen."""
+
+    run: str  # as the user has named it
+    names: Sequence[str]
+    is_chosen: bool = False  # by patterns
+    everything: bool = False
+    lang: str = "en"
+
+    def word(self, key: str, **facts: object) -> str:
+        """Return a text in the language."""
+        return WORDS[key].get(self.lang).format(run=self.run, **facts)
+
+
+def show(console: Console, view: View, shown: Shown) -> None:
+    """Print a run: with patterns the values that are asked for, else the verdict and all that a person looks at."""
     meanings = run_names(view)
-    _names(console, meanings, view.id if view.location == view.path else str(view.location))
-    diagnosis = Visit().diagnose(view, meanings)
-    _findings(console, diagnosis, view.id if view.origin is None else str(view.location))
-    _crucial(console, diagnosis.signs)
-    _config(console, view.config, everything)
-    _values(console, view, names, everything)
+    _heading(console, view, shown)
+    if not shown.is_chosen:
+        diagnosis = Visit().diagnose(view, meanings)
+        _verdict(console, diagnosis, shown)
+        _signs(console, view, diagnosis.signs, shown)
+        console.print()
+        _warnings(console, run_warnings(view), shown)
+        _names(console, meanings, shown)
+        _print_pairs(console, run_facts(view, shown.lang).items())
+        _config(console, view.config, shown)
+    if shown.is_chosen or shown.everything or len(shown.names) <= MAX_VALUES:
+        print_values(console, view, shown.names, meanings)
+    else:
+        _families(console, shown)
 
 
-def _warnings(console: Console, warnings: Sequence[str], everything: bool) -> None:
-    shown = warnings if everything else warnings[:MAX_WARNINGS]
-    for text in shown:
-        console.print(_hanging("  ! ", _text(text, "yellow")))
-    _print_omitted(console, len(warnings) - len(shown), " warnings")
-
-
-def _print_omitted(console: Console, count: int, what: str = "", options: str = "--all") -> None:
-    """Print how many of something were left out, if any, and the options that show them."""
-    if count:
-        console.print(f"  … {count} more{what}: windsock show RUN {options}", style="dim", markup=False)
-
-
-def _heading(console: Console, view: View) -> None:
-    info, status = view.info, view.status
+def _heading(console: Console, view: View, shown: Shown) -> None:
     began, heard = view.span
-    steps = view.steps
-    facts = {
-        "id": info.id,
-        "project": info.project,
-        "started": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)),
-        "duration": duration(heard - began),
-        "steps": f"{steps[0]:,} – {steps[1]:,}" if steps else "none yet",
-        "writers": ", ".join(_writers(view)) or "none",
-        "path": str(view.location),
-        **_origin(view),
-    }
-    facts |= {f"tracker {state.tracker}": _delivery(state) for state in read_delivery_states(view.path)}
-    facts |= {"phase": phase} if (phase := _first_phases(open_phases(view))) else {}
-    command = view.environment.get("command")
-    if command:
-        facts["command"] = " ".join(command[1:])
-    git = view.environment.get("git")
-    if git:
-        facts["commit"] = f"{git['commit'][:12]} ({git['branch']}{'' if git['clean'] else ', uncommitted changes'})"
-    facts |= {"tags": ", ".join(info.tags)} if info.tags else {}
-    facts |= {"notes": info.notes} if info.notes else {}
-    console.print(printable(info.name), style="bold", end="  ", markup=False, highlight=False)
-    console.print(
-        status_text(status),
-        end=f"  {printable(status.reason)}\n" if status.reason else "\n",
-        markup=False,
-        highlight=False,
-    )
-    _print_pairs(console, facts.items())
+    steps, status = view.steps, view.status
+    said = shown.word("steps", first=steps[0], last=steps[1]) if steps else shown.word("no steps")
+    console.print(printable(view.name), style="bold", end="  ", markup=False, highlight=False)
+    console.print(status_text(status), end="  ", markup=False, highlight=False)
+    facts = [*([printable(status.reason)] if status.reason else []), said, duration(heard - began)]
+    console.print(" · ".join(facts), style="dim", markup=False, highlight=False)
 
 
-def _origin(view: View) -> dict[str, str]:
-    """Return what is known about the log that a run was read from."""
-    origin = view.origin
-    if origin is None:
-        return {}
-    facts = {} if view.location != view.path else {"log": origin.path}
-    facts["format"] = origin.title
-    return facts | ({"reading": "\n".join(origin.notes)} if origin.notes else {})
+def _verdict(console: Console, diagnosis: Diagnosis, shown: Shown) -> None:
+    """Print what the doctor says, without infos, and how much it could look at."""
+    symbol, colour = SYMBOLS[diagnosis.verdict]
+    verdict = f"\n{symbol} {VERDICTS[diagnosis.verdict].get(shown.lang)}"
+    console.print(verdict, style=colour, end="  ", markup=False, highlight=False)
+    more = f"{looked(diagnosis, shown.lang)} · {shown.word('says more')}"
+    console.print(printable(more), style="dim", markup=False, highlight=False)
+    for finding in (finding for finding in diagnosis.findings if finding.severity != "info"):
+        console.print(_hanging("  ! ", _text(f"{since(finding, shown.lang)}: {finding.text.get(shown.lang)}")))
+    for reason in diagnosis.reasons:
+        console.print(_hanging("  ? ", _text(reason.get(shown.lang), "dim")))
 
 
-def _delivery(delivery: DeliveryState) -> str:
-    """Describe the state of a tracker's delivery."""
-    facts = [delivery.state, f"{counted(delivery.delivered, 'row')} delivered"]
-    facts += [f"{delivery.pending} pending"] if delivery.pending else []
-    facts += [f"{delivery.dropped:,} rejected"] if delivery.dropped else []
-    facts += [f"{counted(delivery.skipped, 'value')} skipped"] if delivery.skipped else []
-    error = f": {delivery.error}" if delivery.error and delivery.state != "done" else ""
-    return ", ".join(facts) + error + (f"  {delivery.url}" if delivery.url else "")
+def _signs(console: Console, view: View, signs: Sequence[Sign], shown: Shown) -> None:
+    if not signs:
+        return
+    from rich.padding import Padding
+    from rich.table import Table
+
+    console.print(f"\n{shown.word('signs')}", style="bold")
+    table = Table.grid(padding=(0, 2))
+    name_width = max(16, console.width // 4)
+    for sign in signs:
+        drawn = [_text(sparkline(view.series(sign.name), SPARK_WIDTH))] if console.width >= WIDE else []
+        name = _text("\n".join(fold(printable(sign.name), name_width)), "dim")
+        title, text = sign.title.get(shown.lang), sign.text.get(shown.lang)
+        table.add_row(_text(*SIGN_SYMBOLS[sign.word]), _text(title), *drawn, _text(text), name)
+    console.print(Padding(table, (0, 0, 0, 2)))
 
 
-def _first_phases(phases: Sequence[str]) -> str:
-    more = [f"and {len(phases) - MAX_RANKS:,} more"] if len(phases) > MAX_RANKS else []
-    return "; ".join([*phases[:MAX_RANKS], *more])
+def _warnings(console: Console, warnings: Sequence[str], shown: Shown) -> None:
+    listed = warnings if shown.everything else warnings[:MAX_WARNINGS]
+    for text in listed:
+        console.print(_hanging("  ! ", _text(text, "yellow")))
+    _print_omitted(console, len(warnings) - len(listed), shown)
 
 
-def open_phases(view: View) -> list[str]:
-    """Describe each writer's innermost open phases: how long they are open, or that they were when it ended."""
-    table = view.span_table()
-    found = table.spans(np.flatnonzero(~table.closed))
-    outer = {(span.writer, span.parent) for span in found}  # spans with an open child are not innermost
-    statuses = view.writer_statuses()
-    lines = []
-    for span in (span for span in found if (span.writer, span.id) not in outer and span.writer in statuses):
-        since = max(0.0, time.time() - span.start)
-        state = "open at the end" if statuses[span.writer].ended else f"open for {duration(since)}"
-        lines.append(f"{span.name} of step {span.step} ({span.writer}, {span.lane}) {state}")
-    return lines
+def _names(console: Console, names: RunNames, shown: Shown) -> None:
+    """Print how many names are unknown or undecided; nothing where all have one meaning."""
+    if not names.unknown and not names.ambiguous:
+        return
+    sentence = names_sentence(names).get(shown.lang)
+    console.print(_hanging("  ? ", _text(shown.word("names", sentence=sentence), "dim")))
+    for name in names.ambiguous:
+        meanings = names.resolve(name).meanings
+        options = shown.word("or").join(
+            f"{REGISTRY.metric(id).title.get(shown.lang)} ({sources[0]})" for id, sources in meanings.items()
+        )
+        console.print(_hanging("    ", _text(shown.word("ambiguous", name=name, options=options), "dim")))
+
+
+def _config(console: Console, config: Mapping[str, Any], shown: Shown) -> None:
+    lines = list(flatten(config))
+    if not lines:
+        return
+    console.print(f"\n{shown.word('config')}", style="bold")
+    listed = lines if shown.everything else lines[:MAX_CONFIG_LINES]
+    _print_pairs(console, listed)
+    _print_omitted(console, len(lines) - len(listed), shown)
+
+
+def _families(console: Console, shown: Shown) -> None:
+    """Print how many metrics each family has, and how to see them."""
+    found = sorted(by_family(shown.names), key=lambda family: -len(family[1]))
+    said = [f"{printable(family or 'other')} {len(members):,}" for family, members in found[:MAX_FAMILIES]]
+    said += [shown.word("and more", count=len(found) - MAX_FAMILIES)] if len(found) > MAX_FAMILIES else []
+    console.print(f"\n{shown.word('metrics')}", style="bold")
+    console.print(_hanging("  ", _text(shown.word("families", count=len(shown.names), families=", ".join(said)))))
+    family = next((family for family, _ in found if family), "")
+    console.print(_hanging("  ", _text(shown.word("ask", family=family), "dim")))
+
+
+def _print_omitted(console: Console, count: int, shown: Shown) -> None:
+    """Print how many of something were left out, if any, and the option that shows them."""
+    if count:
+        console.print(f"  {printable(shown.word('more', count=count))}", style="dim", markup=False)
 
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
@@ -147,7 +186,7 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, Any]]) -> None:
 
     table = Table.grid(padding=(0, 2))
     for key, value in pairs:
-        table.add_row(_text(key, "dim"), _text(str(value)))
+        table.add_row(_text("\n".join(fold(printable(key), max(16, console.width // 2))), "dim"), _text(str(value)))
     console.print(Padding(table, (0, 0, 0, 2)))
 
 
@@ -165,144 +204,3 @@ def _text(text: str, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(printable(text, newlines=True), style=style, overflow="fold")
-
-
-def _writers(view: View) -> Iterator[str]:
-    by_role: dict[str, dict[Writer, Status]] = {}
-    for writer, status in view.writer_statuses().items():
-        by_role.setdefault(writer.role, {})[writer] = status
-    for role, statuses in by_role.items():
-        if len(statuses) > MAX_RANKS:
-            yield _many_ranks(role, statuses)
-            continue
-        for writer, status in statuses.items():
-            attempts = f" (attempt {writer.attempt})" if writer.attempt > 1 else ""
-            yield f"{writer}{attempts} {status.word}"
-
-
-def _many_ranks(role: str, statuses: Mapping[Writer, Status]) -> str:
-    """Return the number of ranks with each status; of the rarer ones, which ranks have it."""
-    by_word: dict[str, list[int]] = {}
-    for writer, status in statuses.items():
-        by_word.setdefault(status.word, []).append(writer.rank)
-    (most, common), *others = sorted(by_word.items(), key=lambda entry: -len(entry[1]))
-    counts = [f"{len(common):,} {most}"] if others else [most]
-    counts += [f"{len(ranks):,} {word} ({ranges(ranks, MAX_RANGES)})" for word, ranks in others]
-    restarted = sum(writer.attempt > 1 for writer in statuses)
-    counts += [f"{restarted:,} restarted"] if restarted else []
-    return f"{len(statuses):,} ranks of {role} {', '.join(counts)}"
-
-
-def _findings(console: Console, diagnosis: Diagnosis, run: str) -> None:
-    """Print what the doctor has found: nothing where it is not worth a look."""
-    found = [finding for finding in diagnosis.findings if finding.severity != "info"]
-    if not found:
-        return
-    symbol, colour = SYMBOLS[diagnosis.verdict]
-    console.print(f"\n{symbol} {diagnosis.verdict}", style=colour, end="  ", markup=False, highlight=False)
-    console.print(f"windsock doctor {run} says more", style="dim", markup=False, highlight=False)
-    for finding in found:
-        text = _text(f"{finding.title.en}, since step {finding.onset}: {finding.text.en}")
-        console.print(_hanging("  ! ", text))
-
-
-def _crucial(console: Console, signs: Sequence[Sign]) -> None:
-    if not signs:
-        return
-    from rich.padding import Padding
-    from rich.table import Table
-
-    console.print("\ncrucial values", style="bold")
-    table = Table.grid(padding=(0, 2))
-    for sign in signs:
-        symbol = _text(*SIGN_SYMBOLS[sign.word])
-        table.add_row(symbol, _text(sign.title.en), _text(sign.text.en), _text(sign.name, "dim"))
-    console.print(Padding(table, (0, 0, 0, 2)))
-
-
-def _names(console: Console, names: RunNames, run: str) -> None:
-    """Print how many names are unknown or undecided; nothing where all have one meaning."""
-    if not names.unknown and not names.ambiguous:
-        return
-    console.print(_hanging("  ? ", _text(f"{names_sentence(names)}. windsock names {run} lists the others", "dim")))
-    for name in names.ambiguous:
-        meanings = names.resolve(name).meanings
-        options = " or ".join(f"{REGISTRY.metric(id).title.en} ({sources[0]})" for id, sources in meanings.items())
-        console.print(_hanging("    ", _text(f"{name}: {options}; --source decides, and it is not judged", "dim")))
-
-
-def _config(console: Console, config: Mapping[str, Any], everything: bool) -> None:
-    lines = list(flatten(config))
-    if not lines:
-        return
-    console.print("\nconfig", style="bold")
-    shown = lines if everything else lines[:MAX_CONFIG_LINES]
-    _print_pairs(console, shown)
-    _print_omitted(console, len(lines) - len(shown))
-
-
-def _values(console: Console, view: View, names: Sequence[str], everything: bool) -> None:
-    families = by_family(names)
-    listed = families if everything else families[:MAX_FAMILIES]
-    for family, members in listed:
-        shown = members if everything else members[:MAX_PER_FAMILY]
-        console.print(f"\n{printable(family or 'other')}", style="bold", markup=False, highlight=False)
-        console.print(FamilyTable(view, family, shown))
-        _print_omitted(console, len(members) - len(shown), options=f"--metrics '{printable(family)}/*' --all")
-    _print_omitted(console, len(families) - len(listed), " families", "--metrics 'FAMILY/*', or --all")
-
-
-class FamilyTable:
-    """The last values of some metrics of one family.
-
-    The lines are put together here, since Rich takes two milliseconds for a table and a run may have thousands. Rich
-    draws a table that is too wide for the terminal.
-    """
-
-    def __init__(self, view: View, family: str, names: Sequence[str]) -> None:
-        self.rows = [_cells(view.series(name), name.removeprefix(f"{family}/") if family else name) for name in names]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the lines of the table."""
-        from rich.cells import cell_len
-        from rich.padding import Padding
-        from rich.segment import Segment
-
-        widths = [max(map(cell_len, column)) for column in zip(HEADINGS, *self.rows, strict=True)]
-        if sum(widths) + len(GAP) * len(widths) > options.max_width:
-            yield Padding(self.by_rich(), (0, 0, 0, len(GAP)))
-            return
-        style = console.get_style("dim")
-        for cells in (HEADINGS, *self.rows):
-            line = ""
-            for heading, cell, width in zip(HEADINGS, cells, widths, strict=True):
-                space = " " * (width - cell_len(cell))
-                line += GAP + (space + cell if heading in NUMBERS else cell + space)
-            yield from (Segment(line, style if cells is HEADINGS else None), Segment.line())
-
-    def by_rich(self) -> Table:
-        """Return the table as one of Rich."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, len(GAP), 0, 0))
-        for heading in HEADINGS:
-            justify: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
-            is_folded = heading in ("METRIC", "LAST")
-            table.add_column(
-                heading, justify=justify, overflow="fold" if is_folded else "ellipsis", no_wrap=not is_folded
-            )
-        for name, *others in self.rows:
-            table.add_row(_text(name), *others)
-        return table
-
-
-def _cells(series: Series, name: str) -> tuple[str, ...]:
-    extremes = series.zoom(max_points=1)
-    return (
-        printable(name),
-        number(series.last),
-        sparkline(series, SPARK_WIDTH),
-        number(float(extremes.min[0])),
-        number(float(extremes.max[0])),
-        f"{int(series.steps[-1]):,}",
-    )

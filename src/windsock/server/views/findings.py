@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from windsock.diagnosis.health import WORDS
 from windsock.errors import MetricNotFoundError
 from windsock.findings import Finding
+from windsock.moments import moments
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views import curves
@@ -33,6 +35,7 @@ def findings_view(opened: OpenRun) -> dict[str, Any]:
         "fine": [_note(note) for note in diagnosis.fine],
         "unmeasured": _unmeasured(diagnosis.unmeasured),
         "marks": marks(opened, diagnosis),
+        "moments": moment_records(opened),
         "charts": {chart.key: chart.record() for chart in charts},
         "metrics": metric_records(chart.match.metric.id if chart.match else None for chart in charts),
         "axes": [x for x in curves.AXES if curves.has_axis(opened, x)],
@@ -69,6 +72,12 @@ def marks(opened: OpenRun, diagnosis: Diagnosis) -> list[dict[str, Any]]:
     ]
 
 
+def moment_records(opened: OpenRun) -> list[dict[str, Any]]:
+    """Return annotations, restarts, checkpoints and changes of the config with their places on each x axis."""
+    main = next(iter(opened.view.names()), "")
+    return [{**asdict(moment), "from": _positions(opened, main, moment.step)} for moment in moments(opened.view)]
+
+
 def _all(diagnosis: Diagnosis) -> Iterator[Finding]:
     """Yield all findings, each before those that it explains."""
 
@@ -90,7 +99,7 @@ def _positions(opened: OpenRun, name: str, step: int) -> dict[str, float]:
         series = read_series(opened, SeriesRequest("", name))
     except MetricNotFoundError:
         return {"step": step}
-    place = int(np.searchsorted(series.steps, step))
+    place = min(int(np.searchsorted(series.steps, step)), len(series) - 1)
     return {x: curves.position(opened, series, place, x) for x in curves.AXES if curves.has_axis(opened, x)}
 
 

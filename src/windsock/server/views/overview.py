@@ -15,7 +15,7 @@ from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import group_into_charts, logged_band, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, make_curve, read_series
-from windsock.server.views.findings import checked, marks, verdict_of
+from windsock.server.views.findings import checked, marks, moment_records, verdict_of
 from windsock.server.views.phases import phase_seconds
 from windsock.summary import missing, run_warnings
 from windsock.view import View
@@ -52,6 +52,7 @@ def overview(opened: OpenRun, points: int) -> dict[str, Any]:
         "health": health(diagnosis),
         "findings": [finding.record() for finding in diagnosis.findings if finding.severity != "info"],
         "marks": marks(opened, diagnosis),
+        "moments": moment_records(opened),
         "checked": checked(diagnosis),
         "crucial": crucial,
         "vital": vital,

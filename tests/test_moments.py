@@ -1,0 +1,73 @@
+"""What explains a bend in the curves of a run: annotations, restarts, checkpoints and changes of the config."""
+
+import pytest
+
+import windsock
+from windsock.cli import main
+from windsock.moments import Moment, moments
+
+
+def record(run: windsock.Run, steps: range) -> None:
+    for step in steps:
+        run.log({"loss": 1.0})
+        run.commit(step)
+
+
+def test_annotations_are_at_the_open_step():
+    """Or at the one that is given; without any commit, at the step that was logged last."""
+    run = windsock.init(id="noted")
+    run.annotate("begin")
+    record(run, range(3))
+    run.annotate("new data mix")
+    run.annotate("seen late", step=1)
+    run.annotate("x" * 5000)
+    run.finish()
+    found = [moment for moment in moments(windsock.open("noted")) if moment.kind == "annotation"]
+    assert [(moment.step, moment.text[:12]) for moment in found] == [
+        (0, "begin"), (1, "seen late"), (3, "new data mix"[:12]), (3, "x" * 12),
+    ]  # fmt: skip
+    assert len(found[-1].text) == 1000
+    logged = windsock.init(id="logged")
+    logged.log({"loss": 1.0}, step=70)
+    logged.annotate("here")
+    logged.finish()
+    assert moments(windsock.open("logged")) == [Moment("annotation", 70, "here")]
+
+
+def test_restarts_are_marked():
+    """With the number of the attempt, at its first step."""
+    for steps in (range(5), range(3, 8)):
+        run = windsock.init(id="again")
+        record(run, steps)
+        run.finish()
+    assert moments(windsock.open("again")) == [Moment("restart", 3, "attempt 2")]
+
+
+def test_changes_of_the_config_and_checkpoints_are_marked():
+    """The config before the first step is no change; a phase that saves is a checkpoint."""
+    run = windsock.init(id="changed", config={"actor": {"lr": 1e-6}, "seed": 1})
+    run.update_config({"seed": 2})
+    record(run, range(4))
+    run.update_config({"actor": {"lr": 5e-7}, "note": "added"})
+    with run.phase("save_checkpoint"):
+        pass
+    record(run, range(4, 6))
+    run.finish()
+    assert moments(windsock.open("changed")) == [
+        Moment("checkpoint", 4, ""),
+        Moment("config", 4, "actor.lr: 1e-06 → 5e-07"),
+    ]
+
+
+def test_show_lists_moments(capsys: pytest.CaptureFixture[str]):
+    """With their steps; checkpoints are counted."""
+    run = windsock.init(id="shown")
+    with run.phase("save_checkpoint"):
+        record(run, range(2))
+    run.annotate("new data mix")
+    run.finish()
+    capsys.readouterr()
+    assert main(["show", "shown", "--lang", "en"]) == 0
+    out = capsys.readouterr().out
+    assert "step 2: new data mix" in out
+    assert "checkpoints  1, the last at step 0" in out
