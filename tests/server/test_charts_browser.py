@@ -149,6 +149,10 @@ def test_an_unknown_run_is_said(pages: httpx.Client, visit: Open):
     assert tab["x"] + tab["width"] <= strip["x"] + strip["width"] + 1
     page.keyboard.press("j")
     page.wait_for_function("() => !document.querySelector('.notice')")
+    page.set_viewport_size({"width": 1024, "height": 700})
+    page.keyboard.press("2")
+    page.wait_for_selector(".tabs [aria-current] >> text=Charts")
+    assert page.evaluate("document.querySelector('.tabs').scrollLeft") == 0
 
 
 def test_time_shows_the_chosen_step(pages: httpx.Client, visit: Open):

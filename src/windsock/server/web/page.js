@@ -106,8 +106,9 @@ function tabBar() {
 function showCurrentTab() {
   const strip = document.querySelector("nav.tabs");
   const current = strip?.querySelector("[aria-current]");
-  if (current instanceof HTMLElement)
-    strip.scrollLeft = current.offsetLeft - (strip.clientWidth - current.offsetWidth) / 2;
+  if (!current) return;
+  const [outer, inner] = [strip, current].map((node) => node.getBoundingClientRect());
+  if (inner.left < outer.left || inner.right > outer.right) strip.scrollLeft += inner.right - outer.right + 1;
 }
 
 // The number of open findings beside the name of their tab, where the verdict is that on the run as it is now.

@@ -20,7 +20,11 @@ export class StackedBars {
     this.isSeconds = true;
     this.format = String;
     this.defaultCaption = "";
-    this.canvas = el("canvas", { class: `stack${onpick ? " pickable" : ""}`, role: "img" });
+    this.canvas = el("canvas", {
+      class: `stack${onpick ? " pickable" : ""}`,
+      role: "img",
+      "aria-label": t("where_step"),
+    });
     this.caption = el("div", { class: "stack-caption quiet" });
     host.append(this.canvas, this.caption);
     this.resizes = new ResizeObserver(() => this.draw());
@@ -79,7 +83,7 @@ export class StackedBars {
     if (!this.steps?.length || width < 10 || height < 40) return;
     this.showDefault();
     const last = this.steps.length - 1;
-    this.canvas.setAttribute("aria-label", `${this.textOf(0)}; ${this.textOf(last)}`);
+    this.canvas.setAttribute("aria-label", `${t("where_step")}. ${this.textOf(0)}; ${this.textOf(last)}`);
     this.canvas.width = width * devicePixelRatio;
     this.canvas.height = height * devicePixelRatio;
     const ctx = this.canvas.getContext("2d");

@@ -41,7 +41,11 @@ export function table(heads, rows, name = "") {
       row.map((one) => (one instanceof Node ? el("td", {}, one) : el("td", { text: one ?? "–" }))),
     ),
   );
-  return el("div", { class: "scroll" }, el("table", { class: name }, el("thead", {}, head), el("tbody", {}, body)));
+  return el(
+    "div",
+    { class: "scroll", tabindex: 0 },
+    el("table", { class: name }, el("thead", {}, head), el("tbody", {}, body)),
+  );
 }
 
 export function panel(title, aside, ...content) {

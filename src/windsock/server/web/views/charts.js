@@ -35,11 +35,11 @@ export function chartsView(host, context) {
   const switches = chartSwitches(() => openEditor(readPanels().length, { metrics: [] }));
   let bar = null;
   let data = null;
-  let drawn = []; // every chart as a card shows it
+  let drawn = new Map(); // every chart as a card shows it, by key
   let flat = null; // the keys of the charts that show nothing, once they were looked for
 
   function openEditor(number, panel) {
-    editPanel(number, panel, drawn);
+    editPanel(number, panel, [...drawn.values()]);
   }
 
   function build() {
@@ -95,9 +95,8 @@ export function chartsView(host, context) {
   }
 
   function chartCard({ key }) {
-    const chart = drawn.find((one) => one.key === key);
     const edit = () => openEditor(readPanels().length, { metrics: [key] });
-    return new ChartCard(store, { ...chart, pinnable: true, edit });
+    return new ChartCard(store, { ...drawn.get(key), pinnable: true, edit });
   }
 
   function panelCards() {
@@ -109,7 +108,7 @@ export function chartsView(host, context) {
 
   async function findFlat() {
     try {
-      flat = await flatCharts(drawn);
+      flat = await flatCharts([...drawn.values()]);
     } catch (problem) {
       return context.fail(problem);
     }
@@ -124,7 +123,7 @@ export function chartsView(host, context) {
     }
     if (!host.isConnected) return;
     flat = null;
-    drawn = data.charts.map((chart) => drawnChart(chart, data));
+    drawn = new Map(data.charts.map((chart) => [chart.key, drawnChart(chart, data)]));
     if (!bar) {
       bar = axisBar(data.axes, [filter]);
       const legend = el("div", { class: "legend" }, context.chosen.length > 1 ? context.chosen.map(colourSwatch) : "");
@@ -233,8 +232,8 @@ function findChart(name, data, drawn) {
     (chart) => textsOf(chart, null).includes(name),
     (chart) => chart.metric === name,
   ];
-  const found = tests.map((test) => data.charts.findIndex(test)).find((place) => place >= 0);
-  return found === undefined ? undefined : drawn[found];
+  const found = tests.map((test) => data.charts.find(test)).find(Boolean);
+  return drawn.get(found?.key);
 }
 
 // A link to a section; it opens one that is closed.

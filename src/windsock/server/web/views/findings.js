@@ -82,7 +82,8 @@ export function findingsView(host, context) {
   // Text of a finding changes with every step: its numbers, its severity and its end.
   function updateTexts(finding) {
     const node = nodeOf(findingKey(finding));
-    if (!node.contains(document.activeElement)) node.querySelector(".finding-head").replaceWith(findingHead(finding));
+    const head = findingHead(finding, node instanceof HTMLDetailsElement);
+    if (!node.contains(document.activeElement)) node.querySelector(".finding-head").replaceWith(head);
     node.querySelector(".finding-text").replaceWith(findingText(finding));
     for (const one of finding.explains) updateTexts(one);
   }
@@ -102,7 +103,7 @@ export function findingsView(host, context) {
     if (node instanceof HTMLDetailsElement) node.open = true;
     if (!scroll) return;
     node.scrollIntoView({ block: "start" });
-    node.querySelector("h2 a").focus({ preventScroll: true });
+    node.querySelector("h2 a, summary").focus({ preventScroll: true });
   }
 
   function drawChecked({ fine, unmeasured }) {
@@ -161,7 +162,7 @@ function foldedFinding(finding, evidence) {
   return el(
     "details",
     { class: "finding folded", ...dataOf(finding) },
-    el("summary", {}, findingHead(finding)),
+    el("summary", {}, findingHead(finding, true)),
     el("div", { class: "finding-body" }, findingText(finding), evidence(finding)),
   );
 }
@@ -170,16 +171,16 @@ function dataOf(finding) {
   return { "data-finding": findingKey(finding), "data-rule": finding.rule };
 }
 
-// Title, severity, and from which step to which.
-function findingHead(finding) {
+// Title, severity, and from which step to which. The title is a link, but for a folded finding, which it opens.
+function findingHead(finding, isFolded = false) {
+  const title = localized(finding.title);
   const word = severityWord(finding.severity);
-  const link = stateLink({ finding: findingKey(finding) }, { text: localized(finding.title) });
   const { onset, last, is_open } = finding;
   const over = onset === last ? t("at_step", { n: onset }) : t("from_to_step", { n: onset, m: last });
   return el(
     "div",
     { class: "finding-head" },
-    el("h2", {}, statusDot(word), link),
+    el("h2", {}, statusDot(word), isFolded ? title : stateLink({ finding: findingKey(finding) }, { text: title })),
     el("span", { class: `severity ${word}`, text: t(`severity_${finding.severity}`) }),
     el("span", { class: "quiet", text: is_open ? t("since_step", { n: onset }) : over }),
     is_open ? null : el("span", { class: "quiet over-note", text: t("over") }),

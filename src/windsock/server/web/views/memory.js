@@ -73,7 +73,7 @@ function devicePanel(data, device, width) {
   return panel(
     `${t("stairs", { n: data.step })} · ${t("device")} ${device}`,
     el("span", { class: "facts" }, summary, stepField(data.steps, data.step)),
-    el("div", { class: "scroll" }, picture),
+    el("div", { class: "scroll", tabindex: 0 }, picture),
     legend,
   );
 }

@@ -191,7 +191,7 @@ function teachPanel(data) {
     t("teach_names"),
     copyButton(data.template, t("copy_file")),
     el("p", {}, t("teach_file"), " ", files[0], ` ${t("or")} `, files[1]),
-    el("pre", { class: "template", text: data.template }),
+    el("pre", { class: "template", tabindex: 0, text: data.template }),
     el("p", { text: t("teach_code") }),
     el("pre", { text: `windsock.define(${JSON.stringify(first)}, "…", unit="1", direction="lower")` }),
   );

@@ -139,7 +139,7 @@ function timelinePanel(timeline, data, width) {
   return panel(
     `${t("one_step", { n: timeline.step })} · ${formatSeconds(timeline.end - timeline.start)}`,
     controls,
-    el("div", { class: "scroll" }, timelinePicture(timeline, colours, width)),
+    el("div", { class: "scroll", tabindex: 0 }, timelinePicture(timeline, colours, width)),
     facts,
   );
 }

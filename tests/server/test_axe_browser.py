@@ -1,0 +1,77 @@
+"""Every view of the page is checked with axe, https://github.com/dequelabs/axe-core, in light and dark."""
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from browsing import READY, TABS, Open
+from serving_runs import serving, step_values
+
+import windsock
+
+AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
+SERIOUS = ("serious", "critical")
+RUN = """async rules => (await axe.run(document, {resultTypes: ["violations"], ...rules})).violations.flatMap(
+    one => one.nodes.map(node => [one.impact, one.id, node.html.slice(0, 200)]))"""
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Serve a sick run with phases, samples, memory and an evaluation, and a second one to compare it with."""
+    if not AXE.exists() and not os.environ.get("CI"):
+        pytest.skip("axe-core is not installed: npm ci")
+    dir = tmp_path_factory.mktemp("axe") / "runs"
+    for id, steps in (("other", 3), ("sick", 60)):
+        run = windsock.init(id=id, name=id, dir=dir, config={"actor": {"lr": 1e-6, "id": id}})
+        for step in range(steps):
+            with run.phase("rollout"), run.phase("rollout/wait"):
+                run.log(step_values(step) | {"actor/approxkl": 0.01 * math.exp(step / 10), "critic/loss": math.nan})
+            run.sample(f"prompt {step}", "an answer", reward=step / 60, task="q", length=2)
+            run.commit(step)
+        evaluation = run.evaluation("gsm8k", step=steps - 1, repeats=2)
+        for number in range(2):
+            evaluation.add(task="a", run=number, metrics={"accuracy": float(number)})
+        evaluation.close()
+        run.finish()
+    with serving(dir) as client:
+        yield client
+
+
+def serious(page: Any, rules: dict[str, Any] | None = None) -> list[Any]:
+    """Return what axe finds serious on a page."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text())
+    return [one for one in page.evaluate(RUN, rules or {}) if one[0] in SERIOUS]
+
+
+def test_no_view_has_a_serious_violation(checked: httpx.Client, visit: Open):
+    """In light all rules are applied, in dark those on colours."""
+    page = visit("about:blank")
+    for theme, rules in (("light", None), ("dark", CONTRAST)):
+        for tab in TABS:
+            page.goto(f"{checked.base_url}/?run=sick&with=other&tab={tab}&theme={theme}")
+            page.wait_for_selector(".compare .chart canvas" if tab == "compare" else READY[tab])
+            assert (theme, tab, serious(page, rules)) == (theme, tab, [])
+
+
+def test_no_dialog_has_a_serious_violation(checked: httpx.Client, visit: Open):
+    """Nor has a menu, the enlarged chart, or the page on a phone."""
+    page = visit(f"{checked.base_url}/?run=sick&with=other&tab=charts&filter=critic/score")
+    page.wait_for_selector(".chart canvas")
+    page.click(".legend .swatch >> nth=0")
+    assert serious(page) == []
+    page.keyboard.press("Escape")
+    page.click(".add-panel")
+    assert serious(page) == []
+    page.keyboard.press("Escape")
+    page.goto(f"{checked.base_url}/?run=sick&with=other&tab=charts&filter=critic/score&chart=critic/score")
+    page.click(".large-chart .tool-save")
+    assert serious(page) == []
+    phone = visit(f"{checked.base_url}/?run=sick&tab=time", 390, 844)
+    phone.wait_for_selector(READY["time"])
+    assert serious(phone) == []
