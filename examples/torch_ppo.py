@@ -8,6 +8,7 @@ do not all fit. Measured values stay on the device until the step is committed.
 
 import argparse
 from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import torch
@@ -101,6 +102,23 @@ def play(actor: nn.Module, lakes: Lakes, maps: np.ndarray, starts: np.ndarray, t
     }  # fmt: skip
 
 
+def prompt_text(tokens: list[int]) -> str:
+    """Return the map of an episode, and its start."""
+    tiles = [frozen_lake.TOKEN_TEXTS[token] for token in tokens[: frozen_lake.PROMPT_LENGTH]]
+    lines = ["".join(tiles[place : place + frozen_lake.SIZE]) for place in range(0, len(tiles), frozen_lake.SIZE)]
+    return "\n".join(lines)
+
+
+def response_text(tokens: list[int]) -> str:
+    """Return the moves of an episode."""
+    return choice_text([token - frozen_lake.CHOICE for token in tokens[frozen_lake.PROMPT_LENGTH :: 2] if token])
+
+
+def choice_text(choices: list[int]) -> str:
+    """Return choices as text: the tokenizer of the policy's actions."""
+    return "".join(f"{frozen_lake.TOKEN_TEXTS[frozen_lake.CHOICE + choice]} " for choice in choices)
+
+
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, discount: float = 0.99, trace: float = 0.95) -> Tensor:
     """Return GAE advantages; 0 after the last valid token."""
     advantages, later, after = (
@@ -148,6 +166,7 @@ class Training:
 
     def __init__(self, options: argparse.Namespace, run: windsock.Run) -> None:
         torch.manual_seed(options.seed)
+        run.tokenizer(choice_text)
         self.options, self.run, self.device = options, run, torch.device(options.device)
         self.rng = np.random.default_rng(options.seed)
         length = frozen_lake.PROMPT_LENGTH + 2 * options.turns
@@ -180,14 +199,22 @@ class Training:
             maps, starts = (np.repeat(drawn, options.runs) for drawn in (maps, places.argmax(1)))
             played = play(self.actor.model, self.lakes, maps, starts, options.turns)
         domains = np.where(self.lakes.all.distance[maps, starts] <= 3, "near", "far")
-        data = self.judge(played).having(domains=domains)
+        data = self.judge(played).having(domains=domains, ids=list(range(len(maps))))
         run.measure(data, kl_coef=self.KL, max_response_length=options.turns)
+        self.record_samples(played["tokens"].tolist(), data)
         norms = self.update_critic(played["tokens"], data) | self.update_actor(played["tokens"], data)
         if step % 10 == 0 or step == options.steps - 1:
             with run.timer("eval"):
                 self.validate(step)
         run.log(norms | {"actor/lr": options.lr, "critic/lr": options.lr})
         run.count(tokens=int((played["tokens"] != frozen_lake.PAD).sum()), samples=len(maps), episodes=len(maps))
+
+    def record_samples(self, episodes: list[list[int]], data: windsock.Batch) -> None:
+        """Record the episodes as texts; their ids join them with the values of the tokens that are measured."""
+        columns = {"reward": data.scores, "group": data.groups, "correct": data.scores > 0, "id": data.ids}
+        texts = [(prompt_text(tokens), response_text(tokens)) for tokens in episodes]
+        prompts, completions = zip(*texts, strict=True)
+        self.run.samples({"prompt": list(prompts), "completion": list(completions), **columns})
 
     @torch.no_grad()
     def judge(self, played: dict[str, Tensor]) -> windsock.Batch:
@@ -226,16 +253,15 @@ class Training:
         """Return the log-prob of each choice."""
         return logits.log_softmax(-1).gather(-1, choices[..., None])[..., 0]
 
-    def micro_batches(self, data: windsock.Batch) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    def micro_batches(self, data: windsock.Batch) -> list[tuple[Tensor, dict[str, Any]]]:
         """Return the rows of each micro-batch of all epochs, with the batch's arrays at them."""
         found = []
-        kept = {name: getattr(data, name) for name in data.given - {"eos_ids", "domains"}}
+        kept = {name: getattr(data, name) for name in data.given - {"eos_ids", "domains", "ids"}}
         for _ in range(self.options.epochs):
-            order = torch.as_tensor(self.rng.permutation(data.sequences), device=self.device)
-            found += [
-                (rows, {name: array[rows] for name, array in kept.items()})
-                for rows in order.chunk(self.options.micro_batches)
-            ]
+            order = self.rng.permutation(data.sequences)
+            for ids in np.array_split(order, self.options.micro_batches):
+                rows = torch.as_tensor(ids, device=self.device)
+                found.append((rows, {name: array[rows] for name, array in kept.items()} | {"ids": ids.tolist()}))
         return found
 
     def update_critic(self, tokens: Tensor, data: windsock.Batch) -> dict[str, Tensor]:

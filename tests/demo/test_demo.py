@@ -123,6 +123,7 @@ def test_rolls_losses_and_samples_are_consistent(tmp_path: Path):
     assert (one(view, "critic/loss") >= one(view, "critic/error") / 2 - 1e-12).all()
     assert (one(view, "actor/policykl") >= 0).all()
     assert one(view, "system/samples") == pytest.approx(np.cumsum(one(view, "actor/valid_samples")))
+    assert all(sample.columns["correct"] == (sample.reward == 1) for sample in view.samples(where="correct != none"))
 
 
 def test_corrections_domains_and_logits_are_consistent(tmp_path: Path):

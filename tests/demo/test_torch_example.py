@@ -50,3 +50,9 @@ def test_the_torch_example_records_a_complete_training(tmp_path: Path):
     assert view.series("actor/policykl").last > 0, "an update changes the policy"
     differences = view.series("policy/mismatch/log_prob_difference/max").values
     assert (differences < 1e-4).all(), "the policy that plays is the one that is trained"
+    found = view.samples(where="tokens > 0")
+    assert len(found) == 2 * 4
+    for sample in found:
+        assert "".join(sample.tokens) == sample.completion
+        assert sample.columns["correct"] == (sample.reward == 1)
+        assert {"old", "log_prob", "reference", "rollout", "entropy", "advantage"} <= set(sample.token_values)

@@ -96,6 +96,7 @@ def _samples(e: Experience, config: DemoConfig) -> Iterator[dict[str, object]]:
             "group": int(e.tasks[row]),
             "run": row % config.runs,
             "weight_version": episodes.version,
+            "correct": bool(episodes.solved[row]),
         }
 
 
