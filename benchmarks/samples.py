@@ -56,7 +56,7 @@ OPEN = """() => new Promise((done) => {
     [...document.querySelectorAll('nav.tabs a')].find((link) => link.href.includes('tab=samples')).click();
     look();
 })"""
-MICRO_BATCHES, WARM_UP = 16, 6
+MICRO_BATCHES, WARM_UP, BLOCKS = 16, 4, 3
 HOST_BAR, PASS_BAR, BYTES_BAR = 100.0, 1.0, 300.0  # µs of the host and per cent of the pass more, and kB, of a step
 BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
 
@@ -253,7 +253,7 @@ class MeasuredSteps:
         self.commits: list[float] = []
         self.passes: list[float] = []
 
-    def step(self, number: int) -> None:
+    def step(self, number: int, counts: bool) -> None:
         """Measure a batch and its micro-batches, and commit when the device has finished."""
         import windsock
 
@@ -263,11 +263,14 @@ class MeasuredSteps:
         self._run.measure(batch, tokens=self._number)
         for micro in micros:
             self._run.measure(micro, part="policy")
-        self.calls.append(time.perf_counter() - began)
-        self.passes.append(device_time())
+        calls = time.perf_counter() - began
+        elapsed = device_time()
         began = time.perf_counter()
         self._run.commit()
-        self.commits.append(time.perf_counter() - began)
+        if counts:
+            self.commits.append(time.perf_counter() - began)
+            self.calls.append(calls)
+            self.passes.append(elapsed)
 
     def _begin(self) -> tuple[float, Callable[[], float]]:
         """Return the time, and a function that returns the milliseconds of the device since then."""
@@ -301,14 +304,16 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     words = [f"w{n} " for n in range(500)]
     run.tokenizer(lambda ids: "".join(words[id] for id in ids))
     kinds = {number: MeasuredSteps(run, device, sets, number) for number in (0, TOKEN_SAMPLES)}
-    for step in range(WARM_UP + options.steps):  # in turn, as clocks of a device and of the host change
-        for one in kinds.values():
-            one.step(step)
+    for number in range(2 * BLOCKS):  # in turn, as clocks of a device and of the host change
+        one = [*kinds.values()][number % 2]
+        for step in range(WARM_UP + options.steps // BLOCKS):  # memory is as large as the last step needed
+            one.step(step, step >= WARM_UP)
             time.sleep(options.pause)  # the thread that packs the tokens has the time of a step
     run.finish()
-    size = sum(file.stat().st_size for file in run.path.glob("*.seg")) / (WARM_UP + options.steps) / 1000
+    steps = BLOCKS * (WARM_UP + options.steps // BLOCKS)
+    size = sum(file.stat().st_size for file in run.path.glob("*.seg")) / steps / 1000
     none, some = (
-        [statistics.median(times[WARM_UP:]) for times in (one.calls, one.commits, one.passes)] for one in kinds.values()
+        [statistics.median(times) for times in (one.calls, one.commits, one.passes)] for one in kinds.values()
     )
     name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
     print(f"{name}, torch {torch.__version__}, {rows} x {width:,} tokens, {MICRO_BATCHES} micro-batches, ", end="")

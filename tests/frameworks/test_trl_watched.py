@@ -15,6 +15,7 @@ from windsock import findings
 from windsock.catalogue.resolution import RunNames
 from windsock.diagnosis.case import collect
 from windsock.diagnosis.diagnose import diagnose
+from windsock.model import Sample
 from windsock.server.views.report import report_data
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed")
@@ -141,6 +142,39 @@ def test_measured_batches_agree_with_what_the_trainer_logs(watched: Trained):
         assert mine.keys() == theirs.keys()
         # They compute in 32 bits, and a loss is a sum of terms near 1.
         assert all(math.isclose(mine[step], theirs[step], rel_tol=1e-4, abs_tol=1e-6) for step in mine), measured
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_token_values_are_the_arrays_of_the_trainer(ranks: int, request: pytest.FixtureRequest):
+    """At the right tokens, masks included, for every step; each process has stored its own."""
+    torch = pytest.importorskip("torch")
+    trained: Trained = request.getfixturevalue("watched" if ranks == 1 else "on_two_ranks")
+    samples = {str(one.id): one for one in trained.view("tiny grpo").samples(where="tokens > 0", limit=None)}
+    checked = set()
+    for rank in range(ranks):
+        for batch in torch.load(trained.folder / f"arrays-{rank}.pt"):
+            for row, number in enumerate(batch["windsock_ids"].tolist()):
+                if str(number) in samples:
+                    assert_measured(samples[str(number)], batch, row)
+                    checked.add(str(number))
+    assert checked == samples.keys()
+    assert {sample.step for sample in samples.values()} == set(range(1, 26 if ranks == 1 else 4))
+
+
+def assert_measured(sample: Sample, batch: dict[str, Any], row: int) -> None:
+    """A sample has the tokens of a row, and every value at each of them."""
+    mask = batch["completion_mask"][row].bool()
+    words = ["<pad>", "<eos>", "<unk>", *(f"w{number}" for number in range(61))]
+    assert sample.step == batch["step"] + 1
+    assert [token.strip() for token in sample.tokens] == [words[id] for id in batch["completion_ids"][row][mask]]
+    expected = {
+        "log_prob": batch["log_probs"][row][mask], "reference": batch["ref_per_token_logps"][row][mask],
+        "entropy": batch["entropy"][row][mask], "advantage": batch["advantages"][row].expand(int(mask.sum())),
+        "mask": mask[mask],
+    }  # fmt: skip
+    for name, array in expected.items():
+        values = np.array(sample.token_values[name])
+        np.testing.assert_allclose(values, np.asarray(array, np.float64), rtol=1e-3, atol=2.5e-4, err_msg=name)
 
 
 @pytest.mark.parametrize("which", TRAINERS)

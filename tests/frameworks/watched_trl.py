@@ -33,6 +33,27 @@ def reward_until_crash(completions: list[str], trainer_state: Any, **_: Any) -> 
     return tiny_trl.reward(completions)
 
 
+def keep_arrays(trainer: Any) -> list[dict[str, Any]]:
+    """Return a list that gets the arrays of every micro-batch of an update, as the trainer computes its loss from."""
+    kept: list[dict[str, Any]] = []
+    compute_loss, compute_log_probs = trainer._compute_loss, trainer._get_per_token_logps_and_entropies
+    newest: list[Any] = [None]
+
+    def log_probs(*args: Any, **kwargs: Any) -> Any:
+        newest[0] = compute_log_probs(*args, **kwargs)
+        return newest[0]
+
+    def loss(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        result = compute_loss(model, inputs, *args, **kwargs)
+        arrays = {name: tensor.clone() for name, tensor in inputs.items() if isinstance(tensor, torch.Tensor)}
+        now = {"log_probs": newest[0][0].detach().clone(), "entropy": newest[0][1].detach().clone()}
+        kept.append({**arrays, **now, "step": trainer.state.global_step})
+        return result
+
+    trainer._compute_loss, trainer._get_per_token_logps_and_entropies = loss, log_probs
+    return kept
+
+
 def train(which: str, how: str, folder: Path, steps: int) -> None:
     """Train once."""
     torch.manual_seed(0)
@@ -43,6 +64,7 @@ def train(which: str, how: str, folder: Path, steps: int) -> None:
     score = reward_until_crash if how == "crash" else tiny_trl.reward
     trainer = tiny_trl.trainer(which, folder, ["windsock"] if how == "report" else [], score, **more)
     run = windsock.init(name=name) if how == "broken" else None
+    kept = keep_arrays(trainer) if (which, how) == ("grpo", "watch") else []
     if how not in ("plain", "report"):
         windsock.watch(trainer, run, measure=which == "grpo")
     with ExitStack() as stack:
@@ -53,6 +75,8 @@ def train(which: str, how: str, folder: Path, steps: int) -> None:
         run.finish()
     if which == "dpo":
         trainer.evaluate()  # as TRL's own scripts do: the run is still open
+    if kept:
+        torch.save(kept, folder / f"arrays-{trainer.accelerator.process_index}.pt")
     if trainer.is_world_process_zero():
         (folder / f"{which}-{how}.json").write_text(json.dumps(trainer.state.log_history))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from windsock.demo.config import DemoConfig
 from windsock.demo.explorer import Episodes
-from windsock.demo.frozen_lake import CHOICE, END, PROMPT_LENGTH, Bools, Floats, Ints
+from windsock.demo.frozen_lake import CHOICE, END, PROMPT_LENGTH, TOKEN_TEXTS, Bools, Floats, Ints
 from windsock.demo.ppo import entropy_of, exact_kl
 from windsock.rollouts.statistics import spell
 from windsock.run import Run
@@ -17,6 +17,11 @@ from windsock.run import Run
 if TYPE_CHECKING:
     from windsock.demo.tasksets import Taskset
     from windsock.demo.trainer import Experience
+
+
+def token_text(ids: list[int]) -> str:
+    """Return the text of token ids."""
+    return "".join(f"{TOKEN_TEXTS[id]} " for id in ids)
 
 
 def record_rollouts(run: Run, step: int, episodes: Episodes, tasks: Ints, config: DemoConfig) -> None:
@@ -65,6 +70,7 @@ def record_experience(run: Run, e: Experience, config: DemoConfig, version: int)
             "domains": np.where(distances <= 3, "near", "far"),  # of the goal
             "weights": e.weights,
             "keep": e.keep,
+            "ids": list(range(len(episodes))),
         },
         kl_coef=config.kl_coef,
         reward_clip=config.reward_clip,
@@ -86,6 +92,7 @@ def _samples(e: Experience, config: DemoConfig) -> Iterator[dict[str, object]]:
     episodes = e.episodes
     for row in range(min(config.samples, len(episodes))):
         yield {
+            "id": row,
             "prompt": episodes.prompt_text(row),
             "completion": episodes.response_text(row),
             "reward": float(e.scores[row]),
@@ -127,6 +134,7 @@ def record_policy(run: Run, e: Experience, rows: Ints, logits: Floats, log_probs
             "advantages": e.advantages[rows],
             "scores": e.scores[rows],
             "weights": e.weights[rows],
+            "ids": rows.tolist(),
         },
         part="policy",
         clip=config.clip,

@@ -59,6 +59,7 @@ class Trainer:
 
     def __init__(self, config: DemoConfig, run: Run, explorer: Run, folder: Path) -> None:
         self.config, self.run, self.explorer = config, run, explorer
+        run.tokenizer(recording.token_text)
         self.rng = np.random.default_rng([config.seed, 0])
         self.version = self.updates = 0
         self.served = 0  # weight version of the explorer

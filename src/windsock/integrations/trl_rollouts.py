@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from math import isnan
@@ -18,6 +18,8 @@ LOSSES = {
     "grpo": "seq-mean-token-mean", "bnpo": "token-mean", "dapo": "token-mean", "dr_grpo": "seq-mean-token-sum-norm",
 }  # fmt: skip
 """The reduction of each type of loss that has the clipped ratio."""
+IDS = "windsock_ids"
+"""Where a generated batch has the numbers of its completions: TRL shuffles and splits all that is in it."""
 
 
 class Rollouts:
@@ -28,6 +30,8 @@ class Rollouts:
         self._measures = measure
         self._callback: WindsockCallback | None = None
         self._log_probs: tuple[Any, Any] = (None, None)  # of the newest forward pass, with entropies
+        self._completions = 0  # so far
+        self._tokenized: Any = None  # the run that has the tokenizer
         if measure:
             _check_measurable(trainer)
 
@@ -62,7 +66,7 @@ class Rollouts:
         return loss
 
     @guarded()
-    def _submit(self, count: int, generated: Mapping[str, Any]) -> None:
+    def _submit(self, count: int, generated: MutableMapping[str, Any]) -> None:
         """Submit the completions of this process; evaluations generate some too, which are not the training's."""
         trainer, callback = self._trainer, self._callback
         if callback is None or callback.run is None or not trainer.model.training:
@@ -76,8 +80,9 @@ class Rollouts:
         rewards = [self._total(each) for each in components]
         prompts = self._own(logs["prompt"], count)
         lengths, reasons = self._ends(generated)
+        ids = self._numbers(count)
         callback.run.samples(
-            {"prompt": prompts[place], "completion": completion, "reward": rewards[place],
+            {"id": ids[place], "prompt": prompts[place], "completion": completion, "reward": rewards[place],
              "rewards": components[place], "advantage": advantage, "length": lengths[place],
              "finish_reason": reasons[place], "task": _task(prompts[place])}
             for place, (completion, advantage) in enumerate(
@@ -86,7 +91,14 @@ class Rollouts:
         )  # fmt: skip
         callback.run.count(samples=count, tokens=int(generated["prompt_mask"].sum()) + sum(filter(None, lengths)))
         if self._measures:
-            self._measure_data(generated, rewards)
+            self._measure_data(generated, rewards, ids)
+
+    def _numbers(self, count: int) -> Sequence[int]:
+        """Return numbers for the next completions, which no other process has."""
+        ranks, rank = self._trainer.accelerator.num_processes, self._trainer.accelerator.process_index
+        first = self._completions
+        self._completions += count
+        return range(first * ranks + rank, self._completions * ranks + rank, ranks)
 
     def _own(self, column: Iterable[Any], count: int) -> list[Any]:
         """Return this process's part of what the trainer gathered from all processes last."""
@@ -110,16 +122,25 @@ class Rollouts:
         reasons = ["stop" if length and id in ends else "length" for length, id in zip(lengths, last, strict=True)]
         return [length or None for length in lengths], reasons
 
-    def _measure_data(self, generated: Mapping[str, Any], rewards: Sequence[float | None]) -> None:
+    def _measure_data(
+        self, generated: MutableMapping[str, Any], rewards: Sequence[float | None], ids: Sequence[int]
+    ) -> None:
         """Measure the batch that was generated, once for all its updates."""
+        import torch
+
         if self._callback is None or self._callback.run is None:
             return
+        if self._tokenized is not self._callback.run:
+            self._tokenized = self._callback.run
+            self._tokenized.tokenizer(self._trainer._tokenizer)
+        generated[IDS] = torch.tensor(ids)  # on the host: nothing waits for the device to read them
         size = self._trainer.num_generations
         whole = len(rewards) % size == 0  # else a group is spread over processes
         given = {
             "scores": [float("nan") if reward is None else reward for reward in rewards],
             "groups": [place // size for place in range(len(rewards))] if whole else None,
             "prompt_mask": generated["prompt_mask"],
+            "actions": generated["completion_ids"],
         }
         self._callback.run.measure({**_arrays(generated), **_known(given)}, part="data")
 
@@ -158,6 +179,7 @@ def _arrays(batch: Mapping[str, Any]) -> dict[str, Any]:
         "old_log_probs": batch.get("old_per_token_logps"),
         "ref_log_probs": batch.get("ref_per_token_logps"),
         "rollout_log_probs": batch.get("sampling_per_token_logps"),
+        "ids": batch[IDS].tolist() if IDS in batch and batch[IDS].device.type == "cpu" else None,
     }
     return _known(found)
 

@@ -109,12 +109,17 @@ def layout_of(plan: Plan, count: int, tokens: int) -> RowLayout:
 
 
 @lru_cache(maxsize=64)
-def kernel_of(plan: Plan, table: Table, layout: RowLayout, keep: int, packed: bool) -> Any:
-    """Return the kernel that chooses rows."""
+def kernel_of(plan: Plan, table: Table, layout: RowLayout, keep: int, packed: bool, few: bool) -> Any:
+    """Return the kernel that chooses rows; ``few`` says whether it reads all sequences at once."""
     kernels = _kernels()
     criteria = [kernels.Criterion.of(table, asked.channels, asked.statistic, asked.sign) for asked in asked_of(plan)]
     kept = [sources(plan).get(name) for name in layout.names]
-    return kernels.Choice(table, criteria, kept, layout.has_actions, layout.count, keep, packed)
+    return kernels.Choice(table, criteria, kept, layout.has_actions, layout.count, keep, packed, few)
+
+
+def are_few(sequences: int) -> bool:
+    """Return whether the kernel can read the scores of so many sequences at once."""
+    return bool(sequences <= _kernels().SEQUENCES_AT_ONCE)
 
 
 @cache

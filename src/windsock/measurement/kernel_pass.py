@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from windsock.device_copy import current_stream
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of, to_numpy
-from windsock.measurement.device_rows import DeviceRows, kernel_of, layout_of
+from windsock.measurement.device_rows import DeviceRows, are_few, kernel_of, layout_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_rows import Places, Request, RowSet, clip_of, listed
@@ -387,7 +387,8 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     chunk, offset, address = memory.take(layout.words)
     rows = DeviceRows(listed(batch.ids), sequences, layout.criteria, [], None, None, chunk, offset, address, layout)
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
-    kernel = kernel_of(plan, outline.table, layout, outline.key[2], "cu_seqlens" in batch.given)
+    is_packed = "cu_seqlens" in batch.given
+    kernel = kernel_of(plan, outline.table, layout, outline.key[2], is_packed, are_few(sequences))
     tokens = outline.kernel.tokens
 
     def tensors() -> tuple[Any, ...]:

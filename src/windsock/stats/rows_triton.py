@@ -635,17 +635,20 @@ def _few_tokens(
 
 
 @triton.jit
-def _fill_rows(fill, arrays, base, start, end, row, first, room, FILL: tl.constexpr, BLOCK: tl.constexpr):
+def _fill_rows(
+    fill, arrays, bounds, width, row, first, room, FILL: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr
+):
     """Write the arrays of a sequence over its row, if it was chosen; FILL has the number of rows and of columns."""
+    base, length = _stretch(bounds, row, width, PACKED)
     place = row + first
     if fill.places is not None:
         place = tl.load(fill.places + row).to(tl.int64)
     for slot in range(FILL[0]):
         if tl.load(fill.chosen + slot) == place:
             out = fill.rows + slot * FILL[1] * room
-            for at in range(start, end, BLOCK):
+            for at in range(0, length, BLOCK):
                 places = at + tl.arange(0, BLOCK)
-                inside = places < tl.minimum(end, room)
+                inside = places < tl.minimum(length, room)
                 for n in tl.static_range(FILLED_COUNT):
                     if arrays[FILLED_PLACES[n]] is not None:
                         values = tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside)
@@ -675,6 +678,8 @@ def _rows(
                 out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
                 WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
             )  # fmt: skip
+            if FILL is not None:
+                _fill_rows(fill, arrays, bounds, width, row, first, room, FILL, PACKED, SCAN)
             return
     out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
@@ -684,8 +689,8 @@ def _rows(
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
-    if FILL is not None:
-        _fill_rows(fill, arrays, base, start, end, row, first, room, FILL, BLOCK)
+    if FILL is not None and not SECOND:
+        _fill_rows(fill, arrays, bounds, width, row, first, room, FILL, PACKED, SCAN)
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end

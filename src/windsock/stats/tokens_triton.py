@@ -100,6 +100,13 @@ def _score(cells, columns, places, sequences, seed, VALID: tl.constexpr, CRITERI
 
 
 @triton.jit
+def _first(score, places, top):
+    """Return the first place with the largest score; -2 if that is of no sequence."""
+    first = tl.min(tl.where(score == top, places, 2147483647), 0)
+    return tl.where(top > -float("inf"), first, -2)
+
+
+@triton.jit
 def _best(
     cells, columns, sequences, seed, picks, VALID: tl.constexpr, CRITERIA: tl.constexpr, WHICH: tl.constexpr,
     N: tl.constexpr, BLOCK: tl.constexpr,
@@ -113,8 +120,7 @@ def _best(
         for n in tl.static_range(N):
             score = tl.where(places == picks[n], -float("inf"), score)
         top = tl.max(score, 0)
-        first = tl.min(tl.where(score == top, places, 2147483647), 0)
-        place = tl.where(top > best, first, place)
+        place = tl.where(top > best, _first(score, places, top), place)
         best = tl.maximum(top, best)
     return place
 
@@ -123,7 +129,7 @@ def _best(
 def _choose(
     cells, chosen, scores, rows, arrays, actions, mask, keep, bounds, width, columns, column, sequences, room, seed,
     CRITERIA: tl.constexpr, COUNT: tl.constexpr, VALID: tl.constexpr, KEPT: tl.constexpr, ACTIONS: tl.constexpr,
-    CHOSEN: tl.constexpr, KEPT_COUNT: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr,
+    CHOSEN: tl.constexpr, KEPT_COUNT: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, FEW: tl.constexpr,
     SEQUENCES: tl.constexpr, TOKENS: tl.constexpr,
 ):  # fmt: skip
     """Choose CHOSEN sequences by COUNT criteria, and copy some tokens of one of them: arrays, the actions, and flags.
@@ -132,17 +138,29 @@ def _choose(
     """
     cells += column
     slot, block = tl.program_id(0), tl.program_id(1)
-    place = _best(cells, columns, sequences, seed, (slot,), VALID, CRITERIA, 0, 0, SEQUENCES)
-    picks = (place,)
-    for n in tl.static_range(1, CHOSEN):
-        pick = _best(cells, columns, sequences, seed, picks, VALID, CRITERIA, min(n, COUNT - 1), n, SEQUENCES)
-        place = tl.where(slot == n, pick, place)
-        picks = picks + (pick,)
+    place = tl.full([], -2, tl.int32)
+    if FEW:  # their scores are read at once, and are not waited for one after the other
+        some = tl.arange(0, SEQUENCES)
+        read = ()
+        for n in tl.static_range(COUNT):
+            read = read + (_score(cells, columns, some, sequences, seed, VALID, CRITERIA, n),)
+        left = some >= 0
+        for n in tl.static_range(CHOSEN):
+            score = tl.where(left, read[min(n, COUNT - 1)], -float("inf"))
+            pick = _first(score, some, tl.max(score, 0))
+            place = tl.where(slot == n, pick, place)
+            left = left & (some != pick)
+    else:
+        picks = (place,)
+        for n in tl.static_range(CHOSEN):
+            pick = _best(cells, columns, sequences, seed, picks, VALID, CRITERIA, min(n, COUNT - 1), n + 1, SEQUENCES)
+            place = tl.where(slot == n, pick, place)
+            picks = picks + (pick,)
     if block == 0:
         tl.store(chosen + slot, place)
         for n in tl.static_range(COUNT):
-            score = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, VALID, CRITERIA, n)
-            tl.store(scores + slot * COUNT + n, tl.max(score, 0))
+            value = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, VALID, CRITERIA, n)
+            tl.store(scores + slot * COUNT + n, tl.max(value, 0))
     row = tl.maximum(place, 0).to(tl.int64)
     base, length = _stretch(bounds, row, width, PACKED)
     keep, kept = _keep_of(keep, base, row, KEEP)
@@ -169,7 +187,7 @@ class Choice:
 
     def __init__(
         self, table: Table, criteria: Sequence[Criterion], kept: Sequence[str | None], actions: bool, count: int,
-        keep: int, packed: bool,
+        keep: int, packed: bool, few: bool,
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
         constants = {
@@ -182,6 +200,7 @@ class Choice:
             "KEPT_COUNT": len(kept),
             "KEEP": keep,
             "PACKED": packed,
+            "FEW": few,
             "SEQUENCES": SEQUENCES_AT_ONCE,
             "TOKENS": TOKENS_AT_ONCE,
         }
