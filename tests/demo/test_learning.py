@@ -199,7 +199,7 @@ def test_checkpoints_are_written_and_can_be_loaded(healthy: windsock.View, tmp_p
     """They are written every few steps to the run's folder."""
     points = sorted((healthy.path / "checkpoints").glob("*.npz"), key=lambda path: int(path.stem))
     assert [int(point.stem) for point in points] == [3, 7, 11, 15, 19, 23, 27]
-    config = DemoConfig().changed(SMALL | {"steps": 0})
+    config = DemoConfig().changed(SMALL | {"steps": 1})
     run, explorer = start_runs(config, mode="disabled")
     trainer = train(config, run, explorer, keep=tmp_path)
     assert trainer.load(points[-1]) == 27
