@@ -18,7 +18,8 @@ import {
 } from "./token_math.js";
 
 const ROW = 22; // pixels
-const CHARACTER = 7.9; // pixels of a character of the style sheet's font, until it is measured
+const FONT_SIZE = 13; // pixels, as in the style sheet
+const BORDER = 0.3; // pixels of a token's border for each of its characters
 const MAX_HEIGHT = 420;
 const MAP_HEIGHT = 30;
 const BESIDE = 6; // rows that are drawn beyond each edge
@@ -125,7 +126,7 @@ class TokenText {
     this.data = data;
     this.values = name ? data.values[name] : null;
     this.scale = this.values ? scaleOf(this.values) : null;
-    this.rows = tokenRows(data.tokens, Math.max(20, Math.floor((width - 24) / CHARACTER)));
+    this.rows = tokenRows(data.tokens, Math.max(20, Math.floor((width - 24) / characterWidth())));
     this.rowOf = firstRows(this.rows, data.tokens.length);
     this.marked = -1;
     this.inner = el("div", { class: "token-rows", style: { height: `${this.rows.length * ROW}px` } });
@@ -256,6 +257,13 @@ function overviewPicture(bars) {
     ink.fillRect(x, 0, 1, MAP_HEIGHT);
   });
   return canvas;
+}
+
+// The width of a character of the text's font; each token has a border of a pixel, too.
+function characterWidth() {
+  const ink = el("canvas").getContext("2d");
+  ink.font = `${FONT_SIZE}px ${cssVariable("--mono")}`;
+  return ink.measureText("0".repeat(100)).width / 100 + BORDER;
 }
 
 function firstRows(rows, count) {
