@@ -83,6 +83,7 @@ def test_calls_have_arguments():
         ("", "expected NAME < VALUE; got nothing"),
         ("a", "expected NAME < VALUE; got 'a'"),
         ("a <", "expected NAME < VALUE; got 'a <'"),
+        ("a = ", "expected NAME < VALUE; got 'a ='"),
         ("a = 1 and b", "expected NAME < VALUE; got 'b'"),
         ("a = 1 and", "expected NAME < VALUE; got nothing"),
         ("(a = 1", "expected ')'; got nothing"),

@@ -21,7 +21,7 @@ KEYWORDS = ("and", "or", "not")
 MAX_DEPTH = 50  # of parentheses and negations
 TOKEN = re.compile(
     r'\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*")|(?P<order><=|>=|!=|==|!~|[=<>~])|(?P<mark>[(),]|&&|\|\|)'
-    r'|(?P<word>[^\s=<>!~"(),&|]+|.))',
+    r'|(?P<word>[^\s=<>!~"(),&|]+|\S))',
     re.DOTALL,
 )
 
