@@ -212,3 +212,26 @@ def test_a_device_without_kernels_stores_no_tokens_and_says_so(monkeypatch: pyte
     measurement.add(Batch(**as_torch(arrays())), ("data",), tokens=ASKED)
     assert measurement.take_tokens() == []
     assert told == ["tokens of measured sequences need Triton on this device: none are stored"]
+
+
+def test_a_choice_that_fails_on_a_device_is_reported_and_not_tried_again(monkeypatch: pytest.MonkeyPatch):
+    """A kernel that does not compile takes long to find that out."""
+    tried: list[Batch] = []
+
+    def fail(batch: Batch, *_: object) -> None:
+        tried.append(batch)
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(device, "_unable", [])
+    monkeypatch.setattr(device, "on_device", lambda batch: True)
+    monkeypatch.setattr(device.Launches, "add", lambda self, batch, plan, located: "launched")
+    monkeypatch.setattr(device.kernel_pass, "choose", fail)
+    told: list[str] = []
+    for _ in range(3):
+        measurement = Measurement(report=lambda what, error: told.append(f"{what}: {error}"))
+        measurement._on_devices[0]._memories[None] = None
+        batch = Batch(**arrays())
+        object.__setattr__(batch, "device", None)
+        measurement.add(batch, ("data",), tokens=ASKED)
+    assert len(tried) == 1
+    assert told == ["tokens: no compiler"] * 3

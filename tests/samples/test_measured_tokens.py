@@ -285,3 +285,20 @@ def test_the_terminal_and_exports_show_measured_tokens(capsys: pytest.CaptureFix
     assert main(["export", "lake", "--samples", "--to", "jsonl"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert next(line for line in lines if line["columns"]["chosen"] == "kl")["tokens"] == list(sample.tokens)
+
+
+def test_a_commit_that_gathers_values_stores_tokens_too(tmp_path: Path):
+    """Each process stores its own, before the exchange."""
+    dist = pytest.importorskip("torch.distributed")
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        run = windsock.init()
+        run.measure(arrays())
+        run.commit(0, gather=True)
+        run.finish()
+    finally:
+        dist.destroy_process_group()
+    samples = read(run)
+    assert len(samples) == 4
+    for sample in samples.values():
+        assert_equal(sample, arrays())

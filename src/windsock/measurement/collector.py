@@ -79,7 +79,7 @@ class MeasurementCollector(Collector):
             if measurement is None:
                 measurement = self._measurements[step] = self._new_measurement()
         # Without this lock: measuring takes long, and a measurement has a lock of its own.
-        measurement.add(whole, parts, checked, self._request(whole, tokens, step))
+        measurement.add(whole, parts, checked, self._request(whole, tokens, step) if "data" in parts else None)
 
     def _request(self, batch: Batch, tokens: int | None, step: int | None) -> Request | None:
         """Return how many sequences to keep the tokens of; None for none."""

@@ -65,8 +65,13 @@ class Launches:
         return None
 
     def choose(self, batch: Batch, plan: Plan, launched: kernel_pass.Launched, request: Request) -> DeviceRows:
-        """Queue the choice of sequences of a batch whose pass was queued."""
-        return kernel_pass.choose(batch, plan, launched, self._memories[batch.device], request)
+        """Queue the choice of sequences of a batch whose pass was queued; after a failure, raise it and try no more."""
+        if not _unable:
+            try:
+                return kernel_pass.choose(batch, plan, launched, self._memories[batch.device], request)
+            except Exception as problem:  # noqa: BLE001 - it is raised
+                _unable.append(problem)
+        raise _unable[0]
 
     @contextmanager
     def collected(self) -> Iterator[list[DeviceSelection]]:
@@ -158,3 +163,5 @@ def _tell_broken(problem: Exception) -> None:
 
 _broken: list[Exception] = []
 """The failure of the kernels; after it they are not tried again in this process."""
+_unable: list[Exception] = []
+"""The same of the kernel that chooses sequences."""

@@ -39,6 +39,8 @@ class DeviceRows(RowSet):
     chunk: int = 0
     offset: int = 0
     address: int = 0
+    passes: dict[Any, Any] = field(default_factory=dict)
+    """The kernels of passes that complete these rows, by those that do not."""
     layout: RowLayout = field(default_factory=lambda: RowLayout((), (), False, 0, 0))
 
     def fetch(self, words: NDArray[np.int32], memory: HeldCopies) -> None:
@@ -46,15 +48,13 @@ class DeviceRows(RowSet):
         layout, words = self.layout, words[self.offset : self.offset + self.layout.words]
         chosen = words[: layout.count].tolist()
         scores = words[layout.scores : layout.rows].view(np.float32)[: layout.count * len(layout.criteria)]
-        by_row = scores.reshape(layout.count, -1).tolist()
+        by_row = scores.reshape(layout.count, len(layout.criteria)).tolist()
         rows = words[layout.rows :].reshape(layout.count, layout.columns, layout.room)
         self.rows = [
-            self._row(place, dict(zip(layout.criteria, by_row[slot], strict=True)), rows[slot], memory)
-            for slot, place in enumerate(chosen)
-            if place >= 0
+            self._row(place, by_row[slot], rows[slot], memory) for slot, place in enumerate(chosen) if place >= 0
         ]
 
-    def _row(self, place: int, scores: dict[str, float], words: NDArray[np.int32], memory: HeldCopies) -> Row:
+    def _row(self, place: int, scores: list[float], words: NDArray[np.int32], memory: HeldCopies) -> Row:
         names, flags = self.layout.names, words[-1]
         values = words[: len(names)].view(np.float32)
         return Row(

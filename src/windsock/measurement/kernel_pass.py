@@ -320,8 +320,10 @@ def _queue(launched: Launched, sequences: int, memory: ResultMemory, completion:
     first = room = 0
     if completion is not None:
         layout = completion.rows.layout
-        kernel, room = outline.completing(fill=(layout.count, layout.columns)), layout.room
-        first = completion.places if isinstance(completion.places, int) else 0
+        known, room = completion.rows.passes, layout.room
+        if kernel not in known:
+            known[kernel] = outline.completing(fill=(layout.count, layout.columns))
+        kernel, first = known[kernel], completion.places if isinstance(completion.places, int) else 0
         more = completion.addresses(), lambda: completion.tensors(memory)
     with _current(outline.key[0]):
         kernel.launch(
@@ -363,7 +365,7 @@ class Completion(NamedTuple):
 
 def _completion(batch: Batch, located: tuple[RowSet, Places] | None, memory: ResultMemory) -> Completion | None:
     """Return what a batch completes; None for rows that are elsewhere."""
-    if located is None or not any(located[0] is rows for rows in memory.rows):
+    if located is None or located[0] not in memory.rows:
         return None
     rows, places = located
     assert isinstance(rows, DeviceRows)
@@ -385,8 +387,9 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     outline, matrix, sequences = launched.prepared.outline, launched.matrix, batch.sequences
     layout = layout_of(plan, request.number, outline.width)
     chunk, offset, address = memory.take(layout.words)
-    rows = DeviceRows(listed(batch.ids), sequences, layout.criteria, [], None, None, chunk, offset, address, layout)
+    rows = DeviceRows(listed(batch.ids), sequences, layout.criteria)
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
+    rows.chunk, rows.offset, rows.address, rows.layout = chunk, offset, address, layout
     is_packed = "cu_seqlens" in batch.given
     kernel = kernel_of(plan, outline.table, layout, outline.key[2], is_packed, are_few(sequences))
     tokens = outline.kernel.tokens

@@ -8,7 +8,7 @@ at the same places as the batch had them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Row:
 
     id: str
     place: int
-    scores: Mapping[str, float]
+    scores: Sequence[float]  # by the criteria of its set
     arrays: dict[str, NDArray[np.float32]]
     actions: NDArray[np.integer[Any]] | None
     flags: NDArray[np.integer[Any]]
@@ -130,7 +130,7 @@ class TokenRows:
         part, count = batch, batch.sequences
         while True:
             rows = part.prepared.get(TokenRows)
-            if rows is not None and any(rows is one for one in self._sets):
+            if rows is not None and rows in self._sets:
                 return rows, places
             if part.whole is None:
                 return None
@@ -149,10 +149,10 @@ class TokenRows:
         if len(sets) == 1:  # in the order of the choice
             rows_of_one, names = sets[0].rows, sets[0].criteria
             return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
-        rows = [(row, one.clip) for one in sets for row in one.rows]
+        rows = [(row, one) for one in sets for row in one.rows]
+        scores = [dict(zip(one.criteria, row.scores, strict=True)) for row, one in rows]
         return [
-            rows[place][0].measured(reason, rows[place][1])
-            for place, reason in chosen_of_all([row.scores for row, _ in rows], self._count)
+            rows[place][0].measured(reason, rows[place][1].clip) for place, reason in chosen_of_all(scores, self._count)
         ]
 
 
@@ -167,7 +167,7 @@ def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Reque
             Row(
                 id=str(rows.ids[place]),
                 place=place,
-                scores={criterion.name: float(score) for criterion, score in zip(asked, scores[:, place], strict=True)},
+                scores=scores[:, place].tolist(),
                 arrays={name: _row(batch, source, place) for name, source in sources(plan).items()},
                 actions=_cut(batch, batch.actions, place).astype(np.int64) if plan.repeats else None,
                 flags=_cut(batch, selection.response, place) + 2 * _cut(batch, selection.valid, place),

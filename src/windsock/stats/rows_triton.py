@@ -636,23 +636,30 @@ def _few_tokens(
 
 @triton.jit
 def _fill_rows(
-    fill, arrays, bounds, width, row, first, room, FILL: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr
-):
-    """Write the arrays of a sequence over its row, if it was chosen; FILL has the number of rows and of columns."""
-    base, length = _stretch(bounds, row, width, PACKED)
-    place = row + first
+    fill, arrays, bounds, width, number, programs, first, room,
+    FILL: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Write some tokens of a chosen sequence over its row, if the batch has it.
+
+    ``number`` counts those stretches of all rows. FILL has the number of rows and of their columns.
+    """
+    slot, lane = number % FILL[0], tl.arange(0, BLOCK)
+    place = tl.load(fill.chosen + slot)
+    row = place - first
     if fill.places is not None:
-        place = tl.load(fill.places + row).to(tl.int64)
-    for slot in range(FILL[0]):
-        if tl.load(fill.chosen + slot) == place:
-            out = fill.rows + slot * FILL[1] * room
-            for at in range(0, length, BLOCK):
-                places = at + tl.arange(0, BLOCK)
-                inside = places < tl.minimum(length, room)
-                for n in tl.static_range(FILLED_COUNT):
-                    if arrays[FILLED_PLACES[n]] is not None:
-                        values = tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside)
-                        tl.store(out + n * room + places, values.to(tl.float32), mask=inside)
+        row = tl.full([], -1, tl.int32)
+        for at in range(0, programs, BLOCK):
+            some = tl.load(fill.places + at + lane, mask=at + lane < programs, other=-1)
+            row = tl.maximum(row, tl.max(tl.where(some == place, at + lane, -1), 0))
+    if (place >= 0) & (row >= 0) & (row < programs):
+        base, length = _stretch(bounds, row.to(tl.int64), width, PACKED)
+        places = number // FILL[0] * BLOCK + lane
+        inside = places < tl.minimum(length, room)
+        out = fill.rows + slot * FILL[1] * room + places
+        for n in tl.static_range(FILLED_COUNT):
+            if arrays[FILLED_PLACES[n]] is not None:
+                values = tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside)
+                tl.store(out + n * room, values.to(tl.float32), mask=inside)
 
 
 @triton.jit(do_not_specialize=["sequences", "column", "programs", "first", "room"])
@@ -668,9 +675,15 @@ def _rows(
 
     KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
     response, which most do, need no masks: they are found first (DENSE). What needs few tokens is done by a second
-    program for each sequence, while the others are waiting for memory.
+    program for each sequence, while the others are waiting for memory. Further programs complete the rows of tokens
+    that were chosen before.
     """
     row = tl.program_id(0).to(tl.int64)
+    if FILL is not None:
+        number = tl.program_id(0) - programs * (2 if SECOND else 1)
+        if number >= 0:
+            _fill_rows(fill, arrays, bounds, width, number, programs, first, room, FILL, PACKED, SCAN)
+            return
     if SECOND:  # noqa: SIM102 - known when the kernel is compiled
         if row >= programs:
             row -= programs
@@ -678,8 +691,6 @@ def _rows(
                 out + column + row, histograms, arrays, actions, mask, keep, bounds, width, sequences, row, limits,
                 WANTED, BLOCKS, HISTOGRAM, BINS, SAMPLED, KEEP, PACKED, SCAN,
             )  # fmt: skip
-            if FILL is not None:
-                _fill_rows(fill, arrays, bounds, width, row, first, room, FILL, PACKED, SCAN)
             return
     out += column + row
     base, length = _stretch(bounds, row, width, PACKED)
@@ -689,8 +700,6 @@ def _rows(
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
     _copy_arrays(out, of_sequences, row, sequences, BLOCKS.arrays)
-    if FILL is not None and not SECOND:
-        _fill_rows(fill, arrays, bounds, width, row, first, room, FILL, PACKED, SCAN)
     lane = tl.arange(0, BLOCK)
     places = start + lane
     inside = places < end
@@ -968,6 +977,7 @@ class Pass:
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
         self._launch = _Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence
+        self._rows = fill[0] if fill else 0
 
     def launch(
         self,
@@ -990,7 +1000,7 @@ class Pass:
         """
         self._launch(
             key,
-            (self._programs * numbers[3], 1, 1),
+            (self._programs * numbers[3] + self._rows * -(-numbers[6] // SCAN), 1, 1),
             stream,
             self._arguments(addresses, fill, numbers, limits),
             lambda: self._named_arguments(tensors(), fill_tensors(), numbers, limits),
