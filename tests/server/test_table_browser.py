@@ -170,10 +170,9 @@ def test_the_list_is_resized_and_cuts_names_in_the_middle(serve: Serve, visit: O
     windsock.init(id="a", name=long, dir=tmp_path / "runs").finish()
     page = visit(f"{serve().base_url}/?run=a")
     page.locator(".cut-tail", has_text="lr1e-6-seed3").first.wait_for()
-    tail = page.locator(".run .cut-tail").bounding_box()
-    side = page.locator(".side").bounding_box()
-    assert tail["x"] + tail["width"] <= side["x"] + side["width"]
-    assert page.inner_text(".run .run-text").replace("\n", "") == long
+    right = "selector => document.querySelector(selector).getBoundingClientRect().right"
+    assert page.evaluate(right, ".run .cut-tail") <= page.evaluate(right, ".side")
+    assert page.locator(".run .run-text").text_content() == long
     edge = page.locator(".side-edge").bounding_box()
     page.mouse.move(edge["x"] + 4, 300)
     page.mouse.down()
@@ -220,3 +219,18 @@ def test_compare_tells_which_group_is_better(served: httpx.Client, visit: Open):
     page.locator(".verdicts", has_text="lr=1e-6 is worse than lr=1e-5").wait_for()
     page = visit(comparing(served, [*setting(1e-6, 0.2)[:2], *setting(1e-5, 0.2)]) + "&lang=zh")
     page.locator(".verdicts", has_text="种子不够").wait_for()
+
+
+def test_overview_time_and_evaluation_show_all_selected_runs(served: httpx.Client, visit: Open):
+    """The curves of each in its colour; phases side by side."""
+    runs = ["lr1e-05-clip0.2-s0", "lr1e-06-clip0.2-s1", "from-trl"]
+    query = f"run={runs[0]}&with={','.join(runs[1:])}"
+    page = visit(f"{served.base_url}/?{query}&tab=overview")
+    page.locator(".selection-legend", has_text=runs[2]).wait_for()
+    page.locator(f'.vital[data-key="validation"] canvas[aria-label*="{runs[1]}"]').wait_for()
+    page.goto(f"{served.base_url}/?{query}&tab=evaluation")
+    page.locator(".legend", has_text=runs[1]).first.wait_for()
+    page.goto(f"{served.base_url}/?{query}&tab=time")
+    phases = page.locator(".panel", has_text=runs[1])
+    phases.wait_for()
+    assert phases.locator("th").all_inner_texts() == ["phase", *runs]

@@ -4,6 +4,7 @@ import { localized, t } from "../text/language.js";
 
 export const STATISTIC = /^(last|best|max|min|mean(\d+)|at(-?\d+)):(.+)$/s;
 const MIN_WIDTH = 96;
+const WITHOUT_DIFFERENCE = ["duration", "began", "heard", "bytes", "attempts"];
 const MAX_WIDTH = 220;
 const WIDTHS = {
   name: innerWidth < 700 ? 170 : 300,
@@ -29,8 +30,8 @@ export function columnTitle(key, choices) {
 }
 
 // The width of a column: as it was dragged, else wide enough for its title.
-export function columnWidth(key, title, widths) {
-  return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(MIN_WIDTH, 34 + 7.6 * title.length));
+export function columnWidth(key, title, widths, least = MIN_WIDTH) {
+  return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(least, 34 + 7.6 * title.length));
 }
 
 // The text of a value in a cell.
@@ -67,7 +68,8 @@ function rankOf(value) {
 }
 
 // A difference from the value of the baseline run; empty for what is no number.
-export function differenceText(value, base) {
+export function differenceText(key, value, base) {
+  if (WITHOUT_DIFFERENCE.includes(key)) return "";
   if (typeof value !== "number" || typeof base !== "number" || value === base) return "";
   const difference = value - base;
   return `${difference > 0 ? "+" : ""}${formatNumber(difference)}`;

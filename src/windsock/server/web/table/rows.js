@@ -48,7 +48,7 @@ function baselineItem(key, { base }, { setBase }) {
 function runCell(key, column, place, { data, numeric, base }) {
   const value = data.column(key, place);
   const other = base && base !== key ? data.column(base, place) : undefined;
-  const difference = other === undefined ? "" : differenceText(value, other);
+  const difference = other === undefined ? "" : differenceText(column, value, other);
   const isOther = other !== undefined && !difference && String(other) !== String(value);
   const cell = el("div", {
     class: `grid-cell${numeric.has(column) ? " number" : ""}${isOther ? " differs" : ""}`,
@@ -73,7 +73,7 @@ export function groupRow(group, table, actions) {
   const label = labelText(group, t("no_value")) || table.data.field(group.keys[0], "name");
   const isOpen = table.isOpen(group);
   const fold = el("button", {
-    class: "ghost fold",
+    class: "ghost unfold",
     text: isOpen ? "▾" : "▸",
     "aria-expanded": isOpen,
     "aria-label": `${t("unfold")}: ${label}`,

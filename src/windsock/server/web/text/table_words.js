@@ -66,6 +66,7 @@ export const TABLE_WORDS = {
   verdict_title: ["Which is better", "哪个更好"],
   verdict_by: ["by", "按"],
   verdict_group: ["group", "组"],
+  verdict_runs: ["runs", "实验数"],
   verdict_last: ["at step {n}", "第 {n} 步"],
   verdict_area: ["over steps {n} to {m}", "第 {n} 到 {m} 步的平均"],
   verdict_difference: ["difference", "差值"],

@@ -9,7 +9,7 @@ import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { labelText } from "../table/order.js";
-import { formatConfigValue, formatPercent, formatSeconds } from "../text/format.js";
+import { formatConfigValue } from "../text/format.js";
 import { localized, t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
@@ -17,6 +17,7 @@ import { debounce } from "../ui/scheduling.js";
 import { emptyState, filterField, filterPredicate, panel, selectField, swatch, table } from "../ui/widgets.js";
 import { verdictPanel } from "./group_verdict.js";
 import { notComparablePanel } from "./not_comparable.js";
+import { phasesOfRuns } from "./phases_of_runs.js";
 
 const MAX_RUNS_IN_LEGEND = 24;
 
@@ -173,12 +174,6 @@ function differences(data, names) {
     one.key,
     ...one.values.map((value) => el("span", { class: value?.absent ? "quiet" : "", text: text(value) })),
   ]);
-  const phases = data.phases.map((one) => [
-    one.name,
-    ...one.seconds.map(
-      (seconds, i) => `${formatSeconds(seconds)}${one.share[i] ? ` · ${formatPercent(one.share[i])}` : ""}`,
-    ),
-  ]);
   return el(
     "div",
     { class: "pair short-panel" },
@@ -187,7 +182,7 @@ function differences(data, names) {
       String(config.length),
       config.length ? table([t("key"), ...names], config, "kv") : el("p", { class: "quiet", text: t("same_config") }),
     ),
-    phases.length ? panel(t("phase_diff"), t("per_step"), table([t("phase"), ...names], phases, "right")) : "",
+    data.phases.length ? phasesOfRuns(data) : "",
   );
 }
 

@@ -3,6 +3,7 @@
 import { Plot } from "../charts/plot.js";
 import { valueTexts } from "../charts/values.js";
 import { fetchJson, runPath } from "../data/api.js";
+import { fetchOthers } from "../data/other_runs.js";
 import { seriesFromJson } from "../data/series.js";
 import { formatNumber } from "../text/format.js";
 import { t } from "../text/language.js";
@@ -23,8 +24,10 @@ export function evaluationView(host, context) {
 
   async function read() {
     let data;
+    let others;
     try {
-      data = await fetchJson(runPath(context.run, "evaluation"));
+      const mine = fetchJson(runPath(context.run, "evaluation"));
+      [data, others] = await Promise.all([mine, fetchOthers(context, "evaluation")]);
     } catch (problem) {
       return context.fail(problem);
     }
@@ -33,8 +36,9 @@ export function evaluationView(host, context) {
     plots = [];
     if (!data.sets.length && !data.validation.length)
       return host.replaceChildren(emptyState(t("no_eval"), t("no_eval_do")));
-    const sets = data.sets.map((set) => taskSet(set, plots));
-    const validation = data.validation.map((one) => validationPanel(one, plots));
+    const chosen = others.length ? [{ ...context, data }, ...others] : [];
+    const sets = data.sets.map((set) => taskSet(set, plots, chosen));
+    const validation = data.validation.map((one) => validationPanel(one, plots, chosen));
     host.replaceChildren(
       ...sets,
       el("div", { class: "pair" }, validation),
@@ -50,27 +54,43 @@ function label(one) {
   return `${one.statistic}${one.k === null ? "" : `@${one.k}`} ${one.part ?? ""}`;
 }
 
-function taskSet(set, plots) {
-  const shown = set.statistics.filter(
+function mainStatistics(set) {
+  return set.statistics.filter(
     (one) => one.curve?.found && MAIN.includes(one.statistic) && [null, "mean"].includes(one.part),
   );
+}
+
+// The first statistic of a task set as a line of each selected run that has it.
+function linesOfRuns(set, chosen) {
+  const [first] = mainStatistics(set);
+  return chosen.flatMap(({ run, name, colour, data }) => {
+    const same = data.sets.find((one) => ["suite", "taskset", "metric"].every((field) => one[field] === set[field]));
+    const found = first && same && mainStatistics(same).find((one) => label(one) === label(first));
+    return found ? [{ run, label: `${name} · ${label(found)}`, colour, main: seriesFromJson(found.curve) }] : [];
+  });
+}
+
+// `chosen` are the selected runs with their data, where there are several.
+function taskSet(set, plots, chosen) {
+  const shown = mainStatistics(set);
   const curveOf = (one, part) => {
     const same = (other) => other.statistic === one.statistic && other.part === part && other.k === one.k;
     const curve = set.statistics.find(same)?.curve;
     return curve?.found ? seriesFromJson(curve) : null;
   };
-  const lines = shown.map((one, i) => ({
+  const ofOne = shown.map((one, i) => ({
     label: label(one),
     colour: i,
     main: seriesFromJson(one.curve),
     max: curveOf(one, "high"),
     min: curveOf(one, "low"),
   }));
+  const lines = chosen.length ? linesOfRuns(set, chosen) : ofOne;
   const area = el("div", { class: "mid-plot" });
   const legend = el("div", { class: "legend" });
   const showLast = () =>
     legend.replaceChildren(
-      ...lines.map((line, i) => swatch(seriesColour(i), `${line.label} ${formatNumber(line.main.last.at(-1))}`)),
+      ...lines.map((line) => swatch(seriesColour(line.colour), `${line.label} ${formatNumber(line.main.last.at(-1))}`)),
     );
   const showCursor = ({ x, values }) => {
     const texts = valueTexts(values);
@@ -133,17 +153,26 @@ function seriesOverK(name, x, last) {
   return seriesFromJson({ name, found: true, exact: true, points: x.length, x, last });
 }
 
-function validationPanel(one, plots) {
+function validationPanel(one, plots, chosen) {
   const area = el("div", { class: "mini-plot" });
   const plot = new Plot(area);
+  const lines = chosen.flatMap(({ run, name, colour, data }) => {
+    const same = data.validation.find((other) => other.metric === one.metric && other.tag === one.tag);
+    return same ? [{ run, ...validationLine(same, colour), label: name }] : [];
+  });
+  plot.lines = lines.length ? lines : [validationLine(one, plots.length)];
+  plots.push(plot);
+  const legend = lines.map((line) =>
+    swatch(seriesColour(line.colour), `${line.label} ${formatNumber(line.main.last.at(-1))}`),
+  );
+  return panel(one.name, formatNumber(one.last), area, el("div", { class: "legend" }, legend));
+}
+
+function validationLine(one, colour) {
   const { mean, max, min, line } = Object.fromEntries(
     Object.entries(one.curves).map(([statistic, curve]) => [statistic, seriesFromJson(curve)]),
   );
-  plot.lines = [
-    { label: one.name, colour: plots.length, main: mean ?? line ?? max ?? min, max: mean && max, min: mean && min },
-  ];
-  plots.push(plot);
-  return panel(one.name, formatNumber(one.last), area);
+  return { label: one.name, colour, main: mean ?? line ?? max ?? min, max: mean && max, min: mean && min };
 }
 
 function coveragePanel(all) {

@@ -52,7 +52,7 @@ function heads({ steps }) {
   const [first, last] = steps ?? ["–", "–"];
   const over = t("verdict_area", { n: first, m: last });
   const difference = t("verdict_difference");
-  return [t("verdict_group"), t("runs"), t("verdict_last", { n: last }), difference, over, difference];
+  return [t("verdict_group"), t("verdict_runs"), t("verdict_last", { n: last }), difference, over, difference];
 }
 
 function row(group, { last, area }, data) {

@@ -7,24 +7,27 @@ import { StackedBars } from "../charts/stacked_bars.js";
 import { valueTexts } from "../charts/values.js";
 import { fetchJson, runPath } from "../data/api.js";
 import { findingKey, takeMarks } from "../data/marks.js";
+import { fetchOthers } from "../data/other_runs.js";
 import { seriesFromJson } from "../data/series.js";
 import { setState } from "../data/url_state.js";
 import { formatNumber, formatShort, toNumber } from "../text/format.js";
 import { localized, t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
-import { emptyState, listPanel, panel, stateLink, statusDot, verdictBanner } from "../ui/widgets.js";
+import { emptyState, listPanel, panel, stateLink, statusDot, swatch, verdictBanner } from "../ui/widgets.js";
 import { namesLine } from "./names.js";
 
 export function overviewView(host, context) {
   const cards = new Map();
   const top = el("div");
   const grid = el("div", { class: "vitals" });
+  const legend = el("div", { class: "legend selection-legend" });
   const lower = el("div", { class: "lower" });
   let phaseBars = null;
   let busy = false;
   let again = false;
-  host.append(top, grid, lower);
+  host.append(top, legend, grid, lower);
 
   async function read() {
     if (busy) {
@@ -33,7 +36,11 @@ export function overviewView(host, context) {
     }
     busy = true;
     try {
-      draw(await fetchJson(runPath(context.run, "overview")));
+      const [data, others] = await Promise.all([
+        fetchJson(runPath(context.run, "overview")),
+        fetchOthers(context, "overview"),
+      ]);
+      draw(data, others);
     } catch (problem) {
       context.fail(problem);
     }
@@ -44,7 +51,7 @@ export function overviewView(host, context) {
     }
   }
 
-  function draw(data) {
+  function draw(data, others) {
     if (!host.isConnected) return;
     takeMarks(context.run, data.marks);
     top.replaceChildren(banner(data), data.names ? namesLine(data, () => setState({ tab: "names" })) : "");
@@ -56,9 +63,18 @@ export function overviewView(host, context) {
       grid.replaceChildren(...[...cards.values()].map((one) => one.card));
       grid.dataset.keys = keys;
     }
-    for (const headline of data.vital) cards.get(headline.key).update(headline, troubleOf(headline, data.findings));
+    for (const headline of data.vital)
+      cards.get(headline.key).update(headline, troubleOf(headline, data.findings), sameValues(headline, others));
+    drawSelection(others);
     if (!data.vital.length && !data.names) grid.replaceChildren(emptyState(t("no_metrics"), t("no_metrics_do")));
     drawLower(data);
+  }
+
+  // Which runs the curves are of, where several are selected; the verdict and the numbers are of the one in view.
+  function drawSelection(others) {
+    const all = [{ name: context.name, colour: context.colour }, ...others];
+    const entries = others.length ? all.map((one) => swatch(seriesColour(one.colour), one.name)) : [];
+    legend.replaceChildren(...entries);
   }
 
   function drawLower(data) {
@@ -81,6 +97,20 @@ export function overviewView(host, context) {
       for (const one of cards.values()) one.plot.destroy();
     },
   };
+}
+
+// The same value of other runs, under whatever name; one that is another number is not drawn beside it.
+function sameValues(headline, others) {
+  return others.flatMap(({ run, name, colour, data }) => {
+    const same = data.vital.find(
+      (one) => one.metric === headline.metric && localized(one.note) === localized(headline.note),
+    );
+    return same ? [{ run, label: name, colour, main: mainCurve(same) }] : [];
+  });
+}
+
+function mainCurve({ curves }) {
+  return seriesFromJson(curves.mean ?? curves.line ?? Object.values(curves)[0]);
 }
 
 function makePhaseBars() {
@@ -179,9 +209,8 @@ function headlineCard(headline, data, context) {
     ends,
   );
   const oncursor = (cursor) => {
-    const text =
-      cursor &&
-      `${t("step")} ${cursor.values[0]?.x ?? Math.round(cursor.x)}: ${valueTexts(cursor.values)[0]?.text ?? ""}`;
+    const own = cursor?.values.filter((one) => one.line.run === context.run) ?? [];
+    const text = cursor && `${t("step")} ${own[0]?.x ?? Math.round(cursor.x)}: ${valueTexts(own)[0]?.text ?? ""}`;
     point.textContent = text ?? "";
     card.classList.toggle("pointed", Boolean(cursor));
   };
@@ -192,10 +221,10 @@ function headlineCard(headline, data, context) {
     oncursor,
     onzoom: (range) => range && setState({ tab: "charts", x: "", from: range[0], to: range[1] }),
   });
-  function update(now, found) {
+  function update(now, found, others) {
     trouble.replaceChildren(found ? troubleLink(found) : "");
     const curve = (name) => (now.curves[name] ? seriesFromJson(now.curves[name]) : null);
-    const main = curve("mean") ?? curve("line") ?? seriesFromJson(Object.values(now.curves)[0]);
+    const main = mainCurve(now);
     const line = {
       run: context.run,
       label: context.name,
@@ -212,7 +241,7 @@ function headlineCard(headline, data, context) {
     change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : first);
     const steps = main.x.length ? [main.x[0], main.x_end.at(-1)] : ["", ""];
     ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: `${t("step")} ${steps[1]}` }));
-    plot.setLines([line]);
+    plot.setLines([...others, line]);
   }
   return { card, plot, update };
 }

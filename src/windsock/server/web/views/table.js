@@ -16,6 +16,7 @@ import { emptyState, selectField, stateLink } from "../ui/widgets.js";
 
 const REFRESH_MS = 2000; // between requests while runs change
 const TYPING_MS = 25;
+const GROUP_WIDTH = 132; // at least, of a column with means
 const MAX_JUDGED = 60; // runs in sight
 const QUESTION = ["cols", "only", "pool", "hidden"]; // states that need an answer of the server
 
@@ -169,7 +170,7 @@ export function tableView(host, context) {
   function drawHead() {
     const columns = ["name", ...table.columns].map((key) => {
       const title = columnTitle(key, data.choices);
-      return { key, title, width: columnWidth(key, title, widths), isNumber: table.numeric.has(key) };
+      return { key, title, width: widthOf(key), isNumber: table.numeric.has(key) };
     });
     setWidths(columns.map((column) => column.width));
     const all = shownKeys.slice(0, MAX_SELECTED);
@@ -183,6 +184,12 @@ export function tableView(host, context) {
     const cells = columns.map((column) => headCell(column, sorted(), actions));
     cells[0].prepend(tickAll);
     grid.head.replaceChildren(...cells);
+  }
+
+  // The means of groups need room for their intervals.
+  function widthOf(key) {
+    const isMean = data.groups.length > 0 && table.numeric.has(key);
+    return columnWidth(key, columnTitle(key, data.choices), widths, isMean ? GROUP_WIDTH : undefined);
   }
 
   function setWidths(wide) {
@@ -199,7 +206,7 @@ export function tableView(host, context) {
 
   function resize(key, width, isDone) {
     widths = { ...widths, [key]: width };
-    setWidths(["name", ...table.columns].map((one) => columnWidth(one, columnTitle(one, data.choices), widths)));
+    setWidths(["name", ...table.columns].map(widthOf));
     if (isDone) setState({ widths: packList(Object.entries(widths).map(([one, wide]) => `${wide} ${one}`)) }, true);
   }
 

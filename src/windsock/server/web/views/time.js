@@ -16,6 +16,7 @@ import { cssVariable } from "../ui/colours.js";
 import { el, pictureWidth } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
 import { emptyState, isEditingStep, panel, stepField, swatch, table } from "../ui/widgets.js";
+import { phasesOfRuns } from "./phases_of_runs.js";
 
 const MAX_RANKS = 64;
 
@@ -25,6 +26,7 @@ export function timeView(host, context) {
   const lower = el("div");
   const timelineHost = el("div");
   const engineHost = el("div", { class: "family" });
+  const selected = el("div");
   const store = new SeriesStore();
   let bars = null;
   let data = null;
@@ -62,7 +64,18 @@ export function timeView(host, context) {
   }
 
   function drawLower() {
-    lower.replaceChildren(summaries(data, timeline), ranks(data, phaseColours(data.phases)) ?? "");
+    lower.replaceChildren(selected, summaries(data, timeline), ranks(data, phaseColours(data.phases)) ?? "");
+  }
+
+  // The phases of all selected runs, per step.
+  async function readSelected() {
+    if (context.chosen.length < 2) return;
+    try {
+      const found = await fetchJson("/api/compare", { run: context.chosen });
+      selected.replaceChildren(found.phases.length ? phasesOfRuns(found) : "");
+    } catch (problem) {
+      context.fail(problem);
+    }
   }
 
   // The totals over engines; each engine and each phase is in Charts.
@@ -94,6 +107,7 @@ export function timeView(host, context) {
     drawLower();
   }
 
+  readSelected();
   read();
   return {
     update: throttle(3000, () => isEditingStep() || read()),

@@ -1,0 +1,73 @@
+// The table of runs: the order of its rows, their texts, and the CSV.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+Object.assign(globalThis, {
+  location: { protocol: "http:", search: "", pathname: "/" },
+  addEventListener() {},
+  innerWidth: 1440,
+});
+const { compareValues, differenceText, meanText, tableCsv } = await import(
+  "../../src/windsock/server/web/table/columns.js"
+);
+const { labelText, rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
+
+test("numbers come before texts, and absent values last in both directions", () => {
+  const values = [3, null, "NaN", 1, "b10", undefined, "b9"];
+  const sorted = (sign) => [...values].sort((a, b) => compareValues(a, b, sign));
+  assert.deepEqual(sorted(1), [1, 3, "b9", "b10", "NaN", null, undefined]);
+  assert.deepEqual(sorted(-1), [3, 1, "b10", "b9", "NaN", null, undefined]);
+});
+
+test("pinned runs come first, and equal ones keep their order", () => {
+  const values = { a: 1, b: 2, c: 1, d: 0 };
+  const order = (sign) =>
+    sortRuns(
+      Object.keys(values),
+      (key) => values[key],
+      sign,
+      (key) => key === "d",
+    );
+  assert.deepEqual(order(-1), ["d", "b", "a", "c"]);
+  assert.deepEqual(order(1), ["d", "a", "c", "b"]);
+});
+
+const GROUPS = [
+  { label: [["actor.lr", 1e-6]], keys: ["a", "b"], values: [{ mean: [0.5, 0.4, 0.6, 2] }] },
+  { label: [["actor.lr", 2e-6]], keys: ["c", "d"], values: [{ same: 0.7 }] },
+  { label: [], keys: ["e"], values: [null] },
+];
+
+test("groups are sorted by their means, and unfold; a run that is alone is a row", () => {
+  const sorted = sortGroups(GROUPS, 0, -1);
+  assert.deepEqual(
+    sorted.map((group) => group.keys[0]),
+    ["c", "a", "e"],
+  );
+  assert.equal(labelText(GROUPS[0]), "lr=1e-6");
+  const rows = rowsOf(sorted, ["e", "d", "c", "b", "a"], (group) => group === GROUPS[0]);
+  assert.deepEqual(
+    rows.map((row) => row.key ?? row.group.keys.join("+")),
+    ["c+d", "a+b", "b", "a", "e"],
+  );
+});
+
+test("texts of means and of differences from the baseline", () => {
+  assert.equal(meanText("reward", [0.5, 0.4, 0.6, 5]), "0.500 ± 0.1");
+  assert.equal(meanText("reward", [0.5, null, null, 1]), "0.500");
+  assert.equal(meanText("duration", [90, 80, 100, 5]), "1 min 30 s");
+  assert.equal(differenceText("reward", 0.75, 0.5), "+0.250");
+  assert.equal(differenceText("reward", "a", 0.5), "");
+  assert.equal(differenceText("duration", 2, 1), "");
+});
+
+test("the CSV quotes what needs it", () => {
+  const text = tableCsv(
+    ["name", "tag", "lr"],
+    [
+      ['a,"b"', ["x", "y"], 1e-6],
+      ["c", [], null],
+    ],
+  );
+  assert.equal(text, 'name,tag,lr\n"a,""b""",x y,0.000001\nc,,\n');
+});
