@@ -219,6 +219,10 @@ def test_an_enlarged_chart_is_in_the_address(pages: httpx.Client, visit: Open):
     page.wait_for_selector(".large-chart[role=dialog]")
     assert "chart=loss" in page.url
     page.wait_for_function("() => /r00 +1.*r01 +1/.test(document.querySelector('.large-chart .sub').textContent)")
+    page.click(".large-chart .tool-save")
+    with page.expect_download() as waiting:
+        page.click(".menu >> text=SVG picture")
+    assert waiting.value.suggested_filename == "loss.svg"
     page.go_back()
     page.wait_for_function("() => !document.querySelector('.large-chart')")
     assert page.locator(".chart").count() == 1
@@ -240,6 +244,7 @@ def test_a_panel_of_several_metrics(pages: httpx.Client, visit: Open):
         page.fill(".panel-editor input >> nth=0", metric)
     assert page.locator(".panel-editor .chip").count() == 2
     page.get_by_role("textbox", name="Title").fill("both <b>")
+    assert not page.get_by_label("Metric on the x axis").is_visible()
     page.get_by_label("y to").fill("5")
     page.get_by_label("Size").select_option("full")
     page.click(".panel-editor .primary")

@@ -15,9 +15,12 @@ export function valueTexts(values) {
 // A line in words: its run, first and last value, and its extremes.
 export function lineInWords({ label, main }) {
   if (!main?.x?.length) return `${label}: –`;
-  const finite = (values) => values.filter(Number.isFinite);
-  const lowest = finite(main.min).reduce((a, b) => Math.min(a, b), Infinity);
-  const highest = finite(main.max).reduce((a, b) => Math.max(a, b), -Infinity);
+  let lowest = Infinity;
+  let highest = -Infinity;
+  for (let i = 0; i < main.x.length; i++) {
+    if (main.min[i] < lowest) lowest = main.min[i]; // never where it is NaN
+    if (main.max[i] > highest) highest = main.max[i];
+  }
   const [first, last] = [main.last[0], main.last[main.last.length - 1]].map(formatNumber);
   const range = lowest <= highest ? t("from_low_to_high", { a: formatNumber(lowest), b: formatNumber(highest) }) : "";
   return `${label}: ${first} → ${last}${range && `, ${range}`}`;
