@@ -59,11 +59,22 @@ def test_changes_of_the_config_and_checkpoints_are_marked():
     ]
 
 
+def test_checkpoints_of_other_programs_are_marked():
+    """VeRL logs the time of saving at the steps at which it saves."""
+    run = windsock.init(id="verl")
+    for step in range(6):
+        run.log({"actor/loss": 1.0, **({"timing_s/save_checkpoint": 2.0} if step % 3 == 2 else {})}, step=step)
+        run.log({"timing_s/update_actor": 1.0, "rewards/saved": 1.0}, step=step)
+    run.finish()
+    assert moments(windsock.open("verl")) == [Moment("checkpoint", 2, ""), Moment("checkpoint", 5, "")]
+
+
 def test_show_lists_moments(capsys: pytest.CaptureFixture[str]):
     """With their steps; checkpoints are counted."""
     run = windsock.init(id="shown")
     with run.phase("save_checkpoint"):
-        record(run, range(2))
+        pass
+    record(run, range(2))
     run.annotate("new data mix")
     run.finish()
     capsys.readouterr()

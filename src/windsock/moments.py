@@ -13,8 +13,8 @@ import numpy as np
 from windsock.formatting import flatten
 from windsock.view import View
 
-CHECKPOINT = re.compile(r"(^|[/_])(save|checkpoint|ckpt)", re.IGNORECASE)  # in the name of a phase
-MAX_OF_KIND = 500  # the newest ones
+CHECKPOINT = re.compile(r"tim(e|ing)(_s)?/(.*[/_])?(save|checkpoint|ckpt)", re.IGNORECASE)  # a time that saving took
+MAX_OF_KIND = 200  # the newest ones
 MAX_CHANGES = 5  # settings of a change that are named
 MAX_VALUE = 40  # characters of a setting
 
@@ -48,10 +48,9 @@ def _restarts(view: View) -> Iterator[Moment]:
 
 
 def _checkpoints(view: View) -> Iterator[Moment]:
-    table = view.span_table()
-    saves = [number for number, text in enumerate(table.texts) if CHECKPOINT.search(text)]
-    found = np.isin(table.column("name"), saves) if saves and len(table) else np.zeros(len(table), bool)
-    for step in np.unique(table.steps[found]).tolist():
+    """Yield the steps that have a time of saving, which other programs log as well."""
+    saved = [view.series(name).steps for name in view.names() if CHECKPOINT.match(name)]
+    for step in np.unique(np.concatenate(saved)).tolist() if saved else ():
         yield Moment("checkpoint", step, "")
 
 

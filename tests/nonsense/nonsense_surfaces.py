@@ -53,6 +53,7 @@ COMMANDS = (
     ["phases", "BAD", "--json"], ["export", "BAD", "--to", "csv"], ["export", "BAD", "--to", "jsonl"],
     ["export", "BAD", "--to", "perfetto"],
     ["report", "BAD", "-o", "OUT"], ["samples", "BAD"], ["tail", "BAD", "--no-follow"], ["du"], ["show", "innocent"],
+    ["query", "BAD", "step > 0", "--json"], ["compare", "BAD", "innocent", "--json"], ["doctor", "BAD", "--json"],
 )  # fmt: skip
 
 

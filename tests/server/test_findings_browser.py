@@ -129,6 +129,20 @@ def test_marks_lead_from_every_chart_to_the_finding(serve: Serve, visit: Open):
     assert page.locator(".vital .mark-head.bad").count() == page.locator(".vital canvas").count()
 
 
+def test_annotations_are_marked_on_charts(serve: Serve, visit: Open):
+    """Without a link to a finding; the tooltip has the text."""
+    run = windsock.init(id="noted", project="p")
+    for step in range(20):
+        run.log({"actor/entropy": 1.0 / (step + 1)}, step=step)
+    run.annotate("new data mix", step=8)
+    run.finish()
+    page = visit(f"{serve().base_url}/?run=noted&tab=charts&filter=entropy")
+    drawn(page, "actor/entropy")
+    page.hover("span.mark-head.moment")
+    page.wait_for_selector(".tip:not([hidden])")
+    assert page.inner_text(".tip").strip() == "note · step 8 · new data mix"
+
+
 def test_near_marks_share_a_head_until_the_chart_is_zoomed(serve: Serve, visit: Open):
     """Each finding keeps its line."""
     run = windsock.init(id="dense", project="p")

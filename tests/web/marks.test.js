@@ -22,7 +22,7 @@ const mark = (rule, onset, severity = "warning", is_open = true) => ({
 });
 
 test("marks are placed on the axis of the chart, those outside and infos are left out", () => {
-  takeMarks("a", [mark("late", 50), mark("early", 3), mark("hint", 10, "info")]);
+  takeMarks("a", { marks: [mark("late", 50), mark("early", 3), mark("hint", 10, "info")] });
   const places = (axis, range) => marksWithin(axis, range).map((one) => [one.rule, one.x]);
   assert.deepEqual(places("step", [0, 60]), [
     ["early", 3],
@@ -36,17 +36,27 @@ test("marks are placed on the axis of the chart, those outside and infos are lef
   assert.equal(places("step", [0, 60]).length, 2);
 });
 
+test("moments are drawn as well, checkpoints only where they are few", () => {
+  const moment = (kind, step) => ({ kind, step, text: "", from: { step } });
+  const kinds = () => marksWithin("step", [0, 99]).map(({ kind, rule }) => kind ?? rule);
+  takeMarks("a", { marks: [mark("late", 50)], moments: [moment("annotation", 3), moment("checkpoint", 60)] });
+  assert.deepEqual(kinds(), ["annotation", "late", "checkpoint"]);
+  const saved = Array.from({ length: 40 }, (_, step) => moment("checkpoint", step));
+  takeMarks("a", { marks: [], moments: [...saved, moment("restart", 70)] });
+  assert.deepEqual(kinds(), ["restart"]);
+});
+
 test("plots are told only of marks that are others", () => {
   const before = told;
-  takeMarks("b", [mark("one", 1)]);
-  takeMarks("b", [mark("one", 1)]);
+  takeMarks("b", { marks: [mark("one", 1)] });
+  takeMarks("b", { marks: [mark("one", 1)] });
   assert.equal(told, before + 1);
-  takeMarks("b", [mark("one", 1), mark("two", 2)]);
+  takeMarks("b", { marks: [mark("one", 1), mark("two", 2)] });
   assert.equal(told, before + 2);
 });
 
 test("a mark is found by its finding, also where a rule found something twice", () => {
-  takeMarks("a", [mark("spike", 3), mark("spike", 30)]);
+  takeMarks("a", { marks: [mark("spike", 3), mark("spike", 30)] });
   assert.equal(findingKey({ rule: "spike", onset: 30 }), "spike@30");
   assert.equal(markOf("a", { rule: "spike", onset: 30 }).from.step, 30);
   assert.equal(markOf("a", { rule: "spike", onset: 4 }), undefined);

@@ -13,6 +13,7 @@ from windsock.diagnosis.diagnose import VERDICTS, Diagnosis, Note, short_reasons
 from windsock.diagnosis.health import WORDS
 from windsock.errors import MetricNotFoundError
 from windsock.findings import Finding
+from windsock.journal.series import Series
 from windsock.moments import moments
 from windsock.server.responses import bilingual
 from windsock.server.runs.open_runs import OpenRun
@@ -74,8 +75,9 @@ def marks(opened: OpenRun, diagnosis: Diagnosis) -> list[dict[str, Any]]:
 
 def moment_records(opened: OpenRun) -> list[dict[str, Any]]:
     """Return annotations, restarts, checkpoints and changes of the config with their places on each x axis."""
-    main = next(iter(opened.view.names()), "")
-    return [{**asdict(moment), "from": _positions(opened, main, moment.step)} for moment in moments(opened.view)]
+    found = moments(opened.view)
+    series = _series(opened, opened.view.names()[0]) if found and opened.view.names() else None
+    return [{**asdict(moment), "from": _places(opened, series, moment.step)} for moment in found]
 
 
 def _all(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -95,9 +97,18 @@ def _chart(name: str, match: Match | None) -> Chart:
 
 def _positions(opened: OpenRun, name: str, step: int) -> dict[str, float]:
     """Return the place of a step of a series on each x axis; only on that of steps where there is no such series."""
+    return _places(opened, _series(opened, name), step)
+
+
+def _series(opened: OpenRun, name: str) -> Series | None:
     try:
-        series = read_series(opened, SeriesRequest("", name))
+        return read_series(opened, SeriesRequest("", name))
     except MetricNotFoundError:
+        return None
+
+
+def _places(opened: OpenRun, series: Series | None, step: int) -> dict[str, float]:
+    if series is None:
         return {"step": step}
     place = min(int(np.searchsorted(series.steps, step)), len(series) - 1)
     return {x: curves.position(opened, series, place, x) for x in curves.AXES if curves.has_axis(opened, x)}

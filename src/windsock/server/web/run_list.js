@@ -79,7 +79,7 @@ function renderList(rows, foot) {
 
 // Which runs of how many are shown, and the buttons to the pages before and after.
 function pager({ keys, offset, total }) {
-  if (total <= PAGE_SIZE) return [el("span", { class: "quiet", text: `${total} ${t("runs")}` })];
+  if (total <= PAGE_SIZE) return [el("span", { class: "quiet", text: t("runs_count", { n: total }) })];
   const turnTo = (label, text, to, possible) =>
     el("button", {
       class: "ghost",

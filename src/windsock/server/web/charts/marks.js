@@ -1,4 +1,4 @@
-// Marks on a plot where findings begin: a line for each, and heads that lead to them.
+// Marks on a plot where findings begin or something happened: a line for each, and heads that say what.
 import { findingKey, shownMarks } from "../data/marks.js";
 import { runs, selectedRuns } from "../data/runs.js";
 import { localized, t } from "../text/language.js";
@@ -80,16 +80,15 @@ export function drawStretch(ctx, mark, axis, scale, { top, left, width, height }
 export function markHeads(groups) {
   return groups.map(({ place, marks }) => {
     const first = worst(marks);
-    const { severity, is_open } = first;
-    const label = marks.map(markText).join("; ");
-    const head = stateLink(
-      { tab: "findings", finding: findingKey(first) },
-      {
-        class: `mark-head ${is_open ? severityWord(severity) : "over"}`,
-        style: { left: `${place}px` },
-        "aria-label": label,
-      },
-    );
+    const { kind, severity, is_open } = first;
+    const options = {
+      class: `mark-head ${kind ? "moment" : is_open ? severityWord(severity) : "over"}`,
+      style: { left: `${place}px` },
+      "aria-label": marks.map(markText).join("; "),
+    };
+    const head = kind
+      ? el("span", { ...options, role: "img" })
+      : stateLink({ tab: "findings", finding: findingKey(first) }, options);
     head.addEventListener("mousedown", (event) => event.stopPropagation()); // else the plot starts a zoom
     return addTooltip(head, () => [runName(), ...marks.map((mark) => el("p", { text: markText(mark) }))]);
   });
@@ -101,6 +100,7 @@ function runName() {
   return others.length ? el("strong", { text: runs.get(first).name }) : "";
 }
 
-function markText({ title, onset, is_open }) {
+function markText({ kind, step, text, title, onset, is_open }) {
+  if (kind) return [t(`moment_${kind}`), t("at_step", { n: step }), text].filter(Boolean).join(" · ");
   return `${localized(title)} · ${t("since_step", { n: onset })}${is_open ? "" : ` · ${t("over")}`}`;
 }

@@ -12,7 +12,9 @@ export function language() {
 
 // A text of the page with its {placeholders} filled. An unknown key, such as a state of the relay, is shown as it is.
 export function t(key, values = {}) {
-  const text = WORDS[key]?.[language() === "zh" ? 1 : 0] ?? key.replaceAll("_", " ");
+  const [english, chinese, singular] = WORDS[key] ?? [];
+  const counted = singular && String(values.n) === "1" ? singular : english;
+  const text = (language() === "zh" ? chinese : counted) ?? key.replaceAll("_", " ");
   return text.replace(/\{(\w)\}/g, (_, name) => values[name] ?? "");
 }
 

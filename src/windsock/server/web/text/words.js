@@ -2,7 +2,7 @@
 
 import { TABLE_WORDS } from "./table_words.js";
 
-// English, then Chinese; {n} and the like are placeholders.
+// English, then Chinese, then English where {n} is 1; {n} and the like are placeholders.
 export const WORDS = {
   ...TABLE_WORDS,
   overview: ["Overview", "总览"],
@@ -24,6 +24,7 @@ export const WORDS = {
   killed: ["killed", "被终止"],
   step: ["step", "步"],
   runs: ["runs", "个实验"],
+  runs_count: ["{n} runs", "{n} 个实验", "{n} run"],
   previous_page: ["previous page", "上一页"],
   next_page: ["next page", "下一页"],
   filter_runs: ["Filter runs  ( / )", "筛选实验  ( / )"],
@@ -70,6 +71,10 @@ export const WORDS = {
   at_step: ["step {n}", "第 {n} 步"],
   as_of_step: ["as of step {n}", "截至第 {n} 步"],
   over: ["over", "已结束"],
+  moment_annotation: ["note", "注记"],
+  moment_restart: ["restart", "重启"],
+  moment_checkpoint: ["checkpoint", "检查点"],
+  moment_config: ["config changed", "配置变更"],
   severity_critical: ["critical", "严重"],
   severity_warning: ["warning", "警告"],
   severity_info: ["info", "提示"],
@@ -162,7 +167,7 @@ export const WORDS = {
   log_cut: ["log: values ≤ 0 are not shown", "对数轴：不显示 ≤ 0 的值"],
   from_low_to_high: ["between {a} and {b}", "介于 {a} 与 {b} 之间"],
   buckets: ["{n} points, drawn as {m} buckets with their true extremes", "共 {n} 个点，分 {m} 段绘制，保留真实极值"],
-  points: ["{n} points", "{n} 个点"],
+  points: ["{n} points", "{n} 个点", "{n} point"],
   search_samples: ["Search prompts and completions  ( / )", "搜索 prompt 与回复  ( / )"],
   advantage: ["advantage", "优势"],
   length: ["length", "长度"],
@@ -201,7 +206,7 @@ export const WORDS = {
   no_column: ["no sample has {n}", "没有样本包含 {n}"],
   only_these: ["only samples with this value", "只看该取值的样本"],
   folded: ["… {n} characters …", "… 省略 {n} 个字符 …"],
-  characters: ["{n} characters", "{n} 个字符"],
+  characters: ["{n} characters", "{n} 个字符", "{n} character"],
   reasoning: ["reasoning", "思考过程"],
   call: ["call", "调用工具"],
   result: ["result", "工具结果"],
@@ -219,7 +224,7 @@ export const WORDS = {
   solved: ["{n}% solved", "{n}% 已解出"],
   charts_at: ["charts at step {n}", "第 {n} 步的图表"],
   tokens_title: ["Tokens", "逐 token"],
-  tokens_count: ["{n} tokens", "{n} 个 token"],
+  tokens_count: ["{n} tokens", "{n} 个 token", "{n} token"],
   tint: ["colour by", "着色依据"],
   beside: ["beside it", "并排显示"],
   token_sums: ["{n} of all tokens of this step", "该步全部 token 的 {n}"],
@@ -337,10 +342,15 @@ export const WORDS = {
   no_relay: ["This run has no tracker.", "该实验没有配置 tracker。"],
   no_config: ["windsock.init was called without a config.", "调用 windsock.init 时没有传入配置。"],
   filter_names: ["Filter names  ( / )", "筛选名字  ( / )"],
-  names_known: ["This run has {n} names, and windsock knows {m}.", "该实验有 {n} 个名字，windsock 认识其中 {m} 个。"],
+  names_known: [
+    "This run has {n} names, and windsock knows {m}.",
+    "该实验有 {n} 个名字，windsock 认识其中 {m} 个。",
+    "This run has {n} name, and windsock knows {m}.",
+  ],
   names_all_known: [
     "This run has {n} names, and windsock knows all of them.",
     "该实验有 {n} 个名字，windsock 全部认识。",
+    "This run has {n} name, and windsock knows it.",
   ],
   names_undecided: ["The meaning of {n} is not decided.", "其中 {n} 个含义未定。"],
   read_as: ["Read as {s}.", "按 {s} 理解。"],

@@ -30,7 +30,7 @@ export function findingsView(host, context) {
       return context.fail(problem);
     }
     if (!host.isConnected) return;
-    takeMarks(context.run, data.marks);
+    takeMarks(context.run, data);
     draw(data);
     store.refresh();
   }

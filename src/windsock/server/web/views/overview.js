@@ -53,7 +53,7 @@ export function overviewView(host, context) {
 
   function draw(data, others) {
     if (!host.isConnected) return;
-    takeMarks(context.run, data.marks);
+    takeMarks(context.run, data);
     top.replaceChildren(banner(data), data.names ? namesLine(data, () => setState({ tab: "names" })) : "");
     const keys = [!data.names, ...data.vital.map((headline) => headline.key)].join();
     if (grid.dataset.keys !== keys) {
