@@ -188,6 +188,7 @@ def test_a_run_stores_tokens_of_a_device_and_its_metrics_are_unchanged(place: st
 
 
 @pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_nothing_waits_for_the_device():
     """Choosing and completing rows synchronises nothing."""
     data = arrays(64, 128)
