@@ -46,6 +46,7 @@ function toggleLanguage() {
 function renderFrame() {
   document.documentElement.lang = language() === "zh" ? "zh-CN" : "en";
   sidebar = makeSidebar();
+  sidebar.side.append(sideEdge());
   heading = el("div", { class: "heading" });
   const open = el(
     "button",
@@ -72,7 +73,7 @@ function renderFrame() {
   const body = el(
     "div",
     { class: "body" },
-    report ? null : [sidebar.side, sideEdge()],
+    report ? null : sidebar.side,
     el("div", { class: "content" }, tabBar(), loading, stage),
   );
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
