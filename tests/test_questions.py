@@ -40,7 +40,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("at(critic/score/mean, 5) = 0.5 and at(critic/score/mean, 500) = 0.9", True),
         ("last(critic/score/mean) > first(critic/score/mean)", True),
         ("0.5 < last(critic/score/mean)", True),
-        ("at(loss, 4) > 0 or at(loss, 4) <= 0", False),
+        ("at(loss, 4) > 0 or at(loss, 4) <= 0 or at(loss, 4) != 0", False),
         ("mean(loss) = 2", True),
         ("last(a-b.c/d@32) = 3", True),
         ('last("odd name (x)") = 7', True),

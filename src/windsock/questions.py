@@ -115,7 +115,8 @@ class _Asked:
         if comparison.order not in ORDERS:
             raise ExpressionError(f"{comparison.order} compares texts, and {comparison} has numbers")
         left, right = self._number(comparison.left), self._number(comparison.right)
-        return ORDERS[comparison.order](left, right), (left, right)
+        is_known = not math.isnan(left) and not math.isnan(right)
+        return is_known and ORDERS[comparison.order](left, right), (left, right)
 
     def _of_fact(self, comparison: Comparison) -> tuple[bool, tuple[Any, Any]]:
         name, value = comparison.left, comparison.right
