@@ -127,8 +127,8 @@ def test_a_table_without_columns_has_the_usual_ones(client: httpx.Client):
     """Facts, validation and reward, and the config keys that differ; with what can be chosen, in one answer."""
     found = table(client, choices=1)
     assert found["fields"][11:] == [
-        "status", "health", "steps", "duration", "validation", "best:validation", "reward", "actor.lr", "actor.clip",
-        "seed",
+        "status", "health", "steps", "duration", "last:validation", "best:validation", "last:reward",
+        "actor.lr", "actor.clip", "seed",
     ]  # fmt: skip
     assert found["choices"] == client.get("/api/columns").json()
 

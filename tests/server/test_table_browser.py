@@ -45,8 +45,8 @@ def test_several_runs_open_with_their_table(served: httpx.Client, visit: Open):
     counted(page, "43 of 43 runs")
     assert len(page.locator(".grid-row").all()) < 43 + 1
     assert [cell.get_attribute("data-column") for cell in page.locator(".grid-head [data-column]").all()] == [
-        "name", "status", "health", "steps", "duration", "validation", "best:validation", "reward", "actor.lr",
-        "actor.clip", "seed",
+        "name", "status", "health", "steps", "duration", "last:validation", "best:validation", "last:reward",
+        "actor.lr", "actor.clip", "seed",
     ]  # fmt: skip
     head(page, "best:validation").locator("button").click()
     page.wait_for_function("() => document.querySelector('[aria-sort=descending]')")

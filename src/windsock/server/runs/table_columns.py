@@ -22,7 +22,7 @@ from windsock.server.runs.run_summary import STATISTIC, RunSummary
 MAX_CHOICES = 3000
 MAX_VARYING = 40
 FIRST_FACTS = ("status", "health", "steps", "duration")
-FIRST_VALUES = {"validation": "validation", "best:validation": "validation", "reward": "reward"}
+FIRST_VALUES = {"last:validation": "validation", "best:validation": "validation", "last:reward": "reward"}
 FIRST_VARYING = 4
 Read = Callable[[ListedRun], Any]
 
