@@ -61,6 +61,7 @@ LAYOUTS = {
     "padded": arrays(),
     "wide": arrays(20, 1500),
     "many": arrays(600, 8),
+    "more than are read at once": arrays(2100, 4),
     "packed": packed(arrays()),
     "kept": {**arrays(), "keep": np.arange(12) % 3 > 0},
     "kept tokens": {**arrays(), "keep": np.random.default_rng(3).random((12, 20)) > 0.3},

@@ -109,17 +109,18 @@ def layout_of(plan: Plan, count: int, tokens: int) -> RowLayout:
 
 
 @lru_cache(maxsize=64)
-def kernel_of(plan: Plan, table: Table, layout: RowLayout, keep: int, packed: bool, few: bool) -> Any:
-    """Return the kernel that chooses rows; ``few`` says whether it reads all sequences at once."""
+def kernel_of(plan: Plan, table: Table, layout: RowLayout, keep: int, packed: bool, sequences: int) -> Any:
+    """Return the kernel that chooses rows from up to so many sequences."""
     kernels = _kernels()
     criteria = [kernels.Criterion.of(table, asked.channels, asked.statistic, asked.sign) for asked in asked_of(plan)]
     kept = [sources(plan).get(name) for name in layout.names]
-    return kernels.Choice(table, criteria, kept, layout.has_actions, layout.count, keep, packed, few)
+    return kernels.Choice(table, criteria, kept, layout.has_actions, layout.count, keep, packed, sequences)
 
 
-def are_few(sequences: int) -> bool:
-    """Return whether the kernel can read the scores of so many sequences at once."""
-    return bool(sequences <= _kernels().SEQUENCES_AT_ONCE)
+@lru_cache(maxsize=64)
+def at_once(sequences: int) -> int:
+    """Return the number of sequences that the kernel for so many reads at once; 2**31 where these are more."""
+    return next((size for size in _kernels().SEQUENCES_AT_ONCE if sequences <= size), 1 << 31)
 
 
 @cache

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from windsock.device_copy import current_stream
 from windsock.measurement.batch import AXES, LABELS, Batch, shape_of, to_numpy
-from windsock.measurement.device_rows import DeviceRows, are_few, kernel_of, layout_of
+from windsock.measurement.device_rows import DeviceRows, at_once, kernel_of, layout_of
 from windsock.measurement.device_selection import Fetched, copied
 from windsock.measurement.plan import Plan
 from windsock.measurement.token_rows import Places, Request, RowSet, clip_of, listed
@@ -391,7 +391,7 @@ def choose(batch: Batch, plan: Plan, launched: Launched, memory: ResultMemory, r
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
     rows.chunk, rows.offset, rows.address, rows.layout = chunk, offset, address, layout
     is_packed = "cu_seqlens" in batch.given
-    kernel = kernel_of(plan, outline.table, layout, outline.key[2], is_packed, are_few(sequences))
+    kernel = kernel_of(plan, outline.table, layout, outline.key[2], is_packed, at_once(sequences))
     tokens = outline.kernel.tokens
 
     def tensors() -> tuple[Any, ...]:

@@ -27,6 +27,11 @@ class TokenDecoder:
 
     def texts(self, ids: Sequence[int]) -> tuple[str, ...]:
         """Return the text of each id; tokens that make a character together have it at the first of them."""
+        for id in set(ids):
+            self._text(id)
+        alone = tuple(map(self._known.__getitem__, ids))
+        if CUT not in "".join(alone):
+            return alone
         found: list[str] = []
         for is_cut, run in groupby(ids, self._is_cut):
             some = list(run)

@@ -18,7 +18,7 @@ import triton.language as tl
 from windsock.stats.rows import Table
 from windsock.stats.rows_triton import ARRAYS, FILLED, Arrays, _keep_of, _Launcher, _masks, _stretch, named_tuple
 
-SEQUENCES_AT_ONCE = 512
+SEQUENCES_AT_ONCE = (64, 512, 1024, 2048)
 TOKENS_AT_ONCE = 1024
 KINDS = {"random": 0, "mean": 1, "total": 2, "peak": 3}
 
@@ -183,11 +183,14 @@ def _choose(
 
 
 class Choice:
-    """The kernel for batches of one table: ``kept`` are the arrays that are copied, after FILLED those of the batch."""
+    """The kernel for batches of one table, of up to so many sequences.
+
+    ``kept`` are the arrays that are copied, after FILLED those of the batch.
+    """
 
     def __init__(
         self, table: Table, criteria: Sequence[Criterion], kept: Sequence[str | None], actions: bool, count: int,
-        keep: int, packed: bool, few: bool,
+        keep: int, packed: bool, sequences: int,
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
         constants = {
@@ -200,12 +203,12 @@ class Choice:
             "KEPT_COUNT": len(kept),
             "KEEP": keep,
             "PACKED": packed,
-            "FEW": few,
-            "SEQUENCES": SEQUENCES_AT_ONCE,
+            "FEW": sequences <= SEQUENCES_AT_ONCE[-1],
+            "SEQUENCES": next((size for size in SEQUENCES_AT_ONCE if size >= sequences), 512),
             "TOKENS": TOKENS_AT_ONCE,
         }
         self._count = count
-        self._launch = _Launcher(_choose, constants, {"num_warps": 4})
+        self._launch = _Launcher(_choose, constants, {"num_warps": 4 if sequences <= 1024 else 8})
 
     def launch(
         self,
