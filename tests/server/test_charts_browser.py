@@ -287,8 +287,8 @@ def test_a_view_is_saved_with_a_name(pages: httpx.Client, visit: Open):
     page.click(".flat-switch")
     page.wait_for_selector("text=flat ones hidden")
     assert page.locator(".chart[data-name='actor/pg_clipfrac']").count() == 0
-    page.click("[data-section=reward] .fold")
-    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=false]")
+    page.click("[data-section=reward] .section-fold")
+    page.wait_for_selector("[data-section=reward] .section-fold[aria-expanded=false]")
     assert page.locator("[data-section=reward] .chart").count() == 0
     page.click(".views")
     page.click(".menu >> text=Save as")
@@ -300,11 +300,11 @@ def test_a_view_is_saved_with_a_name(pages: httpx.Client, visit: Open):
     assert page.locator(".chart").count() == before
     page.click(".views")
     page.click(".menu >> text=no reward")
-    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=false]")
+    page.wait_for_selector("[data-section=reward] .section-fold[aria-expanded=false]")
     assert "run=r03" in page.url
     assert "smooth" not in page.url
     page.go_back()
-    page.wait_for_selector("[data-section=reward] .fold[aria-expanded=true]")
+    page.wait_for_selector("[data-section=reward] .section-fold[aria-expanded=true]")
     page.go_forward()
     page.click(".views")
     page.click(".menu >> text=Remove “no reward”")

@@ -178,7 +178,7 @@ function familySection({ key, title, intro, count }, cards, isOpen, width) {
   // The height that the section will have: without it the scroll bar jumps while sections come into view.
   const style = { "contain-intrinsic-size": `auto ${60 + 248 * rows}px` };
   const toggle = el("button", {
-    class: "fold",
+    class: "section-fold",
     "aria-expanded": isOpen,
     text: isOpen ? title : `${title} (${count})`,
     onclick: () => toggleSection(key),
