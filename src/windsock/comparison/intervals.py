@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def band(values: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
     return mean, mean - half, mean + half, count
 
 
-@cache
+@lru_cache(maxsize=1 << 12)  # degrees of freedom of differences are any numbers
 def t_quantile(freedom: float) -> float:
     """Return the number that Student's t exceeds in size with a probability of 5 %, for the degrees of freedom."""
     low, high = 0.0, 1.0
