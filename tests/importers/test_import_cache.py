@@ -129,4 +129,4 @@ def test_du_tells_the_size_of_the_cache(tmp_path: Path, capsys: pytest.CaptureFi
     """Beside that of the runs."""
     open_run(write(tmp_path / "a.jsonl"))
     assert main(["du"]) == 0
-    assert f"1 imported logs in the cache {cache_dir()}" in capsys.readouterr().out
+    assert f"1 imported log in the cache {cache_dir()}" in capsys.readouterr().out
