@@ -143,7 +143,8 @@ class Checker:
             with self.reading(f"windsock {' '.join(command)}"), contextlib.redirect_stdout(output):
                 with contextlib.redirect_stderr(io.StringIO()):
                     code = main([*words, "--dir", str(self.dir)])
-                if code and (command[0] in ("ls", "du") or "innocent" in command):
+                about_innocent = "innocent" in command and "BAD" not in command
+                if code and (command[0] in ("ls", "du") or about_innocent):
                     self.note(f"windsock {command[0]}", f"exit code {code}")
             if command[0] in ("ls", "du") and "innocent" not in output.getvalue():
                 self.note(f"windsock {command[0]}", "the innocent run is not listed")
