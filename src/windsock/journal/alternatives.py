@@ -5,6 +5,7 @@ Each text is stored once; the tokens are numbers of texts, and their log-probs h
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
@@ -25,7 +26,26 @@ Alternatives = tuple[tuple[str, float], ...]
 Columns = tuple[Sequence[str], "NDArray[np.uint32]", "NDArray[np.uint32]", "NDArray[np.float32]"]
 
 
-class TopLogprobs(Sequence[Alternatives]):
+class AlternativesOfTokens(Sequence[Alternatives]):
+    """The alternatives of each token of a sample, read when the first of them is used."""
+
+    @property
+    @abstractmethod
+    def _all(self) -> tuple[Alternatives, ...]:
+        """Those of all tokens."""
+
+    @overload
+    def __getitem__(self, place: int) -> Alternatives: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Alternatives, ...]: ...
+    def __getitem__(self, place: int | slice) -> Alternatives | tuple[Alternatives, ...]:
+        return self._all[place]
+
+    def __iter__(self) -> Iterator[Alternatives]:
+        return iter(self._all)
+
+
+class TopLogprobs(AlternativesOfTokens):
     """The alternatives of each token of a sample, unpacked when they are used; damaged ones are empty."""
 
     def __init__(self, packed: Mapping[str, Any], count: int) -> None:
@@ -77,16 +97,6 @@ class TopLogprobs(Sequence[Alternatives]):
 
     def __len__(self) -> int:
         return self._count
-
-    @overload
-    def __getitem__(self, place: int) -> Alternatives: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Alternatives, ...]: ...
-    def __getitem__(self, place: int | slice) -> Alternatives | tuple[Alternatives, ...]:
-        return self._all[place]
-
-    def __iter__(self) -> Iterator[Alternatives]:
-        return iter(self._all)
 
 
 def encode_alternatives(given: Sequence[Sequence[tuple[str, float]]], count: int) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class Prepared(NamedTuple):
     outline: Outline
     tensors: Sequence[Any]
     starts: Sequence[int]  # the sequence of each tensor with which the batch begins
-    is_late: bool  # whether it begins with another one than the first in any
+    is_offset: bool  # whether any of them is not the first
     ids: int  # the number of tokens that end a sequence
 
 
@@ -300,7 +300,7 @@ def launch(
 
 def _launched(prepared: Prepared, start: int, matrix: ResultMatrix) -> Launched:
     outline = prepared.outline
-    if start or prepared.is_late:
+    if start or prepared.is_offset:
         addresses = [
             tensor.data_ptr() + (start + first) * stride
             for tensor, first, stride in zip(prepared.tensors, prepared.starts, outline.strides, strict=True)

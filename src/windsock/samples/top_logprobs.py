@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
-from windsock.journal.alternatives import Alternatives
+from windsock.journal.alternatives import Alternatives, AlternativesOfTokens
 from windsock.samples.token_ids import TokenDecoder, id_text
 from windsock.scalars import Rejection
 
@@ -29,7 +29,7 @@ def read_top_logprobs(given: Any, count: int, decoder: TokenDecoder | None) -> G
     return GivenAlternatives([None] * (count - len(entries)) + list(entries), decoder)
 
 
-class GivenAlternatives(Sequence[Alternatives]):
+class GivenAlternatives(AlternativesOfTokens):
     """The alternatives of each token, read when they are used; an entry that cannot be read is empty."""
 
     def __init__(self, entries: Sequence[Any], decoder: TokenDecoder | None) -> None:
@@ -57,16 +57,6 @@ class GivenAlternatives(Sequence[Alternatives]):
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @overload
-    def __getitem__(self, place: int) -> Alternatives: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Alternatives, ...]: ...
-    def __getitem__(self, place: int | slice) -> Alternatives | tuple[Alternatives, ...]:
-        return self._all[place]
-
-    def __iter__(self) -> Iterator[Alternatives]:
-        return iter(self._all)
 
 
 def _pairs(entry: Any) -> Iterator[tuple[Any, Any]]:
