@@ -222,7 +222,7 @@ def points(series: Any) -> Any:
     return repr((series.writer, series.steps.tolist(), series.values.tolist(), series.times.tolist()))
 
 
-@settings(max_examples=16, deadline=None, phases=set(Phase) - {Phase.shrink})
+@settings(max_examples=10, deadline=None, phases=set(Phase) - {Phase.shrink})
 @given(plans())
 def test_following_a_run_gives_what_opening_it_gives(tmp_path_factory: pytest.TempPathFactory, plan: Plan):
     """Whatever the moments at which a run was read, and what was asked then, the answers at the end are the same."""

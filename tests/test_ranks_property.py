@@ -158,7 +158,7 @@ def excused_steps(plan: Plan, begun: bytes, missing: list[MissingRank]) -> set[i
     return steps
 
 
-@settings(max_examples=40, deadline=None, phases=set(Phase) - {Phase.shrink})
+@settings(max_examples=25, deadline=None, phases=set(Phase) - {Phase.shrink})
 @given(plans())
 def test_a_reader_has_the_whole_or_says_which_rank_is_missing(tmp_path_factory: pytest.TempPathFactory, plan: Plan):
     """Every value that a reader shows is that of one process which recorded everything; others are told as missing."""

@@ -50,7 +50,7 @@ class Processes:
         }
 
 
-@pytest.fixture(scope="module", params=[2, 4])
+@pytest.fixture(scope="module", params=[4])
 def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Processes:
     size, folder = request.param, tmp_path_factory.mktemp("gather")
     here = Path(__file__).parent
@@ -198,7 +198,7 @@ def test_disabled_and_finished_runs_take_part(processes: Processes):
 def test_every_split_gives_the_numbers_of_one_process(processes: Processes):
     """Data, tensor and context parallel, padded, zigzag and packed: replicas are counted once."""
     results = processes.of("splits")
-    assert len(results[0]) == {2: 9, 4: 18}[processes.size]
+    assert len(results[0]) == 18
     for name in results[0]:
         whole = Batch(**make(ROWS, WIDTH, 7, packed_keep=True))
         expected = measure(slice_of(whole, 0, 1, name.split("-")[3]), **OPTIONS)

@@ -140,26 +140,33 @@ import sys, numpy as np, windsock
 sys.path.insert(0, sys.argv[1])
 from test_harness import OPTIONS, make
 from windsock.measurement.batch import Batch
-run = windsock.init(id="ranks")
-mine = Batch(**make(24, 9, 7)).take(slice(run.writer.rank * 6, run.writer.rank * 6 + 6))
-for step in range(2):
-    run.measure(mine, part=None, **{**OPTIONS, "loss": sys.argv[2]})
-    run.commit(step)
+for loss in sys.argv[2:]:
+    run = windsock.init(id=loss)
+    mine = Batch(**make(24, 9, 7)).take(slice(run.writer.rank * 6, run.writer.rank * 6 + 6))
+    for step in range(2):
+        run.measure(mine, part=None, **{**OPTIONS, "loss": loss})
+        run.commit(step)
+    run.finish()
 """
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_reader_merges_the_states_of_ranks(tmp_path: Path, loss: str):
-    """Four processes write their states without a collective; the view has the values of the complete batch."""
-    script = tmp_path / "rank.py"
+@pytest.fixture(scope="module")
+def runs_of_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the runs that four processes recorded, one for each loss."""
+    folder = tmp_path_factory.mktemp("ranks")
+    script = folder / "rank.py"
     script.write_text(textwrap.dedent(RANK))
-    processes = []
-    for rank in range(4):
-        environment = {**os.environ, "WINDSOCK_DIR": str(tmp_path / "runs"), "RANK": str(rank), "WORLD_SIZE": "4"}
-        command = [sys.executable, str(script), str(Path(__file__).parent), loss]
-        processes.append(subprocess.Popen(command, env=environment))
+    command = [sys.executable, str(script), str(Path(__file__).parent), *LOSSES]
+    environment = {**os.environ, "WINDSOCK_DIR": str(folder / "runs"), "WORLD_SIZE": "4", "OMP_NUM_THREADS": "1"}
+    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}) for rank in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
-    view = windsock.open("ranks", dir=tmp_path / "runs")
+    return folder / "runs"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_reader_merges_the_states_of_ranks(runs_of_ranks: Path, loss: str):
+    """Four processes write their states without a collective; the view has the values of the complete batch."""
+    view = windsock.open(loss, dir=runs_of_ranks)
     expected = measure(Batch(**make(24, 9, 7)), **{**OPTIONS, "loss": loss})
     for name, value in expected.items():
         np.testing.assert_allclose(view.series(name).values, [value] * 2, rtol=1e-9, err_msg=name)

@@ -12,7 +12,7 @@ from nonsense_runs import handmade
 
 SCRIPT = Path(__file__).with_name("nonsense_surfaces.py")
 BY_HAND = len(handmade())
-MUTATIONS = 250  # of each seed; the script takes any number by hand
+MUTATIONS = 100  # of each seed; the script takes any number by hand
 SECONDS = 250
 
 
@@ -38,7 +38,7 @@ def test_cases_made_by_hand(tmp_path: Path, part: int):
     check(tmp_path, 0, BY_HAND * part // 4, BY_HAND * (part + 1) // 4)
 
 
-@pytest.mark.parametrize("seed", [1, 2, secrets.randbelow(10**9)], ids=["first", "second", "random"])
+@pytest.mark.parametrize("seed", [1, secrets.randbelow(10**9)], ids=["first", "random"])
 def test_mutations_of_a_recorded_run(tmp_path: Path, seed: int):
     """Changes at random places of a run with every kind of frame; the seed of a failure is in its message."""
     print(f"seed {seed}")

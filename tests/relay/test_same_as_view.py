@@ -93,7 +93,7 @@ def assert_received(view: windsock.View, received: dict[tuple[int, str], dict[in
             assert same, f"{name} of step {step}: delivered {points[step]}, the view shows {value}"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(actions, st.booleans())
 def test_a_tracker_receives_what_a_view_shows(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[Any, ...]], is_patient: bool
