@@ -50,9 +50,9 @@ class Processes:
         }
 
 
-@pytest.fixture(scope="module", params=[4])
-def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Processes:
-    size, folder = request.param, tmp_path_factory.mktemp("gather")
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Processes:
+    size, folder = 4, tmp_path_factory.mktemp("gather")
     here = Path(__file__).parent
     environment = {**os.environ, "WINDSOCK_DIR": str(folder / "runs"), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
