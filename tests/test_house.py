@@ -39,7 +39,7 @@ LEVELS = [
         "stats",
         "environment",
     },
-    {"findings", "folder_changes", "recording", "ticket"},
+    {"findings", "folder_changes", "recording", "ticket", "transfer"},
     {"counters", "device_values", "live_findings", "measurement", "probe", "rollouts", "samples", "trackers"},
     {"collectors", "importers", "merging"},
     {"run", "view"},

@@ -174,22 +174,27 @@ def _is_regular(entry: os.DirEntry[str]) -> bool:
 def write_run_info(folder: Path, info: RunInfo) -> RunInfo:
     """Write ``run.json`` unless another writer of the run has written it; return its content."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / RUN_FILE
+    content = json.dumps({"format": 1, **asdict(info)}, ensure_ascii=True, indent=1) + "\n"
+    return info if write_first(folder / RUN_FILE, content.encode()) else read_run_info(folder)
+
+
+def write_first(target: Path, content: bytes) -> bool:
+    """Write a file unless it exists, all of it at once; return whether it was written."""
     # All ranks of a run start at once and want to write the file. The first one wins, and the others take its content;
     # a draft makes sure that nobody reads half of it.
-    draft = folder / f".{RUN_FILE}.{os.getpid()}.{secrets.token_hex(4)}"
-    draft.write_text(json.dumps({"format": 1, **asdict(info)}, ensure_ascii=True, indent=1) + "\n")
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    draft.write_bytes(content)
     try:
         os.link(draft, target)  # atomic, and fails if the file exists
     except FileExistsError:
-        return read_run_info(folder)
+        return False
     except OSError:  # a filesystem without hard links
         if target.exists():
-            return read_run_info(folder)
+            return False
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
-    return info
+    return True
 
 
 def read_run_info(folder: Path) -> RunInfo:

@@ -14,17 +14,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from zlib import crc32
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import SegmentFile, segments
-from windsock.journal.frames import FRAME_HEAD, FRAME_MAGIC, MAX_FRAME, SEGMENT_HEAD, Kind, length_seed
+from windsock.journal.frames import SEGMENT_HEAD
 from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.processes import EXIT_BUSY
 from windsock.relay.supervisor import RelayOptions, launch_relay
+from windsock.transfer.pieces import whole_frames
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20
@@ -129,34 +129,6 @@ def _equal_bytes(first: int, second: int, end: int) -> int:
             return place + next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
         place += len(one)
     return end
-
-
-def whole_frames(data: bytes, place: int) -> int:
-    """Return the end of the last complete piece of ``data``, whose first frame is at ``place``; 0 if there is none.
-
-    Damaged bytes before a complete frame are a part of the segment.
-    """
-    end = 0
-    while place >= 0:
-        stop = _frame_end(data, place)
-        if stop:
-            # Names are written in one piece with a row: the writer may still cut them off together.
-            end = end if data[place + FRAME_HEAD.size] == Kind.SCHEMA else stop
-            place = stop
-        else:
-            place = data.find(FRAME_MAGIC, place + 1)
-    return end
-
-
-def _frame_end(data: bytes, place: int) -> int:
-    """Return the end of the intact frame at a place, or 0."""
-    if len(data) - place < FRAME_HEAD.size:
-        return 0
-    magic, length, crc = FRAME_HEAD.unpack_from(data, place)
-    stop = place + FRAME_HEAD.size + length
-    if magic != FRAME_MAGIC or not 0 < length <= MAX_FRAME or stop > len(data):
-        return 0
-    return stop if crc32(data[place + FRAME_HEAD.size : stop], length_seed(length)) == crc else 0
 
 
 class SpoolCopy:
