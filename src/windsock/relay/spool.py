@@ -17,14 +17,13 @@ from pathlib import Path
 
 from windsock.errors import TrackerError
 from windsock.journal.folder import SegmentFile, segments
-from windsock.journal.frames import SEGMENT_HEAD
 from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.processes import EXIT_BUSY
 from windsock.relay.supervisor import RelayOptions, launch_relay
-from windsock.transfer.pieces import whole_frames
+from windsock.transfer.pieces import pieces
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20
@@ -77,18 +76,12 @@ class SegmentCopy:
         if os.fstat(source).st_size < size:
             return 0  # the segment was removed, and its writer is about to restore it; until then the lag tells
         size = self._verify(source, target, size)
-        copied, want = 0, CHUNK
-        while data := os.pread(source, want, self._scanned):
-            used = len(data) if ended else whole_frames(data, 0 if self._scanned else SEGMENT_HEAD.size)
-            if not used:
-                if len(data) < want:
-                    break
-                want *= 2  # the frame is larger than the read
-                continue
-            new = data[max(size - self._scanned, 0) : used]
+        copied = 0
+        for piece in pieces(lambda length, offset: os.pread(source, length, offset), self._scanned, CHUNK, ended):
+            new = piece.data[max(size - self._scanned, 0) :]
             self._append(target, new)
-            self._scanned += used
-            size, copied, want = size + len(new), copied + len(new), CHUNK
+            self._scanned += len(piece.data)
+            size, copied = size + len(new), copied + len(new)
         # The spool is removed when all is copied, so a copy in the cache of this machine is not enough.
         if copied:
             os.fsync(target)

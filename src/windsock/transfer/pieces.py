@@ -1,8 +1,12 @@
-"""Pieces of segments: bytes that end with a complete frame."""
+"""Pieces of segments: bytes that end with a complete frame.
+
+A writer cuts off a frame that it could not write completely, and writes others in its place, so nothing else is copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 from zlib import crc32
 
 from windsock.journal.frames import (
@@ -11,11 +15,38 @@ from windsock.journal.frames import (
     FRAME_MAGIC,
     MAX_FRAME,
     ROW_HEAD,
+    SEGMENT_HEAD,
     Kind,
     length_seed,
 )
 
 MAX_WASTE = 16  # times the bytes of a piece that are summed in vain: each damaged head can name all that follow
+
+
+class Piece(NamedTuple):
+    """A piece of a segment; the ``last`` one of a writer that has ended may end with any bytes."""
+
+    data: bytes
+    last: bool
+
+
+def pieces(read: Callable[[int, int], bytes], start: int, size: int, ended: bool) -> Iterator[Piece]:
+    """Yield the pieces of a segment from ``start`` on, of up to ``size`` bytes each; larger ones if one frame is.
+
+    ``read`` returns so many bytes at an offset, or fewer at the end.
+    """
+    place, want = start, size
+    while data := read(want, place):
+        is_end = len(data) < want
+        last = is_end and ended
+        used = len(data) if last else whole_frames(data, 0 if place else SEGMENT_HEAD.size)
+        if used:
+            yield Piece(data[:used], last)
+            place, want = place + used, size
+        elif is_end:
+            return
+        else:
+            want *= 2  # the frame is larger than the read
 
 
 def complete_frames(data: bytes, place: int) -> Iterator[tuple[int, int]]:
