@@ -132,7 +132,7 @@ def test_a_segment_may_end_with_names_and_begin_with_damage(receiver: Receiver):
     names = frames.frame(frames.schema_payload(1, ["a", "b"]))
     data = frames.segment_head() + b"damaged" + row(1) + names
     assert receiver.append(NAME, 0, data) == len(data)
-    assert receiver.newest_time == 1001.0
+    assert receiver.newest_times == {NAME: 1001.0}
 
 
 def test_heads_that_name_all_that_follows_cost_no_quadratic_time(receiver: Receiver):

@@ -17,7 +17,7 @@ from windsock.terminal.output import any_encoding
 
 COMMANDS = (
     "demo", "up", "ls", "show", "doctor", "phases", "samples", "query", "compare", "tail", "export", "report",
-    "explain", "names", "import", "sync", "tensorboard", "rm", "archive", "du",
+    "explain", "names", "import", "sync", "tensorboard", "rm", "archive", "du", "token",
 )  # fmt: skip
 MODULES = {"import": "import_log"}  # of commands that cannot have their own names
 

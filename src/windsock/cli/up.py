@@ -3,6 +3,9 @@
 PATH may also be a log of another program, or contain such logs. With --host other than this machine, requests need a
 token; one is created where none is given. Give one with --token-file FILE or in WINDSOCK_TOKEN: other users of this
 machine can see the arguments of --token in the list of processes.
+
+With --ingest other machines send their runs here; they and the team use the tokens of 'windsock token new'. The token
+of this command grants everything.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from pathlib import Path
 from windsock.cli.arguments import directory
 from windsock.errors import WindsockError
 from windsock.importers.logs import logs_at
+from windsock.journal.folder import is_run
 from windsock.terminal.output import say
 
 HELP = "serve the web page"
-EXAMPLE = "windsock up runs/ --port 8790 --open"
+EXAMPLE = (
+    "windsock up runs/ --port 8790 --open\n"
+    "  windsock up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token"
+)
 PORT = 8790
 TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 
@@ -47,6 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--frame", action="store_true", help="let notebooks (of this machine, VS Code, Colab) show the page in a frame"
     )
+    team = parser.add_argument_group("a server for a team (docs/machines.md)")
+    team.add_argument("--ingest", action="store_true", help="take runs that other machines send; needs tokens")
+    team.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, to serve over HTTPS")
+    team.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate")
+    team.add_argument(
+        "--behind-proxy",
+        metavar="URL",
+        help="address at which a proxy serves this, such as https://host/windsock/; every request needs a token then",
+    )
     parser.add_argument(
         "--until-eof", action="store_true", help="stop when standard input ends, as with the process that wrote to it"
     )
@@ -54,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from windsock.server.http.serving import serve
+    from windsock.server.http.serving import TeamOptions, serve
 
     dir = Path(options.served) if options.served else directory(options)
     if not dir.exists():
@@ -64,6 +80,9 @@ def run(options: argparse.Namespace) -> int:
     if not 0 <= options.port < 1 << 16:
         raise WindsockError(f"--port must be from 0 to 65535; got {options.port}")
 
+    if options.ingest and (not dir.is_dir() or is_run(dir)):
+        raise WindsockError(f"--ingest needs a directory of runs, which {dir} is not")
+    team = TeamOptions(options.ingest, options.tls_cert, options.tls_key, options.behind_proxy)
     token = _token(options)
 
     def ready(address: str) -> None:
@@ -75,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     if options.until_eof:
         threading.Thread(target=_interrupt_at_eof, daemon=True).start()
     try:
-        serve(dir, options.host, options.port, token, ready, options.frame)
+        serve(dir, options.host, options.port, token, ready, options.frame, team)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from windsock.formatting import size
@@ -53,13 +54,20 @@ class Limits:
     free_bytes: int = 256 << 20  # that stay free on the disk
 
 
+class Added(NamedTuple):
+    """A piece that was taken: the bytes of its segment that are held then, and how many of them it has added."""
+
+    held: int
+    new_bytes: int
+
+
 class Receiver:
     """The copies of one run's segments in a folder; a Destination that any number of threads and processes may use."""
 
     def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.folder = folder
         self.limits = limits or Limits()
-        self.newest_time: float | None = None  # of the rows that were received
+        self.newest_times: dict[str, float] = {}  # of the rows that were received, by segment
         self._received = ReceivedList(folder)
         self._run_bytes: int | None = None
 
@@ -74,14 +82,18 @@ class Receiver:
 
     def append(self, segment: str, offset: int, data: bytes, last: bool = False) -> int:
         """Append a piece of a segment; return how many bytes of it are held then."""
+        return self.add(segment, offset, data, last).held
+
+    def add(self, segment: str, offset: int, data: bytes, last: bool = False) -> Added:
+        """Append a piece as ``append`` does; return also how many of its bytes were new."""
         check_segment_name(segment)
         self._check_sizes(offset, data)
         frames = _check_piece(offset, data, last)
         with _reported():
-            held = self._append_checked(segment, offset, data)
+            added = self._append_checked(segment, offset, data)
         if (moment := newest_time(data, frames)) is not None:
-            self.newest_time = max(moment, self.newest_time or 0.0)
-        return held
+            self.newest_times[segment] = max(moment, self.newest_times.get(segment, 0.0))
+        return added
 
     def describe(self, info: bytes) -> None:
         """Store the run's ``run.json``; the first one counts."""
@@ -129,7 +141,7 @@ class Receiver:
             message = f"{RUN_FILE} describes {told[:200]!r}, not {'/'.join(place)!r}"
             raise DestinationError(message, "name", permanent=True)
 
-    def _append_checked(self, segment: str, offset: int, data: bytes) -> int:
+    def _append_checked(self, segment: str, offset: int, data: bytes) -> Added:
         fd = self._open(segment, offset)
         try:
             _lock(fd)
@@ -143,7 +155,7 @@ class Receiver:
                 self._check_room(segment, held, len(new))
                 self._write(fd, new)
                 os.fsync(fd)
-            return held + len(new)
+            return Added(held + len(new), len(new))
         finally:
             os.close(fd)
 

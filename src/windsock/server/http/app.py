@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -33,17 +34,24 @@ from windsock.server.views.curves import MEDIA_TYPE
 THREADS = 8
 MAX_BODY = 1 << 20
 MIN_GZIP_BYTES = 4096  # smaller bodies are not worth compressing
-PRELOAD = "</api/runs>; rel=preload; as=fetch; crossorigin"  # the list, while the script is still loading
+PRELOAD = "<api/runs>; rel=preload; as=fetch; crossorigin"  # the list, while the script is still loading
 RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
-    """Return the application that serves a directory."""
+    """Return the application that serves a directory, behind a guard."""
+    app = page_app(dir)
+    app.add_middleware(GuardMiddleware, guard=guard or Guard())
+    return app
+
+
+def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlette:
+    """Return the application that serves a directory to everybody; ``more_paths`` are described beside its own."""
     directory = RunDirectory(dir)
     hub = Hub(directory)
     files = StaticFiles()
     limiter = anyio.CapacityLimiter(THREADS)
-    openapi = description(ENDPOINTS)
+    openapi = description(ENDPOINTS, more_paths)
 
     async def openapi_json(request: Request) -> Response:
         return _response(request, BinaryBody(encode(openapi), "application/json"))
@@ -72,7 +80,6 @@ def make_app(dir: Path, guard: Guard | None = None) -> Starlette:
         exception_handlers=dict.fromkeys((RequestError, HTTPException, JournalError), _error_handler),
         lifespan=lifespan,
     )
-    app.add_middleware(GuardMiddleware, guard=guard or Guard())
     app.state.directory, app.state.hub = directory, hub
     return app
 
@@ -158,9 +165,10 @@ async def _error_handler(request: Request, problem: Exception) -> Response:
 class GuardMiddleware:
     """Middleware that applies the guard to every request and the security headers to every response."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard, on_refusal: Callable[[str], None] = lambda path: None) -> None:
         self._app = app
         self._guard = guard
+        self._on_refusal = on_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -168,6 +176,7 @@ class GuardMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
+        scope = _without_base(scope, self._guard.base_path)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         query = scope["query_string"].decode("latin-1")
         decision = self._guard.check(scope["method"], scope["path"], query, headers)
@@ -181,9 +190,21 @@ class GuardMiddleware:
 
         if isinstance(decision, Rejection):
             extra = {"www-authenticate": "Bearer"} if decision.status == 401 else None
+            if decision.status == 401:
+                self._on_refusal(scope["path"])
             response: ASGIApp = _error_response(decision.status, decision.message, extra)
         elif decision.location is not None:
             response = RedirectResponse(decision.location, 303)
         else:
             response = self._app
+            scope["windsock.grant"] = decision.grant
         await response(scope, receive, send_with_headers)
+
+
+def _without_base(scope: Scope, base: str) -> Scope:
+    """Return a request without the path below which a proxy serves the page; some proxies remove it themselves."""
+    path = scope["path"]
+    if not base or not path.startswith(f"{base}/"):
+        return scope
+    raw = scope.get("raw_path") or path.encode("utf-8", "surrogateescape")
+    return {**scope, "path": path.removeprefix(base), "raw_path": raw.removeprefix(quote(base).encode())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windsock import __version__
@@ -32,8 +32,8 @@ JSON_TYPES: dict[type, str] = {
 }
 
 
-def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Return the OpenAPI 3.1 description of endpoints."""
+def description(endpoints: Iterable[Endpoint], more_paths: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description of endpoints, and of paths that are described already."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
@@ -41,7 +41,7 @@ def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "windsock", "version": __version__, "description": "Metrics of reinforcement-learning runs."},
-        "paths": paths,
+        "paths": {**paths, **(more_paths or {})},
         "components": {"schemas": {"Error": ERROR}},
     }
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import errno
+import resource
 import secrets
 import socket
+import ssl
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 from windsock.errors import WindsockError
 from windsock.server.http.guard import ANY_ADDRESS, Guard, is_loopback
+from windsock.transfer.receiver import Limits as TransferLimits
+from windsock.transfer.tokens import TokenFile
 
 if TYPE_CHECKING:
     import uvicorn
 
     from windsock.server.http.connection_limits import Limits
 
+MAX_FILES = 65_536
 MAX_PORTS_TRIED = 50  # when looking for a free port to suggest
 
 
@@ -59,27 +66,76 @@ def _free_port(host: str, port: int) -> int:
     return 0
 
 
-def token_for(host: str, token: str | None) -> str | None:
+@dataclass(frozen=True, slots=True)
+class TeamOptions:
+    """What a server for a team has beside the page: ingest, tokens of projects, a certificate, a proxy in front."""
+
+    ingest: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    proxy: str | None = None  # the address at which it serves the page
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ServingError("TLS needs a certificate and its key: give both --tls-cert and --tls-key")
+        if self.certificate is not None and self.key is not None:
+            _check_certificate(self.certificate, self.key)
+        if self.proxy is not None:
+            _check_proxy(self.proxy)
+
+    @property
+    def proxy_parts(self) -> SplitResult | None:
+        """The address of the proxy, split."""
+        return None if self.proxy is None else urlsplit(self.proxy)
+
+
+def _check_certificate(certificate: Path, key: Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ValueError) as problem:
+        raise ServingError(f"cannot use the certificate {certificate} with the key {key}: {problem}") from None
+
+
+def _check_proxy(proxy: str) -> None:
+    try:
+        parts = urlsplit(proxy)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        _ = parts.port
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ServingError(f"--behind-proxy: expected an address such as https://host/windsock/, got {proxy!r}")
+
+
+def token_for(host: str, token: str | None, always: bool = False) -> str | None:
     """Return the token that requests need: a new one where other machines reach the address and none is given."""
-    return token or (None if is_loopback(host) else secrets.token_urlsafe(24))
+    return token or (None if is_loopback(host) and not always else secrets.token_urlsafe(24))
 
 
-def address(host: str, port: int, token: str | None) -> str:
+def address(host: str, port: int, token: str | None, options: TeamOptions | None = None) -> str:
     """Return the address to open."""
+    options = options or TeamOptions()
     shown = socket.gethostname() if host in ANY_ADDRESS else f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    base = f"{'https' if options.certificate else 'http'}://{shown}:{port}"
+    base = options.proxy.rstrip("/") if options.proxy is not None else base
+    return f"{base}/" + (f"?token={quote(token, safe='')}" if token else "")
 
 
 def make_server(
-    dir: Path, guard: Guard, ready: Callable[[], None] = lambda: None, limits: Limits | None = None
+    dir: Path,
+    guard: Guard,
+    ready: Callable[[], None] = lambda: None,
+    limits: Limits | None = None,
+    options: TeamOptions | None = None,
 ) -> uvicorn.Server:
     """Return a server for a directory; it calls ``ready`` once it accepts requests."""
     import uvicorn
 
-    from windsock.server.http.app import make_app
     from windsock.server.http.connection_limits import LimitedProtocol
+    from windsock.server.http.project_apps import ProjectApps
 
-    app = make_app(dir, guard)
+    options = options or TeamOptions()
+    apps = ProjectApps(dir, options.ingest)
 
     class Protocol(LimitedProtocol):
         pass
@@ -94,11 +150,11 @@ def make_server(
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # uvicorn waits for open responses: end the event streams first.
-            await app.state.hub.close()
+            await apps.end_streams()
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
-        app,
+        apps.guarded(guard),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -106,12 +162,20 @@ def make_server(
         timeout_graceful_shutdown=3,
         http=Protocol,
         h11_max_incomplete_event_size=Protocol.limits.head_bytes,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
     )
     return Server(config)
 
 
 def serve(
-    dir: Path, host: str, port: int, token: str | None, ready: Callable[[str], None], framed: bool = False
+    dir: Path,
+    host: str,
+    port: int,
+    token: str | None,
+    ready: Callable[[str], None],
+    framed: bool = False,
+    options: TeamOptions | None = None,
 ) -> None:
     """Serve a directory until interrupted; call ``ready`` with the address once requests are accepted.
 
@@ -120,7 +184,33 @@ def serve(
     for package in ("starlette", "uvicorn"):
         if find_spec(package) is None:
             raise ServingError(f"the page needs {package}: pip install 'windsock[page]'")
+    options = options or TeamOptions()
+    tokens = TokenFile(dir) if options.ingest or TokenFile(dir).path.exists() else None
+    # Everybody reaches a proxy, also one that asks over loopback; and what a node sends needs a name.
+    needed = token_for(host, token, always=options.ingest or options.proxy is not None)
     with bind_socket(host, port) as bound:
         port = bound.getsockname()[1]
-        guard = Guard(host, port, token_for(host, token), framed)
-        make_server(dir, guard, lambda: ready(address(host, port, guard.token))).run([bound])
+        tls = options.certificate is not None
+        guard = Guard(host, port, needed, framed, tokens, options.proxy_parts, tls)
+        limits = ingest_limits() if options.ingest else None
+        opened = address(host, port, needed, options)
+        make_server(dir, guard, lambda: ready(opened), limits, options).run([bound])
+
+
+def ingest_limits() -> Limits:
+    """Return the limits of connections where many nodes keep one open, and may send a large frame."""
+    from windsock.server.http.connection_limits import Limits
+
+    files = _raised_file_limit()
+    largest = TransferLimits().largest_piece
+    return Limits(connections=max(512, min(files // 2, 8192)), body_bytes=largest, body_seconds=60.0)
+
+
+def _raised_file_limit() -> int:
+    """Raise the limit on open files as far as this process may; return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
