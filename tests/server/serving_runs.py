@@ -16,7 +16,7 @@ import numpy as np
 
 from windsock.server.http.connection_limits import Limits
 from windsock.server.http.guard import Guard
-from windsock.server.http.serving import bind_socket, make_server
+from windsock.server.http.serving import TeamOptions, bind_socket, make_server
 
 HTML = "<img src=x onerror=alert(1)>"
 Serve = Callable[..., httpx.Client]
@@ -24,18 +24,26 @@ Serve = Callable[..., httpx.Client]
 
 @contextmanager
 def serving(
-    dir: Path, token: str | None = None, host: str = "127.0.0.1", limits: Limits | None = None
+    dir: Path,
+    token: str | None = None,
+    host: str = "127.0.0.1",
+    limits: Limits | None = None,
+    options: TeamOptions | None = None,
+    verify: Any = True,
 ) -> Iterator[httpx.Client]:
     """Serve a directory from a thread of this process."""
+    options = options or TeamOptions()
     bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    server = make_server(dir, Guard(host, port, token), limits=limits)
+    guard = Guard(host, port, token, proxy=options.proxy_parts, tls=options.certificate is not None)
+    server = make_server(dir, guard, limits=limits, options=options)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:
         while not server.started:
             time.sleep(0.01)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        scheme = "https" if options.certificate else "http"
+        with httpx.Client(base_url=f"{scheme}://127.0.0.1:{port}", timeout=60, verify=verify) as client:
             yield client
     finally:
         server.should_exit = True

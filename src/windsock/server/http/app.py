@@ -176,9 +176,12 @@ class GuardMiddleware:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        scope = _without_base(scope, self._guard.base_path)
+        base, query = self._guard.base_path, scope["query_string"].decode("latin-1")
+        if base and scope["path"] == base:  # the page's addresses are below a slash
+            await RedirectResponse(f"{base}/?{query}" if query else f"{base}/", 307)(scope, receive, send)
+            return
+        scope = _without_base(scope, base)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        query = scope["query_string"].decode("latin-1")
         decision = self._guard.check(scope["method"], scope["path"], query, headers)
         cookie = decision.cookie if isinstance(decision, Allowed) else None
 

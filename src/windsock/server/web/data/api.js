@@ -6,15 +6,20 @@ import { decodeSeries, seriesFromJson } from "./series.js";
 const JSON_BODY = { "content-type": "application/json" };
 const prefetched = new Map();
 
+// The address of a path: below the page's own, which a proxy may serve under any path.
+function addressOf(path) {
+  return `.${path}`;
+}
+
 // Request a path that `fetchJson` will need, so that the overview does not wait for the list of runs.
 export function prefetch(path) {
-  if (!report) prefetched.set(path, fetch(path));
+  if (!report) prefetched.set(path, fetch(addressOf(path)));
 }
 
 export async function fetchJson(path, parameters = {}) {
   if (report) return reportResponse(path, parameters);
   const url = withQuery(path, parameters);
-  const response = await track(prefetched.get(url) ?? fetch(url));
+  const response = await track(prefetched.get(url) ?? fetch(addressOf(url)));
   prefetched.delete(url);
   return bodyOf(response);
 }
@@ -42,18 +47,23 @@ export function runPath(key, view = "") {
 }
 
 export async function patchRun(key, fields) {
-  return bodyOf(await fetch(runPath(key), { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) }));
+  const request = { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) };
+  return bodyOf(await fetch(addressOf(runPath(key)), request));
+}
+
+function post(path, body) {
+  return fetch(addressOf(path), { method: "POST", headers: JSON_BODY, body });
 }
 
 export async function postJson(path, body) {
-  return bodyOf(await track(fetch(path, { method: "POST", headers: JSON_BODY, body: JSON.stringify(body) })));
+  return bodyOf(await track(post(path, JSON.stringify(body))));
 }
 
 // Fetch many series in one request. Each of `wanted` is {run, name, factor?, since?}.
 export async function fetchSeries(wanted, options) {
   if (report) return wanted.flatMap(({ run, name }) => seriesInReport(run, name));
   const body = JSON.stringify({ series: wanted, ...options, format: "binary" });
-  const response = await track(fetch("/api/series", { method: "POST", headers: JSON_BODY, body }));
+  const response = await track(post("/api/series", body));
   return response.ok ? decodeSeries(await response.arrayBuffer()) : bodyOf(response);
 }
 
@@ -65,13 +75,13 @@ function seriesInReport(run, name) {
 // Fetch the means of groups of series, each a list of {run, name, factor}, with their intervals.
 export async function fetchBands(groups, points) {
   const body = JSON.stringify({ groups, points });
-  return (await bodyOf(await track(fetch("/api/bands", { method: "POST", headers: JSON_BODY, body })))).bands;
+  return (await bodyOf(await track(post("/api/bands", body)))).bands;
 }
 
 // One event stream for the list and the run in view.
 export function openEventStream(run, handlers) {
   if (report) return { close() {} };
-  const stream = new EventSource(withQuery("/api/live", { run, list: 1 }));
+  const stream = new EventSource(addressOf(withQuery("/api/live", { run, list: 1 })));
   for (const [name, handler] of Object.entries(handlers)) {
     stream.addEventListener(name, (event) => handler(JSON.parse(event.data || "{}")));
   }
