@@ -17,6 +17,7 @@ import numpy as np
 from windsock.server.http.connection_limits import Limits
 from windsock.server.http.guard import Guard
 from windsock.server.http.serving import TeamOptions, bind_socket, make_server
+from windsock.transfer.tokens import TokenFile
 
 HTML = "<img src=x onerror=alert(1)>"
 Serve = Callable[..., httpx.Client]
@@ -35,7 +36,8 @@ def serving(
     options = options or TeamOptions()
     bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    guard = Guard(host, port, token, proxy=options.proxy_parts, tls=options.certificate is not None)
+    tokens = TokenFile(dir) if options.ingest else None
+    guard = Guard(host, port, token, False, tokens, options.proxy_parts, options.certificate is not None)
     server = make_server(dir, guard, limits=limits, options=options)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()

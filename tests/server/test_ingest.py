@@ -1,6 +1,7 @@
 """The endpoints that take runs of other machines: who may send what, and what is refused."""
 
 import random
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -11,15 +12,19 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
+from serving_runs import Serve, eventually
 from starlette.testclient import TestClient
 
 import windsock
+from windsock.cli import main
 from windsock.journal import frames
+from windsock.server.http.connection_limits import Limits as ConnectionLimits
 from windsock.server.http.endpoints import ENDPOINTS
 from windsock.server.http.guard import Guard
 from windsock.server.http.ingest import Ingest
 from windsock.server.http.openapi import description
 from windsock.server.http.project_apps import ProjectApps
+from windsock.server.http.serving import TeamOptions, ingest_limits, token_for
 from windsock.server.http.transfer_description import PATHS
 from windsock.transfer.received_runs import DirectoryLimits
 from windsock.transfer.receiver import Limits
@@ -274,6 +279,39 @@ def test_a_token_opens_the_page_of_its_project_in_a_browser(team: Team, client: 
     entered = client.get("/", params={"token": team.read}, follow_redirects=False)
     assert (entered.status_code, entered.headers["location"]) == (303, "/")
     assert client.get("/api/about").json()["directory"] == str(team.dir / "lab")
+
+
+def test_a_slow_or_lost_sender_leaves_nothing(serve: Serve, tmp_path: Path):
+    """Its connection is closed, its memory is free again, and the next one sends the same piece."""
+    limits = ConnectionLimits(body_seconds=0.4)
+    client = serve(token="root", options=TeamOptions(ingest=True), limits=limits)
+    path = f"/api/transfer/lab/r1/{NAME}?offset=0&crc={crc32(SEGMENT):08x}"
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer root\r\nContent-Length: {len(SEGMENT)}\r\n\r\n"
+    for is_slow in (True, False):
+        with socket.create_connection(("127.0.0.1", client.base_url.port or 0), timeout=20) as connection:
+            connection.sendall(head.encode() + SEGMENT[:-5])
+            if is_slow:
+                assert connection.recv(4096).startswith(b"HTTP/1.1 408")
+
+    def metrics() -> str:
+        return client.get("/metrics", headers=bearer("root")).text
+
+    eventually(lambda: 'refused_total{reason="disconnected"} 2' in metrics())
+    assert "waiting_bytes 0" in metrics()
+    assert not (tmp_path / "runs" / "lab").exists()
+    assert client.post(path, content=SEGMENT, headers=bearer("root")).json() == {"held": len(SEGMENT)}
+
+
+def test_the_command_needs_a_token_and_a_directory_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Also over loopback, where the page alone needs none: what is sent must be somebody's."""
+    assert token_for("127.0.0.1", None, always=True)
+    limits = ingest_limits()
+    assert limits.body_bytes == Limits().largest_piece
+    assert limits.connections >= 512
+    with windsock.init(dir=tmp_path, id="alone") as run:
+        run.log({"a": 1.0}, step=0)
+    assert main(["up", str(run.path), "--ingest"]) == 1
+    assert "--ingest needs a directory of runs" in capsys.readouterr().err
 
 
 def mutated(request: httpx.Request, chosen: random.Random) -> tuple[str, str, bytes, dict[str, str]]:

@@ -47,6 +47,22 @@ def test_another_host_gets_a_token_in_its_address(tmp_path: Path):
         process.communicate(timeout=20)
 
 
+def test_a_server_for_a_team_takes_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its address has a token over loopback too, and it knows tokens that are made while it runs."""
+    process, line = start(str(tmp_path), "--port", "0", "--ingest")
+    try:
+        port, token = re.search(r"127.0.0.1:(\d+)/\?token=(\S+)", line).groups()  # type: ignore[union-attr]
+        assert main(["token", "new", "--project", "lab", "--write", "--dir", str(tmp_path)]) == 0
+        for known in (token, capsys.readouterr().out.strip()):
+            bearer = {"authorization": f"Bearer {known}"}
+            held = httpx.get(f"http://127.0.0.1:{port}/api/transfer/lab/r1", headers=bearer).json()
+            assert held["segments"] == {}
+        assert httpx.get(f"http://127.0.0.1:{port}/api/transfer/lab/r1").status_code == 401
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
 @pytest.mark.parametrize("source", ["file", "environment"])
 def test_a_token_can_be_given_without_an_argument(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """So that it is not in the list of processes."""
