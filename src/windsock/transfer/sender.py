@@ -1,0 +1,178 @@
+"""The sending side of a transfer: the segments that are recorded in a folder are sent to a destination.
+
+What the destination holds is the cursor: there is no other state that a crash could leave wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windsock.journal.folder import RUN_FILE, SegmentFile, segments
+from windsock.journal.glance import segment_status
+from windsock.journal.regular_files import open_regular_file, read_regular_file
+from windsock.transfer.destination import Destination, DestinationError
+from windsock.transfer.pieces import pieces
+from windsock.transfer.received_list import ReceivedList
+
+PIECE_BYTES = 1 << 20  # a lost connection costs no more of them
+FIRST_PAUSE, MAX_PAUSE = 0.5, 30.0
+MAX_RETRY_AFTER = 300.0
+OF_SEGMENT = ("beyond", "differs", "broken", "limit", "name")
+"""Reasons for which one segment is not taken, and others may be."""
+
+Read = Callable[[int, int], bytes]
+
+
+@dataclass(slots=True)
+class SegmentTransfer:
+    """The transfer of one segment: how much of it the destination holds, and how far it was read."""
+
+    name: str
+    held: int = 0
+    place: int = 0  # the segment's pieces are sent, or known to be held, up to here
+    is_checked: bool = False  # a piece was sent, so that the destination has compared what it holds
+
+    def send(self, read: Read, ended: bool, target: Destination) -> int:
+        """Send the new pieces of the segment; return how many bytes there were."""
+        sent, skipped = 0, None
+        for data, last in pieces(read, self.place, PIECE_BYTES, ended):
+            if self.place + len(data) <= self.held:
+                skipped = self.place, data, last
+            else:
+                self._check(target, skipped)
+                self._append(target, self.place, data, last)
+                sent += len(data)
+            self.place += len(data)
+        self._check(target, skipped)
+        return sent
+
+    def _check(self, target: Destination, skipped: tuple[int, bytes, bool] | None) -> None:
+        """Let the destination compare the last piece that it holds already: another process may have sent it."""
+        if skipped is not None and not self.is_checked:
+            self._append(target, *skipped)
+
+    def _append(self, target: Destination, offset: int, data: bytes, last: bool) -> None:
+        try:
+            self.held = target.append(self.name, offset, data, last)
+        except DestinationError as error:
+            # What is held may end within a frame, so the pieces are looked for from the start.
+            self.place = 0
+            self.held = self.held if error.held is None else error.held
+            raise
+        self.is_checked = True
+
+
+class Sender:
+    """Sends the segments that processes of this machine record in a folder; those that were received are not sent."""
+
+    def __init__(self, folder: Path, target: Destination) -> None:
+        self._folder = folder
+        self._target = target
+        self._received = ReceivedList(folder)
+        self._transfers: dict[str, SegmentTransfer] | None = None  # None: the destination was not asked yet
+        self._again_at: dict[str, float] = {}  # when a segment that was refused is tried again
+        self.refused: dict[str, str] = {}  # why, by segment
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """The bytes of each segment that the destination holds."""
+        return {name: transfer.held for name, transfer in (self._transfers or {}).items()}
+
+    def send_new_bytes(self) -> bool:
+        """Send the new frames of all segments; return whether all writers have ended and everything is sent.
+
+        A segment that is refused for good counts as sent. Raise DestinationError if the destination cannot be used now.
+        """
+        own = self.own_segments()
+        # Before the sending: a writer that ends meanwhile is seen in the next turn, after its last bytes.
+        ended = {segment.path.name: segment_status(segment.path).ended for segment in own}
+        transfers = self._known_transfers()
+        sent = [self._send(segment, ended[segment.path.name], transfers) for segment in own]
+        return not any(sent) and all(ended.values()) and not self._again_at
+
+    def own_segments(self) -> list[SegmentFile]:
+        """List the segments that are recorded here."""
+        return [segment for segment in segments(self._folder) if segment.path.name not in self._received]
+
+    def _known_transfers(self) -> dict[str, SegmentTransfer]:
+        if self._transfers is None:
+            held = self._target.held()
+            if (self._folder / RUN_FILE).exists():
+                self._target.describe(read_regular_file(self._folder / RUN_FILE).encode())
+            self._transfers = {name: SegmentTransfer(name, count) for name, count in held.items()}
+        return self._transfers
+
+    def _send(self, segment: SegmentFile, ended: bool, transfers: dict[str, SegmentTransfer]) -> int:
+        """Send the new bytes of a segment; return how many there were, or 0 for one that is refused."""
+        name = segment.path.name
+        if time.monotonic() < self._again_at.get(name, 0.0) or (name in self.refused and name not in self._again_at):
+            return 0
+        transfer = transfers.setdefault(name, SegmentTransfer(name))
+        try:
+            with _opened(segment.path) as read:
+                sent = transfer.send(read, ended, self._target)
+        except DestinationError as error:
+            if error.reason not in OF_SEGMENT:
+                raise
+            self._refuse(name, error)
+            return 0
+        except OSError as problem:  # the segment was removed, and its writer is about to restore it
+            self.refused[name], self._again_at[name] = str(problem), time.monotonic() + FIRST_PAUSE
+            return 0
+        self.refused.pop(name, None)
+        self._again_at.pop(name, None)
+        return sent
+
+    def _refuse(self, name: str, error: DestinationError) -> None:
+        self.refused[name] = str(error)
+        self._again_at[name] = time.monotonic() + (MAX_PAUSE if error.permanent else FIRST_PAUSE)
+        if error.reason == "differs":
+            del self._again_at[name]  # nothing that is held is ever written again
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Read]:
+    fd = open_regular_file(path, os.O_RDONLY)
+    try:
+        yield lambda length, offset: os.pread(fd, length, offset)
+    finally:
+        os.close(fd)
+
+
+def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> int:
+    """Append what a source holds of the segments that are not recorded in ``folder``; return how many bytes.
+
+    ``target`` is the receiver of the folder.
+    """
+    received, here = ReceivedList(folder), target.held()
+    pulled = 0
+    for name, held in source.held().items():
+        if name in here and name not in received:
+            continue
+        place = here.get(name, 0)
+        while place < held and (data := source.read(name, place, min(held - place, PIECE_BYTES))):
+            # What a source holds was checked, and may end within a frame where this read does.
+            place, pulled = target.append(name, place, data, last=True), pulled + len(data)
+    return pulled
+
+
+@dataclass(slots=True)
+class Pauses:
+    """The pauses between attempts: longer and longer, of different lengths in each process, and as long as asked."""
+
+    failures: int = field(default=0)
+
+    def after(self, error: DestinationError | None) -> float:
+        """Return the seconds to wait after a turn."""
+        self.failures = 0 if error is None else self.failures + 1
+        if error is None:
+            return FIRST_PAUSE
+        pause = min(FIRST_PAUSE * 2.0 ** min(self.failures, 10), MAX_PAUSE)
+        # At random: the senders of a cluster find their server again at the same moment.
+        return max(pause * random.uniform(0.5, 1.0), min(error.retry_after or 0.0, MAX_RETRY_AFTER))
