@@ -545,7 +545,7 @@ class Run:
         if self._problems is None:
             return str(Ticket(None, self.writer.role, {}))
         self._recording.expect_others()
-        return str(Ticket.issue(self.path, self.writer.role, self._recording.settings))
+        return str(Ticket.issue(self.path, self.writer.role, self._recording.settings, self.info))
 
     def __reduce__(self) -> tuple[Callable[[str], Run], tuple[str]]:
         import windsock

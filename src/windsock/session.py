@@ -33,11 +33,12 @@ from windsock.recording import Recording
 from windsock.redaction import Redactor
 from windsock.run import Run
 from windsock.settings import BY_NAME, OWN_SECTION, Settings, resolve
-from windsock.spool_folder import make_spool_folder
+from windsock.spool_folder import default_spool, make_spool_folder
 from windsock.ticket import Ticket
 
 if TYPE_CHECKING:
     from windsock.findings import Finding
+    from windsock.relay.sending import ServerOptions
     from windsock.trackers.protocol import DeliveryClient, Tracker
 
 
@@ -94,6 +95,7 @@ def init(
     finding_command: str | None = None,
     stop_on: str | None = None,
     spool: str | os.PathLike[str] | None = None,
+    server: str | None = None,
     concurrent: bool | None = None,
     mode: str | None = None,
     alongside: bool | None = None,
@@ -288,20 +290,66 @@ def _joined_run(ticket: Ticket, keywords: Mapping[str, Any]) -> Run:
     settings = resolve({OWN_SECTION: given}, {**keywords, **place, "track_with": "none"})
     if settings.disabled or ticket.path is None:
         return _disabled_run(settings)
-    info = _info_of(ticket.path)
+    is_elsewhere = settings.server is not None and not (ticket.path / RUN_FILE).is_file()
+    info = _info_elsewhere(ticket.path, settings) if is_elsewhere else _info_of(ticket.path)
     world_size = None if settings.world_size == 1 else settings.world_size  # 1: of a parent that was alone
-    settings = replace(settings, vocabulary=info.vocabulary, world_size=world_size)
-    settings = _with_safe_spool(settings, info.id, ticket.path)
-    if keywords["rank"] is not None:
+    settings = replace(settings, vocabulary=info.vocabulary, world_size=world_size, elsewhere=is_elsewhere)
+    settings = _with_sent_spool(settings, info.id) if is_elsewhere else _with_safe_spool(settings, info.id, ticket.path)
+    if keywords["rank"] is not None and not is_elsewhere:
         return _begin(settings, info, ticket.path, {})
     wanted = settings.rank if settings.rank_given else None
+    if is_elsewhere or (settings.server and wanted is None):
+        first = settings.world_size or int(settings.role == ticket.role)  # lower ranks are begun without a ticket
+        writer, is_claimed = _claimed_on_server(settings, info, ticket.path, wanted, first)
+    else:
+        writer, is_claimed = _claimed_here(settings, info, ticket.path, wanted), True
+    settings = replace(settings, rank=writer.rank, rank_given=True, claimed=is_claimed)
+    return Run(settings, info, ticket.path, writer, _forget, functools.partial(_clients, {}))
+
+
+def _claimed_here(settings: Settings, info: RunInfo, folder: Path, wanted: int | None) -> Writer:
     spool = settings.spool / info.id if settings.spool else None
     try:
-        writer = claim(ticket.path, settings.role, wanted, actor_id(), spool)
+        return claim(folder, settings.role, wanted, actor_id(), spool)
     except OSError as error:
-        raise JournalError(f"cannot join the run in {ticket.path}: {error.strerror}") from error
-    settings = replace(settings, rank=writer.rank, rank_given=True, claimed=True)
-    return Run(settings, info, ticket.path, writer, _forget, functools.partial(_clients, {}))
+        raise JournalError(f"cannot join the run in {folder}: {error.strerror}") from error
+
+
+def _claimed_on_server(
+    settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int
+) -> tuple[Writer, bool]:
+    """Return a writer that no process of another machine is, and whether its segment was created."""
+    from windsock.relay.sending import claim_in_process
+    from windsock.transfer.claiming import unasked_writer
+
+    folder = settings.spool / info.id if settings.spool else folder
+    claimed, problem = claim_in_process(folder, _server_options(settings, info), settings.role, wanted, first)
+    try:
+        if claimed is not None:
+            claimed.begin(folder)
+            return claimed.writer, True
+    except OSError as error:
+        problem = f"{folder}: {error.strerror}"
+    writer = unasked_writer(settings.role, wanted, actor_id())
+    _warn(f"the rank could not be claimed on the server ({problem}); recording as {writer}")
+    return writer, False
+
+
+def _info_elsewhere(folder: Path, settings: Settings) -> RunInfo:
+    """Return what a ticket tells about a run whose directory is on another machine."""
+    return RunInfo(folder.name, settings.project, folder.name, time.time(), vocabulary=settings.vocabulary)
+
+
+def _with_sent_spool(settings: Settings, id: str) -> Settings:
+    """Return the settings with the spool that is sent to the server; raise JournalError if it cannot be used."""
+    spool = settings.spool or default_spool()
+    try:
+        make_spool_folder(spool, id)
+    except OSError as error:
+        raise JournalError(
+            f"cannot use the spool: {error.strerror}; choose another local directory with spool="
+        ) from error
+    return replace(settings, spool=spool)
 
 
 def _info_of(folder: Path) -> RunInfo:
@@ -309,18 +357,24 @@ def _info_of(folder: Path) -> RunInfo:
     if not (folder / RUN_FILE).is_file():
         raise RunNotFoundError(
             f"no run in {folder} on {platform.node()}: a process joins a run in the directory where it was begun; "
-            "begin it with a dir= that all machines see under the same path"
+            "begin it with a dir= that all machines see under the same path, or with server="
         )
     return read_run_info(folder)
 
 
 def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[DeliveryClient]:
-    """Yield the clients of the spool and of the trackers: threads of this process, and the relay process."""
+    """Yield the clients of the spool, the server and the trackers: threads of this process, and other processes."""
     settings, path, warn = recording.settings, recording.path, recording.problems.warn
-    if settings.spool:
+    spool = settings.spool / recording.info.id if settings.spool else path
+    if settings.spool and not settings.elsewhere:
         from windsock.relay.spool import SpoolClient
 
-        yield SpoolClient(settings.spool / recording.info.id, path, warn)
+        yield SpoolClient(spool, path, warn)
+    if settings.server:
+        from windsock.relay.sending import ServerClient
+
+        options = _server_options(settings, recording.info)
+        yield ServerClient(spool if settings.elsewhere else path, options, warn)
     if settings.doctor and settings.rank == 0 and settings.role == MAIN_ROLE:
         from windsock.diagnosis.client import DoctorClient
 
@@ -335,6 +389,13 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
         yield ThreadClient(path, {name: settings.trackers[name] for name in here}, warn, own)
     if there := {name: settings.trackers[name] for name in trackers if name not in here}:
         yield RelayClient(path, there, warn, recording.writer)
+
+
+def _server_options(settings: Settings, info: RunInfo) -> ServerOptions:
+    from windsock.relay.sending import TOKEN_VARIABLE, ServerOptions
+
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    return ServerOptions(settings.server or "", folder_name(info.project), info.id, token, settings.elsewhere)
 
 
 def _trackers(settings: Settings) -> dict[str, Tracker]:

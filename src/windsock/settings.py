@@ -187,6 +187,10 @@ class Settings:
         "local directory to write to first, from where files are copied to dir; or off", str, os.PathLike,
         shown="used if dir is a network mount", variable="WINDSOCK_SPOOL",
     )  # fmt: skip
+    server: str | None = setting(
+        "address of a windsock server that the run is sent to; its token is in WINDSOCK_TOKEN", str,
+        variable="WINDSOCK_SERVER",
+    )  # fmt: skip
     concurrent: bool = setting(
         "keep earlier runs of this process open instead of finishing them", bool, default=False, old_name="alongside"
     )
@@ -198,6 +202,7 @@ class Settings:
     trackers: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments by name, in the order given
     rank_given: bool = False  # by the user or the launcher, or claimed on joining
     claimed: bool = False  # the segment of this rank exists already: it was created to claim the rank
+    elsewhere: bool = False  # the run's directory is on another machine: the spool is sent to the server
 
     @property
     def alone(self) -> bool | None:
@@ -224,7 +229,7 @@ TOP_KEYS = ("track_with", "tracker_kwargs", "exp_name", "monitor", "report_to", 
 """Our keys at the top of a training configuration. ``project``, ``name`` and ``group`` are read too."""
 NEEDING_DOCTOR = ("on_finding", "finding_webhook", "finding_command", "stop_on")
 """The settings that turn the doctor on."""
-MAY_HAVE_SECRETS = ("engines", "finding_webhook", "finding_command")
+MAY_HAVE_SECRETS = ("engines", "finding_webhook", "finding_command", "server")
 """Settings whose values are in no error message; nor are those of trackers."""
 
 
@@ -286,6 +291,8 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
         engine_url(url)
     if completed.get("finding_webhook"):
         checked_url("finding_webhook", completed["finding_webhook"])
+    if completed.get("server"):
+        completed["server"] = server_url(completed["server"])
     if "doctor" not in completed and any(completed.get(name) for name in NEEDING_DOCTOR):
         completed["doctor"] = True
     return Settings(**completed, trackers=trackers)
@@ -294,6 +301,14 @@ def _settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
 def engine_url(url: Any) -> SplitResult:
     """Return the parts of an engine's URL; raise SettingsError if it is none."""
     return checked_url("engines", url)
+
+
+def server_url(url: Any) -> str:
+    """Return the address of a server; raise SettingsError if it is none, or has a secret in it."""
+    parts = checked_url("server", url)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise SettingsError("server: expected a URL without user, query or fragment; the token is in WINDSOCK_TOKEN")
+    return parts.geturl().rstrip("/")
 
 
 def checked_url(setting: str, url: Any) -> SplitResult:

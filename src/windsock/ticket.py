@@ -14,15 +14,17 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from windsock.errors import SettingsError
-from windsock.model import MAIN_ROLE
+from windsock.model import MAIN_ROLE, RunInfo
 from windsock.settings import BY_NAME, Settings
 
 DISABLED = "disabled:"  # the ticket of a run that records nothing
 TRAVELLING = (
     "detailed_stats", "samples_per_step", "sample_bytes_per_step", "token_samples_per_step", "memory",
-    "memory_children", "system_seconds", "engine_seconds", "devices", "peak_flops", "stop_on",
+    "memory_children", "system_seconds", "engine_seconds", "devices", "peak_flops", "stop_on", "server",
 )  # fmt: skip
 """The settings that a ticket contains if they are not the default: they decide what is recorded."""
+OF_THE_RUN = ("project", "vocabulary")
+"""What is in ``run.json``, which a process on another machine does not see: with a server the ticket has it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +36,14 @@ class Ticket:
     settings: Mapping[str, Any]
 
     @classmethod
-    def issue(cls, path: Path, role: str, settings: Settings) -> Self:
-        """Return the ticket of a process that records with these settings."""
+    def issue(cls, path: Path, role: str, settings: Settings, info: RunInfo) -> Self:
+        """Return the ticket of a process that records a run with these settings."""
         chosen = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name in TRAVELLING}
         given = {name: value for name, value in chosen.items() if value != getattr(Settings(), name)}
         if (settings.world_size or 0) > 1:  # a process that was alone is not any more
             given["world_size"] = settings.world_size
+        if settings.server:
+            given |= {name: getattr(info, name) for name in OF_THE_RUN}
         return cls(Path(os.path.abspath(path)), role, given)
 
     @classmethod
@@ -51,7 +55,7 @@ class Ticket:
         query = dict(parse_qsl(url.query))
         path = Path(os.fsdecode(unquote_to_bytes(url.path))) if url.scheme == "file" else None
         # Settings of a newer windsock are ignored.
-        known = {name: _value(name, query[name]) for name in (*TRAVELLING, "world_size") if name in query}
+        known = {name: _value(name, query[name]) for name in (*TRAVELLING, *OF_THE_RUN, "world_size") if name in query}
         return cls(path, query.get("role", MAIN_ROLE), known)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Entry point of the relay's processes, which read their options from standard input.
 
-``python -m windsock.relay FOLDER [TRACKER RESTARTS]`` or ``python -m windsock.relay --copy SPOOL FOLDER``.
+``python -m windsock.relay FOLDER [TRACKER RESTARTS]``, or ``--copy SPOOL FOLDER``, ``--send FOLDER`` or ``--claim``.
 """
 
 import sys

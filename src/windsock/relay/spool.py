@@ -15,20 +15,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from windsock.errors import TrackerError
 from windsock.journal.folder import SegmentFile, segments
 from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file
-from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
-from windsock.relay.processes import EXIT_BUSY
+from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS
 from windsock.relay.supervisor import RelayOptions, launch_relay
+from windsock.relay.transfer_client import MAX_PAUSE, TransferClient
 from windsock.transfer.pieces import pieces
 
 LOOK_SECONDS = 0.5
 CHUNK = 8 << 20
 TAIL = 64 << 10  # bytes of a copy that are compared with the segment before others are appended
-MAX_PAUSE = 30.0
 GIVE_UP_SECONDS = 24 * 3600.0  # after the end of the run; the bytes then stay in the spool
 LOCK = "carrier.lock"  # the name of 0.1: two versions must not copy at once
 
@@ -161,7 +159,7 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
 
     Return the exit code of this process.
     """
-    lock = take_lock(spool / LOCK)
+    lock = take_lock(spool / LOCK, PROBE_SECONDS)
     if lock is None:
         return EXIT_BUSY
     copy = SpoolCopy(spool, folder)
@@ -180,65 +178,31 @@ def copy_until_ended(spool: Path, folder: Path) -> int:
         time.sleep(min(LOOK_SECONDS * 2 ** min(failures, 10), MAX_PAUSE))
 
 
-class SpoolClient:
-    """The copying of a spool as the training process sees it: it starts the process and waits for the last bytes."""
+class SpoolClient(TransferClient):
+    """The copying of a spool as the training process sees it."""
+
+    what = "copies the run"
+    log_name = "copy.log"
 
     def __init__(self, spool: Path, folder: Path, warn: Callable[[str], None]) -> None:
-        self._spool = spool
-        self._folder = folder
-        self._warn = warn
-        self._owner = os.getpid()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._restarts = 0
-        self._again_at = 0.0
+        super().__init__(spool, spool / LOCK, warn)
+        self._target = folder
 
-    def start(self) -> None:
-        """Start the copying process."""
-        try:
-            arguments = ("--copy", str(self._spool), str(self._folder.absolute()))
-            self._process = launch_relay(*arguments, log=self._log, options=RelayOptions("", {}), detached=True)
-        except OSError as problem:
-            raise TrackerError(f"cannot start copying the run to {self._folder}: {problem}") from problem
+    def _launch(self) -> subprocess.Popen[bytes]:
+        arguments = ("--copy", str(self._folder), str(self._target.absolute()))
+        log = self._folder / self.log_name
+        return launch_relay(*arguments, log=log, options=RelayOptions("", {}), detached=True)
 
-    def maintain(self) -> None:
-        """Start the copying process again if it has died; after longer and longer pauses if it does not live long."""
-        now = time.monotonic()
-        # EXIT_BUSY: another process of this machine copies the spool.
-        if self._process is None or os.getpid() != self._owner or self._process.poll() in (None, EXIT_BUSY):
-            return
-        if now < self._again_at:
-            return
-        self._restarts = 1 if now - self._again_at > MAX_PAUSE else self._restarts + 1
-        self._again_at = now + min(2.0 ** min(self._restarts - 1, 10), MAX_PAUSE)
-        self._warn(
-            f"the process that copies the run had exited and was started again; no byte is lost (see {self._log})"
-        )
-        self.start()
-
-    @property
-    def _log(self) -> Path:
-        return self._spool / "copy.log"
+    def left(self) -> int:
+        """Return how many bytes are not copied yet."""
+        return lag(self._folder, self._target)
 
     def values(self) -> dict[str, float]:
         """Return the number of bytes that are not copied yet, to be logged."""
         with suppress(OSError):
-            return {"windsock/spool/lag_bytes": float(lag(self._spool, self._folder))}
+            return {"windsock/spool/lag_bytes": float(self.left())}
         return {}
 
-    def wait(self, status: Status, timeout: float) -> list[str]:
-        """Wait until all bytes are copied."""
-        until = time.monotonic() + timeout
-        self._again_at = 0.0
-        while self._spool.exists() and (left := lag(self._spool, self._folder)):
-            if time.monotonic() >= until:
-                return [f"{left:,} bytes of the run are not copied to {self._folder} yet; they are in {self._spool}"]
-            self._maintain_if_possible()
-            time.sleep(LOOK_SECONDS / 10)
-        return []
-
-    def _maintain_if_possible(self) -> None:
-        with suppress(TrackerError):  # it is tried again
-            self.maintain()
-
-    def after_fork_in_child(self) -> None:
-        """Do nothing: no file is open here."""
+    def describe_left(self, left: int) -> str:
+        """Return a message about bytes that are left at the end of the run."""
+        return f"{left:,} bytes of the run are not copied to {self._target} yet; they are in {self._folder}"

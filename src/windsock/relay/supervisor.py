@@ -267,12 +267,16 @@ def _watch(delivery: Delivery, hang: float, parent: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the relay of a run; with a tracker's name, one of its deliveries; with ``--copy``, the copying of a spool."""
-    options: RelayOptions = given_options()
+    """Run the relay of a run; with a tracker's name, one of its deliveries; with an option, one of the others."""
+    options = given_options()
     if arguments[0] == "--copy":
         from windsock.relay.spool import copy_until_ended
 
         return copy_until_ended(Path(arguments[1]), Path(arguments[2]))
+    if arguments[0] in ("--send", "--claim"):
+        from windsock.relay import sending
+
+        return sending.send_until_ended(Path(arguments[1]), options) if arguments[1:] else sending.print_claim(*options)
     folder = Path(arguments[0])
     if len(arguments) == 1:
         return supervise(folder, options)

@@ -1,0 +1,218 @@
+"""A run that is sent to a server: its segments are recorded on this machine, and their bytes are sent over HTTP.
+
+The sending is done by a process of its own, one for each run and machine, so that a server that is away, slow or wrong
+costs the training nothing. On the machine of the run's first process it also fetches what other machines have sent, for
+trackers and the doctor there.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from windsock.formatting import size
+from windsock.journal.folder import segments
+from windsock.journal.glance import segment_status
+from windsock.model import MAIN_ROLE, Writer
+from windsock.relay.delivery_state import take_lock
+from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS, launch, without_secrets
+from windsock.relay.transfer_client import TransferClient
+from windsock.transfer.claiming import Claim, claim_on
+from windsock.transfer.destination import DestinationError
+from windsock.transfer.http_destination import HttpDestination
+from windsock.transfer.progress import Progress, read_progress, unsent_bytes, write_progress
+from windsock.transfer.received_list import FOLDER
+from windsock.transfer.receiver import Receiver
+from windsock.transfer.sender import Pauses, Sender, pull_new_bytes
+
+SEND_SECONDS = 1.0  # between two turns
+GIVE_UP_SECONDS = 24 * 3600.0  # after the end of the run; the bytes then stay where they are
+CLAIM_SECONDS = 10.0
+LOCK = "send.lock"
+TOKEN_VARIABLE = "WINDSOCK_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """A run on a server, pickled on standard input of the processes that talk to it."""
+
+    server: str
+    project: str  # the directory's name on the server
+    run: str
+    token: str | None = field(repr=False)
+    is_spool: bool = False  # the folder is removed when all is sent
+
+    @property
+    def destination(self) -> HttpDestination:
+        """The run on the server, as a destination."""
+        return HttpDestination(self.server, self.project, self.run, self.token)
+
+
+class Sending:
+    """The sending of one folder, turn by turn."""
+
+    def __init__(self, folder: Path, options: ServerOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._target = options.destination
+        self._sender = Sender(folder, self._target)
+        self._receiver = None if options.is_spool else Receiver(folder)
+        self._pauses = Pauses()
+        self._progress: Progress | None = None
+        self._succeeded_at = time.monotonic()
+
+    def turn(self) -> float | None:
+        """Send and fetch what is new; return the seconds until the next turn, or None when all is done."""
+        error: DestinationError | None = None
+        try:
+            is_sent = self._sender.send_new_bytes()
+            is_done = not self._fetch() and is_sent
+            self._succeeded_at = time.monotonic()
+        except DestinationError as problem:
+            error, is_done = problem, False
+        except OSError as problem:  # of a file here
+            error, is_done = DestinationError(str(problem), "unreachable"), False
+        self._tell(error)
+        return None if is_done else max(self._pauses.after(error), SEND_SECONDS)
+
+    def is_hopeless(self) -> bool:
+        """Return whether nothing could be sent for a day, of a run that has ended."""
+        has_failed = time.monotonic() - self._succeeded_at > GIVE_UP_SECONDS
+        return has_failed and all(segment_status(s.path).ended for s in self._sender.own_segments())
+
+    def _fetch(self) -> bool:
+        """Fetch what other machines have sent; return whether more may come."""
+        if self._receiver is None or not self._is_first_machine():
+            return False
+        try:
+            fetched = pull_new_bytes(self._target, self._folder, self._receiver)
+        except DestinationError as error:
+            if error.reason != "access":
+                raise
+            self._receiver = None  # the token may only write
+            return False
+        return bool(fetched) or not all(segment_status(s.path).ended for s in segments(self._folder))
+
+    def _is_first_machine(self) -> bool:
+        return any((s.writer.role, s.writer.rank) == (MAIN_ROLE, 0) for s in self._sender.own_segments())
+
+    def _tell(self, error: DestinationError | None) -> None:
+        """Write how far it is, where that has changed."""
+        problems = [str(error)] if error is not None else []
+        problems += [f"{segment}: {why}" for segment, why in self._sender.refused.items()]
+        progress = Progress(self._options.server, self._options.project, self._sender.sent, "; ".join(problems[:3]))
+        if progress != self._progress:
+            with suppress(OSError):  # a full disk: the progress stays old, the sending goes on
+                write_progress(self._folder, progress)
+                self._progress = progress
+
+
+def send_until_ended(folder: Path, options: ServerOptions) -> int:
+    """Send until every writer of the folder has ended and all bytes are sent; return the exit code of this process."""
+    lock = take_lock(folder / FOLDER / LOCK, PROBE_SECONDS)
+    if lock is None:
+        return EXIT_BUSY
+    sending = Sending(folder, options)
+    while folder.exists():  # of a run that was removed nothing is left to send
+        pause = sending.turn()
+        if pause is None:
+            break
+        if sending.is_hopeless():
+            return 1
+        time.sleep(pause)
+    is_complete = not unsent_bytes(folder, options.server)
+    if options.is_spool and is_complete:
+        lock.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0 if is_complete else 1
+
+
+class ServerClient(TransferClient):
+    """The sending to a server as the training process sees it; it never talks to the server itself."""
+
+    what = "sends the run"
+    log_name = f"{FOLDER}/send.log"
+
+    def __init__(self, folder: Path, options: ServerOptions, warn: Callable[[str], None]) -> None:
+        super().__init__(folder, folder / FOLDER / LOCK, warn)
+        self._options = options
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        return launch(
+            "windsock.relay",
+            "--send",
+            str(self._folder.absolute()),
+            log=self._folder / self.log_name,
+            options=self._options,
+            environment=_without_token(),
+            detached=True,
+        )
+
+    def maintain(self) -> None:
+        """Keep the process running, and warn of what keeps it from sending."""
+        super().maintain()
+        if error := read_progress(self._folder).error:
+            self._warn(f"the run is not sent at the moment: {error}; the training goes on, and the bytes stay here")
+
+    def left(self) -> int:
+        """Return how many bytes the server does not hold yet."""
+        return unsent_bytes(self._folder, self._options.server)
+
+    def values(self) -> dict[str, float]:
+        """Return the number of bytes that are not sent yet, to be logged."""
+        with suppress(OSError):
+            return {"windsock/transfer/lag_bytes": float(self.left())}
+        return {}
+
+    def describe_left(self, left: int) -> str:
+        """Return a message about bytes that are left at the end of the run."""
+        error = read_progress(self._folder).error
+        why = f" ({error})" if error else ""
+        return (
+            f"{size(left)} of the run are not sent to {self._options.server} yet{why}; the sending goes on. If this "
+            f"machine stops before that, send them with: windsock push {self._folder} --to {self._options.server}"
+        )
+
+
+def _without_token() -> dict[str, str]:
+    """Return the environment without secrets; the token is in the options."""
+    return {name: value for name, value in without_secrets(os.environ).items() if name != TOKEN_VARIABLE}
+
+
+def claim_in_process(
+    folder: Path, options: ServerOptions, role: str, wanted: int | None, first: int
+) -> tuple[Claim | None, str]:
+    """Claim a rank on the server, from a process of its own; return it, or None and the reason why there is none."""
+    command = [sys.executable, "-P", "-m", "windsock.relay", "--claim"]
+    modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
+    environment = {**_without_token(), "PYTHONPATH": modules}
+    asked = pickle.dumps((folder, options, role, wanted, first))
+    try:
+        done = subprocess.run(
+            command, input=asked, capture_output=True, timeout=CLAIM_SECONDS, env=environment, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None, f"{options.server} does not answer"
+    if done.returncode != 0:
+        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    rank, attempt, head = done.stdout.split()
+    return Claim(Writer(role, int(rank), int(attempt)), bytes.fromhex(head.decode())), ""
+
+
+def print_claim(folder: Path, options: ServerOptions, role: str, wanted: int | None, first: int) -> int:
+    """Claim a rank and print it with the first bytes of its segment; return the exit code of this process."""
+    try:
+        claim = claim_on(options.destination, folder, role, wanted, first)
+    except DestinationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(claim.writer.rank, claim.writer.attempt, claim.head.hex())
+    return 0
