@@ -192,7 +192,7 @@ def _recorded_run(settings: Settings) -> Run:
     except OSError as error:
         _warn(f"cannot write to {folder}: {error.strerror}; the training goes on")
     settings = replace(settings, doctor=_has_doctor(settings, trackers))
-    return _begin(_with_safe_spool(settings, id, folder), info, folder, trackers)
+    return _begin(_with_safe_spool(settings, id, folder), info, folder, trackers, is_new=settings.id is None)
 
 
 def _has_doctor(settings: Settings, trackers: Mapping[str, Tracker]) -> bool:
@@ -224,11 +224,16 @@ def _copied(dir: Path) -> str:
     )
 
 
-def _begin(settings: Settings, info: RunInfo, folder: Path, trackers: Mapping[str, Tracker]) -> Run:
+def _begin(
+    settings: Settings, info: RunInfo, folder: Path, trackers: Mapping[str, Tracker], is_new: bool = False
+) -> Run:
     """Begin the next attempt of a rank; warn if another process writes with it."""
     earlier = [s for s in segments(folder) if (s.writer.role, s.writer.rank) == (settings.role, settings.rank)]
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
+    if settings.server and not is_new:  # an earlier attempt may have been on another machine
+        writer, is_claimed = _claimed_on_server(settings, info, folder, settings.rank)
+        settings, attempt = replace(settings, claimed=is_claimed), writer.attempt
     run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
     lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
     if lost_race or (earlier and _is_live(earlier[-1].path)):
@@ -316,7 +321,7 @@ def _claimed_here(settings: Settings, info: RunInfo, folder: Path, wanted: int |
 
 
 def _claimed_on_server(
-    settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int
+    settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int = 0
 ) -> tuple[Writer, bool]:
     """Return a writer that no process of another machine is, and whether its segment was created."""
     from windsock.relay.sending import claim_in_process
@@ -374,7 +379,7 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
         from windsock.relay.sending import ServerClient
 
         options = _server_options(settings, recording.info)
-        yield ServerClient(spool if settings.elsewhere else path, options, warn)
+        yield ServerClient(spool if settings.elsewhere else path, options, warn, recording.writer)
     if settings.doctor and settings.rank == 0 and settings.role == MAIN_ROLE:
         from windsock.diagnosis.client import DoctorClient
 

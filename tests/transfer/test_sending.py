@@ -69,7 +69,7 @@ def test_a_run_is_recorded_here_and_held_by_the_server_when_it_ends(
     server: OddServer, capsys: pytest.CaptureFixture[str]
 ):
     """The bytes are equal; the token is in no argument, environment or file, and the lag is logged."""
-    run = windsock.init(id="sent", project="p", server=server.url)
+    run = windsock.init(project="p", server=server.url)
     run.log({"a": 1.0}, step=0)
     assert client_of(run).values()["windsock/transfer/lag_bytes"] > 0
     process = client_of(run)._process
@@ -81,8 +81,8 @@ def test_a_run_is_recorded_here_and_held_by_the_server_when_it_ends(
     run._maintain_clients()
     run.finish(timeout=60)
     assert copies(server, run) == contents(run.path)
-    assert (server.dir / "p" / "sent" / "run.json").read_bytes() == (run.path / "run.json").read_bytes()
-    assert "windsock/transfer/lag_bytes" in windsock.open(server.dir / "p" / "sent").names()
+    assert (server.dir / "p" / run.id / "run.json").read_bytes() == (run.path / "run.json").read_bytes()
+    assert "windsock/transfer/lag_bytes" in windsock.open(server.dir / "p" / run.id).names()
     assert not any(TOKEN.encode() in path.read_bytes() for path in run.path.rglob("*") if path.is_file())
     assert capsys.readouterr().err == ""
     assert process.wait(30) == 0
@@ -93,7 +93,7 @@ def test_what_is_left_at_the_end_is_told_and_can_be_pushed(
 ):
     """A token that is refused costs a warning; no call of the training fails or waits."""
     monkeypatch.setenv("WINDSOCK_TOKEN", "wrong")
-    run = windsock.init(id="left", project="p", server=server.url)
+    run = windsock.init(project="p", server=server.url)
     run.log({"a": 1.0}, step=0)
     client = client_of(run)
     until(lambda: bool(read_progress(run.path).error))
@@ -110,7 +110,7 @@ def test_what_is_left_at_the_end_is_told_and_can_be_pushed(
     monkeypatch.setenv("WINDSOCK_TOKEN", TOKEN)
     for _ in range(2):  # a second time changes nothing
         assert main(["push", *command]) == 0
-        assert "1 segment of p/left" in capsys.readouterr().out
+        assert f"1 segment of p/{run.id}" in capsys.readouterr().out
     assert copies(server, run) == contents(run.path)
 
 
@@ -140,14 +140,14 @@ def test_a_server_that_is_wrong_in_any_way_is_tried_again_until_it_is_right(serv
 
 def test_a_process_without_the_directory_joins_and_all_see_its_rows(server: OddServer, tmp_path: Path):
     """It claims a rank on the server and records into a spool, which is removed; the first machine fetches its rows."""
-    run = windsock.init(id="joined", project="p", vocabulary="trl", server=server.url, samples_per_step=3)
+    run = windsock.init(project="p", vocabulary="trl", server=server.url, samples_per_step=3)
     run.log({"a": 0.0}, step=0)
     other = windsock.join(ticket_elsewhere(run), role="explorer")
     same = windsock.join(ticket_elsewhere(run), role="explorer")
     assert same is other
     assert other.writer == Writer("explorer", 0, 1)
     assert (other.info.vocabulary, other._recording.settings.samples_per_step) == ("trl", 3)
-    assert other.ticket().startswith("file:///another/machine/p/joined?role=explorer&")
+    assert other.ticket().startswith(f"file:///another/machine/p/{run.id}?role=explorer&")
     assert not any(isinstance(client, SpoolClient) for client in other._clients)
     other.log({"a": 1.0}, step=0)
     spool = Path(client_of(other)._folder)
@@ -162,12 +162,12 @@ def test_a_process_without_the_directory_joins_and_all_see_its_rows(server: OddS
     assert windsock.open(run.path).series("a", role="explorer").values.tolist() == [1.0]
     run.finish(timeout=60)
     assert copies(server, run) == contents(run.path)
-    assert windsock.open(server.dir / "p" / "joined").info.vocabulary == "trl"
+    assert windsock.open(server.dir / "p" / run.id).info.vocabulary == "trl"
 
 
 def test_processes_that_join_get_ranks_that_no_launcher_gave(server: OddServer):
     """Also one that sees the directory asks the server: ranks of several machines differ."""
-    run = windsock.init(id="ranks", project="p", world_size=4, rank=0, server=server.url)
+    run = windsock.init(project="p", world_size=4, rank=0, server=server.url)
     others = [another_process(ticket_elsewhere(run)), another_process(run.ticket())]
     assert [(other.writer.rank, other.writer.attempt) for other in others] == [(4, 1), (5, 1)]
     others.append(another_process(ticket_elsewhere(run), rank=4))
@@ -186,7 +186,7 @@ def test_a_process_joins_while_the_server_is_away(
     server: OddServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     """It records under a rank like no other, and what it recorded is sent when the server is back."""
-    run = windsock.init(id="away", project="p", server=server.url)
+    run = windsock.init(project="p", server=server.url)
     server.mood = "crash"
     other = windsock.join(ticket_elsewhere(run))
     assert other.writer.rank >= 100_000_000
@@ -194,7 +194,44 @@ def test_a_process_joins_while_the_server_is_away(
     other.log({"a": 1.0}, step=0)
     server.mood = ""
     other.finish(timeout=60)
-    assert windsock.open(server.dir / "p" / "away").series("a", rank=other.writer.rank).values.tolist() == [1.0]
+    assert windsock.open(server.dir / "p" / run.id).series("a", rank=other.writer.rank).values.tolist() == [1.0]
+    run.finish(timeout=60)
+
+
+def test_a_run_that_is_continued_on_another_machine_is_a_new_attempt(server: OddServer, tmp_path: Path):
+    """The machine has nothing of the earlier one, and fetches it for its trackers."""
+    for machine in ("one", "two"):
+        run = windsock.init(id="moved", project="p", dir=tmp_path / machine, server=server.url)
+        run.log({machine: 1.0}, step=0)
+        run.finish(timeout=60)
+        until(lambda: copies(server, run) == contents(run.path))  # noqa: B023 - it is called at once
+    assert list(contents(run.path)) == ["trainer.0.1.0.seg", "trainer.0.2.0.seg"]
+
+
+def test_a_process_that_cannot_be_started_is_tried_again(
+    server: OddServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The training goes on meanwhile."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sending, "launch", lambda *_, **__: os.mkdir("/proc/nothing"))
+        run = windsock.init(project="p", server=server.url)
+    assert "cannot start the process that sends the run" in capsys.readouterr().err
+    run.log({"a": 1.0}, step=0)
+    run.finish(timeout=60)
+    assert copies(server, run) == contents(run.path)
+
+
+def test_finish_waits_for_the_bytes_of_its_own_process_only(server: OddServer):
+    """Others of the machine may go on writing."""
+    run = windsock.init(project="p", server=server.url)
+    server.mood = "crash"
+    other = run.path / "trainer.1.1.0.seg"
+    other.write_bytes(b"x" * 1000)
+    client = client_of(run)
+    total = client.values()["windsock/transfer/lag_bytes"]
+    assert client.left() == total - 1000
+    other.unlink()
+    server.mood = ""
     run.finish(timeout=60)
 
 

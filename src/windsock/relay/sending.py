@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from windsock.errors import TrackerError
 from windsock.formatting import size
 from windsock.journal.folder import segments
 from windsock.journal.glance import segment_status
@@ -34,6 +35,7 @@ from windsock.transfer.receiver import Receiver
 from windsock.transfer.sender import Pauses, Sender, pull_new_bytes
 
 SEND_SECONDS = 1.0  # between two turns
+FETCH_SECONDS = 2.0  # between two looks at what other machines have sent
 GIVE_UP_SECONDS = 24 * 3600.0  # after the end of the run; the bytes then stay where they are
 CLAIM_SECONDS = 10.0
 LOCK = "send.lock"
@@ -68,6 +70,7 @@ class Sending:
         self._pauses = Pauses()
         self._progress: Progress | None = None
         self._succeeded_at = time.monotonic()
+        self._fetch_at = 0.0
 
     def turn(self) -> float | None:
         """Send and fetch what is new; return the seconds until the next turn, or None when all is done."""
@@ -92,6 +95,9 @@ class Sending:
         """Fetch what other machines have sent; return whether more may come."""
         if self._receiver is None or not self._is_first_machine():
             return False
+        if time.monotonic() < self._fetch_at:
+            return True
+        self._fetch_at = time.monotonic() + FETCH_SECONDS
         try:
             fetched = pull_new_bytes(self._target, self._folder, self._receiver)
         except DestinationError as error:
@@ -130,8 +136,8 @@ def send_until_ended(folder: Path, options: ServerOptions) -> int:
         time.sleep(pause)
     is_complete = not unsent_bytes(folder, options.server)
     if options.is_spool and is_complete:
-        lock.close()
         shutil.rmtree(folder, ignore_errors=True)
+    lock.close()
     return 0 if is_complete else 1
 
 
@@ -141,9 +147,17 @@ class ServerClient(TransferClient):
     what = "sends the run"
     log_name = f"{FOLDER}/send.log"
 
-    def __init__(self, folder: Path, options: ServerOptions, warn: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, options: ServerOptions, warn: Callable[[str], None], writer: Writer) -> None:
         super().__init__(folder, folder / FOLDER / LOCK, warn)
         self._options = options
+        self._writer = writer
+
+    def start(self) -> None:
+        """Start the process; if that cannot be, it is tried again."""
+        try:
+            super().start()
+        except TrackerError as error:
+            self._warn(f"{error}; the training goes on, and it is tried again")
 
     def _launch(self) -> subprocess.Popen[bytes]:
         return launch(
@@ -163,13 +177,13 @@ class ServerClient(TransferClient):
             self._warn(f"the run is not sent at the moment: {error}; the training goes on, and the bytes stay here")
 
     def left(self) -> int:
-        """Return how many bytes the server does not hold yet."""
-        return unsent_bytes(self._folder, self._options.server)
+        """Return how many bytes of this process the server does not hold yet; others may go on writing."""
+        return unsent_bytes(self._folder, self._options.server, self._writer)
 
     def values(self) -> dict[str, float]:
-        """Return the number of bytes that are not sent yet, to be logged."""
+        """Return the number of bytes of all processes here that are not sent yet, to be logged."""
         with suppress(OSError):
-            return {"windsock/transfer/lag_bytes": float(self.left())}
+            return {"windsock/transfer/lag_bytes": float(unsent_bytes(self._folder, self._options.server))}
         return {}
 
     def describe_left(self, left: int) -> str:

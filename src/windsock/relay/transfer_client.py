@@ -67,9 +67,10 @@ class TransferClient(ABC):
     def maintain(self) -> None:
         """Start the process again if it has died; after longer and longer pauses if it does not live long."""
         now = time.monotonic()
-        if self._process is None or os.getpid() != self._owner or self._process.poll() is None:
+        code = self._process.poll() if self._process is not None else EXIT_BUSY
+        if os.getpid() != self._owner or code is None or now < self._again_at:
             return
-        if now < self._again_at or (self._process.poll() == EXIT_BUSY and self._is_locked()):
+        if code == EXIT_BUSY and self._is_locked():
             return  # another process of this machine has one that runs
         self._restarts = 1 if now - self._again_at > MAX_PAUSE else self._restarts + 1
         self._again_at = now + min(2.0 ** min(self._restarts - 1, 10), MAX_PAUSE)
@@ -98,5 +99,5 @@ class TransferClient(ABC):
         return []
 
     def after_fork_in_child(self) -> None:
-        """Forget the process: it is the parent's, and no file is open here."""
+        """Forget the process, which is the parent's."""
         self._process = None

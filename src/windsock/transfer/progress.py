@@ -13,8 +13,9 @@ from pathlib import Path
 
 from windsock.journal import decoding
 from windsock.journal.decoding import mapping_of, object_of, read_count, read_text
-from windsock.journal.folder import segment_files
+from windsock.journal.folder import SegmentFile, segment_files
 from windsock.journal.regular_files import open_regular_file, read_regular_file
+from windsock.model import Writer
 from windsock.transfer.received_list import FOLDER, ReceivedList
 
 
@@ -56,12 +57,21 @@ def write_progress(folder: Path, progress: Progress) -> None:
         raise
 
 
-def unsent_bytes(folder: Path, server: str) -> int:
-    """Return how many bytes of the segments that are recorded in a folder a server does not hold yet."""
+def unsent_bytes(folder: Path, server: str, writer: Writer | None = None) -> int:
+    """Return how many bytes that are recorded in a folder, by all writers or by one, a server does not hold yet."""
     progress, received = read_progress(folder), ReceivedList(folder)
     sent = progress.sent if progress.server == server else {}
-    sizes = {name: state[0] for name, state in segment_files(folder).items() if name not in received}
-    return sum(max(count - sent.get(name, 0), 0) for name, count in sizes.items())
+    left = {name: state[0] - sent.get(name, 0) for name, state in segment_files(folder).items()}
+    return sum(
+        count
+        for name, count in left.items()
+        if count > 0 and name not in received and (writer is None or _is_of(name, writer))
+    )
+
+
+def _is_of(name: str, writer: Writer) -> bool:
+    segment = SegmentFile.parse(Path(name))
+    return segment is not None and segment.writer == writer
 
 
 def _path(folder: Path) -> Path:

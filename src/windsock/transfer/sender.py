@@ -77,6 +77,7 @@ class Sender:
         self._received = ReceivedList(folder)
         self._transfers: dict[str, SegmentTransfer] | None = None  # None: the destination was not asked yet
         self._again_at: dict[str, float] = {}  # when a segment that was refused is tried again
+        self._sizes: dict[str, int] = {}  # of the segments at the last turn
         self.refused: dict[str, str] = {}  # why, by segment
 
     @property
@@ -91,7 +92,7 @@ class Sender:
         """
         own = self.own_segments()
         # Before the sending: a writer that ends meanwhile is seen in the next turn, after its last bytes.
-        ended = {segment.path.name: segment_status(segment.path).ended for segment in own}
+        ended = {segment.path.name: self._has_ended(segment.path) for segment in own}
         transfers = self._known_transfers()
         sent = [self._send(segment, ended[segment.path.name], transfers) for segment in own]
         return not any(sent) and all(ended.values()) and not self._again_at
@@ -99,6 +100,13 @@ class Sender:
     def own_segments(self) -> list[SegmentFile]:
         """List the segments that are recorded here."""
         return [segment for segment in segments(self._folder) if segment.path.name not in self._received]
+
+    def _has_ended(self, path: Path) -> bool:
+        """Return whether the writer of a segment has ended; one that grows has not, and is not looked into."""
+        size = path.stat().st_size if path.exists() else -1
+        is_growing = self._sizes.get(path.name) not in (None, size)
+        self._sizes[path.name] = size
+        return not is_growing and segment_status(path).ended
 
     def _known_transfers(self) -> dict[str, SegmentTransfer]:
         if self._transfers is None:
