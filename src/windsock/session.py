@@ -38,8 +38,8 @@ from windsock.ticket import Ticket
 
 if TYPE_CHECKING:
     from windsock.findings import Finding
-    from windsock.relay.sending import ServerOptions
     from windsock.trackers.protocol import DeliveryClient, Tracker
+    from windsock.transfer.http_destination import ServerRun
 
 
 MAX_TEXT = 20_000  # characters of a text in ``run.json``
@@ -324,11 +324,10 @@ def _claimed_on_server(
     settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int = 0
 ) -> tuple[Writer, bool]:
     """Return a writer that no process of another machine is, and whether its segment was created."""
-    from windsock.relay.sending import claim_in_process
-    from windsock.transfer.claiming import unasked_writer
+    from windsock.transfer.claiming import claim_in_process, unasked_writer
 
     folder = settings.spool / info.id if settings.spool else folder
-    claimed, problem = claim_in_process(folder, _server_options(settings, info), settings.role, wanted, first)
+    claimed, problem = claim_in_process(_server_run(settings, info), folder, settings.role, wanted, first)
     try:
         if claimed is not None:
             claimed.begin(folder)
@@ -378,8 +377,8 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
     if settings.server:
         from windsock.relay.sending import ServerClient
 
-        options = _server_options(settings, recording.info)
-        yield ServerClient(spool if settings.elsewhere else path, options, warn, recording.writer)
+        folder = spool if settings.elsewhere else path
+        yield ServerClient(folder, _server_run(settings, recording.info), warn, recording.writer)
     if settings.doctor and settings.rank == 0 and settings.role == MAIN_ROLE:
         from windsock.diagnosis.client import DoctorClient
 
@@ -396,11 +395,10 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
         yield RelayClient(path, there, warn, recording.writer)
 
 
-def _server_options(settings: Settings, info: RunInfo) -> ServerOptions:
-    from windsock.relay.sending import TOKEN_VARIABLE, ServerOptions
+def _server_run(settings: Settings, info: RunInfo) -> ServerRun:
+    from windsock.transfer.http_destination import ServerRun
 
-    token = os.environ.get(TOKEN_VARIABLE) or None
-    return ServerOptions(settings.server or "", folder_name(info.project), info.id, token, settings.elsewhere)
+    return ServerRun.of(settings.server or "", folder_name(info.project), info.id, settings.elsewhere)
 
 
 def _trackers(settings: Settings) -> dict[str, Tracker]:

@@ -10,7 +10,7 @@ from segment_bytes import RUN_JSON, row, segment
 
 from windsock.transfer import http_destination
 from windsock.transfer.destination import DestinationError
-from windsock.transfer.http_destination import HttpDestination
+from windsock.transfer.http_destination import HttpDestination, ServerRun
 
 NAME = "trainer.0.1.0.seg"
 PIECE = segment(1)[0]
@@ -42,7 +42,7 @@ def _close() -> Iterator[None]:
 
 
 def destination(server: OddServer, run: str = "run1", token: str = "right", url: str = "") -> HttpDestination:
-    opened.append(HttpDestination(url or server.url, "lab", run, token))
+    opened.append(HttpDestination(ServerRun(url or server.url, "lab", run, token)))
     return opened[-1]
 
 
@@ -125,5 +125,5 @@ def test_a_server_that_is_away_and_one_without_tls_cannot_be_reached(server: Odd
 def test_a_server_behind_a_path_is_asked_there(server: OddServer):
     """As a proxy serves it."""
     with pytest.raises(DestinationError):
-        destination(server, "my run", url=f"{server.url}/base/").append(NAME, 0, PIECE)
+        destination(server, "my run", url=f"{server.url}/base").append(NAME, 0, PIECE)
     assert server.requests == [f"POST /base/api/transfer/lab/my%20run/{NAME}"]

@@ -15,10 +15,11 @@ from windsock.errors import RunNotFoundError, SettingsError
 from windsock.journal.folder import segments
 from windsock.model import Writer
 from windsock.relay import sending
-from windsock.relay.sending import Sending, ServerClient, ServerOptions
+from windsock.relay.sending import Sending, ServerClient
 from windsock.relay.spool import SpoolClient
 from windsock.session import _joined_run
 from windsock.ticket import Ticket
+from windsock.transfer.http_destination import ServerRun
 from windsock.transfer.progress import read_progress
 
 TOKEN = "wsk_1_hunter2hunter2hunter2"
@@ -56,8 +57,8 @@ def client_of(run: windsock.Run) -> ServerClient:
     return client
 
 
-def options_of(server: OddServer, run: windsock.Run, token: str = TOKEN) -> ServerOptions:
-    return ServerOptions(server.url, run.project, run.id, token)
+def run_on(server: OddServer, run: windsock.Run) -> ServerRun:
+    return ServerRun.of(server.url, run.project, run.id)
 
 
 def ticket_elsewhere(run: windsock.Run) -> str:
@@ -120,7 +121,7 @@ MOODS = ("cuts", "rubbish", "lies", "no http", "busy", "crash", "full")
 def test_a_server_that_is_wrong_in_any_way_is_tried_again_until_it_is_right(server: OddServer):
     """The progress tells why nothing is sent; what was recorded meanwhile follows."""
     run = windsock.init(id="moods", project="p")
-    there = Sending(run.path, options_of(server, run))
+    there = Sending(run.path, run_on(server, run))
     for step, mood in enumerate(MOODS):
         run.log({"a": float(step)}, step=step)
         server.mood = mood
@@ -213,7 +214,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 ):
     """The training goes on meanwhile."""
     with monkeypatch.context() as patch:
-        patch.setattr(sending, "launch", lambda *_, **__: os.mkdir("/proc/nothing"))
+        patch.setattr("windsock.relay.transfer_client.launch", lambda *_, **__: os.mkdir("/proc/nothing"))
         run = windsock.init(project="p", server=server.url)
     assert "cannot start the process that sends the run" in capsys.readouterr().err
     run.log({"a": 1.0}, step=0)
@@ -257,7 +258,7 @@ def test_a_token_that_may_only_write_fetches_nothing(server: OddServer):
     shutil.copytree(run.path, server.dir / "p" / "write")
     os.rename(server.dir / "p" / "write" / "trainer.0.1.0.seg", server.dir / "p" / "write" / "trainer.1.1.0.seg")
     server.mood = "write only"
-    there = Sending(run.path, options_of(server, run))
+    there = Sending(run.path, run_on(server, run))
     there.turn()
     assert there.turn() is None
     assert read_progress(run.path).error == ""

@@ -7,7 +7,6 @@ the command can be repeated while the run goes on.
 from __future__ import annotations
 
 import argparse
-import os
 from urllib.parse import unquote
 
 from windsock.cli.arguments import directory
@@ -17,7 +16,7 @@ from windsock.journal.folder import RUN_FILE
 from windsock.settings import server_url
 from windsock.terminal.output import say
 from windsock.transfer.destination import DestinationError
-from windsock.transfer.http_destination import HttpDestination
+from windsock.transfer.http_destination import HttpDestination, ServerRun
 from windsock.transfer.receiver import Limits, Receiver, check_run_path
 from windsock.transfer.sender import pull_new_bytes
 
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Fetch the segments."""
     server, project, id = _parts(options.url)
     receiver = Receiver(directory(options) / project / id)
-    source = HttpDestination(server, project, id, os.environ.get("WINDSOCK_TOKEN") or None)
+    source = HttpDestination(ServerRun.of(server, project, id))
     try:
         if not source.held():
             raise WindsockError(f"{server} has no run {project}/{id}")

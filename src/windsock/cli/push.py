@@ -7,7 +7,6 @@ repeated, also while the training runs.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from windsock.settings import server_url
 from windsock.spool_folder import default_spool
 from windsock.terminal.output import say
 from windsock.transfer.destination import DestinationError
-from windsock.transfer.http_destination import HttpDestination
+from windsock.transfer.http_destination import HttpDestination, ServerRun
 from windsock.transfer.progress import read_progress
 from windsock.transfer.sender import Pauses, Sender
 
@@ -46,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     folder = _folder(options)
     # The folder of a process that joined from another machine does not tell the project; its progress does.
     project = read_progress(folder).project or folder_name(identity(folder).project)
-    target = HttpDestination(server, project, identity(folder).id, os.environ.get("WINDSOCK_TOKEN") or None)
+    target = HttpDestination(ServerRun.of(server, project, identity(folder).id))
     sender = Sender(folder, target)
     try:
         _send_all(sender, options.patience)

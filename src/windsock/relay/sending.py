@@ -7,15 +7,11 @@ trackers and the doctor there.
 
 from __future__ import annotations
 
-import os
-import pickle
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from windsock.errors import TrackerError
@@ -24,11 +20,10 @@ from windsock.journal.folder import segments
 from windsock.journal.glance import segment_status
 from windsock.model import MAIN_ROLE, Writer
 from windsock.relay.delivery_state import take_lock
-from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS, launch, without_secrets
+from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS
 from windsock.relay.transfer_client import TransferClient
-from windsock.transfer.claiming import Claim, claim_on
 from windsock.transfer.destination import DestinationError
-from windsock.transfer.http_destination import HttpDestination
+from windsock.transfer.http_destination import HttpDestination, ServerRun
 from windsock.transfer.progress import Progress, read_progress, unsent_bytes, write_progress
 from windsock.transfer.received_list import FOLDER
 from windsock.transfer.receiver import Receiver
@@ -37,36 +32,18 @@ from windsock.transfer.sender import Pauses, Sender, pull_new_bytes
 SEND_SECONDS = 1.0  # between two turns
 FETCH_SECONDS = 2.0  # between two looks at what other machines have sent
 GIVE_UP_SECONDS = 24 * 3600.0  # after the end of the run; the bytes then stay where they are
-CLAIM_SECONDS = 10.0
 LOCK = "send.lock"
-TOKEN_VARIABLE = "WINDSOCK_TOKEN"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """A run on a server, pickled on standard input of the processes that talk to it."""
-
-    server: str
-    project: str  # the directory's name on the server
-    run: str
-    token: str | None = field(repr=False)
-    is_spool: bool = False  # the folder is removed when all is sent
-
-    @property
-    def destination(self) -> HttpDestination:
-        """The run on the server, as a destination."""
-        return HttpDestination(self.server, self.project, self.run, self.token)
 
 
 class Sending:
     """The sending of one folder, turn by turn."""
 
-    def __init__(self, folder: Path, options: ServerOptions) -> None:
+    def __init__(self, folder: Path, run: ServerRun) -> None:
         self._folder = folder
-        self._options = options
-        self._target = options.destination
+        self._run = run
+        self._target = HttpDestination(run)
         self._sender = Sender(folder, self._target)
-        self._receiver = None if options.is_spool else Receiver(folder)
+        self._receiver = None if run.is_spooled else Receiver(folder)
         self._pauses = Pauses()
         self._progress: Progress | None = None
         self._succeeded_at = time.monotonic()
@@ -114,19 +91,19 @@ class Sending:
         """Write how far it is, where that has changed."""
         problems = [str(error)] if error is not None else []
         problems += [f"{segment}: {why}" for segment, why in self._sender.refused.items()]
-        progress = Progress(self._options.server, self._options.project, self._sender.sent, "; ".join(problems[:3]))
+        progress = Progress(self._run.server, self._run.project, self._sender.sent, "; ".join(problems[:3]))
         if progress != self._progress:
             with suppress(OSError):  # a full disk: the progress stays old, the sending goes on
                 write_progress(self._folder, progress)
                 self._progress = progress
 
 
-def send_until_ended(folder: Path, options: ServerOptions) -> int:
+def send_until_ended(folder: Path, run: ServerRun) -> int:
     """Send until every writer of the folder has ended and all bytes are sent; return the exit code of this process."""
     lock = take_lock(folder / FOLDER / LOCK, PROBE_SECONDS)
     if lock is None:
         return EXIT_BUSY
-    sending = Sending(folder, options)
+    sending = Sending(folder, run)
     while folder.exists():  # of a run that was removed nothing is left to send
         pause = sending.turn()
         if pause is None:
@@ -134,8 +111,8 @@ def send_until_ended(folder: Path, options: ServerOptions) -> int:
         if sending.is_hopeless():
             return 1
         time.sleep(pause)
-    is_complete = not unsent_bytes(folder, options.server)
-    if options.is_spool and is_complete:
+    is_complete = not unsent_bytes(folder, run.server)
+    if run.is_spooled and is_complete:
         shutil.rmtree(folder, ignore_errors=True)
     lock.close()
     return 0 if is_complete else 1
@@ -147,9 +124,9 @@ class ServerClient(TransferClient):
     what = "sends the run"
     log_name = f"{FOLDER}/send.log"
 
-    def __init__(self, folder: Path, options: ServerOptions, warn: Callable[[str], None], writer: Writer) -> None:
+    def __init__(self, folder: Path, run: ServerRun, warn: Callable[[str], None], writer: Writer) -> None:
         super().__init__(folder, folder / FOLDER / LOCK, warn)
-        self._options = options
+        self._run = run
         self._writer = writer
 
     def start(self) -> None:
@@ -160,15 +137,7 @@ class ServerClient(TransferClient):
             self._warn(f"{error}; the training goes on, and it is tried again")
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        return launch(
-            "windsock.relay",
-            "--send",
-            str(self._folder.absolute()),
-            log=self._folder / self.log_name,
-            options=self._options,
-            environment=_without_token(),
-            detached=True,
-        )
+        return self._start_process("--send", str(self._folder.absolute()), options=self._run)
 
     def maintain(self) -> None:
         """Keep the process running, and warn of what keeps it from sending."""
@@ -178,12 +147,12 @@ class ServerClient(TransferClient):
 
     def left(self) -> int:
         """Return how many bytes of this process the server does not hold yet; others may go on writing."""
-        return unsent_bytes(self._folder, self._options.server, self._writer)
+        return unsent_bytes(self._folder, self._run.server, self._writer)
 
     def values(self) -> dict[str, float]:
         """Return the number of bytes of all processes here that are not sent yet, to be logged."""
         with suppress(OSError):
-            return {"windsock/transfer/lag_bytes": float(unsent_bytes(self._folder, self._options.server))}
+            return {"windsock/transfer/lag_bytes": float(unsent_bytes(self._folder, self._run.server))}
         return {}
 
     def describe_left(self, left: int) -> str:
@@ -191,42 +160,6 @@ class ServerClient(TransferClient):
         error = read_progress(self._folder).error
         why = f" ({error})" if error else ""
         return (
-            f"{size(left)} of the run are not sent to {self._options.server} yet{why}; the sending goes on. If this "
-            f"machine stops before that, send them with: windsock push {self._folder} --to {self._options.server}"
+            f"{size(left)} of the run are not sent to {self._run.server} yet{why}; the sending goes on. If this "
+            f"machine stops before that, send them with: windsock push {self._folder} --to {self._run.server}"
         )
-
-
-def _without_token() -> dict[str, str]:
-    """Return the environment without secrets; the token is in the options."""
-    return {name: value for name, value in without_secrets(os.environ).items() if name != TOKEN_VARIABLE}
-
-
-def claim_in_process(
-    folder: Path, options: ServerOptions, role: str, wanted: int | None, first: int
-) -> tuple[Claim | None, str]:
-    """Claim a rank on the server, from a process of its own; return it, or None and the reason why there is none."""
-    command = [sys.executable, "-P", "-m", "windsock.relay", "--claim"]
-    modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
-    environment = {**_without_token(), "PYTHONPATH": modules}
-    asked = pickle.dumps((folder, options, role, wanted, first))
-    try:
-        done = subprocess.run(
-            command, input=asked, capture_output=True, timeout=CLAIM_SECONDS, env=environment, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None, f"{options.server} does not answer"
-    if done.returncode != 0:
-        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    rank, attempt, head = done.stdout.split()
-    return Claim(Writer(role, int(rank), int(attempt)), bytes.fromhex(head.decode())), ""
-
-
-def print_claim(folder: Path, options: ServerOptions, role: str, wanted: int | None, first: int) -> int:
-    """Claim a rank and print it with the first bytes of its segment; return the exit code of this process."""
-    try:
-        claim = claim_on(options.destination, folder, role, wanted, first)
-    except DestinationError as error:
-        print(error, file=sys.stderr)
-        return 1
-    print(claim.writer.rank, claim.writer.attempt, claim.head.hex())
-    return 0

@@ -20,7 +20,6 @@ from windsock.journal.glance import segment_status
 from windsock.journal.regular_files import open_regular_file
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS
-from windsock.relay.supervisor import RelayOptions, launch_relay
 from windsock.relay.transfer_client import MAX_PAUSE, TransferClient
 from windsock.transfer.pieces import pieces
 
@@ -189,9 +188,7 @@ class SpoolClient(TransferClient):
         self._target = folder
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        arguments = ("--copy", str(self._folder), str(self._target.absolute()))
-        log = self._folder / self.log_name
-        return launch_relay(*arguments, log=log, options=RelayOptions("", {}), detached=True)
+        return self._start_process("--copy", str(self._folder), str(self._target.absolute()))
 
     def left(self) -> int:
         """Return how many bytes are not copied yet."""

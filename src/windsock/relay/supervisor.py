@@ -37,7 +37,6 @@ from windsock.relay.log_file import LogFile
 from windsock.relay.processes import (
     EXIT_BUSY,
     LOCK_SECONDS,
-    given_options,
     launch,
     take_process_lock,
     without_secrets,
@@ -264,20 +263,3 @@ def _watch(delivery: Delivery, hang: float, parent: int) -> None:
             delivery.stop()
             if busy is not None and time.monotonic() - busy > LOCK_SECONDS / 2:
                 os._exit(1)
-
-
-def main(arguments: list[str]) -> int:
-    """Run the relay of a run; with a tracker's name, one of its deliveries; with an option, one of the others."""
-    options = given_options()
-    if arguments[0] == "--copy":
-        from windsock.relay.spool import copy_until_ended
-
-        return copy_until_ended(Path(arguments[1]), Path(arguments[2]))
-    if arguments[0] in ("--send", "--claim"):
-        from windsock.relay import sending
-
-        return sending.send_until_ended(Path(arguments[1]), options) if arguments[1:] else sending.print_claim(*options)
-    folder = Path(arguments[0])
-    if len(arguments) == 1:
-        return supervise(folder, options)
-    return deliver(folder, arguments[1], options, int(arguments[2]))

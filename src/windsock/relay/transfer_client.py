@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from windsock.errors import TrackerError
 from windsock.model import Status
 from windsock.relay.delivery_state import take_lock
-from windsock.relay.processes import EXIT_BUSY
+from windsock.relay.processes import EXIT_BUSY, launch, without_secrets
 
 LOOK_SECONDS = 0.05
 MAX_PAUSE = 30.0
@@ -56,6 +57,11 @@ class TransferClient(ABC):
     @abstractmethod
     def values(self) -> dict[str, float]:
         """Return the number of bytes that are left, to be logged."""
+
+    def _start_process(self, *arguments: str, options: Any = None) -> subprocess.Popen[bytes]:
+        """Start a process of the relay; what secrets it needs are in the options."""
+        log, environment = self._folder / self.log_name, without_secrets(os.environ)
+        return launch("windsock.relay", *arguments, log=log, options=options, environment=environment, detached=True)
 
     def start(self) -> None:
         """Start the process."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import secrets
+import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,9 +23,12 @@ from windsock.journal.folder import SegmentFile, segment_path, segments
 from windsock.journal.segment import SEGMENT_FLAGS
 from windsock.model import Writer
 from windsock.process import machine_id, process_identity, process_start
+from windsock.redaction import is_secret_key
 from windsock.transfer.destination import Destination, DestinationError
+from windsock.transfer.http_destination import HttpDestination, ServerRun
 
 FIRST_ATTEMPT_AT = 1735689600  # 2025-01-01: the attempts of processes that could ask nobody are seconds since then
+CLAIM_SECONDS = 10.0  # for the server to answer
 RANKS_OF_NOBODY = range(100_000_000, 1_000_000_000)
 
 
@@ -83,3 +89,41 @@ def unasked_writer(role: str, wanted: int | None, actor: str | None) -> Writer:
     number = int.from_bytes(blake2b(identity.encode(), digest_size=8).digest(), "little")
     rank = RANKS_OF_NOBODY[number % len(RANKS_OF_NOBODY)] if wanted is None else wanted
     return Writer(role, rank, max(int(time.time()) - FIRST_ATTEMPT_AT, 1))
+
+
+def claim_in_process(
+    run: ServerRun, folder: Path, role: str, wanted: int | None, first: int
+) -> tuple[Claim | None, str]:
+    """Claim a rank on a server, from a process of its own; return it, or None and the reason why there is none."""
+    modules = os.pathsep.join(directory or os.getcwd() for directory in sys.path)
+    environment = {name: value for name, value in os.environ.items() if not is_secret_key(name, value)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "windsock.transfer.claiming"],
+            input=pickle.dumps((run, folder, role, wanted, first)),
+            capture_output=True,
+            timeout=CLAIM_SECONDS,
+            env={**environment, "PYTHONPATH": modules},
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None, f"{run.server} does not answer"
+    if done.returncode != 0:
+        return None, done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    rank, attempt, head = done.stdout.decode().split()
+    return Claim(Writer(role, int(rank), int(attempt)), bytes.fromhex(head)), ""
+
+
+def print_claim(run: ServerRun, folder: Path, role: str, wanted: int | None, first: int) -> int:
+    """Claim a rank and print it with the first bytes of its segment; return the exit code of this process."""
+    try:
+        claim = claim_on(HttpDestination(run), folder, role, wanted, first)
+    except DestinationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(claim.writer.rank, claim.writer.attempt, claim.head.hex())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(print_claim(*pickle.load(sys.stdin.buffer)))

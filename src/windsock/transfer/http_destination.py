@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import ssl
 import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 from zlib import crc32
 
@@ -16,6 +18,7 @@ from windsock.formatting import printable, size
 from windsock.journal.folder import RUN_FILE
 from windsock.transfer.destination import DestinationError, Reason
 
+TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 30.0  # for a request and all of its answer
 MAX_ANSWER = 16 << 20  # bytes of JSON; a list of 65,536 segments has 3 MB
@@ -25,14 +28,30 @@ REASONS: Mapping[int, Reason] = {400: "broken", 401: "access", 403: "access", 40
 LOST = (http.client.HTTPException, OSError)  # the connection, or a server that speaks something else
 
 
+@dataclass(frozen=True, slots=True)
+class ServerRun:
+    """A run on a server, and the token for it; processes get it on standard input, never as an argument."""
+
+    server: str
+    project: str  # the directory's name on the server
+    id: str
+    token: str | None = field(repr=False)
+    is_spooled: bool = False  # the local folder is removed when all is sent
+
+    @classmethod
+    def of(cls, server: str, project: str, id: str, is_spooled: bool = False) -> Self:
+        """Return a run with the token of the environment."""
+        return cls(server, project, id, os.environ.get(TOKEN_VARIABLE) or None, is_spooled)
+
+
 class HttpDestination:
     """The copies of one run on a server. Not for use by several threads."""
 
-    def __init__(self, server: str, project: str, run: str, token: str | None = None) -> None:
-        parts = urlsplit(server.strip())
+    def __init__(self, run: ServerRun) -> None:
+        parts = urlsplit(run.server)
         self.address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-        self._base = f"{parts.path.rstrip('/')}/api/transfer/{quote(project, safe='')}/{quote(run, safe='')}"
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._base = f"{parts.path.rstrip('/')}/api/transfer/{quote(run.project, safe='')}/{quote(run.id, safe='')}"
+        self._headers = {"Authorization": f"Bearer {run.token}"} if run.token else {}
         self._host, self._port = parts.hostname or "", parts.port
         self._context = ssl.create_default_context() if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
