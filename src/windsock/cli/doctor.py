@@ -1,8 +1,9 @@
 """Say what is wrong with a run, since when, and what to look at next.
 
-RUN may be a recorded run or a log of another program; a directory gives a line per run. The exit code is 0 if there is
-no finding of the severity of --fail-on or worse, 1 if there is one, and 2 if no run could be judged: what is logged is
-too little, or there is no run to read.
+RUN may be a recorded run or a log of another program; a directory gives a line per run. With --fleet, the findings of
+all runs of a directory are summed up by rule: in how many runs, and from which step on. Verdicts on runs that have not
+changed since are known. The exit code is 0 if there is no finding of the severity of --fail-on or worse, 1 if there is
+one, and 2 if no run could be judged: what is logged is too little, or there is no run to read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from windsock.view import View
 
 HELP = "say what is wrong with a run"
-EXAMPLE = "windsock doctor @last\n  windsock doctor runs/ --fail-on critical\n  windsock doctor --explain no_signal"
+EXAMPLE = (
+    "windsock doctor @last\n  windsock doctor runs/ --fail-on critical\n  windsock doctor runs/ --fleet --by actor.lr\n"
+    "  windsock doctor --explain no_signal"
+)
 SEVERITIES = ("info", "warning", "critical")
 FOUND, UNJUDGED = 1, 2  # exit codes
 WORDS = {
@@ -55,6 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="say what each rule that found nothing looks at, and in full why others could not look",
     )
+    parser.add_argument("--fleet", action="store_true", help="sum up the findings of all runs of a directory by rule")
+    parser.add_argument(
+        "--by", metavar="KEY", help="with --fleet: for each value of project, group, status, or a key of the config"
+    )
     add_json(parser)
 
 
@@ -62,6 +70,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the diagnosis of each run."""
     if options.explain:
         return _explain(options)
+    if options.fleet:
+        from windsock.cli.fleet_doctor import run_fleet
+
+        return run_fleet(options)
+    if options.by:
+        raise WindsockError("--by groups the runs of a fleet: give --fleet too")
     try:
         openers = [opener for reference in options.runs or ["@last"] for opener in _openers(reference, options)]
     except RunNotFoundError as problem:

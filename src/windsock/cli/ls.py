@@ -13,12 +13,11 @@ from pathlib import Path
 
 from windsock.cli.arguments import add_json, directory
 from windsock.cli.json_output import print_json, versioned
+from windsock.cli.runs_at import runs_at
 from windsock.diagnosis.health import Health
 from windsock.diagnosis.health_list import HealthList
 from windsock.errors import WindsockError
-from windsock.importers.logs import logs_at
 from windsock.journal.run_facts import Glance
-from windsock.journal.run_list import glances
 from windsock.terminal.output import Progress, say
 from windsock.terminal.runs import SYMBOLS
 
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.listed) if options.listed else directory(options)
     if options.listed and not path.exists():
         raise WindsockError(f"{path} does not exist: give a directory of runs or a log, or leave it out")
-    runs = sorted(_glances(path), key=lambda run: run.began)
+    runs = sorted(runs_at(path), key=lambda run: run.began)
     runs = [r for r in runs if options.project in (None, r.info.project) and options.status in (None, r.status.word)]
     health = _health(path if path.is_dir() else path.parent, runs, options.health)
     if options.json:
@@ -59,18 +58,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         say(f"no runs in {path}")
     return 0
-
-
-def _glances(path: Path) -> list[Glance]:
-    """Return the facts about the runs at a path: journals, and logs of other programs."""
-    journals = list(glances(path)) if path.is_dir() else []
-    logs = logs_at(path, [run.path for run in journals]) if path.exists() else []
-    if not logs:
-        return journals
-    from windsock.importers.log_list import log_glances  # imports NumPy, which an index of journals can do without
-
-    dir = path if path.is_dir() else path.parent
-    return [*journals, *log_glances(dir, logs, Progress("reading logs").show)]
 
 
 def _health(dir: Path, runs: Sequence[Glance], judge: bool) -> list[Health | None]:

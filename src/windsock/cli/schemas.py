@@ -96,6 +96,26 @@ DIAGNOSIS = document(
         "reasons": list_of(BILINGUAL), "signs": list_of(SIGN),
     },
 )  # fmt: skip
+ONSET = record({"median": NUMBER, "first": INTEGER, "last": INTEGER, "first_run": TEXT, "last_run": TEXT})
+RULE_SUM = record(
+    {
+        "rule": TEXT, "title": BILINGUAL, "runs": INTEGER, "share": NUMBER, "critical": INTEGER, "causes": INTEGER,
+        "past": INTEGER, "onset": nullable(ONSET),
+    }
+)  # fmt: skip
+GROUP_SUM = record(
+    {
+        "value": {"anyOf": [VALUE, TEXT, FLAG, {"type": "null"}]}, "runs": INTEGER, "verdicts": mapping_of(INTEGER),
+        "rules": list_of(RULE_SUM),
+    }
+)  # fmt: skip
+FLEET = document(
+    "fleet",
+    {
+        "path": TEXT, "by": nullable(TEXT), "runs": INTEGER, "groups": list_of(GROUP_SUM),
+        "unreadable": list_of(record({"path": TEXT, "error": TEXT})),
+    },
+)  # fmt: skip
 RULE = document(
     "rules",
     {
@@ -190,6 +210,7 @@ SCHEMAS: dict[str, tuple[str, Schema]] = {
     "ls": ("windsock ls --json", list_of(LS)),
     "show": ("windsock show --json", SHOW),
     "doctor": ("windsock doctor --json", {"anyOf": [DIAGNOSIS, list_of({"anyOf": [DIAGNOSIS, ERROR]})]}),
+    "fleet": ("windsock doctor DIR --fleet --json", FLEET),
     "rules": ("windsock doctor --explain RULE --json", list_of(RULE)),
     "phases": ("windsock phases --json", PHASES),
     "samples": ("a line of windsock samples --json", SAMPLE),

@@ -6,18 +6,18 @@ the files as they are now, and those that a doctor beside the training has writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windsock.catalogue.spec import Text
 from windsock.catalogue.taught import NamesFiles, names_files
-from windsock.findings import SEVERITIES, read_told
+from windsock.findings import SEVERITIES, Finding, read_told
 from windsock.journal import decoding
-from windsock.journal.decoding import DecodingError, nullable, object_of
+from windsock.journal.decoding import DecodingError, list_of, nullable, object_of, one_of
 from windsock.journal.directory_index import DirectoryIndex
 
 if TYPE_CHECKING:  # a list of known verdicts needs no NumPy
@@ -28,12 +28,16 @@ WORDS = {"healthy": "good", "watch": "watch", "sick": "bad", "cannot tell": "unk
 """The words of the page's API for the verdicts."""
 TITLE = object_of({"en": decoding.read_text, "zh": decoding.read_text}, ("en", "zh"))
 FIRST = object_of({"rule": decoding.read_text, "onset": decoding.read_step, "title": TITLE}, ("rule", "onset", "title"))
+STATES = ("open", "explained", "past")
+"""Of what a rule found: it is part of the verdict by itself, under another finding that explains it, or it is over."""
+FOUND = (decoding.read_text, one_of(*SEVERITIES[1:]), decoding.read_step, decoding.read_step, one_of(*STATES))
 HEALTH = object_of(
     {
         "verdict": decoding.read_text,
         "step": nullable(decoding.read_step),
         "findings": decoding.read_count,
         "first": nullable(FIRST),
+        "found": nullable(list_of(list_of(decoding.read_any))),
     },
     ("verdict", "step", "findings", "first"),
 )
@@ -48,25 +52,57 @@ class FirstFinding:
     title: Text
 
 
+class FoundRule(NamedTuple):
+    """What a rule has found in a run, in short; ``state`` is one of ``STATES``."""
+
+    rule: str
+    severity: str
+    onset: int
+    last: int
+    state: str
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The verdict on a run as of a step, the number of its open findings above info, and the most important one."""
+    """The verdict on a run as of a step, the number of its open findings above info, and the most important one.
+
+    ``found`` has one entry for each rule and state; None where it is not known.
+    """
 
     verdict: str
     step: int | None
     findings: int
     first: FirstFinding | None
+    found: tuple[FoundRule, ...] | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return the verdict as JSON."""
-        return {**asdict(self), "word": WORDS[self.verdict]}
+        """Return the verdict as JSON, as lists of runs show it."""
+        known = {name: value for name, value in asdict(self).items() if name != "found"}
+        return {**known, "word": WORDS[self.verdict]}
 
 
 def health_of(diagnosis: Diagnosis, steps: tuple[int, int] | None) -> Health:
     """Return the verdict of a diagnosis; ``steps`` are the first and the last step of the run."""
     found = [finding for finding in diagnosis.findings if finding.severity != "info"]
     first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
-    return Health(diagnosis.verdict, steps[1] if steps else None, len(found), first)
+    rules = found_rules(diagnosis.findings, diagnosis.past)
+    return Health(diagnosis.verdict, steps[1] if steps else None, len(found), first, rules)
+
+
+def found_rules(findings: Iterable[Finding], past: Iterable[Finding]) -> tuple[FoundRule, ...]:
+    """Return what each rule has found; several findings of a rule in the same state are one, the worst from the first.
+
+    ``findings`` are part of the verdict, and ``past`` is over.
+    """
+    found: dict[tuple[str, str], FoundRule] = {}
+    stated = [(one, "open") for one in findings]
+    stated += [(one, "explained") for finding, _ in stated for one in finding.explains]
+    for one, state in [*stated, *((one, "past") for one in past)]:
+        before = found.get((one.rule, state)) or FoundRule(one.rule, one.severity, one.onset, one.last, state)
+        worst = max(before.severity, one.severity, key=SEVERITIES.index)
+        onset, last = min(before.onset, one.onset), max(before.last, one.last)
+        found[one.rule, state] = FoundRule(one.rule, worst, onset, last, state)
+    return tuple(found.values())
 
 
 def told_health(run: Path, last_step: int | None) -> Health | None:
@@ -79,7 +115,9 @@ def told_health(run: Path, last_step: int | None) -> Health | None:
     found = [latest[rule] for rule, severity in told.open.items() if severity != "info" and rule in latest]
     found.sort(key=lambda one: (-SEVERITIES.index(told.open[one.rule]), one.onset))
     first = FirstFinding(found[0].rule, found[0].onset, found[0].title) if found else None
-    return Health(told.verdict, told.step, len(found), first)
+    now = {*told.open, *(one.rule for finding in found for one in finding.explains)}
+    rules = found_rules(found, [finding for rule, finding in latest.items() if rule not in now])
+    return Health(told.verdict, told.step, len(found), first, rules)
 
 
 class HealthIndex:
@@ -131,5 +169,11 @@ def _decoded(record: Mapping[str, Any]) -> Health:
     if record["verdict"] not in WORDS:
         raise DecodingError("it has no verdict")
     first = record["first"]
-    found = first and FirstFinding(first["rule"], first["onset"], Text(**first["title"]))
-    return Health(record["verdict"], record["step"], record["findings"], found)
+    finding = first and FirstFinding(first["rule"], first["onset"], Text(**first["title"]))
+    found = record.get("found")
+    rules = None if found is None else tuple(FoundRule(*_decoded_found(entry)) for entry in found)
+    return Health(record["verdict"], record["step"], record["findings"], finding, rules)
+
+
+def _decoded_found(entry: list[Any]) -> Iterable[Any]:
+    return (read(value) for read, value in zip(FOUND, entry, strict=True))

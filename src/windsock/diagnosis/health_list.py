@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from windsock.catalogue.taught import NamesFiles, names_files, own_names_file, shared_names_files
 from windsock.diagnosis.health import Health, HealthIndex, health_of, told_health
@@ -11,6 +12,10 @@ from windsock.importers.import_cache import list_folder
 from windsock.journal.annotation import LatestAnnotations
 from windsock.journal.folder import is_run
 from windsock.journal.run_facts import Glance
+
+if TYPE_CHECKING:
+    from windsock.diagnosis.diagnose import Diagnosis
+    from windsock.view import View
 
 
 class HealthList:
@@ -40,7 +45,14 @@ class HealthList:
             view = open_run(run.path)
         except WindsockError:  # the status of the run says why
             return None
-        health = health_of(doctor(view), view.steps)
+        return self.keep(run, view, doctor(view), names)
+
+    def keep(self, run: Glance, view: View, diagnosis: Diagnosis, names: NamesFiles) -> Health:
+        """Return the verdict of a diagnosis, and keep it if it will stay the same.
+
+        ``names`` are the files that described names when the run was opened.
+        """
+        health = health_of(diagnosis, view.steps)
         if view.status.ended and not view.waits:  # the verdict on a run that goes on changes with time too
             is_journal = is_run(run.path)
             index, source = (self._journals, self._source(run)) if is_journal else (self._logs, None)
