@@ -38,7 +38,7 @@ class Parameter:
 
     def parse(self, given: list[str]) -> Any:
         """Return the parsed value, or raise a RequestError that names the expected one."""
-        if self.required and not given:
+        if self.required and (not given or (not given[-1] and self.kind != "string")):
             raise RequestError(400, f"{self.name} is missing: {self.description}")
         if self.repeated:
             return [self._parse_one(text) for text in given]
