@@ -278,6 +278,9 @@ def test_nothing_of_another_project_can_be_read(team: Team, client: TestClient, 
     assert client.get("/api/transfer/other/other-run", headers=own).status_code == 403
     assert client.patch("/api/runs/lab-run", json={"pinned": True}, headers=own).status_code == 403
     assert client.get("/api/runs", headers=bearer(team.write)).status_code == 403
+    assert client.patch("/api/runs/lab-run", json={"pinned": True}, headers=bearer(team.write)).status_code == 403
+    both = bearer(team.tokens.new(["read", "write"], "lab"))
+    assert client.patch("/api/runs/lab-run", json={"pinned": True}, headers=both).json()["pinned"]
     assert {run["key"] for run in client.get("/api/runs", headers=admin).json()["runs"]} == {"lab-run", "other-run"}
 
 

@@ -22,7 +22,7 @@ from windsock.transfer.received_runs import DirectoryLimits, ReceivedRuns
 from windsock.transfer.tokens import Grant, Right
 
 MAX_OPEN = 64  # applications of projects
-CHANGES = (("PATCH", "/api/runs/"), ("POST", "/api/views"))  # requests that need the right to write
+CHANGES = (("PATCH", "/api/runs/"), ("POST", "/api/views"))  # requests that also need the right to write
 
 
 class ProjectApps:
@@ -73,9 +73,10 @@ class ProjectApps:
                     "the metrics are of all projects: they need a token of all that grants the right to read"
                 )
             return Response(self.metrics.text(), 200, {"cache-control": "no-store"}, CONTENT_TYPE)
-        right: Right = "write" if any(method == one and path.startswith(start) for one, start in CHANGES) else "read"
-        if not grant.allows(right, grant.project):
-            return _refused(f"the token does not grant the right to {right}")
+        is_change = any(method == one and path.startswith(start) for one, start in CHANGES)
+        needed: tuple[Right, ...] = ("read", "write") if is_change else ("read",)
+        if not all(grant.allows(right, grant.project) for right in needed):
+            return _refused(f"the token does not grant the right to {' and '.join(needed)}")
         return await self._page(grant.project)
 
     async def _page(self, project: str | None) -> Starlette:

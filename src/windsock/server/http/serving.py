@@ -187,13 +187,15 @@ def serve(
     options = options or TeamOptions()
     tokens = TokenFile(dir) if options.ingest or TokenFile(dir).path.exists() else None
     # Everybody reaches a proxy, also one that asks over loopback; and what a node sends needs a name.
-    needed = token_for(host, token, always=options.ingest or options.proxy is not None)
+    is_team = options.ingest or options.proxy is not None
+    needed = token_for(host, token, always=is_team)
     with bind_socket(host, port) as bound:
         port = bound.getsockname()[1]
         tls = options.certificate is not None
         guard = Guard(host, port, needed, framed, tokens, options.proxy_parts, tls)
         limits = ingest_limits() if options.ingest else None
-        opened = address(host, port, needed, options)
+        # What a service prints is kept in logs: a token that somebody has already is not repeated there.
+        opened = address(host, port, None if is_team and token else needed, options)
         make_server(dir, guard, lambda: ready(opened), limits, options).run([bound])
 
 
