@@ -184,6 +184,14 @@ def test_no_name_leaves_the_directory(path: str, send: Send, client: TestClient,
     assert [path.name for path in tmp_path.iterdir()] == ["served"]
 
 
+def test_nothing_is_put_into_the_folder_of_a_run(send: Send, team: Team):
+    """Where the directory has runs without projects, they are no projects."""
+    (team.dir / "alone").mkdir()
+    (team.dir / "alone" / "run.json").write_bytes(INFO)
+    assert send(path=f"alone/index/{NAME}", token="root").status_code == 400
+    assert team.files() == ["alone/run.json"]
+
+
 def test_there_is_a_limit_on_runs_and_projects(send: Send):
     """A run that is there goes on."""
     for number in range(3):

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from windsock.journal.folder import subfolders
+from windsock.journal.folder import is_run, subfolders
 from windsock.transfer.destination import DestinationError
 from windsock.transfer.receiver import Limits, Receiver, check_run_path
 
@@ -37,6 +37,8 @@ class ReceivedRuns:
         found = self._open.get(key)
         if found is None:
             check_run_path(project, run)
+            if is_run(self.dir / project):
+                raise DestinationError(f"{project} is a run here, not a project", "name", permanent=True)
             found = self._open[key] = Receiver(self.dir / project / run, self.limits.of_run)
             while len(self._open) > MAX_OPEN:
                 self._open.popitem(last=False)

@@ -26,7 +26,7 @@ from windsock.server.http.parameters import Parameter, parse_query
 from windsock.server.responses import RequestError, encode
 from windsock.transfer.destination import DestinationError
 from windsock.transfer.received_runs import ReceivedRuns
-from windsock.transfer.receiver import Receiver
+from windsock.transfer.receiver import Added, Receiver
 from windsock.transfer.tokens import Grant, Right
 
 PREFIX = "/api/transfer/"
@@ -106,9 +106,8 @@ class Ingest:
 
     async def _store(self, project: str, run: str, name: str, query: QueryParams, body: bytes) -> Response:
         receiver = self._runs.receiver(project, run)
-        self._runs.check_room(receiver)
         if name == RUN_FILE:
-            await self._in_thread(receiver.describe, body)
+            await self._in_thread(self._describe, receiver, body)
             return _json({"held": len(body)})
         asked = parse_query(PIECE_PARAMETERS, query)
         if not re.fullmatch("[0-9a-fA-F]{8}", asked["crc"]):
@@ -116,9 +115,17 @@ class Ingest:
         if int(asked["crc"], 16) != crc32(body):
             held = (await self._in_thread(receiver.held)).get(name, 0)
             raise DestinationError("the piece was damaged on its way: send it again", "broken", held=held)
-        added = await self._in_thread(receiver.add, name, asked["offset"], body, asked["last"])
+        added = await self._in_thread(self._add, receiver, name, asked["offset"], body, asked["last"])
         self._metrics.received((project, run, name), added.new_bytes, receiver.newest_times.get(name))
         return _json({"held": added.held})
+
+    def _describe(self, receiver: Receiver, info: bytes) -> None:
+        self._runs.check_room(receiver)
+        receiver.describe(info)
+
+    def _add(self, receiver: Receiver, segment: str, offset: int, data: bytes, last: bool) -> Added:
+        self._runs.check_room(receiver)
+        return receiver.add(segment, offset, data, last)
 
     async def _in_thread(self, call: Callable[..., Result], *arguments: Any) -> Result:
         if self._limiter is None:  # there is no event loop before the first request
