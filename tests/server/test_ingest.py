@@ -253,6 +253,12 @@ def test_metrics_are_in_the_form_of_prometheus(send: Send, client: TestClient, t
     assert values["refused_total", "differs"] == 1
     assert values["open_runs",] == values["open_segments",] == 1
     assert values["lag_seconds",] > 1e9  # the rows are of 1970
+    assert values["silent_seconds",] < 60
+    finish = frames.frame(frames.record_payload(frames.Kind.EVENT, {"event": "finish", "time": 1.0}))
+    send(finish, len(SEGMENT))
+    ended = client.get("/metrics", headers=bearer("root")).text
+    assert "windsock_ingest_open_segments 0\n" in ended
+    assert "windsock_ingest_lag_seconds 0\n" in ended
 
 
 def test_nothing_of_another_project_can_be_read(team: Team, client: TestClient, tmp_path: Path):

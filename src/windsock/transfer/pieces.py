@@ -97,3 +97,12 @@ def newest_time(data: bytes, frames: list[tuple[int, int]]) -> float | None:
         if kind == Kind.COMMIT and body >= COMMIT_BODY.size:
             return float(COMMIT_BODY.unpack_from(data, start + FRAME_HEAD.size)[2])
     return None
+
+
+def ends_with_finish(data: bytes, frames: list[tuple[int, int]]) -> bool:
+    """Return whether the last of some frames is the event with which a process ends its segment."""
+    if not frames:
+        return False
+    start, stop = frames[-1]
+    payload = data[start + FRAME_HEAD.size : min(stop, start + 200)]
+    return payload[0] == Kind.EVENT and b'"event":"finish"' in payload

@@ -31,7 +31,7 @@ from windsock.journal.folder import (
 from windsock.journal.frames import FORMAT_VERSION, SEGMENT_HEAD, parse_segment_head
 from windsock.journal.regular_files import open_regular_file
 from windsock.transfer.destination import DestinationError
-from windsock.transfer.pieces import complete_frames, newest_time
+from windsock.transfer.pieces import complete_frames, ends_with_finish, newest_time
 from windsock.transfer.received_list import ReceivedList
 
 MAX_NAME = 255  # bytes of a file's name
@@ -59,6 +59,8 @@ class Added(NamedTuple):
 
     held: int
     new_bytes: int
+    newest_time: float | None  # of the rows in it
+    is_last: bool  # nothing follows
 
 
 class Receiver:
@@ -67,7 +69,6 @@ class Receiver:
     def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.folder = folder
         self.limits = limits or Limits()
-        self.newest_times: dict[str, float] = {}  # of the rows that were received, by segment
         self._received = ReceivedList(folder)
         self._run_bytes: int | None = None
 
@@ -90,10 +91,8 @@ class Receiver:
         self._check_sizes(offset, data)
         frames = _check_piece(offset, data, last)
         with _reported():
-            added = self._append_checked(segment, offset, data)
-        if (moment := newest_time(data, frames)) is not None:
-            self.newest_times[segment] = max(moment, self.newest_times.get(segment, 0.0))
-        return added
+            held, new_bytes = self._append_checked(segment, offset, data)
+        return Added(held, new_bytes, newest_time(data, frames), last or ends_with_finish(data, frames))
 
     def describe(self, info: bytes) -> None:
         """Store the run's ``run.json``; the first one counts."""
@@ -141,7 +140,7 @@ class Receiver:
             message = f"{RUN_FILE} describes {told[:200]!r}, not {'/'.join(place)!r}"
             raise DestinationError(message, "name", permanent=True)
 
-    def _append_checked(self, segment: str, offset: int, data: bytes) -> Added:
+    def _append_checked(self, segment: str, offset: int, data: bytes) -> tuple[int, int]:
         fd = self._open(segment, offset)
         try:
             _lock(fd)
@@ -155,7 +154,7 @@ class Receiver:
                 self._check_room(segment, held, len(new))
                 self._write(fd, new)
                 os.fsync(fd)
-            return Added(held + len(new), len(new))
+            return held + len(new), len(new)
         finally:
             os.close(fd)
 

@@ -116,7 +116,7 @@ class Ingest:
             held = (await self._in_thread(receiver.held)).get(name, 0)
             raise DestinationError("the piece was damaged on its way: send it again", "broken", held=held)
         added = await self._in_thread(self._add, receiver, name, asked["offset"], body, asked["last"])
-        self._metrics.received((project, run, name), added.new_bytes, receiver.newest_times.get(name))
+        self._metrics.received((project, run, name), added)
         return _json({"held": added.held})
 
     def _describe(self, receiver: Receiver, info: bytes) -> None:
