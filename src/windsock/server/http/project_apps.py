@@ -75,8 +75,9 @@ class ProjectApps:
             return Response(self.metrics.text(), 200, {"cache-control": "no-store"}, CONTENT_TYPE)
         is_change = any(method == one and path.startswith(start) for one, start in CHANGES)
         needed: tuple[Right, ...] = ("read", "write") if is_change else ("read",)
-        if not all(grant.allows(right, grant.project) for right in needed):
-            return _refused(f"the token does not grant the right to {' and '.join(needed)}")
+        for right in needed:
+            if not grant.allows(right, grant.project):
+                return _refused(f"the token does not grant the right to {right}")
         return await self._page(grant.project)
 
     async def _page(self, project: str | None) -> Starlette:
