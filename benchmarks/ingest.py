@@ -22,13 +22,14 @@ def main() -> int:
     parser.add_argument("what", choices=("rounds", "writers"))
     parser.add_argument("number", type=int, nargs="?", help="rounds (default 200) or writers (default 1000)")
     parser.add_argument("--dir", type=Path, help="directory for everything that is written (default: a temporary one)")
+    parser.add_argument("--proxies", action="store_true", help="rounds over loopback, not in network namespaces")
     parser.add_argument("--seed", type=int, default=25, help="of the rounds")
     parser.add_argument("--seconds", type=float, default=30.0, help="of the writers")
     parser.add_argument("--server", choices=sorted(writers.SERVERS), default="windsock", help="that the writers use")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.dir, prefix="ingest-") as folder:
         if options.what == "rounds":
-            return rounds.run(options.number or 200, Path(folder), options.seed)
+            return rounds.run(options.number or 200, Path(folder), options.seed, options.proxies)
         return writers.run(options.server, options.number or 1000, options.seconds, Path(folder))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import windsock
 from ingest_parts import node as node_module
-from ingest_parts.links import PORT, Links, links
+from ingest_parts.links import PORT, Links, ProxyLinks, links
 from ingest_parts.node import last_step, read_notes
 from windsock.journal.folder import segments
 
@@ -204,10 +204,10 @@ def local_run(dir: Path) -> list[float]:
     return [took for _, took in read_notes(dir / "local-notes")]
 
 
-def run(rounds: int, dir: Path, seed: int) -> int:
+def run(rounds: int, dir: Path, seed: int, proxies: bool = False) -> int:
     """Run so many rounds and print what was found; return the exit code."""
     random.seed(seed)
-    made = links()
+    made = ProxyLinks() if proxies else links()
     print(f"{rounds} rounds over {made}, seed {seed}")
     cluster, recorded = Cluster(dir, made), {}
     try:
