@@ -144,6 +144,17 @@ def test_a_segment_with_other_bytes_is_refused_for_good_and_the_others_are_sent(
     assert (there / "trainer.1.1.0.seg").read_bytes() == segment(3)[0] + FINISH
 
 
+def test_a_description_that_is_refused_does_not_hold_up_the_segments(here: Path, there: Path):
+    """It is of another run, say, or too large."""
+    (here / "run.json").write_bytes(RUN_JSON.replace(b'"run1"', b'"run2"'))
+    write(here / NAME, segment(5)[0] + FINISH)
+    sender = Sender(here, Counted(there))
+    assert not sender.send_new_bytes()
+    assert sender.send_new_bytes()
+    assert "describes 'lab/run2'" in sender.refused["run.json"]
+    assert (there / NAME).read_bytes() == segment(5)[0] + FINISH
+
+
 def test_a_server_that_lost_bytes_gets_them_again(here: Path, there: Path, monkeypatch: pytest.MonkeyPatch):
     """It was restored from an older copy, say, which ends within a frame."""
     monkeypatch.setattr(sender_module, "FIRST_PAUSE", 0.0)

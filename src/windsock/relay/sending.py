@@ -130,9 +130,10 @@ class ServerClient(TransferClient):
         self._writer = writer
 
     def start(self) -> None:
-        """Start the process; if that cannot be, it is tried again."""
+        """Start the process unless one runs for this folder; if that cannot be, it is tried again."""
         try:
-            super().start()
+            if not self._is_locked():
+                super().start()
         except TrackerError as error:
             self._warn(f"{error}; the training goes on, and it is tried again")
 

@@ -112,9 +112,18 @@ class Sender:
         if self._transfers is None:
             held = self._target.held()
             if (self._folder / RUN_FILE).exists():
-                self._target.describe(read_regular_file(self._folder / RUN_FILE).encode())
+                self._describe()
             self._transfers = {name: SegmentTransfer(name, count) for name, count in held.items()}
         return self._transfers
+
+    def _describe(self) -> None:
+        """Send the description of the run; the segments are sent without it if it is refused."""
+        try:
+            self._target.describe(read_regular_file(self._folder / RUN_FILE).encode())
+        except DestinationError as error:
+            if error.reason not in OF_SEGMENT:
+                raise
+            self.refused[RUN_FILE] = str(error)
 
     def _send(self, segment: SegmentFile, ended: bool, transfers: dict[str, SegmentTransfer]) -> int:
         """Send the new bytes of a segment; return how many there were, or 0 for one that is refused."""

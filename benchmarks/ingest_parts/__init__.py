@@ -1,0 +1,1 @@
+"""Parts of ``benchmarks/ingest.py``: links between nodes, nodes that train, and writers against three servers."""
