@@ -23,6 +23,7 @@ from windsock.fleet import files as fleet_files
 from windsock.fleet.schema import KEYS, TABLES, arrow_schema, partition_of
 from windsock.journal.frames import SEGMENT_HEAD
 from windsock.relay.delivery_state import take_lock
+from windsock.server.runs.annotations import Annotations
 from windsock.view import View
 
 CONFIG = {"actor": {"lr": 1e-6, "betas": [0.9, 0.95]}, "seed": 7, "name": "x", "bound": None, "fast": True}
@@ -362,6 +363,38 @@ def test_only_some_metrics_can_be_exported(runs: Path, tmp_path: Path):
     export(runs, out)
     export(runs, tmp_path / "fresh")
     assert contents(out) == contents(tmp_path / "fresh")
+
+
+def test_logs_of_other_programs_and_empty_runs_are_exported_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A log is a run without a directory of its own; a run in which nothing was logged has a row in ``runs``."""
+    dir, out = tmp_path / "runs", tmp_path / "fleet"
+    windsock.init(dir=dir, id="empty").finish()
+    lines = [json.dumps({"step": step, "reward": step / 30, "kl": 0.1}) for step in range(30)]
+    (dir / "logs").mkdir()
+    (dir / "logs" / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    os.utime(dir / "logs" / "metrics.jsonl", (1e9, 1e9))  # it is no longer written
+    export(dir, out)
+    found = {row["path"]: row for row in read(out, "runs").to_pylist()}
+    log = found[str(dir / "logs" / "metrics.jsonl")]
+    assert len(found) == 2
+    assert [row["value"] for row in of_run(out, "values", log["run"]) if row["name"] == "reward"] == [
+        step / 30 for step in range(30)
+    ]
+    monkeypatch.setattr(fleet_export, "open_run", lambda path: pytest.fail(f"{path} is read again"))
+    export(dir, out)
+
+
+def test_tags_of_the_page_count(runs: Path, tmp_path: Path):
+    """They replace those of the run, also when there are none; the next export sees the change."""
+    out = tmp_path / "fleet"
+    export(runs, out)
+    for tags in (["mine"], []):
+        annotations = Annotations(runs)
+        annotations.set("one", {"tags": tags})
+        annotations.close()
+        export(runs, out)
+        assert of_run(out, "runs", "one")[0]["tags"] == tags
+    assert of_run(out, "runs", "two")[0]["tags"] == ["a", "b"]
 
 
 def test_a_run_that_cannot_be_exported_is_named_at_the_end(

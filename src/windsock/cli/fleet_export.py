@@ -46,7 +46,7 @@ def _check(options: argparse.Namespace, dir: Path, out: Path) -> None:
         raise WindsockError("--samples exports those of one run: it cannot be given with --partition")
     if not dir.is_dir():
         raise WindsockError(f"{dir} is not a directory: --partition exports the runs of one")
-    if out.absolute().is_relative_to(dir.absolute()):
+    if out.resolve().is_relative_to(dir.resolve()):
         raise WindsockError(f"{out} is in the directory of the runs: give another one with -o")
     pyarrow()  # raises where it is not installed
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from windsock.catalogue.taught import names_files
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.health_list import HealthList
+from windsock.diagnosis.run_configs import ConfigIndex
 from windsock.errors import WindsockError
 from windsock.fleet.arrow import block_table
 from windsock.fleet.exported import ExportedRun, ExportedRuns, ExportedTable
@@ -66,6 +67,7 @@ class ReadRun:
     key: RunKey
     info: RunInfo
     has_ended: bool
+    waits: bool  # there may be more although no file changes
     blocks: dict[str, list[Block]]
     records: dict[str, list[Record]]
 
@@ -79,6 +81,7 @@ class FleetExport:
         self._patterns = list(patterns)
         self._prune = prune
         self._health = HealthList(dir)
+        self._configs = ConfigIndex(dir)
         self._tags = LatestAnnotations("tags")
         self._exported = ExportedRuns(folder)
         self._tables = RunTables(folder)
@@ -112,6 +115,7 @@ class FleetExport:
         self._tables.flush()
         self._exported.save()  # last: what it notes is there
         self._health.save()
+        self._configs.save()
         self._flushed = time.monotonic()
 
     def _export(self, run: Glance, present: set[str]) -> None:
@@ -131,7 +135,7 @@ class FleetExport:
         tables = {table: self._write(table, found, known) for table in GROWING}
         self._count(known, tables)
         self._tables.put(found.key, found.records)
-        self._exported.runs[path] = ExportedRun(basis, *found.key, tables)
+        self._exported.runs[path] = ExportedRun("" if found.waits else basis, *found.key, tables)
         self._owners[found.key] = path
 
     def _basis(self, run: Glance) -> str:
@@ -151,8 +155,10 @@ class FleetExport:
         names = run_names(view)
         diagnosis = Visit().diagnose(view, names)
         self._health.keep(run, view, diagnosis, described)
+        self._configs.keep(run, view.config)
         row = run_record(view, names, diagnosis)
-        row["tags"] = self._given_tags(run) or row["tags"]
+        given = self._given_tags(run)
+        row["tags"] = row["tags"] if given is None else given
         blocks = {"values": value_blocks(view, names, self._patterns), "phases": phase_blocks(view)}
         key = encodable(view.info.project), encodable(view.info.id)
         for table in GROWING:
@@ -162,7 +168,7 @@ class FleetExport:
             "configs": [*config_records(view)],
             "findings": [*finding_records(view.info, diagnosis)],
         }
-        return ReadRun(key, view.info, view.status.ended, blocks, records)
+        return ReadRun(key, view.info, view.status.ended, view.waits, blocks, records)
 
     def _check_owner(self, key: RunKey, path: str, present: set[str]) -> None:
         """Raise where another run has the same project and id: of a copy, the rows of the first one stay."""
