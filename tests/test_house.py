@@ -46,7 +46,7 @@ LEVELS = [
     {"moments", "opening", "summary", "relay"},
     {"diagnosis"},
     {"questions", "session"},
-    {"demo", "integrations", "server", "export", "terminal"},
+    {"demo", "integrations", "server", "export", "fleet", "terminal"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}
     | {"ray", "roll", "trinity", "verl"},

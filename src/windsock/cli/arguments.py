@@ -47,12 +47,17 @@ def add_output(parser: argparse.ArgumentParser, help: str, required: bool = Fals
 
 
 def _output_file(text: str) -> str:
+    if problem := output_problem(text):
+        raise argparse.ArgumentTypeError(problem)
+    return text
+
+
+def output_problem(text: str) -> str:
+    """Return why a file cannot be written; nothing if it can."""
     path = Path(text)
     if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is a directory: give the name of a file in it")
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"the directory {path.parent} does not exist")
-    return text
+        return f"{text} is a directory: give the name of a file in it"
+    return "" if path.parent.is_dir() else f"the directory {path.parent} does not exist"
 
 
 def at_least_one(text: str) -> int:

@@ -4,6 +4,10 @@ In CSV, a metric that was not logged at a step is an empty cell, and NaN is NaN.
 for a formula, because it begins with = + - or @, has an apostrophe before it. Parquet needs windsock[parquet]. The
 format perfetto exports the run's phases as a trace for ui.perfetto.dev and chrome://tracing. With --samples the rows
 are the stored samples, with their tokens and the values of each, in JSON lines or Parquet.
+
+With --partition, RUN is a directory, and all its runs become a data set of Parquet files: tables of values, phases,
+runs, configs and findings, as docs/fleet.md describes them. The next export to the same place adds what is new. The
+exit code is 1 if a run could not be exported.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from windsock.cli.arguments import add_metrics, add_output, add_run, run_view
+from windsock.cli.arguments import add_metrics, add_run, output_problem, run_view
 from windsock.errors import WindsockError
 from windsock.export import (
     FORMATS,
@@ -27,6 +31,7 @@ from windsock.export import (
     write_parquet,
     write_samples_parquet,
 )
+from windsock.fleet.schema import KEYS
 from windsock.formatting import counted
 from windsock.model import Sample
 from windsock.server.responses import to_strict_json
@@ -34,24 +39,54 @@ from windsock.terminal.output import say
 from windsock.view import View
 
 HELP = "export metrics as CSV, JSON lines or Parquet, or phases as a trace"
-EXAMPLE = "windsock export @last --to csv -o run.csv --metrics 'critic/*'"
+EXAMPLE = (
+    "windsock export @last --to csv -o run.csv --metrics 'critic/*'\n"
+    "  windsock export runs/ --to parquet --partition project,run -o fleet/"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``windsock export``."""
     add_run(parser)
     parser.add_argument("--to", choices=(*FORMATS, "perfetto"), required=True, help="output format")
-    add_output(parser, "output file (default: standard output; required for parquet)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="output file (default: standard output; required for parquet); with --partition a directory "
+        "(default: DIR-fleet)",
+    )
     parser.add_argument("--samples", action="store_true", help="export the samples: jsonl or parquet")
     add_metrics(parser)
+    parser.add_argument(
+        "--partition",
+        metavar="KEYS",
+        type=_partition,
+        help="export all runs of a directory, in directories by these keys: project,run, or one of them",
+    )
+    parser.add_argument(
+        "--prune", action="store_true", help="with --partition: take out the runs that were deleted since"
+    )
+
+    parser.set_defaults(refuse=parser.error)  # what -o may be depends on --partition
+
+
+def _partition(text: str) -> list[str]:
+    keys = [key.strip() for key in text.split(",")]
+    unknown = [key for key in keys if key not in KEYS]
+    if unknown or len(set(keys)) < len(keys):
+        given = f"unknown key {unknown[0]!r}" if unknown else f"a key is given twice in {text!r}"
+        raise argparse.ArgumentTypeError(f"{given}: expected {' and '.join(KEYS)}, or one of them")
+    return keys
 
 
 def run(options: argparse.Namespace) -> int:
     """Export the run."""
-    if options.to == "parquet" and not options.output:
-        raise WindsockError("parquet is a binary format: give a file with -o FILE")
-    if options.samples and options.to not in SAMPLE_FORMATS:
-        raise WindsockError(f"samples are exported as {' or '.join(SAMPLE_FORMATS)}; got --to {options.to}")
+    if options.partition:
+        from windsock.cli.fleet_export import run_export
+
+        return run_export(options)
+    _check(options)
     view = run_view(options)
     if options.samples:
         return _samples(view, options.to, options.output)
@@ -71,6 +106,17 @@ def run(options: argparse.Namespace) -> int:
             sys.stderr,
         )
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.prune:
+        raise WindsockError("--prune is about the runs of a directory: give --partition too")
+    if options.output and (problem := output_problem(options.output)):
+        options.refuse(f"argument -o/--output: {problem}")
+    if options.to == "parquet" and not options.output:
+        raise WindsockError("parquet is a binary format: give a file with -o FILE")
+    if options.samples and options.to not in SAMPLE_FORMATS:
+        raise WindsockError(f"samples are exported as {' or '.join(SAMPLE_FORMATS)}; got --to {options.to}")
 
 
 def _samples(view: View, format: str, output: str | None) -> int:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from windsock.catalogue.taught import names_files
 from windsock.cli.arguments import directory
 from windsock.cli.json_output import print_document, print_problem
 from windsock.cli.runs_at import runs_at
+from windsock.diagnosis.doctor import doctor
 from windsock.diagnosis.fleet import GroupSum, JudgedRun, group_sums
 from windsock.diagnosis.health import Health
 from windsock.diagnosis.health_list import HealthList
@@ -20,6 +22,7 @@ from windsock.errors import WindsockError
 from windsock.findings import SEVERITIES
 from windsock.formatting import counted, describe_error
 from windsock.journal.run_facts import Glance
+from windsock.opening import open_run
 from windsock.terminal.output import Progress, say
 
 FOUND, UNJUDGED = 1, 2  # exit codes
@@ -44,8 +47,9 @@ def run_fleet(options: argparse.Namespace) -> int:
         print_problem(f"{dir} has no runs and no logs", options.json)
         return UNJUDGED
     problems: Problems = {}
-    health = _verdicts(dir, runs, problems)
-    values = _values(dir, [run for run in runs if run.path in health], options.by, problems)
+    configs = ConfigIndex(dir)
+    health = _verdicts(dir, runs, configs, problems)
+    values = _values([run for run in runs if run.path in health], options.by, configs, problems)
     groups = group_sums(JudgedRun(str(path), value, health[path]) for path, value in values.items())
     if options.json:
         _print_record(dir, options.by, groups, problems)
@@ -69,8 +73,8 @@ def _directory(options: argparse.Namespace) -> Path:
     return dir
 
 
-def _verdicts(dir: Path, runs: Sequence[Glance], problems: Problems) -> dict[Path, Health]:
-    """Return the verdicts on runs: those that are known, and the others by a diagnosis."""
+def _verdicts(dir: Path, runs: Sequence[Glance], configs: ConfigIndex, problems: Problems) -> dict[Path, Health]:
+    """Return the verdicts on runs: those that are known, and the others by a diagnosis. Configs of these are kept."""
     listed = HealthList(dir)
 
     def known(run: Glance) -> Health | None:
@@ -78,19 +82,21 @@ def _verdicts(dir: Path, runs: Sequence[Glance], problems: Problems) -> dict[Pat
         return None if health is None or health.found is None else health
 
     def judge(run: Glance) -> Health:
-        health = listed.judge(run)
-        if health is None:
-            raise WindsockError(run.status.reason or "it cannot be read")
-        return health
+        names, view = names_files(run.path), open_run(run.path)
+        configs.keep(run, view.config)
+        return listed.keep(run, view, doctor(view), names)
 
-    return _known_or_read(runs, known, judge, listed.save, Progress("judging runs"), problems)
+    def save() -> None:
+        listed.save()
+        configs.save()
+
+    return _known_or_read(runs, known, judge, save, Progress("judging runs"), problems)
 
 
-def _values(dir: Path, runs: Sequence[Glance], by: str | None, problems: Problems) -> dict[Path, Any]:
+def _values(runs: Sequence[Glance], by: str | None, index: ConfigIndex, problems: Problems) -> dict[Path, Any]:
     """Return what each run is grouped by: a fact, or the value of a key of its config; None without the key."""
     if by is None or by in FACTS:
         return {run.path: FACTS[by](run) if by else None for run in runs}
-    index = ConfigIndex(dir)
     configs = _known_or_read(runs, index.known, index.read, index.save, Progress("reading configs"), problems)
     keys = sorted({key for config in configs.values() for key in config})
     if by not in keys and configs:

@@ -135,7 +135,7 @@ class HealthIndex:
     ) -> Health | None:
         """Return the verdict on a run; ``files`` is the digest of its files, ``source`` that of its names if chosen."""
         digest, record = self._entries.get(self._path_of(run), ("", None)) if self._entries else ("", None)
-        if not digest.startswith(files) or digest != _digest(files, source, names(run)):
+        if not digest.startswith(files) or digest != basis_digest(files, source, names(run)):
             return None
         try:
             return _decoded(HEALTH(record))
@@ -144,7 +144,7 @@ class HealthIndex:
 
     def keep(self, run: Path, files: str, source: str | None, health: Health, names: NamesFiles) -> None:
         """Take a verdict; ``names`` are the files that described names when it was made."""
-        self._entries[self._path_of(run)] = _digest(files, source, names), asdict(health)
+        self._entries[self._path_of(run)] = basis_digest(files, source, names), asdict(health)
         self._is_new = True
 
     def save(self) -> None:
@@ -160,7 +160,8 @@ class HealthIndex:
         return "/".join(run.parts[len(self._dir.parts) :])  # several times as fast as Path.relative_to
 
 
-def _digest(files: str, source: str | None, names: NamesFiles) -> str:
+def basis_digest(files: str, source: str | None, names: NamesFiles) -> str:
+    """Return a digest of what a verdict is made of: files, the source of the names if chosen, and names files."""
     described = blake2b(repr(sorted(names.items())).encode(), digest_size=8).hexdigest() if names else ""
     return " ".join((files, described, source or ""))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windsock.catalogue.taught import NamesFiles, names_files, own_names_file, shared_names_files
-from windsock.diagnosis.health import Health, HealthIndex, health_of, told_health
+from windsock.diagnosis.health import Health, HealthIndex, basis_digest, health_of, told_health
 from windsock.errors import WindsockError
 from windsock.importers.import_cache import list_folder
 from windsock.journal.annotation import LatestAnnotations
@@ -34,6 +34,10 @@ class HealthList:
             or self._logs.known(run.path, run.digest, None, self._names_files)
             or (told_health(run.path, run.last_step) if run.status.word != "stalled" else None)
         )
+
+    def basis(self, run: Glance) -> str:
+        """Return a digest of what a verdict on a run is made of: while it is the same, the verdict is."""
+        return basis_digest(run.digest, self._source(run), self._names_files(run.path))
 
     def judge(self, run: Glance) -> Health | None:
         """Return the verdict on a run by a diagnosis, and keep it; None if the run cannot be read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,15 @@ class ConfigIndex:
         """Return the config of a run and keep it; raise what opening the run raises."""
         from windsock.opening import open_run  # imports NumPy, which known configs can do without
 
-        config = flat_config(open_run(run.path).config)
+        return self.keep(run, open_run(run.path).config)
+
+    def keep(self, run: Glance, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the flat config of a run that was read, and keep it if the run is over."""
+        flat = flat_config(config)
         if run.status.ended:
-            self._entries[is_run(run.path)][self._path_of(run)] = run.digest, config
+            self._entries[is_run(run.path)][self._path_of(run)] = run.digest, flat
             self._is_new = True
-        return config
+        return flat
 
     def save(self) -> None:
         """Write what is new, without the runs that are gone."""
@@ -62,7 +67,7 @@ class ConfigIndex:
         return "/".join(run.path.parts[len(self._dir.parts) :])
 
 
-def flat_config(config: dict[str, Any]) -> dict[str, Any]:
+def flat_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the leaves of a config by their dotted keys: numbers and flags, and all else as text."""
     leaves = dict(flatten(config))
     return {key: _scalar(leaves[key]) for key in list(leaves)[:MAX_KEYS]}

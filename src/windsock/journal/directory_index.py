@@ -37,8 +37,8 @@ def files_digest(states: FileStates) -> str:
 class DirectoryIndex:
     """One index of a directory: ``kind`` says what it has about each run, and names the file."""
 
-    def __init__(self, dir: Path, kind: str) -> None:
-        self._path = dir / PAGE_FOLDER / f"{kind}.index"
+    def __init__(self, dir: Path, kind: str, folder: str = PAGE_FOLDER) -> None:
+        self._path = dir / folder / f"{kind}.index"
         # Another version may find out other things from the same files.
         self._head = json.dumps({"format": FORMAT, "windsock": __version__, "kind": kind})
 
