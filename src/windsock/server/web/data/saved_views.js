@@ -3,7 +3,21 @@ import { fetchJson, postJson } from "./api.js";
 import { allStates, setState } from "./url_state.js";
 
 // What a view leaves as it is: which runs and what of them is shown, and how the page looks.
-const NOT_SAVED = ["run", "with", "from", "to", "step", "sample", "finding", "chart", "lang", "theme", "view", "q"];
+const NOT_SAVED = [
+  "run",
+  "with",
+  "from",
+  "to",
+  "step",
+  "sample",
+  "finding",
+  "chart",
+  "lang",
+  "theme",
+  "view",
+  "q",
+  "report",
+];
 
 export async function fetchViews() {
   return (await fetchJson("/api/views")).views;

@@ -1,6 +1,14 @@
 // The state of the page in its URL: a link restores it, and Back undoes a change. A report file uses the hash.
+import { report } from "./report.js";
 
-const DEFAULTS = { tab: "overview", x: "step", smooth: "0", log: "0", sort: "began", stat: "seconds" };
+const DEFAULTS = {
+  tab: report?.blocks ? "report" : "overview",
+  x: "step",
+  smooth: "0",
+  log: "0",
+  sort: "began",
+  stat: "seconds",
+};
 const inHash = location.protocol === "file:";
 const watchers = new Set();
 const state = readUrl();

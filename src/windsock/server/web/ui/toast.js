@@ -1,8 +1,55 @@
-// A short message at the bottom of the page.
+// A short message at the bottom of the page; with a button, where what happened can be undone or opened.
+import { t } from "../text/language.js";
 import { el } from "./dom.js";
 
-export function showMessage(text) {
-  const note = el("div", { class: "toast", role: "status", text });
+const SHOWN_MS = 6000;
+const OFFERED_MS = 15000; // long enough to read it, decide and get there by keyboard
+let lastUndo = null;
+
+// Show a message. `offers` are buttons, [label, work]; it stays while one of them has the focus or the pointer.
+export function showMessage(text, ...offers) {
+  const buttons = offers.map(([label, work]) =>
+    el("button", {
+      class: "offer",
+      text: label,
+      onclick: () => {
+        note.remove();
+        work();
+      },
+    }),
+  );
+  const note = el("div", { class: "toast", role: "status" }, el("span", { text }), buttons);
+  document.querySelector(".toast")?.remove();
   document.body.append(note);
-  setTimeout(() => note.remove(), 6000);
+  removeLater(note, offers.length ? OFFERED_MS : SHOWN_MS);
+  return note;
+}
+
+// Say what was removed or changed, and offer to undo it: by the button, or by the key `u` as long as the message stands.
+// `offers` are further buttons.
+export function offerUndo(text, work, ...offers) {
+  const undo = async () => {
+    lastUndo = null;
+    try {
+      await work();
+      showMessage(t("undone"));
+    } catch (problem) {
+      showMessage(problem.message);
+    }
+  };
+  lastUndo = { undo, note: showMessage(text, [`${t("undo")} (u)`, undo], ...offers) };
+}
+
+// Undo what the message that stands offers to undo.
+export function undoLast() {
+  if (!lastUndo?.note.isConnected) return;
+  lastUndo.note.remove();
+  lastUndo.undo();
+}
+
+function removeLater(note, wait) {
+  setTimeout(() => {
+    if (note.matches(":hover, :focus-within")) removeLater(note, SHOWN_MS);
+    else note.remove();
+  }, wait);
 }

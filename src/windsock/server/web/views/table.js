@@ -161,6 +161,7 @@ export function tableView(host, context) {
       keys.length ? el("b", { text: t("selected", { n: keys.length }) }) : "",
       keys.length > 1 ? stateLink({ tab: "compare" }, { class: "button", text: t("compare") }) : "",
       keys.length ? stateLink({ tab: "charts" }, { class: "button", text: t("charts") }) : "",
+      keys.length ? el("button", { text: t("report_new_of"), onclick: () => writeReport(keys) }) : "",
       keys.length ? el("button", { class: "link", text: t("select_none"), onclick: () => select([]) }) : "",
       base ? el("span", { class: "baseline-note", text: t("baseline", { n: data.field(base, "name") }) }) : "",
       base ? el("button", { class: "link", text: t("unset_baseline"), onclick: () => actions.setBase("") }) : "",
@@ -263,6 +264,10 @@ export function tableView(host, context) {
     },
     destroy: () => grid.destroy(),
   };
+}
+
+async function writeReport(keys) {
+  (await import("../notes/new_report.js")).beginReport(keys);
 }
 
 // The name of a group in the URL.
