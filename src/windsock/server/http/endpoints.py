@@ -114,12 +114,14 @@ def columns(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
-    """Pin, rename, hide or annotate a run, or choose the source of its names."""
+    """Pin, rename, hide or annotate a run, or choose the source of its names; the answer has what was before."""
     key = arguments["run"]
     directory.open_runs.location(key)
     given = [field.name for field in ANNOTATION_FIELDS if field.name in arguments["given"]]
+    directory.annotations.refresh()
+    before = {name: directory.annotations.get(key)[name] for name in given}
     directory.annotations.set(key, {name: _annotation(name, arguments[name]) for name in given})
-    return directory.listing.one(key)
+    return {**directory.listing.one(key), "before": before}
 
 
 def _annotation(name: str, value: Any) -> Any:

@@ -46,7 +46,13 @@ export function runPath(key, view = "") {
   return `/api/runs/${encodeURIComponent(key)}${view && `/${view}`}`;
 }
 
+// Change annotations of a run. Return it as it is now, and the function that undoes this.
 export async function patchRun(key, fields) {
+  const { before, ...run } = await sendPatch(key, fields);
+  return { run, undo: async () => (await patchRun(key, before)).run };
+}
+
+async function sendPatch(key, fields) {
   const request = { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) };
   return bodyOf(await fetch(addressOf(runPath(key)), request));
 }
@@ -61,7 +67,7 @@ export async function postJson(path, body) {
 
 // A file that the server makes.
 export async function postForBlob(path, body) {
-  const response = await track(fetch(path, { method: "POST", headers: JSON_BODY, body: JSON.stringify(body) }));
+  const response = await track(post(path, JSON.stringify(body)));
   return response.ok ? response.blob() : bodyOf(response);
 }
 

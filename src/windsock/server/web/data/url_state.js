@@ -50,6 +50,12 @@ export function setState(changes, replace = false) {
   for (const watcher of watchers) watcher(changed);
 }
 
+// Change a state by typing. A text that is cleared at once, as by the cross of a field, is there again after Back.
+export function typeState(name, text) {
+  const isCleared = !text && getState(name).length > 1;
+  setState({ [name]: text }, !isCleared);
+}
+
 // Switch a state on or off.
 export function toggleState(name) {
   setState({ [name]: getState(name) === "1" ? "" : "1" });

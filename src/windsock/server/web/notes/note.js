@@ -27,7 +27,7 @@ function isWeb(address) {
   return URL.canParse(address) && ["http:", "https:"].includes(new URL(address).protocol);
 }
 
-// A field for a Markdown text; `done` gets the text, `cancel` is called where nothing is to change.
+// A field for a Markdown text; `done` gets the text, `cancel` the text that is not wanted.
 export function noteEditor(text, done, cancel) {
   const field = el("textarea", { "aria-label": t("note_text"), placeholder: t("note_text"), dir: "auto" });
   field.value = text;
@@ -37,13 +37,13 @@ export function noteEditor(text, done, cancel) {
   };
   field.addEventListener("input", fit);
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") cancel();
+    if (event.key === "Escape") cancel(field.value);
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) done(field.value);
   });
   const buttons = el(
     "div",
     { class: "form-buttons" },
-    el("button", { text: t("cancel"), onclick: cancel }),
+    el("button", { text: t("cancel"), onclick: () => cancel(field.value) }),
     el("button", { class: "primary", text: t("note_done"), onclick: () => done(field.value) }),
   );
   const node = el("div", { class: "note-editor" }, field, buttons);

@@ -4,6 +4,7 @@ import { el } from "./dom.js";
 
 const SHOWN_MS = 6000;
 const OFFERED_MS = 15000; // long enough to read it, decide and get there by keyboard
+const stack = el("div", { class: "toasts" });
 let lastUndo = null;
 
 // Show a message. `offers` are buttons, [label, work]; it stays while one of them has the focus or the pointer.
@@ -19,8 +20,8 @@ export function showMessage(text, ...offers) {
     }),
   );
   const note = el("div", { class: "toast", role: "status" }, el("span", { text }), buttons);
-  document.querySelector(".toast")?.remove();
-  document.body.append(note);
+  if (!stack.isConnected) document.body.append(stack);
+  stack.append(note);
   removeLater(note, offers.length ? OFFERED_MS : SHOWN_MS);
   return note;
 }
@@ -37,14 +38,16 @@ export function offerUndo(text, work, ...offers) {
       showMessage(problem.message);
     }
   };
+  lastUndo?.note.remove();
   lastUndo = { undo, note: showMessage(text, [`${t("undo")} (u)`, undo], ...offers) };
 }
 
 // Undo what the message that stands offers to undo.
 export function undoLast() {
-  if (!lastUndo?.note.isConnected) return;
-  lastUndo.note.remove();
-  lastUndo.undo();
+  const last = lastUndo;
+  if (!last?.note.isConnected) return;
+  last.note.remove();
+  last.undo();
 }
 
 function removeLater(note, wait) {

@@ -1,7 +1,7 @@
 // The table of runs: columns of one's choice, conditions, groups, a selection to compare, and a baseline.
 import { MAX_SELECTED, select, selection, toggleSelection } from "../data/selection.js";
 import { TableData } from "../data/table.js";
-import { getList, getState, packList, setState } from "../data/url_state.js";
+import { getList, getState, packList, setState, typeState } from "../data/url_state.js";
 import { chooseColumns } from "../table/chooser.js";
 import { columnTitle, columnWidth, tableCsv } from "../table/columns.js";
 import { Grid } from "../table/grid.js";
@@ -250,7 +250,7 @@ export function tableView(host, context) {
 
   const readSoon = debounce(TYPING_MS, read);
   const readLater = throttle(REFRESH_MS, read);
-  where.addEventListener("input", () => setState({ only: where.value }, true));
+  where.addEventListener("input", () => typeState("only", where.value));
   read();
   return {
     listed: readLater,

@@ -19,6 +19,7 @@ import { throttle } from "../ui/scheduling.js";
 import { offerUndo } from "../ui/toast.js";
 import { emptyState, stateLink } from "../ui/widgets.js";
 
+const unfinished = new Map(); // by report, what was being typed when another view was opened
 const LIVE_MS = 5000; // between readings of the tables while runs go on
 
 export function writtenView(host, context) {
@@ -84,7 +85,8 @@ function oneReport(host, context) {
   const page = el("article", { class: "written" });
   let data = null;
   let legend = null;
-  let editing = null; // the note in the field: {place, isNew}
+  // What is in the field: the note at a place, {place, isNew, text}, or the whole text, {isWhole}.
+  let editing = unfinished.get(name) ?? null;
 
   async function read() {
     try {
@@ -98,6 +100,10 @@ function oneReport(host, context) {
 
   function draw() {
     legend = new Legend(data);
+    if (editing?.isWhole) {
+      cards.setCards([]);
+      return page.replaceChildren(wholeField());
+    }
     const made = [];
     const nodes = data.blocks.map((block, place) => {
       const card = block.kind === "chart" ? reportCard(block, place, legend, data.metrics, cards) : null;
@@ -113,7 +119,7 @@ function oneReport(host, context) {
   }
 
   function blockNode(block, place, card) {
-    if (editing && !editing.isNew && editing.place === place) return noteField(block.source, place);
+    if (editing?.isNew === false && editing.place === place) return noteField(block.source, place);
     const problems = block.problems.map((text) => el("p", { class: "notice", role: "status", text: localized(text) }));
     const content = {
       note: () => noteNode(block.source),
@@ -142,14 +148,13 @@ function oneReport(host, context) {
       tool(ICONS.up, t("block_up"), () => move(place, -1), place === 0),
       tool(ICONS.down, t("block_down"), () => move(place, 1), place === count - 1),
       tool(ICONS.plus, t("block_add"), add),
-      tool(ICONS.close, t("remove"), () => remove(place)),
+      tool(ICONS.close, t("remove"), () => change(place, 1)),
     );
   }
 
   function edit(block, place) {
-    if (block.kind !== "note") return openForm(block.kind, block, (source) => replace(place, 1, source));
-    editing = { place, isNew: false };
-    draw();
+    if (block.kind !== "note") return openForm(block.kind, block, (source) => change(place, 1, source));
+    reopen({ place, isNew: false });
   }
 
   function openForm(kind, block, done) {
@@ -161,17 +166,24 @@ function oneReport(host, context) {
   }
 
   function noteField(source, place) {
-    const isNew = editing.isNew;
-    const cancel = () => {
+    const { isNew, text = source } = editing;
+    const cancel = (typed) => {
+      const discarded = editing;
       editing = null;
       draw();
+      if (typed !== source) offerUndo(t("note_discarded"), () => reopen({ ...discarded, text: typed }));
     };
-    const done = (text) => {
+    const done = (typed) => {
       editing = null;
-      if (text === source || (isNew && !text.trim())) draw();
-      else replace(place, isNew ? 0 : 1, text);
+      if (typed === source || (isNew && !typed.trim())) draw();
+      else change(place, isNew ? 0 : 1, typed);
     };
-    return el("section", { class: "block note-block full" }, noteEditor(source, done, cancel));
+    return el("section", { class: "block note-block full" }, noteEditor(text, done, cancel));
+  }
+
+  function reopen(what) {
+    editing = what;
+    draw();
   }
 
   function openAddMenu(button, place) {
@@ -192,9 +204,8 @@ function oneReport(host, context) {
   }
 
   function add(kind, place) {
-    if (kind !== "note") return openForm(kind, null, (source) => replace(place, 0, source));
-    editing = { place, isNew: true };
-    draw();
+    if (kind !== "note") return openForm(kind, null, (source) => change(place, 0, source));
+    reopen({ place, isNew: true });
   }
 
   function move(place, by) {
@@ -204,17 +215,18 @@ function oneReport(host, context) {
     keep(joinSources(sources));
   }
 
-  async function remove(place) {
-    const before = data.text;
-    await replace(place, 1);
-    offerUndo(t("block_removed"), () => keep(before));
-  }
-
-  // Replace some blocks from a place on by others.
-  function replace(place, count, ...added) {
+  // Replace some blocks from a place on by others, or remove them.
+  function change(place, count, ...added) {
     const sources = sourcesNow();
     sources.splice(place, count, ...added);
-    return keep(joinSources(sources.filter((source) => source.trim())));
+    const said = added.some((source) => source.trim()) ? t("report_changed") : t("block_removed");
+    return keepWithUndo(joinSources(sources.filter((source) => source.trim())), said);
+  }
+
+  async function keepWithUndo(text, said) {
+    const before = data.text;
+    await keep(text);
+    offerUndo(said, () => keep(before));
   }
 
   function sourcesNow() {
@@ -264,19 +276,31 @@ function oneReport(host, context) {
     });
   }
 
+  // The whole text in one field.
   function editSource() {
-    const done = (text) => {
+    reopen({ isWhole: true });
+  }
+
+  function wholeField() {
+    const { text = data.text } = editing;
+    const done = (typed) => {
       editing = null;
-      if (text === data.text) draw();
-      else keep(text);
+      if (typed === data.text) draw();
+      else keepWithUndo(typed, t("report_changed"));
     };
-    cards.setCards([]);
-    page.replaceChildren(el("section", { class: "block full source-block" }, noteEditor(data.text, done, draw)));
-    editing = { place: -1, isNew: false };
+    const cancel = (typed) => {
+      reopen(null);
+      if (typed !== data.text) offerUndo(t("note_discarded"), () => reopen({ isWhole: true, text: typed }));
+    };
+    return el("section", { class: "block full" }, noteEditor(text, done, cancel));
   }
 
   const readLater = throttle(LIVE_MS, () => host.isConnected && !editing && !report && read());
   const stopPrinting = followPrinting();
+  const typed = () => editing && page.querySelector("textarea")?.value;
+  const warn = (event) => typed() && event.preventDefault(); // the browser asks before the text is lost
+  addEventListener("beforeunload", warn);
+  unfinished.delete(name);
   read();
   return {
     update() {
@@ -289,6 +313,8 @@ function oneReport(host, context) {
     },
     destroy() {
       stopPrinting();
+      removeEventListener("beforeunload", warn);
+      if (typed()) unfinished.set(name, { ...editing, text: typed() });
       cards.setCards([]);
     },
   };
