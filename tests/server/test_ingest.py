@@ -270,12 +270,14 @@ def test_nothing_of_another_project_can_be_read(team: Team, client: TestClient, 
     admin = {**bearer("root"), "content-type": "application/json"}
     client.patch("/api/runs/other-run", json={"note": "secret-other"}, headers=admin)
     client.post("/api/views", json={"name": "secret-other", "state": "a=b"}, headers=admin)
+    client.post("/api/reports", json={"name": "secret-other", "text": "secret-other"}, headers=admin)
     own, keys = bearer(team.read), ("other-run", "other/other-run", "..%2Fother%2Fother-run", "../other/other-run")
     seen = []
     for endpoint in ENDPOINTS:
         for key in keys:
             path = endpoint.path.replace("{run}", key)
             sent = {"series": [{"run": key, "name": "critic/score/mean"}]} if "series" in path else {}
+            sent = {"runs": [key], "text": f"```runs\n{key}\n```"} if "/api/report" in path else sent
             sent = {"groups": [[{"run": key, "name": "critic/score/mean"}]]} if "bands" in path else sent
             asked = {"run": key, "key": key, "step": 0, "value": "x", "place": "0:0", "name": "critic/score/mean"}
             body = {"json": sent} if endpoint.method == "POST" else {}
@@ -291,6 +293,7 @@ def test_nothing_of_another_project_can_be_read(team: Team, client: TestClient, 
     assert client.get("/api/live", params={"run": "other-run"}, headers=own).status_code == 404
     assert client.get("/api/transfer/other/other-run", headers=own).status_code == 403
     assert client.patch("/api/runs/lab-run", json={"pinned": True}, headers=own).status_code == 403
+    assert client.post("/api/reports", json={"name": "a", "text": "b"}, headers=own).status_code == 403
     assert client.get("/api/runs", headers=bearer(team.write)).status_code == 403
     assert client.patch("/api/runs/lab-run", json={"pinned": True}, headers=bearer(team.write)).status_code == 403
     both = bearer(team.tokens.new(["read", "write"], "lab"))

@@ -7,7 +7,7 @@ import { WORDS } from "../../src/windsock/server/web/text/words.js";
 const WEB = new URL("../../src/windsock/server/web/", import.meta.url);
 const SAME = ["p95", "prompt", "rank", "tracker"]; // the same word in both languages
 const FROM_DATA =
-  /^(by|x|health|moment|severity|k|s|tasks|runs|col|stat|group|verdict)_|^(running|finished|crashed|stalled|unreadable|unknown|killed|late|seconds|share)$/;
+  /^(by|x|health|moment|severity|k|s|tasks|runs|col|stat|group|verdict|block)_|^(running|finished|crashed|stalled|unreadable|unknown|killed|late|seconds|share)$/;
 
 function sources(folder = WEB) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
@@ -34,7 +34,7 @@ test("every text that the page uses exists, and every text is used", () => {
   assert.ok(used.size > 100);
   for (const key of used) assert.ok(key in WORDS, key);
   const views = [...code.matchAll(/(\w+): (?:async )?\(\) => .*View\b/g)].map((match) => match[1]);
-  assert.equal(views.length, 11);
+  assert.equal(views.length, 12);
   for (const key of Object.keys(WORDS)) {
     assert.ok(used.has(key) || views.includes(key) || FROM_DATA.test(key), `${key} is not used`);
   }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from windsock.errors import RunNotFoundError, WindsockError
 from windsock.importers.formats import Log
-from windsock.journal.folder import default_dir, find_run
+from windsock.journal.folder import default_dir, find_run, is_run, run_folders
 
 if TYPE_CHECKING:
     from windsock.view import View
@@ -90,6 +90,14 @@ def recorded_run(reference: str, dir: Path) -> Path:
         f"{found.place} is a log that windsock did not record, and only reads: "
         f"'windsock import {found.place}' keeps a copy as a run"
     )
+
+
+def run_references(text: str) -> list[str]:
+    """Return the runs below a directory, or the reference itself."""
+    path = Path(text)
+    if not path.is_dir() or is_run(path):
+        return [text]
+    return [str(folder) for folder in sorted(run_folders(path))] or [text]
 
 
 def run_view(options: argparse.Namespace, source: str | None = None) -> View:

@@ -8,9 +8,8 @@ whatever framework wrote their names. A directory stands for all runs in it.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from windsock.cli.arguments import add_json, add_language, add_metrics, directory
+from windsock.cli.arguments import add_json, add_language, add_metrics, directory, run_references
 from windsock.cli.json_output import print_document
 from windsock.errors import WindsockError
 
@@ -32,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from windsock.opening import open_run
     from windsock.server.views.compared_groups import compare_views
 
-    views = [open_run(path, directory(options)) for text in options.runs for path in _references(text)]
+    views = [open_run(path, directory(options)) for text in options.runs for path in run_references(text)]
     if len(views) < 2:
         raise WindsockError("expected at least two runs to compare; got one")
     compared = compare_views(views, options.metrics or (), options.all)
@@ -44,13 +43,3 @@ def run(options: argparse.Namespace) -> int:
 
     print_comparison(make_console(), compared, options.lang)
     return 0
-
-
-def _references(text: str) -> list[str]:
-    """Return the runs below a directory, or the reference itself."""
-    from windsock.journal.folder import is_run, run_folders
-
-    path = Path(text)
-    if not path.is_dir() or is_run(path):
-        return [text]
-    return [str(folder) for folder in sorted(run_folders(path))] or [text]

@@ -1,4 +1,4 @@
-"""A run as one HTML file: the page's script and styles with the run's data inside, to send to a colleague.
+"""A report as one HTML file: the page's script and styles with the data inside, to send to a colleague.
 
 The script has all of the page's modules: a file on disk cannot import other files, as the served page does.
 ``npm run bundle`` makes it in development and it is committed, so that windsock itself never needs Node.
@@ -17,16 +17,16 @@ from windsock.server.http.files import WEB
 BUNDLE = "bundle/report.js"
 PLOT_LIBRARY = "vendor/uPlot-1.6.32.min"
 TEXT_LIBRARIES = {"vendor/marked-18.2.0.min": "marked", "vendor/temml-0.13.5.min": "Temml"}
-"""Libraries that render the texts of samples, with their names."""
+"""Libraries that render the texts of samples and notes, with their names."""
 
 
 def report_page(data: dict[str, Any], web: Path = WEB) -> str:
-    """Return the HTML of a report; ``data`` is the result of ``report_data``."""
+    """Return the HTML of a report; ``data`` is the result of ``report_data`` or of ``with_curves``."""
     styles = [_read(web, f"{PLOT_LIBRARY}.css"), _read(web, "page.css")]
-    libraries = {PLOT_LIBRARY: "uPlot"} | (TEXT_LIBRARIES if data.get("samples") else {})
+    libraries = {PLOT_LIBRARY: "uPlot"} | (TEXT_LIBRARIES if data.get("samples") or "blocks" in data else {})
     scripts = [*(_read(web, f"{library}.js") for library in libraries), _read(web, BUNDLE)]
     policy = f"default-src 'none'; img-src data: blob:; script-src {_hashes(scripts)}; style-src {_hashes(styles)}"
-    title = str(data["details"]["info"].get("name") or "run")
+    title = str(data["title"] if "blocks" in data else data["details"]["info"].get("name") or "run")
     return "\n".join((
         "<!doctype html>",
         _licence_notice(web, libraries),

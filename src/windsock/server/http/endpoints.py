@@ -15,7 +15,8 @@ from windsock.catalogue.sources import check_source
 from windsock.catalogue.spec import CatalogueError
 from windsock.samples.query import SORTS, Query
 from windsock.server.http.parameters import Field, Parameter, parse_body
-from windsock.server.responses import RequestError, bilingual
+from windsock.server.report_file import report_page
+from windsock.server.responses import BinaryBody, RequestError, bilingual
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.list_query import SORTS as SORT_RUNS
 from windsock.server.runs.list_query import ListQuery
@@ -34,12 +35,17 @@ from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
 from windsock.server.views.report import collect_report
 from windsock.server.views.samples import TEXTS, sample_view, samples_view, token_sums_view
+from windsock.server.views.written_report import MAX_TEXT as MAX_REPORT
+from windsock.server.views.written_report import compared_runs, plain_notes, with_curves, written_report
 
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]
 FORMATS = ("binary", "json")
 MAX_COMPARED = 64
 REGEX_SECONDS = 5.0
+FILE_TYPE = "application/octet-stream"  # that a browser saves, and never opens as a page of the server
+REPORT_POINTS = 400
+DRAFTED_CHARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Endpoint:
     body: tuple[Field, ...] = ()
     extra_statuses: tuple[int, ...] = ()  # besides 200 and COMMON_STATUSES of openapi.py
     binary: bool = False
+    is_file: bool = False  # the response is a file to save
 
 
 def _with_run(view: Callable[[OpenRun, Arguments], Any]) -> Handler:
@@ -107,12 +114,14 @@ def columns(directory: RunDirectory, arguments: Arguments) -> Any:
 
 
 def annotate(directory: RunDirectory, arguments: Arguments) -> Any:
-    """Pin, rename, hide or annotate a run, or choose the source of its names."""
+    """Pin, rename, hide or annotate a run, or choose the source of its names; the answer has what was before."""
     key = arguments["run"]
     directory.open_runs.location(key)
     given = [field.name for field in ANNOTATION_FIELDS if field.name in arguments["given"]]
+    directory.annotations.refresh()
+    before = {name: directory.annotations.get(key)[name] for name in given}
     directory.annotations.set(key, {name: _annotation(name, arguments[name]) for name in given})
-    return directory.listing.one(key)
+    return {**directory.listing.one(key), "before": before}
 
 
 def _annotation(name: str, value: Any) -> Any:
@@ -148,6 +157,40 @@ def save_view(directory: RunDirectory, arguments: Arguments) -> Any:
         raise RequestError(400, "name: expected a name that is not empty")
     directory.annotations.save_view(name, arguments["state"])
     return saved_views(directory, arguments)
+
+
+def reports(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return the names of the reports."""
+    return {"reports": directory.annotations.reports()}
+
+
+def save_report(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Save a report under a name, or remove it; the answer has the text that it had before."""
+    name = (arguments["name"] or "").strip()
+    if not name:
+        raise RequestError(400, "name: expected a name that is not empty")
+    before = directory.annotations.report(name)
+    directory.annotations.save_report(name, arguments["text"])
+    return {**reports(directory, arguments), "before": before}
+
+
+def written(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return a report as the page draws it: a saved one, one whose text is given, or a first draft."""
+    name, text, keys = arguments["name"] or "", arguments["text"], [str(key) for key in arguments["runs"]]
+    if text is None and arguments["draft"]:
+        compared = compared_runs(directory.open_runs, keys[:MAX_COMPARED])
+        text = plain_notes(name, compared, keys[:MAX_COMPARED], DRAFTED_CHARTS)
+    elif text is None:
+        text = directory.annotations.report(name)
+    if text is None:
+        raise RequestError(404, f"no report {name!r}; /api/reports lists them")
+    return written_report(text, directory.open_runs, directory.listing.names(), keys, name)
+
+
+def written_file(directory: RunDirectory, arguments: Arguments) -> Any:
+    """Return a report as one HTML file."""
+    report = with_curves(written(directory, arguments), directory.open_runs, REPORT_POINTS)
+    return BinaryBody(report_page(report).encode("utf-8", "backslashreplace"), FILE_TYPE)
 
 
 def run_overview(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -319,7 +362,7 @@ def groups(directory: RunDirectory, arguments: Arguments) -> Any:
     """Compare groups of runs by one metric."""
     compared = _comparison(directory, arguments["run"])
     found = directory.listing.groups(list(dict.fromkeys(arguments["run"])), arguments["by"] or ["seeds"])
-    return groups_view(directory, found, compared, arguments["metric"])
+    return groups_view(directory.open_runs, found, compared, arguments["metric"])
 
 
 def bands(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -331,7 +374,7 @@ def bands(directory: RunDirectory, arguments: Arguments) -> Any:
     lines = [[Line(**parse_body(LINE_FIELDS, one)) for one in group] for group in asked]
     if not all(line.run and line.name for group in lines for line in group):
         raise RequestError(400, "groups: expected lists of objects with run and name")
-    return bands_view(directory, lines, points)
+    return bands_view(directory.open_runs, lines, points)
 
 
 def explain(directory: RunDirectory, arguments: Arguments) -> Any:
@@ -367,6 +410,9 @@ ANNOTATION_FIELDS = (
     Field("tags", (str,), max_length=2000),
 )
 VIEW_FIELDS = (Field("name", (str,), max_length=100), Field("state", (str,), max_length=20_000))
+REPORT_NAME = Field("name", (str,), max_length=100)
+REPORT_TEXT = Field("text", (str,), max_length=MAX_REPORT)
+WRITTEN_FIELDS = (REPORT_NAME, REPORT_TEXT, Field("runs", (list,), []), Field("draft", (bool,), False))
 SERIES_FIELDS = (
     Field("run", (str,)),
     Field("name", (str,)),
@@ -454,6 +500,32 @@ ENDPOINTS = (
         save_view,
         body=VIEW_FIELDS,
         extra_statuses=(409, 413),
+    ),
+    Endpoint("GET", "/api/reports", "The names of the reports", reports),
+    Endpoint(
+        "POST",
+        "/api/reports",
+        "Save a report under a name, or remove it",
+        save_report,
+        body=(REPORT_NAME, REPORT_TEXT),
+        extra_statuses=(409, 413),
+    ),
+    Endpoint(
+        "POST",
+        "/api/report",
+        "A report as the page draws it",
+        written,
+        body=WRITTEN_FIELDS,
+        extra_statuses=(404, 413),
+    ),
+    Endpoint(
+        "POST",
+        "/api/report_file",
+        "A report as one HTML file",
+        written_file,
+        body=WRITTEN_FIELDS,
+        extra_statuses=(404, 413),
+        is_file=True,
     ),
     Endpoint(
         "GET",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from windsock import __version__
-from windsock.server.http.endpoints import LIVE_PARAMETERS, Endpoint
+from windsock.server.http.endpoints import FILE_TYPE, LIVE_PARAMETERS, Endpoint
 from windsock.server.http.parameters import MAX_INTEGER, Field
 from windsock.server.views.curves import MEDIA_TYPE
 
@@ -67,6 +67,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}}
+    if endpoint.is_file:
+        content = {FILE_TYPE: {"schema": {"type": "string", "format": "binary"}}}
     if endpoint.binary:
         content[MEDIA_TYPE] = {"schema": {"type": "string", "format": "binary"}}
     found: dict[str, Any] = {"200": {"description": "The response", "content": content}}

@@ -22,7 +22,8 @@ from windsock.transfer.received_runs import DirectoryLimits, ReceivedRuns
 from windsock.transfer.tokens import Grant, Right
 
 MAX_OPEN = 64  # applications of projects
-CHANGES = (("PATCH", "/api/runs/"), ("POST", "/api/views"))  # requests that also need the right to write
+# Requests that also need the right to write.
+CHANGES = (("PATCH", "/api/runs/"), ("POST", "/api/views"), ("POST", "/api/reports"))
 
 
 class ProjectApps:

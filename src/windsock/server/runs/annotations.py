@@ -1,4 +1,4 @@
-"""Annotations that people make on the page: pins, names, notes, tags, colours, hidden runs, sources; saved views.
+"""What people keep on the page: pins, names, notes, tags, colours, hidden runs, sources; saved views and reports.
 
 They are events in segments in ``.page/`` of the directory. Each server appends to its own segment and reads all of
 them, so that several can serve one directory; the newest change of a field wins.
@@ -22,7 +22,9 @@ from windsock.server.responses import RequestError
 
 WRITER = Writer("page", 0, 1)
 VIEW_EVENT = "view"
+REPORT_EVENT = "report"
 MAX_VIEWS = 200
+MAX_REPORTS = 200
 DEFAULTS: dict[str, Any] = {
     "name": None,
     "pinned": False,
@@ -35,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Annotations:
-    """The annotations of all runs of a directory, by run and field, and the saved views."""
+    """The annotations of all runs of a directory, by run and field, the saved views and the reports."""
 
     def __init__(self, dir: Path) -> None:
         self._folder = dir / PAGE_FOLDER
@@ -44,6 +46,7 @@ class Annotations:
         self._readers: dict[Path, SegmentReader] = {}
         self._newest: dict[tuple[str, str], tuple[float, Any]] = {}
         self._views: dict[str, tuple[float, str | None]] = {}
+        self._reports: dict[str, tuple[float, str | None]] = {}
         self._watch = DirectoryWatch()
         self._changed: set[str] = set()
 
@@ -93,6 +96,23 @@ class Annotations:
             raise RequestError(409, f"{MAX_VIEWS} views are saved: remove one first")
         self._write({"event": VIEW_EVENT, "time": time.time(), "name": name, "state": state})
 
+    def reports(self) -> list[dict[str, Any]]:
+        """Return the names of the reports, and when they were saved, the newest first."""
+        self.refresh()
+        kept = [(at, name) for name, (at, text) in self._reports.items() if text is not None]
+        return [{"name": name, "saved": at} for at, name in sorted(kept, reverse=True)]
+
+    def report(self, name: str) -> str | None:
+        """Return the text of a report; None if there is none of that name."""
+        self.refresh()
+        return self._reports.get(name, (0.0, None))[1]
+
+    def save_report(self, name: str, text: str | None) -> None:
+        """Save a report under a name, in place of another of that name; None removes it."""
+        if text is not None and self.report(name) is None and len(self.reports()) >= MAX_REPORTS:
+            raise RequestError(409, f"{MAX_REPORTS} reports are saved: remove one first")
+        self._write({"event": REPORT_EVENT, "time": time.time(), "name": name, "text": text})
+
     def _write(self, record: dict[str, Any]) -> None:
         with self._lock:
             if self._writer is None:
@@ -119,6 +139,8 @@ class Annotations:
             at, run = float(event.get("time") or 0.0), str(event.get("run"))
             if event.get("event") == VIEW_EVENT and at >= self._views.get(event["name"], (0.0,))[0]:
                 self._views[event["name"]] = at, event.get("state")
+            if event.get("event") == REPORT_EVENT and at >= self._reports.get(event["name"], (0.0,))[0]:
+                self._reports[event["name"]] = at, event.get("text")
             for name in DEFAULTS:
                 if event.get("event") == EVENT and name in event and at >= self._newest.get((run, name), (0.0,))[0]:
                     self._newest[run, name] = at, event[name]

@@ -133,6 +133,12 @@ class Listing:
             query = table_query((), "", by, hidden=True, choices=self._column_choices())
             return query.groups([self._runs[key] for key in keys if key in self._runs])
 
+    def names(self) -> dict[str, str]:
+        """Return the names of all runs by key, the newest first."""
+        with self._lock:
+            self._update()
+            return {run.location.key: run.name for run in sorted(self._runs.values(), key=lambda run: -run.began)}
+
     def choices(self) -> Choices:
         """Return the columns that the runs have."""
         with self._lock:

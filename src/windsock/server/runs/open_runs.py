@@ -11,11 +11,11 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from windsock.catalogue.resolution import RunNames
 from windsock.catalogue.taught import NamesFiles, names_files
@@ -155,6 +155,26 @@ class OpenRun:
             return self.location.open()
         except (JournalError, LogError, OSError) as problem:
             raise RequestError(404, f"run {self.location.key} cannot be read: {problem}") from problem
+
+
+class RunSource(Protocol):
+    """Runs that can be read by their keys."""
+
+    def use(self, key: str) -> AbstractContextManager[OpenRun]:
+        """Return an open run that only the caller uses meanwhile."""
+        ...
+
+
+class GivenRuns:
+    """Runs that are open already, under keys of the caller."""
+
+    def __init__(self, views: Mapping[str, View]) -> None:
+        self._opened = {key: OpenRun(RunLocation(key, view.location), view=view) for key, view in views.items()}
+
+    @contextmanager
+    def use(self, key: str) -> Iterator[OpenRun]:
+        """Yield an open run."""
+        yield self._opened[key]
 
 
 class OpenRuns:

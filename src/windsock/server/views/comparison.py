@@ -210,6 +210,7 @@ def _chart(name: str, lines: list[dict[str, Any]], match: Match | None) -> dict[
         "family": family_of(name, match),
         "metric": match.metric.id if match else None,
         "title": bilingual(match.metric.title) if match else None,
+        "here": dict(match.filled) if match else {},
         "band": _band(match, lines),
         "lines": lines,
     }

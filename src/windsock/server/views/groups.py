@@ -16,7 +16,7 @@ from windsock.comparison.verdict import MIN_SEEDS, Comparison, Measure, compare_
 from windsock.errors import MetricNotFoundError
 from windsock.journal.series import Series
 from windsock.server.responses import RequestError, to_strict_json
-from windsock.server.runs.directory import RunDirectory
+from windsock.server.runs.open_runs import RunSource
 from windsock.server.runs.table import interval_record
 from windsock.server.views.charts import metric_records
 from windsock.server.views.curves import SeriesRequest, read_series
@@ -36,12 +36,12 @@ class Line:
     factor: float = 1.0
 
 
-def read_curves(directory: RunDirectory, lines: Iterable[Line]) -> dict[Line, Curve]:
+def read_curves(runs: RunSource, lines: Iterable[Line]) -> dict[Line, Curve]:
     """Return the steps and values of series; each run is opened once, and a series that it lacks is empty."""
     found: dict[Line, Curve] = {}
     wanted = list(dict.fromkeys(lines))
     for run in dict.fromkeys(line.run for line in wanted):
-        with directory.open_runs.use(run) as opened:
+        with runs.use(run) as opened:
             for line in wanted:
                 if line.run != run:
                     continue
@@ -54,11 +54,11 @@ def read_curves(directory: RunDirectory, lines: Iterable[Line]) -> dict[Line, Cu
     return found
 
 
-def bands_view(directory: RunDirectory, groups: Sequence[Sequence[Line]], points: int) -> dict[str, Any]:
+def bands_view(runs: RunSource, groups: Sequence[Sequence[Line]], points: int) -> dict[str, Any]:
     """Return for each group of series the mean at common steps with its 95 % interval, and every run there."""
     if len(groups) > MAX_BANDS or any(len(group) > MAX_MEMBERS for group in groups):
         raise RequestError(413, f"at most {MAX_BANDS} groups of {MAX_MEMBERS} runs are drawn at once")
-    curves = read_curves(directory, (line for group in groups for line in group))
+    curves = read_curves(runs, (line for group in groups for line in group))
     return {"bands": [_band([curves[line] for line in group], points) for group in groups]}
 
 
@@ -74,7 +74,7 @@ def _band(curves: Sequence[Curve], points: int) -> dict[str, Any]:
 
 
 def groups_view(
-    directory: RunDirectory, groups: Sequence[Mapping[str, Any]], compared: Mapping[str, Any], asked: str | None
+    runs: RunSource, groups: Sequence[Mapping[str, Any]], compared: Mapping[str, Any], asked: str | None
 ) -> dict[str, Any]:
     """Compare groups of runs by one metric: that of the chart asked for, else validation, else reward.
 
@@ -84,7 +84,7 @@ def groups_view(
     chart = charts.get(asked or "") or _first_chart(charts.values())
     direction = REGISTRY.metric(chart["metric"]).direction if chart and chart["metric"] else "none"
     lines = {line["run"]: Line(line["run"], line["name"], line["factor"]) for line in chart["lines"]} if chart else {}
-    curves = read_curves(directory, lines.values())
+    curves = read_curves(runs, lines.values())
     result = compare_groups(
         {str(n): [curves[lines[run]] for run in group["keys"] if run in lines] for n, group in enumerate(groups)},
         direction,

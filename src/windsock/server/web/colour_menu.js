@@ -6,7 +6,7 @@ import { t } from "./text/language.js";
 import { PALETTE_SIZE, seriesColour } from "./ui/colours.js";
 import { el } from "./ui/dom.js";
 import { menuItem, openMenuAt } from "./ui/menu.js";
-import { showMessage } from "./ui/toast.js";
+import { offerUndo, showMessage } from "./ui/toast.js";
 
 // The swatch of a run with its name: a button that opens the menu, in a report a plain swatch.
 export function colourSwatch(key) {
@@ -31,9 +31,13 @@ export function openColourMenu(button, key) {
   const others = selectedRuns().filter((one) => one !== key);
   const taken = new Map(others.map((one) => [colourOf(one), runs.get(one)?.name]));
   const isFull = taken.size >= PALETTE_SIZE;
-  const choose = (colour) => {
+  const choose = async (colour) => {
     close();
-    chooseColour(key, colour).catch((problem) => showMessage(problem.message));
+    try {
+      offerUndo(t("run_changed", { n: runs.get(key)?.name ?? key }), await chooseColour(key, colour));
+    } catch (problem) {
+      showMessage(problem.message);
+    }
   };
   const choices = Array.from({ length: PALETTE_SIZE }, (_, colour) =>
     el("button", {

@@ -3,10 +3,12 @@ import { enlarge, shrink } from "./charts/enlarged.js";
 import { plotUnderPointer } from "./charts/plot.js";
 import { askForStep, closeStepMenu } from "./charts/step_menu.js";
 import { toggleMarks } from "./data/marks.js";
+import { report } from "./data/report.js";
 import { getState, setState, toggleState } from "./data/url_state.js";
 import { selectNeighbour } from "./run_list.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
+import { undoLast } from "./ui/toast.js";
 import { closeTooltip } from "./ui/tooltip.js";
 import { TABS } from "./views/index.js";
 
@@ -18,7 +20,8 @@ const SHORTCUTS = {
   v: () => getState("tab") === "samples" && toggleState("rich"),
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
   s: () => askForStep(plotUnderPointer()),
-  t: () => setState({ tab: "table" }),
+  t: () => report || setState({ tab: "table" }),
+  u: undoLast,
   "?": showHelp,
   "/": focusSearch,
 };
@@ -39,13 +42,14 @@ export function showHelp() {
   const rows = [
     ["/", "k_filter"],
     ["j  k", "k_next"],
-    [TABS.length > 9 ? "1–9  0" : `1–${TABS.length}`, "k_tabs"],
+    ...(TABS.length ? [[TABS.length > 9 ? "1–9  0" : `1–${TABS.length}`, "k_tabs"]] : []),
     ["f", "k_full"],
     ["r", "k_reset"],
     ["m", "k_marks"],
     ["s", "k_step"],
     ["v", "k_rich"],
-    ["t", "table"],
+    ...(report ? [] : [["t", "table"]]),
+    ["u", "k_undo"],
     ["?", "k_help"],
     ["Esc", "k_esc"],
     [t("click"), "k_step"],

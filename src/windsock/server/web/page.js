@@ -59,7 +59,8 @@ function renderFrame() {
     open,
     logo(),
     el("span", { class: "brand", text: "windsock" }),
-    report ? null : stateLink({ tab: "table" }, { class: "home", title: `${t("table")} (t)`, text: t("table") }),
+    report ? null : homeLink("table", `${t("table")} (t)`),
+    report ? null : homeLink("report", t("report")),
     heading,
     el("span", { class: "grow" }),
     el("button", { class: "ghost", id: "language", text: t("language"), onclick: toggleLanguage }),
@@ -79,6 +80,11 @@ function renderFrame() {
   const skip = el("a", { class: "skip", href: "#stage", text: t("skip") });
   document.body.classList.toggle("alone", Boolean(report));
   document.body.replaceChildren(skip, bar, body);
+}
+
+// The link to a view that is not of a run.
+function homeLink(tab, title) {
+  return stateLink({ tab, report: "", chart: "" }, { class: "home", "data-tab": tab, title, text: t(tab) });
 }
 
 function logo() {
@@ -123,14 +129,22 @@ function isTable() {
   return getState("tab") === "table";
 }
 
+function isReport() {
+  return getState("tab") === "report";
+}
+
 function renderHeading() {
   renderCount();
   document.body.classList.toggle("table-open", isTable());
-  document.querySelector(".home")?.setAttribute("aria-current", isTable() ? "page" : "false");
-  const run = isTable() ? null : runs.get(getState("run"));
+  document.body.classList.toggle("report-open", isReport());
+  for (const link of document.querySelectorAll(".home"))
+    link.setAttribute("aria-current", link.getAttribute("data-tab") === getState("tab") ? "page" : "false");
+  const isOfAll = isTable() || isReport();
+  const run = isOfAll ? null : runs.get(getState("run"));
+  const madeAt = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
+  if (isReport()) return heading.replaceChildren(el("span", { class: "quiet", text: madeAt }));
   document.title = run ? `${run.name} · windsock` : isTable() ? `${t("table")} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();
-  const madeAt = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
   heading.replaceChildren(
     el("span", { class: "quiet", text: run.project ? `${run.project} / ` : "" }),
     el("span", { class: "run-heading", text: run.name }),
@@ -152,11 +166,19 @@ function render() {
   followRun(key);
   if (!shownList().newest) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
-  const context = { run: key, name: run?.name ?? key, colour: colourOf(key), chosen: selectedRuns(), fail: showError };
+  const chosen = selectedRuns();
+  const context = {
+    run: key,
+    name: run?.name ?? key,
+    colour: colourOf(key),
+    chosen,
+    fail: showError,
+    rerender: render,
+  };
   const host = el("div", { class: `view ${getState("tab")}` });
   stage.replaceChildren(missingNote(key) ?? "", host);
   openView(host, context).catch(showError);
-  if (!isTable() && !OWN_MARKS.includes(getState("tab")) && !hasMarks(key)) updateMarks();
+  if (!hasOwnMarks() && !hasMarks(key)) updateMarks();
 }
 
 async function openView(host, context) {
@@ -172,9 +194,13 @@ function missingNote(key) {
   return el("p", { class: "notice", role: "status", text: t("no_such_run", { n: missing.wanted }) });
 }
 
-// Other views than those that get the marks with their data.
+// Whether a view shows no marks, or gets them with its data.
+function hasOwnMarks() {
+  return isTable() || isReport() || OWN_MARKS.includes(getState("tab"));
+}
+
 const updateMarks = throttle(MARKS_MS, () => {
-  if (!isTable() && !OWN_MARKS.includes(getState("tab"))) fetchMarks(getState("run")).catch(showError);
+  if (!hasOwnMarks()) fetchMarks(getState("run")).catch(showError);
 });
 
 function showError(problem) {

@@ -3,7 +3,7 @@ import { sparkline } from "./charts/sparkline.js";
 import { colourOf } from "./data/colours.js";
 import { report } from "./data/report.js";
 import { changeList, PAGE_SIZE, runs, SORTS, selectRun, shownList, toggleOverlay } from "./data/runs.js";
-import { getList, getState, setState } from "./data/url_state.js";
+import { getList, getState, setState, typeState } from "./data/url_state.js";
 import { openMenu } from "./run_menu.js";
 import { formatNumber, formatSeconds } from "./text/format.js";
 import { localized, t } from "./text/language.js";
@@ -33,7 +33,7 @@ export function makeSidebar() {
     "aria-label": t("filter_runs"),
     value: getState("q"),
   });
-  search.addEventListener("input", () => setState({ q: search.value }, true));
+  search.addEventListener("input", () => typeState("q", search.value));
   const sorts = SORTS.map((key) => [key, t(`by_${key}`)]);
   const rows = el("ul", { class: "runs" });
   const foot = el("div", { class: "runs-foot" });
@@ -49,7 +49,11 @@ export function makeSidebar() {
     rows,
     foot,
   );
-  return { side, draw: () => renderList(rows, foot) };
+  const draw = () => {
+    if (search.value !== getState("q")) search.value = getState("q"); // after Back
+    renderList(rows, foot);
+  };
+  return { side, draw };
 }
 
 function renderList(rows, foot) {

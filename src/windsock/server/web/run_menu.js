@@ -3,7 +3,7 @@ import { patchRun } from "./data/api.js";
 import { refreshRuns, runs } from "./data/runs.js";
 import { t } from "./text/language.js";
 import { el } from "./ui/dom.js";
-import { showMessage } from "./ui/toast.js";
+import { offerUndo, showMessage } from "./ui/toast.js";
 
 // `more` are further items, [label, work].
 export function openMenu(button, run, more = []) {
@@ -21,7 +21,9 @@ export function openMenu(button, run, more = []) {
     item(t("note"), () => promptForText(t("new_note"), run.note, (note) => annotateRun(run, { note }))),
     item(t("edit_tags"), () => promptForText(t("new_tags"), run.tags.join(", "), (tags) => annotateRun(run, { tags }))),
     more.map(([label, work]) => item(label, work)),
-    item(run.hidden ? t("unhide") : t("hide"), () => annotateRun(run, { hidden: !run.hidden })),
+    item(run.hidden ? t("unhide") : t("hide"), () =>
+      annotateRun(run, { hidden: !run.hidden }, run.hidden ? undefined : t("run_hidden", { n: run.name })),
+    ),
   );
   document.body.append(menu);
   const box = button.getBoundingClientRect();
@@ -38,14 +40,19 @@ export function openMenu(button, run, more = []) {
   );
 }
 
-async function annotateRun(run, fields) {
+async function annotateRun(run, fields, said = t("run_changed", { n: run.name })) {
   try {
     const changed = await patchRun(run.key, fields);
-    if (runs.has(run.key)) runs.set(run.key, { ...runs.get(run.key), ...changed });
-    await refreshRuns(); // its place in the list may be another
+    await show(run.key, changed.run);
+    offerUndo(said, async () => show(run.key, await changed.undo()));
   } catch (problem) {
     showMessage(problem.message);
   }
+}
+
+async function show(key, changed) {
+  if (runs.has(key)) runs.set(key, { ...runs.get(key), ...changed });
+  await refreshRuns(); // its place in the list may be another
   dispatchEvent(new CustomEvent("runs"));
 }
 

@@ -7,9 +7,9 @@ function theme() {
   return getState("theme") || readPreference("theme") || "";
 }
 
-export function applyTheme() {
+export function applyTheme(theme = isDark() ? "dark" : "light") {
   forgetColours();
-  document.documentElement.dataset.theme = isDark() ? "dark" : "light";
+  document.documentElement.dataset.theme = theme;
 }
 
 export function isDark() {

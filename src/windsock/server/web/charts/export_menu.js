@@ -1,5 +1,6 @@
 // The menu of a chart with which it is taken along: as a picture, as numbers, as text.
 import { fetchSeries } from "../data/api.js";
+import { report } from "../data/report.js";
 import { runs } from "../data/runs.js";
 import { addressWith, getState } from "../data/url_state.js";
 import { t } from "../text/language.js";
@@ -26,7 +27,13 @@ export function openExportMenu(button, card) {
     item(t("csv"), async () => save("csv", await allPoints(card), "text/csv")),
     item(t("copy_markdown"), () => copy(chartMarkdown(chart, plot.lines, linkTo(chart)))),
     item(t("copy_link"), () => copy(linkTo(chart))),
+    report ? "" : item(t("report_add"), () => addToReport(button, card)),
   );
+}
+
+async function addToReport(button, card) {
+  const { openAddMenu } = await import("../notes/new_report.js");
+  await openAddMenu(button, card);
 }
 
 async function copy(text) {

@@ -1,41 +1,39 @@
-// The dialog in which a panel is made and changed.
+// The dialog in which a panel is made or changed.
 import { t } from "../text/language.js";
 import { labelled, openForm } from "../ui/ask.js";
 import { el } from "../ui/dom.js";
+import { listField } from "../ui/list_field.js";
 import { changePanel, KINDS, readPanels, SIZES } from "./panels.js";
 
-// Edit a panel, or a new one; `choices` are the charts whose metrics can be chosen, {key, title}.
+// Edit a panel of the Charts view, or a new one; `choices` are the charts whose metrics can be chosen, {key, title}.
 export function editPanel(number, panel, choices) {
-  const titleOf = new Map(choices.map(({ key, title }) => [key, title]));
-  const chosen = [...panel.metrics];
-  const list = el(
-    "datalist",
-    { id: "panel-metrics" },
-    choices.map(({ key, title }) => el("option", { value: key, label: title })),
-  );
-  const adding = el("input", { type: "text", list: "panel-metrics", placeholder: t("add_metric") });
-  const chips = el("div", { class: "chips" });
-  const drawChips = () => {
-    chips.replaceChildren(
-      ...chosen.map((key, i) => chip(titleOf.get(key) ?? key, () => chosen.splice(i, 1) && drawChips())),
-    );
-    adding.required = !chosen.length;
-  };
-  const add = () => {
-    if (!titleOf.has(adding.value)) return;
-    chosen.push(adding.value);
-    adding.value = "";
-    drawChips();
-  };
-  adding.addEventListener("input", add);
-  drawChips();
+  const isNew = number >= readPanels().length;
+  openPanelForm(panel, choices, {
+    title: t(isNew ? "new_panel" : "edit_panel"),
+    remove: isNew ? null : () => changePanel(number, null),
+    done: (made) => changePanel(number, made),
+  });
+}
+
+// `more` are further fields, `scale` is what the scale is by default; `done` gets the panel, `remove` is offered where there is one.
+/**
+ * @param {any} panel
+ * @param {{key: string, title: string}[]} choices
+ * @param {{title: string, done: (panel: any) => void, remove?: (() => void) | null, more?: any[], free?: boolean, scale?: string}} form
+ */
+export function openPanelForm(
+  panel,
+  choices,
+  { title, done, remove = null, more = [], free = false, scale = t("as_page") },
+) {
+  const metrics = listField(t("metrics"), panel.metrics, choices, { required: true, free });
   const fields = {
     title: el("input", { type: "text", value: panel.title ?? "", maxlength: 200 }),
     kind: choice(
       KINDS.map((kind) => [kind, kindText(kind)]),
       panel.kind,
     ),
-    against: el("input", { type: "text", list: "panel-metrics", value: panel.against ?? "" }),
+    against: el("input", { type: "text", list: metrics.id, value: panel.against ?? "" }),
     size: choice(
       SIZES.map((size) => [size, sizeText(size)]),
       panel.size,
@@ -45,7 +43,7 @@ export function editPanel(number, panel, choices) {
     smooth: numberField(panel.smooth, { min: 0, max: 0.99, step: 0.01 }),
     log: choice(
       [
-        ["", t("as_page")],
+        ["", scale],
         ["yes", t("log")],
         ["no", t("linear")],
       ],
@@ -59,33 +57,30 @@ export function editPanel(number, panel, choices) {
   };
   fields.kind.addEventListener("change", showAgainst);
   showAgainst();
-  const pair = (...nodes) => el("div", { class: "form-pair" }, nodes);
-  const isNew = number >= readPanels().length;
-  const remove = el("button", {
-    type: "button",
-    class: "danger",
-    text: t("remove"),
-    onclick: () => changePanel(number, null),
-  });
+  const removal = el("button", { type: "button", class: "danger", text: t("remove"), onclick: () => remove?.() });
   const box = openForm(
-    { title: t(isNew ? "new_panel" : "edit_panel"), className: "panel-editor", buttons: isNew ? [] : [remove] },
+    { title, className: "panel-editor", buttons: remove ? [removal] : [] },
     [
-      list,
-      labelled(t("metrics"), adding),
-      chips,
+      ...metrics.nodes,
+      ...more,
       labelled(t("title"), fields.title),
       labelled(t("panel_kind"), fields.kind),
       against,
-      pair(labelled(t("y_from"), fields.low), labelled(t("y_to"), fields.high)),
-      pair(
+      formPair(labelled(t("y_from"), fields.low), labelled(t("y_to"), fields.high)),
+      formPair(
         labelled(t("scale"), fields.log),
         labelled(t("smoothing"), fields.smooth),
         labelled(t("panel_size"), fields.size),
       ),
     ],
-    () => changePanel(number, panelOf(chosen, fields)),
+    () => done(panelOf(metrics.values(), fields)),
   );
-  remove.addEventListener("click", () => box.close());
+  removal.addEventListener("click", () => box.close());
+}
+
+// Fields beside each other.
+export function formPair(...nodes) {
+  return el("div", { class: "form-pair" }, nodes);
 }
 
 // The panel of a filled form: what is left as it is by default is left out.
@@ -112,17 +107,7 @@ function sizeText(size) {
   return { normal: t("size_normal"), wide: t("size_wide"), full: t("size_full") }[size];
 }
 
-function chip(text, remove) {
-  const label = `${t("remove")}: ${text}`;
-  return el(
-    "span",
-    { class: "chip" },
-    text,
-    el("button", { type: "button", class: "ghost", text: "×", "aria-label": label, onclick: remove }),
-  );
-}
-
-function choice(options, chosen) {
+export function choice(options, chosen) {
   return el(
     "select",
     {},
@@ -131,6 +116,6 @@ function choice(options, chosen) {
 }
 
 /** @param {object} limits */
-function numberField(value, limits = { step: "any" }) {
+export function numberField(value, limits = { step: "any" }) {
   return el("input", { type: "number", value: value ?? "", ...limits });
 }

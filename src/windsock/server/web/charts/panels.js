@@ -64,7 +64,7 @@ function panelLines(chart, { against, isSingle, several, i }) {
     max: several || against ? null : line.max,
     min: several || against ? null : line.min,
     of: several ? chart.title : "",
-    colour: several && isSingle ? i : undefined,
+    colour: several && isSingle ? i : line.colour,
     dash: several && !isSingle ? i : 0,
     against: against?.lines.find((other) => other.run === line.run)?.mean,
   }));

@@ -1,6 +1,6 @@
 // Requests to the server; in a report, lookups in its data.
 import { track } from "./loading.js";
-import { report, reportResponse } from "./report.js";
+import { bandInReport, curvesInReport, report, reportResponse } from "./report.js";
 import { decodeSeries, seriesFromJson } from "./series.js";
 
 const JSON_BODY = { "content-type": "application/json" };
@@ -46,7 +46,13 @@ export function runPath(key, view = "") {
   return `/api/runs/${encodeURIComponent(key)}${view && `/${view}`}`;
 }
 
+// Change annotations of a run. Return it as it is now, and the function that undoes this.
 export async function patchRun(key, fields) {
+  const { before, ...run } = await sendPatch(key, fields);
+  return { run, undo: async () => (await patchRun(key, before)).run };
+}
+
+async function sendPatch(key, fields) {
   const request = { method: "PATCH", headers: JSON_BODY, body: JSON.stringify(fields) };
   return bodyOf(await fetch(addressOf(runPath(key)), request));
 }
@@ -59,21 +65,30 @@ export async function postJson(path, body) {
   return bodyOf(await track(post(path, JSON.stringify(body))));
 }
 
+// A file that the server makes.
+export async function postForBlob(path, body) {
+  const response = await track(post(path, JSON.stringify(body)));
+  return response.ok ? response.blob() : bodyOf(response);
+}
+
 // Fetch many series in one request. Each of `wanted` is {run, name, factor?, since?}.
 export async function fetchSeries(wanted, options) {
-  if (report) return wanted.flatMap(({ run, name }) => seriesInReport(run, name));
+  if (report) return wanted.flatMap((one) => seriesInReport(one, options));
   const body = JSON.stringify({ series: wanted, ...options, format: "binary" });
   const response = await track(post("/api/series", body));
   return response.ok ? decodeSeries(await response.arrayBuffer()) : bodyOf(response);
 }
 
-function seriesInReport(run, name) {
-  const found = report.series.filter((one) => one.name === name);
+function seriesInReport({ run, name, factor }, options) {
+  const found = report.blocks
+    ? curvesInReport({ run, name, factor }, options)
+    : report.series.filter((one) => one.name === name);
   return found.map((one) => ({ ...seriesFromJson(one), run, cursor: null, keep: 0 }));
 }
 
 // Fetch the means of groups of series, each a list of {run, name, factor}, with their intervals.
 export async function fetchBands(groups, points) {
+  if (report) return groups.map(bandInReport);
   const body = JSON.stringify({ groups, points });
   return (await bodyOf(await track(post("/api/bands", body)))).bands;
 }

@@ -41,9 +41,15 @@ export function assignColours(selection, before = new Map()) {
   return new Map(selection.map((run) => [run.key, colours.get(run.key)]));
 }
 
-// Choose the colour of a run, and keep it with the run; null: the page assigns one.
+// Choose the colour of a run, and keep it with the run; null: the page assigns one. Return the function that undoes it.
 export async function chooseColour(key, colour) {
-  if (colour === null) assigned.delete(key);
-  runs.set(key, { ...runs.get(key), ...(await patchRun(key, { colour })) });
+  const { run, undo } = await patchRun(key, { colour });
+  show(key, run);
+  return async () => show(key, await undo());
+}
+
+function show(key, run) {
+  if (run.colour === null) assigned.delete(key);
+  runs.set(key, { ...runs.get(key), ...run });
   dispatchEvent(new CustomEvent("colours"));
 }

@@ -28,9 +28,9 @@ export function hasMarks(run) {
   return known.has(run);
 }
 
-// The moments of the run in view and its marks above info; none where they are switched off.
+// The moments of the run in view and its marks above info; none where they are switched off, or in a written report.
 export function shownMarks() {
-  return areMarksShown()
+  return areMarksShown() && getState("tab") !== "report"
     ? (known.get(getState("run")) ?? []).filter(({ kind, severity }) => kind || severity !== "info")
     : [];
 }

@@ -1,13 +1,13 @@
 // The data of a report file, in the form of the server's responses.
 import { findSample, searchSamples } from "./sample_search.js";
 
-const embedded = document.getElementById("report-data");
+const embedded = globalThis.document?.getElementById("report-data");
 
 export const report = embedded ? JSON.parse(embedded.textContent) : null;
 
 export function reportResponse(path, parameters) {
   const view = path.split("/")[4] ?? path.split("/")[2];
-  if (view === "runs") return { cursor: "", gone: [], total: 1, hidden: 0, ...reportList() };
+  if (view === "runs") return { cursor: "", gone: [], hidden: 0, ...reportList() };
   if (view === "samples") return searchSamples(report.samples, parameters);
   if (view === "sample") return findSample(report.samples, parameters.place);
   if (view === "events") return { events: [], cursor: 0, total: 0 };
@@ -19,9 +19,27 @@ export function reportResponse(path, parameters) {
   return found;
 }
 
+// The curves of a series in a written report: those of the wanted steps, else of all.
+export function curvesInReport({ run, name, factor = 1 }, { from, to }) {
+  const found = report.series.filter((one) => one.run === run && one.name === name && one.factor === factor);
+  const isOf = (first, last) => (one) => one.ends[0] === first && one.ends[1] === last;
+  const wanted = found.filter(isOf(from ?? null, to ?? null));
+  return wanted.length ? wanted : found.filter(isOf(null, null));
+}
+
+// The mean of a group of series in a written report.
+export function bandInReport(members) {
+  const isSame = (one, i) => ["run", "name", "factor"].every((field) => one[field] === members[i][field]);
+  return report.bands.find((band) => band.members.length === members.length && band.members.every(isSame));
+}
+
 function reportList() {
-  const run = reportRun();
-  return { newest: run.key, keys: [run.key], runs: [run] };
+  const all = report.blocks ? report.runs.map(writtenRun) : [reportRun()];
+  return { newest: all[0]?.key, keys: all.map((run) => run.key), runs: all, total: all.length };
+}
+
+function writtenRun(run, number) {
+  return { ...run, project: "", tags: [], note: "", began: 0, reward: null, number };
 }
 
 function reportRun() {

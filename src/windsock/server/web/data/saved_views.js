@@ -3,22 +3,35 @@ import { fetchJson, postJson } from "./api.js";
 import { allStates, setState } from "./url_state.js";
 
 // What a view leaves as it is: which runs and what of them is shown, and how the page looks.
-const NOT_SAVED = ["run", "with", "from", "to", "step", "sample", "finding", "chart", "lang", "theme", "view", "q"];
+const NOT_SAVED = [
+  "run",
+  "with",
+  "from",
+  "to",
+  "step",
+  "sample",
+  "finding",
+  "chart",
+  "lang",
+  "theme",
+  "view",
+  "q",
+  "report",
+];
 
 export async function fetchViews() {
   return (await fetchJson("/api/views")).views;
 }
 
-// Save the states of the page under a name; it is the current view then.
-export async function saveView(name) {
-  const state = new URLSearchParams(savedStates(allStates())).toString();
-  await postJson("/api/views", { name, state });
-  setState({ view: name });
+// The states of the page that a view keeps.
+export function stateNow() {
+  return new URLSearchParams(savedStates(allStates())).toString();
 }
 
-export async function removeView(name) {
-  await postJson("/api/views", { name, state: null });
-  setState({ view: "" });
+// Save states under a name, which is the current view then; null removes the view.
+export async function saveView(name, state) {
+  await postJson("/api/views", { name, state });
+  setState({ view: state === null ? "" : name });
 }
 
 // Show the page as it was saved: states that the view does not have get their defaults.

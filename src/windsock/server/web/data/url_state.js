@@ -1,6 +1,14 @@
 // The state of the page in its URL: a link restores it, and Back undoes a change. A report file uses the hash.
+import { report } from "./report.js";
 
-const DEFAULTS = { tab: "overview", x: "step", smooth: "0", log: "0", sort: "began", stat: "seconds" };
+const DEFAULTS = {
+  tab: report?.blocks ? "report" : "overview",
+  x: "step",
+  smooth: "0",
+  log: "0",
+  sort: "began",
+  stat: "seconds",
+};
 const inHash = location.protocol === "file:";
 const watchers = new Set();
 const state = readUrl();
@@ -40,6 +48,12 @@ export function setState(changes, replace = false) {
   if (!changed.length) return;
   history[replace ? "replaceState" : "pushState"](null, "", addressOf(state));
   for (const watcher of watchers) watcher(changed);
+}
+
+// Change a state by typing. A text that is cleared at once, as by the cross of a field, is there again after Back.
+export function typeState(name, text) {
+  const isCleared = !text && getState(name).length > 1;
+  setState({ [name]: text }, !isCleared);
 }
 
 // Switch a state on or off.

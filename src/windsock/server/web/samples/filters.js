@@ -1,5 +1,5 @@
 // The bar of the Samples view: search, conditions on any column, order.
-import { getState, setState, toggleState } from "../data/url_state.js";
+import { getState, setState, toggleState, typeState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
@@ -44,7 +44,11 @@ export class FilterBar {
     this.order = el("select", { "aria-label": t("sort"), onchange: () => this.chooseOrder(this.order.value) });
     this.columns = el("select", { "aria-label": t("condition"), onchange: () => this.begin(this.columns.value) });
     this.where = this.box("where", "text", { class: "where", placeholder: "reward.format < 0.5 and correct = false" });
-    this.setLater = debounce(200, (names) => setState(names, true));
+    this.typing = null; // the field whose text is not in the URL yet
+    this.setLater = debounce(200, (state, text) => {
+      this.typing = null;
+      typeState(state, text);
+    });
     const search = this.box("grep", "search", { placeholder: t("search_samples"), "aria-label": t("search_samples") });
     this.regex = el("button", {
       text: ".*",
@@ -90,7 +94,10 @@ export class FilterBar {
 
   box(state, type, extra) {
     const box = el("input", { type, value: getState(state), "aria-label": state, ...extra });
-    box.addEventListener("input", () => this.setLater({ [state]: box.value }));
+    box.addEventListener("input", () => {
+      this.typing = box;
+      this.setLater(state, box.value);
+    });
     this.boxes.push([state, box]);
     return box;
   }
@@ -111,7 +118,7 @@ export class FilterBar {
 
   // Show the states of the URL, and the columns that a census has.
   show(columns) {
-    for (const [state, box] of this.boxes) if (box !== document.activeElement) box.value = getState(state);
+    for (const [state, box] of this.boxes) if (box !== this.typing) box.value = getState(state);
     this.press();
     const names = Object.keys(columns);
     const sorts = names.flatMap((name) => [

@@ -1,10 +1,12 @@
 // The page's own texts in English and Chinese. Texts of the catalogue come from the server in both languages.
 
+import { REPORT_WORDS } from "./report_words.js";
 import { TABLE_WORDS } from "./table_words.js";
 
 // English, then Chinese, then English where {n} is 1; {n} and the like are placeholders.
 export const WORDS = {
   ...TABLE_WORDS,
+  ...REPORT_WORDS,
   overview: ["Overview", "总览"],
   charts: ["Charts", "图表"],
   time: ["Time", "时间"],

@@ -1,6 +1,6 @@
 // Widgets that several views use: panels, tables, fields, status dots.
 import { report } from "../data/report.js";
-import { addressWith, getState, setState } from "../data/url_state.js";
+import { addressWith, getState, setState, typeState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { el } from "./dom.js";
 import { parseFilter } from "./filter.js";
@@ -111,13 +111,14 @@ export function selectField(label, choices, chosen, onchange) {
 // A search field whose text is the filter in the URL.
 export function filterField(label) {
   const box = el("input", { type: "search", placeholder: label, "aria-label": label, value: getState("filter") });
-  box.addEventListener("input", () => setState({ filter: box.value }, true));
+  box.addEventListener("input", () => typeState("filter", box.value));
   return box;
 }
 
 // A function that tests a text against the filter, a regular expression. An invalid one is searched as a plain text, and
 // a message below the field says what is wrong with it.
 export function filterPredicate(box) {
+  if (box.value !== getState("filter")) box.value = getState("filter"); // after Back
   const { pattern, problem } = parseFilter(getState("filter"));
   box.classList.toggle("invalid", Boolean(problem));
   if (box.nextElementSibling?.matches(".filter-problem")) box.nextElementSibling.remove();

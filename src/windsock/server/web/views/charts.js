@@ -144,7 +144,6 @@ export function chartsView(host, context) {
       if (!data) return;
       bar.sync();
       switches.sync();
-      if (filter.value !== getState("filter")) filter.value = getState("filter");
       if (names.includes("filter")) rebuild();
       else if (names.some((name) => ["pins", "panels", "closed", "flat"].includes(name))) build();
       else if (names.some((name) => ["from", "to", "x"].includes(name))) store.refresh(true);

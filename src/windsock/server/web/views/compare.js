@@ -1,16 +1,16 @@
 // The Compare view: charts of several runs, also across vocabularies, and the differences of the runs.
 import { axisBar } from "../charts/axis_bar.js";
-import { BandStore, groupLine } from "../charts/band_store.js";
+import { BandStore } from "../charts/band_store.js";
 import { ChartCard } from "../charts/card.js";
+import { comparedChart, comparedTitle, groupSize, namedGroups } from "../charts/compared_chart.js";
 import { sortByFamily } from "../charts/families.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson } from "../data/api.js";
 import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
-import { labelText } from "../table/order.js";
 import { formatConfigValue } from "../text/format.js";
-import { localized, t } from "../text/language.js";
+import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
@@ -40,10 +40,10 @@ export function compareView(host, context) {
     const matches = filterPredicate(filter);
     const shared = data.charts.filter((chart) => new Set(chart.lines.map((line) => line.run)).size > 1);
     const shown = sortByFamily(
-      shared.filter((chart) => matches(chart.key) || matches(localized(chart.title))),
+      shared.filter((chart) => matches(chart.key) || matches(comparedTitle(chart))),
       "family",
     );
-    const cards = shown.map((chart) => new ChartCard(store, chartOf(chart, data, grouped?.groups)));
+    const cards = shown.map((chart) => new ChartCard(store, comparedChart(chart, data.metrics, grouped?.groups)));
     grid.replaceChildren(...cards.map((card) => card.node));
     if (!cards.length) grid.append(emptyState(t("nothing_found")));
     count.textContent = t("shown", { n: shown.length, m: shared.length });
@@ -91,7 +91,7 @@ export function compareView(host, context) {
 
   function drawTop(names) {
     const legend = grouped
-      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${sizeText(group)}`))
+      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`))
       : data.runs.map((one, i) =>
           swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
         );
@@ -126,46 +126,15 @@ export function compareView(host, context) {
   };
 }
 
-// Groups with what the page calls and paints them.
+// An answer of /api/groups whose groups have names and colours.
 function named(found) {
-  const groups = found.groups.map((group, i) => ({
-    ...group,
-    id: `group ${i}`,
-    label: labelText(group, t("no_value")) || runs.get(group.keys[0])?.name || group.keys[0],
-    colour: i,
-    swatch: seriesColour(i),
-  }));
-  return { ...found, groups };
-}
-
-function sizeText({ keys, seeds }) {
-  if (keys.length === 1) return t("one_run");
-  return seeds === keys.length ? t("n_seeds", { n: seeds }) : t("n_runs", { n: keys.length });
+  return { ...found, groups: namedGroups(found.groups) };
 }
 
 // The charts in which at least two groups have a line.
 function chartsOfGroups({ charts }, { groups }) {
   const has = (chart, group) => chart.lines.some((line) => group.keys.includes(line.run));
   return charts.filter((chart) => groups.filter((group) => has(chart, group)).length > 1);
-}
-
-function chartOf(chart, data, groups) {
-  const metric = data.metrics[chart.metric];
-  const notes = chart.lines.map((line) => line.note).filter(Boolean);
-  const lines = groups
-    ? groups.map((group) => groupLine(chart, group)).filter(Boolean)
-    : chart.lines.map((line) => ({ run: line.run, mean: line.name, factor: line.factor ?? 1 }));
-  const names = [...new Set(chart.lines.map((line) => line.name))];
-  return {
-    key: chart.key,
-    title: metric ? localized(metric.title) : chart.key,
-    unit: metric?.sign ?? "",
-    metric,
-    band: chart.band,
-    note: notes[0] ?? null,
-    names,
-    lines,
-  };
 }
 
 function differences(data, names) {

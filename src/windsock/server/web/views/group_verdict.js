@@ -1,6 +1,7 @@
 // Which group of runs is better: means with intervals, and differences from the first group.
+import { comparedTitle } from "../charts/compared_chart.js";
 import { formatNumber } from "../text/format.js";
-import { localized, t } from "../text/language.js";
+import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { panel, selectField, statusDot, swatch, table } from "../ui/widgets.js";
 
@@ -9,7 +10,7 @@ const DOTS = { better: "good", worse: "bad" };
 // `data` is the answer of /api/groups; its groups have labels and colours; `choose` are metric(key) and base(label).
 export function verdictPanel(data, charts, choose) {
   const base = data.groups[0];
-  const options = charts.map((chart) => [chart.key, localized(chart.title) || chart.key]);
+  const options = charts.map((chart) => [chart.key, comparedTitle(chart)]);
   const fields = el(
     "span",
     { class: "verdict-fields" },

@@ -14,10 +14,15 @@ const VIEWS = {
   config: async () => (await import("./config.js")).configView,
   names: async () => (await import("./names.js")).namesView,
   table: async () => (await import("./table.js")).tableView,
+  report: async () => (await import("./written.js")).writtenView,
 };
 
-// The views of a run or of the selected runs; the table is of all runs, and has its place beside the name of the page.
-export const TABS = Object.keys(VIEWS).filter((tab) => tab !== "table" && (!report || tab !== "compare"));
+const BESIDE = ["table", "report"]; // of all runs: they have their places beside the name of the page
+
+// The views of a run or of the selected runs; a file with a written report has that alone.
+export const TABS = report?.blocks
+  ? []
+  : Object.keys(VIEWS).filter((tab) => !BESIDE.includes(tab) && (!report || tab !== "compare"));
 
 // The function that draws the view of a tab; of an unknown one, the overview.
 export async function loadView(tab) {

@@ -5,6 +5,7 @@ import { runs } from "../data/runs.js";
 import { language, localized, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
+import { offerUndo } from "../ui/toast.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
 import { copyButton, filterField, filterPredicate, panel, table } from "../ui/widgets.js";
 
@@ -17,11 +18,16 @@ export function namesView(host, context) {
 
   async function choose(source) {
     try {
-      const run = await patchRun(context.run, { source: source || null });
-      runs.set(context.run, { ...runs.get(context.run), source: run.source });
+      const { run, undo } = await patchRun(context.run, { source: source || null });
+      takeSource(run);
+      offerUndo(t("source_changed"), async () => takeSource(await undo()));
     } catch (problem) {
       context.fail(problem);
     }
+  }
+
+  function takeSource({ source }) {
+    runs.set(context.run, { ...runs.get(context.run), source });
     read();
   }
 

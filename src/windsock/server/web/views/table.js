@@ -1,7 +1,7 @@
 // The table of runs: columns of one's choice, conditions, groups, a selection to compare, and a baseline.
 import { MAX_SELECTED, select, selection, toggleSelection } from "../data/selection.js";
 import { TableData } from "../data/table.js";
-import { getList, getState, packList, setState } from "../data/url_state.js";
+import { getList, getState, packList, setState, typeState } from "../data/url_state.js";
 import { chooseColumns } from "../table/chooser.js";
 import { columnTitle, columnWidth, tableCsv } from "../table/columns.js";
 import { Grid } from "../table/grid.js";
@@ -161,6 +161,7 @@ export function tableView(host, context) {
       keys.length ? el("b", { text: t("selected", { n: keys.length }) }) : "",
       keys.length > 1 ? stateLink({ tab: "compare" }, { class: "button", text: t("compare") }) : "",
       keys.length ? stateLink({ tab: "charts" }, { class: "button", text: t("charts") }) : "",
+      keys.length ? el("button", { text: t("report_new_of"), onclick: () => writeReport(keys) }) : "",
       keys.length ? el("button", { class: "link", text: t("select_none"), onclick: () => select([]) }) : "",
       base ? el("span", { class: "baseline-note", text: t("baseline", { n: data.field(base, "name") }) }) : "",
       base ? el("button", { class: "link", text: t("unset_baseline"), onclick: () => actions.setBase("") }) : "",
@@ -249,7 +250,7 @@ export function tableView(host, context) {
 
   const readSoon = debounce(TYPING_MS, read);
   const readLater = throttle(REFRESH_MS, read);
-  where.addEventListener("input", () => setState({ only: where.value }, true));
+  where.addEventListener("input", () => typeState("only", where.value));
   read();
   return {
     listed: readLater,
@@ -263,6 +264,10 @@ export function tableView(host, context) {
     },
     destroy: () => grid.destroy(),
   };
+}
+
+async function writeReport(keys) {
+  (await import("../notes/new_report.js")).beginReport(keys);
 }
 
 // The name of a group in the URL.

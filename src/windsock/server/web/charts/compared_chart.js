@@ -1,0 +1,47 @@
+// A chart of a comparison as the chart of a card: a line for each run, or for each group of runs.
+import { runs } from "../data/runs.js";
+import { labelText } from "../table/order.js";
+import { localized, t } from "../text/language.js";
+import { seriesColour } from "../ui/colours.js";
+import { groupLine } from "./band_store.js";
+
+// `metrics` are the catalogue's records by id; `groups` are those of `namedGroups`, or null.
+export function comparedChart(chart, metrics, groups) {
+  const metric = metrics[chart.metric];
+  const notes = chart.lines.map((line) => line.note).filter(Boolean);
+  const lines = groups
+    ? groups.map((group) => groupLine(chart, group)).filter(Boolean)
+    : chart.lines.map((line) => ({ run: line.run, mean: line.name, factor: line.factor ?? 1 }));
+  return {
+    key: chart.key,
+    title: comparedTitle(chart),
+    unit: metric?.sign ?? "",
+    metric,
+    band: chart.band,
+    note: notes[0] ?? null,
+    names: [...new Set(chart.lines.map((line) => line.name))],
+    lines,
+  };
+}
+
+// The title of the metric, with what the names fill in, such as the domain.
+export function comparedTitle({ key, title, here }) {
+  return title ? [localized(title), ...Object.values(here)].join(" · ") : key;
+}
+
+// Groups of runs with what the page calls and paints them.
+export function namedGroups(groups, nameOf = (key) => runs.get(key)?.name, colourOf = (_, i) => i) {
+  return groups.map((group, i) => ({
+    ...group,
+    settings: group.label,
+    id: `group ${i}`,
+    label: labelText(group, t("no_value")) || nameOf(group.keys[0]) || group.keys[0],
+    colour: colourOf(group, i),
+    swatch: seriesColour(colourOf(group, i)),
+  }));
+}
+
+export function groupSize({ keys, seeds }) {
+  if (keys.length === 1) return t("one_run");
+  return seeds === keys.length ? t("n_seeds", { n: seeds }) : t("n_runs", { n: keys.length });
+}
