@@ -41,6 +41,7 @@ class Topic:
         self.poll = poll
         self.state: dict[str, Any] = {}
         self.watchers = 0
+        self.turn = 0  # the look at which it was polled last
         self.is_due = False
         self.task: asyncio.Task[None] | None = None  # that polls it
 
@@ -142,30 +143,30 @@ class Hub:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             turn += 1
-            keys = [key for key in self._topics if key != LIST]
+            topics = {key: topic for key, topic in self._topics.items() if key != LIST}
             try:
-                due = await anyio.to_thread.run_sync(self._due, keys, turn, limiter=self._limiter)
+                due = await anyio.to_thread.run_sync(self._due, topics, turn, limiter=self._limiter)
             except (WindsockError, OSError):
-                due = keys
+                due = list(topics)
             for key in due:
-                if key in self._topics:
-                    self._poll_soon(self._topics[key])
+                topics[key].turn = turn
+                if topics[key].watchers:
+                    self._poll_soon(topics[key])
 
-    def _due(self, keys: list[str], turn: int) -> list[str]:
+    def _due(self, topics: dict[str, Topic], turn: int) -> list[str]:
         """Return the runs to poll: those that have changed, and now and then those that may have."""
         locations = self._directory.open_runs.locations()
         folders = self._directory.open_runs.folders
         self._changes, changed = folders.changed_since(self._changes)
-        if turn % LOOKS_PER_STATUS == 0:
-            return keys
         may_have = turn % LOOKS_PER_POLL == 0
 
-        def is_due(location: RunLocation | None) -> bool:
+        def is_due(topic: Topic, location: RunLocation | None) -> bool:
             if location is None:  # it was removed, and may appear again
                 return may_have
-            return location.path in changed or (may_have and not folders.tells(location.path))
+            is_old = turn - topic.turn >= LOOKS_PER_STATUS
+            return is_old or location.path in changed or (may_have and not folders.tells(location.path))
 
-        return [key for key in keys if is_due(locations.get(key))]
+        return [key for key, topic in topics.items() if is_due(topic, locations.get(key))]
 
     def _poll_soon(self, topic: Topic) -> None:
         topic.is_due = True

@@ -15,7 +15,7 @@ from windsock.server.runs.open_runs import OpenRuns
 from windsock.summary import run_names
 
 JUDGE_SECONDS = 60.0  # between diagnoses of a run that goes on and is not open
-OPEN_SECONDS = 0.5  # times the number of open runs, between diagnoses of one of them
+OPEN_SECONDS = 1.0  # times the number of open runs, between diagnoses of one of them
 NAMES_SECONDS = 10.0  # between looks at the files that describe the names of a run
 
 
