@@ -7,6 +7,8 @@ is timed from the return of ``log`` until the chart has its value, the list unti
 
 The table has 5,000 runs, which the server has read before. Its first view is timed until rows are in the page, a sort
 and a filter from the click or key until the table shows the result.
+
+``page_live.py`` measures runs that go on and are overlaid.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,10 @@ FILTER = """async text => {
   while (count.textContent === before) await new Promise(requestAnimationFrame);
   return performance.now() - began;
 }"""
+
+
+Rows = dict[str, tuple[float, float]]
+"""What was measured: seconds, and the bar."""
 
 
 @contextmanager
@@ -160,7 +166,7 @@ def make_table(dir: Path, count: int) -> None:
         (folder / "run.json").write_text(json.dumps({**info, **own}))
 
 
-def table(browser: Any, base: str, count: int) -> dict[str, tuple[float, float]]:
+def table(browser: Any, base: str, count: int) -> Rows:
     """Return the waiting times of the table of many runs, each with its bar."""
     until(f"{base}/api/table?column=validation")
     while json.loads(httpx.get(f"{base}/api/table", timeout=600).content)["pending"]:
@@ -193,44 +199,67 @@ def table(browser: Any, base: str, count: int) -> dict[str, tuple[float, float]]
     }
 
 
-def report(options: argparse.Namespace) -> bool:
-    large, many, runs = options.dir / "large", options.dir / "list", options.dir / "table"
-    size = round(5000 * options.scale)
+def measure_run(chromium: Any, options: argparse.Namespace) -> Rows:
+    """Measure the views of a large run."""
+    large, size = options.dir / "large", round(5000 * options.scale)
     once(large, lambda: make_run(large, "large", size, size))
-    once(many, lambda: [make_run(many, f"r{n:03d}", round(1000 * options.scale), 150) for n in range(200)] and None)
-    shutil.rmtree(many / ".page", ignore_errors=True)
-    count = round(TABLE_RUNS * options.scale)
-    once(runs, lambda: make_table(runs, count))
-    with sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Chromium {chromium.version}\n")
-        with served(large) as base:
-            address = f"{base}/?run=large"
-            cold = view_seconds(chromium, address)
-            warm = statistics.median(view_seconds(chromium, address) for _ in range(ROUNDS))
-            charts = statistics.median(view_seconds(chromium, f"{address}&tab=charts") for _ in range(ROUNDS))
-            fast = scroll(chromium, f"{address}&tab=charts", 1500)
-            slow = scroll(chromium, f"{address}&tab=charts", 300, 200)
-        with served(many) as base:
-            listed = view_seconds(
-                chromium, f"{base}/?tab=overview", "() => document.querySelectorAll('.run').length === 100"
-            )
-            later = live(chromium, base, many)
-        shutil.rmtree(many / "page" / "live", ignore_errors=True)
-        with served(runs) as base:
-            of_table = table(chromium, base, count)
-        chromium.close()
-    rows = {
+    with served(large) as base:
+        address = f"{base}/?run=large"
+        cold = view_seconds(chromium, address)
+        warm = statistics.median(view_seconds(chromium, address) for _ in range(ROUNDS))
+        charts = statistics.median(view_seconds(chromium, f"{address}&tab=charts") for _ in range(ROUNDS))
+        fast = scroll(chromium, f"{address}&tab=charts", 1500)
+        slow = scroll(chromium, f"{address}&tab=charts", 300, 200)
+    return {
         "first view, server just started": (cold, BARS["cold"]),
         "first view, server warm": (warm, BARS["warm"]),
         "first charts, server warm": (charts, BARS["warm"]),
+        "longest task while scrolling, fast": (fast, BARS["task"]),
+        "longest task while scrolling, to read": (slow, BARS["task"]),
+    }
+
+
+def measure_list(chromium: Any, options: argparse.Namespace) -> Rows:
+    """Measure the list of many runs, and new steps of one beside them."""
+    many = options.dir / "list"
+    once(many, lambda: [make_run(many, f"r{n:03d}", round(1000 * options.scale), 150) for n in range(200)] and None)
+    shutil.rmtree(many / ".page", ignore_errors=True)
+    with served(many) as base:
+        listed = view_seconds(
+            chromium, f"{base}/?tab=overview", "() => document.querySelectorAll('.run').length === 100"
+        )
+        later = live(chromium, base, many)
+    shutil.rmtree(many / "page" / "live", ignore_errors=True)
+    return {
         "list of 200 runs, server just started": (listed, BARS["list"]),
         "a new step, median": (statistics.median(later), BARS["live"]),
         "a new step, slowest of 20": (max(later), BARS["live"]),
-        "longest task while scrolling, fast": (fast, BARS["task"]),
-        "longest task while scrolling, to read": (slow, BARS["task"]),
-        **of_table,
     }
+
+
+def measure_table(chromium: Any, options: argparse.Namespace) -> Rows:
+    """Measure the table of thousands of runs."""
+    runs, count = options.dir / "table", round(TABLE_RUNS * options.scale)
+    once(runs, lambda: make_table(runs, count))
+    with served(runs) as base:
+        return table(chromium, base, count)
+
+
+PARTS: dict[str, Callable[[Any, argparse.Namespace], Rows]] = {
+    "run": measure_run,
+    "list": measure_list,
+    "table": measure_table,
+}
+
+
+def report(options: argparse.Namespace) -> bool:
+    rows: Rows = {}
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        print(f"Python {platform.python_version()}, {os.cpu_count()} cores, Chromium {chromium.version}\n")
+        for name in options.only or PARTS:
+            rows |= PARTS[name](chromium, options)
+        chromium.close()
     print()
     for what, (seconds, bar) in rows.items():
         least = "under 0.05" if what.startswith("longest") and not seconds else f"{seconds:.3f}"
@@ -242,6 +271,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dir", type=Path, help="where the runs are kept for next time (default: nowhere)")
     parser.add_argument("--scale", type=float, default=1.0, help="shrink the runs, to try the script")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure one part; may be repeated")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless every bar holds")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="page-") as scratch:

@@ -11,7 +11,7 @@ VALUES = {
 
 
 def holds(text: str) -> bool:
-    return parse_conditions(text).hold(VALUES.get)
+    return bool(parse_conditions(text).evaluate(lambda condition: condition.holds(VALUES.get(condition.name))))
 
 
 @pytest.mark.parametrize(

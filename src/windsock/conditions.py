@@ -31,14 +31,15 @@ class Condition:
     value: str
     number: float | None
     is_quoted: bool
+    asks_for_absence: bool = field(init=False)
+    """Whether it is ``name = none`` or ``name != none``."""
+
+    def __post_init__(self) -> None:
+        is_absence = self.value.lower() in NONE and not self.is_quoted and self.order in ("=", "!=")
+        object.__setattr__(self, "asks_for_absence", is_absence)
 
     def __str__(self) -> str:
         return f"{self.name} {self.order} {self.value}"
-
-    @property
-    def asks_for_absence(self) -> bool:
-        """Whether it is ``name = none`` or ``name != none``."""
-        return self.value.lower() in NONE and not self.is_quoted and self.order in ("=", "!=")
 
     def holds(self, value: Any) -> bool:
         """Return whether a value fulfils the condition; None is an absent one, a list fulfils it by any element."""
@@ -46,6 +47,8 @@ class Condition:
             return (value is None) == (self.order == "=")
         if value is None:
             return False
+        if type(value) is float and self.order in ORDERS:  # most values of a table; no order holds for NaN
+            return bool(ORDERS[self.order](value, self.number))
         values = value if isinstance(value, list | tuple) else (value,)
         if self.order.startswith("!"):
             return not any(self._is_like(one) for one in values)
@@ -80,10 +83,6 @@ class Conditions:
     def evaluate(self, holds: Callable[[Condition], Any]) -> Any:
         """Return whether they hold; ``holds`` returns it for one, as truth value or array of them."""
         return True if self.expression is None else evaluate(self.expression, lambda one: holds(self._condition(one)))
-
-    def hold(self, value_of: Callable[[str], Any]) -> bool:
-        """Return whether the conditions hold for the values that names have; None is an absent one."""
-        return bool(self.evaluate(lambda condition: condition.holds(value_of(condition.name))))
 
     def _condition(self, comparison: Comparison) -> Condition:
         left, value = comparison.left, comparison.right

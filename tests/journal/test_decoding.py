@@ -160,7 +160,7 @@ async def test_the_server_lists_a_run_that_cannot_be_read(tmp_path: Path, anyio_
         assert "contains no run" in runs["bad"]["reason"]
         assert (await client.get("/api/runs/bad/overview")).status_code == 404
         assert (await client.get("/api/runs/good/overview")).status_code == 200
-        stream = app.state.hub.stream("bad", True)
+        stream = app.state.hub.stream(["bad"], True)
         assert b'"cursor"' in await anext(stream)
         await stream.aclose()
     app.state.directory.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from windsock.journal.series import Series
+from windsock.journal.series import Series, bucket_count
 
 floats = st.one_of(
     st.floats(width=64), st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e308, -1e308, 5e-324])
@@ -101,3 +101,18 @@ def test_buckets_of_a_power_of_two_stay_when_points_come_behind_them(start: int,
     np.testing.assert_array_equal(short.max[:same], long.max[:same])
     np.testing.assert_array_equal(short.last_step[:same], long.last_step[:same])
     assert short.count.sum() == few
+
+
+@given(st.integers(0, 70), st.integers(1, 1500), st.integers(0, 9), st.data())
+def test_the_last_buckets_alone_are_those_of_the_whole(start: int, count: int, power: int, data: st.DataObject):
+    """However many are left out, with values that are not finite, and of few or many points."""
+    values = np.random.default_rng(count).normal(size=start + count)
+    values[::7], values[3::11] = np.nan, np.inf
+    whole, size = series(values.tolist()), 2**power
+    every = whole.grouped(start, start + count, size)
+    assert bucket_count(start, start + count, size) == len(every)
+    skip = data.draw(st.integers(0, len(every) - 1))
+    last = whole.grouped(start, start + count, size, skip)
+    for name in ("first_step", "last_step", "min", "max", "last", "count", "nonfinite"):
+        np.testing.assert_array_equal(getattr(last, name), getattr(every, name)[skip:])
+        assert getattr(last, name).dtype == getattr(every, name).dtype

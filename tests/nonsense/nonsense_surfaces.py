@@ -179,7 +179,7 @@ class Checker:
 
     async def _live(self, app: Any, bad: str) -> None:
         """Read the first event of the stream of the run and the list."""
-        stream = app.state.hub.stream(bad, True)
+        stream = app.state.hub.stream([bad], True)
         first = await asyncio.wait_for(anext(stream), 20)
         assert first.startswith(b"event: hello")
         assert b"cursor" in first

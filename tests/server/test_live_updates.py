@@ -96,7 +96,7 @@ def test_polling_stops_with_the_last_page(tmp_path: Path):
 
     async def watch() -> None:
         hub = Hub(directory)
-        pages = [hub.stream("idle", listed=True), hub.stream("idle", listed=False)]
+        pages = [hub.stream(["idle"], listed=True), hub.stream(["idle"], listed=False)]
         for page in pages:
             assert (await anext(page)).startswith(b"event: hello")
         assert hub.watched == ["idle", ""]
@@ -111,9 +111,51 @@ def test_polling_stops_with_the_last_page(tmp_path: Path):
     run.finish()
 
 
+def test_several_runs_are_watched_and_only_those_that_change_are_read(tmp_path: Path, monkeypatch: Any):
+    """One task looks for changes, and a poll of a run that has none costs nothing."""
+    monkeypatch.setattr("windsock.server.runs.live.LOOKS_PER_STATUS", 10**9)
+    monkeypatch.setattr("windsock.server.runs.live.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("windsock.run.HEARTBEAT_SECONDS", 600.0)
+    runs = [windsock.init(id=f"r{number}", concurrent=True) for number in range(5)]
+    for run in runs:
+        run.log({"a": 1.0}, step=0)
+    directory = RunDirectory(tmp_path / "runs")
+    polled: list[str] = []
+
+    async def watch() -> None:
+        hub = Hub(directory)
+        state = hub._run_state
+        monkeypatch.setattr(hub, "_run_state", lambda key: [polled.append(key), state(key)][1])
+        page = hub.stream([run.id for run in runs], listed=False)
+        text = (await anext(page)).decode()
+        while text.count("event: data") < 4:  # of the runs behind the first
+            text += (await anext(page)).decode()
+        assert set(polled) == {"r0", "r1", "r2", "r3", "r4"}
+        while polled:  # until nothing is polled in thirty looks
+            del polled[:]
+            await asyncio.sleep(0.3)
+        runs[3].log({"a": 2.0}, step=1)
+        text = ""
+        while '"last_step":1' not in text:
+            text = (await anext(page)).decode()
+        assert [data["run"] for _, data in events(iter(text.splitlines()))] == ["r3"]
+        assert set(polled) == {"r3"}
+        assert len(asyncio.all_tasks()) <= 4  # this one, the look, and the poll with its thread
+        await page.aclose()  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        assert hub.watched == []
+
+    asyncio.run(watch())
+    directory.close()
+    for run in runs:
+        run.finish()
+
+
 def test_an_unknown_run_cannot_be_watched(serve: Serve):
-    """The request fails with 404."""
-    assert serve().get("/api/live?run=nobody").status_code == 404
+    """The request fails with 404, and one for too many runs with 413."""
+    client = serve()
+    assert client.get("/api/live?run=nobody").status_code == 404
+    assert client.get("/api/live", params={"run": [f"r{number}" for number in range(65)]}).status_code == 413
 
 
 def test_a_server_ends_its_streams_before_it_stops(tmp_path: Path):
@@ -153,9 +195,9 @@ def test_a_page_that_disconnects_while_its_run_opens_does_not_affect_others(tmp_
     async def watch() -> None:
         hub = Hub(directory)
         monkeypatch.setattr(hub, "_run_state", slow)
-        listing = hub.stream(None, listed=True)
+        listing = hub.stream([], listed=True)
         await anext(listing)
-        leaving = asyncio.create_task(anext(hub.stream("slow", listed=True)))  # type: ignore[arg-type]
+        leaving = asyncio.create_task(anext(hub.stream(["slow"], listed=True)))  # type: ignore[arg-type]
         await asyncio.to_thread(opening.wait, 20)
         leaving.cancel()
         leave.set()

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -171,6 +172,35 @@ def test_a_new_step_appears_by_itself(serve: Serve, visit: Open):
     other.finish()
     run.finish()
     page.wait_for_selector(".heading .chip.finished")
+
+
+def test_only_what_is_new_is_fetched_and_drawn(serve: Serve, visit: Open, monkeypatch: pytest.MonkeyPatch):
+    """Of three overlaid runs only the one with a new step is asked for, and only the chart that changes is drawn."""
+    monkeypatch.setattr("windsock.run.HEARTBEAT_SECONDS", 600.0)
+    runs = {key: windsock.init(id=key, name=key, concurrent=True) for key in ("one", "two", "three")}
+    for step in range(5):
+        for run in runs.values():
+            run.log({"loss": float(step), "rare": 1.0}, step=step)
+    page = visit(f"{serve().base_url}/?run=one&with=two,three&tab=charts")
+    plot = "name => [...document.querySelectorAll('.chart')].find(one => one.dataset.name === name)?.card.plot"
+    page.wait_for_function(f"() => ['loss', 'rare'].every(name => ({plot})(name)?.lines.length === 3)")
+    page.wait_for_timeout(300)  # the first events of the stream
+    asked: list[list[tuple[str, str]]] = []
+    page.on("request", lambda one: "/api/series" in one.url and asked.append(names_of(one.post_data_json)))
+    page.evaluate(f"window.kept = ({plot})('rare').lines; window.value = ({plot})('loss').card.sub.firstChild")
+    runs["two"].log({"loss": 77.0}, step=5)
+    page.wait_for_function(f"() => ({plot})('loss').lines[1].main.last.at(-1) === 77")
+    assert {key for names in asked for key in names} == {("two", "loss"), ("two", "rare")}
+    assert page.evaluate(f"({plot})('rare').lines === kept")
+    assert page.evaluate(f"({plot})('loss').card.sub.firstChild === value")
+    assert page.locator(".chart[data-name=loss] .val").all_inner_texts() == ["4", "77", "4"]
+    for run in runs.values():
+        run.finish()
+
+
+def names_of(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return run and name of each requested series."""
+    return [(one["run"], one["name"]) for one in body["series"]]
 
 
 def test_a_superseded_attempt_is_drawn_behind_the_newer_one(serve: Serve, visit: Open):

@@ -50,8 +50,8 @@ class Direct(OpenRun):
         self._series = series
 
     def cached(self, key, compute, max_age=0.0):  # type: ignore[no-untyped-def]
-        """Return the series for any key."""
-        return self._series
+        """Return the series instead of one of the run."""
+        return self._series if key[0] == "series" else compute()
 
 
 def test_one_spike_among_twenty_five_million_points_is_kept():

@@ -10,6 +10,7 @@ from serving_runs import Serve, eventually, serving
 from sweep_runs import BEST, COLLAPSED
 
 import windsock
+from windsock.conditions import Condition
 from windsock.server.runs.open_runs import RunLocation
 
 COLUMNS = ["steps", "validation", "best:validation", "actor.lr", "seed", "mean3:critic/score/mean", "at14:entropy"]
@@ -211,3 +212,19 @@ def test_bands_are_means_with_intervals(client: httpx.Client):
     assert client.post("/api/bands", json={"groups": [{}]}).status_code == 400
     assert client.post("/api/bands", json={"groups": [[{"run": "from-trl"}]]}).status_code == 400
     assert client.post("/api/bands", json={"groups": [[]] * 201}).status_code == 413
+
+
+def test_conditions_are_read_once_for_all_runs(client: httpx.Client, monkeypatch: pytest.MonkeyPatch):
+    """However many runs there are: a filter answers while one types."""
+    table(client)
+    made: list[str] = []
+    check = Condition.__post_init__
+
+    def counted(condition: Condition) -> None:
+        made.append(str(condition))
+        check(condition)
+
+    monkeypatch.setattr(Condition, "__post_init__", counted)
+    found = table(client, where="actor.lr > 1e-6 and not tag = none or seed = 3")
+    assert 0 < len(found["keys"]) < found["all"]
+    assert len(made) <= 12

@@ -46,3 +46,14 @@ test("a value that is not finite is a gap, and a cross on the axis", () => {
   assert.match(parts[0], /d="M0 30L1.6 30M20 10L21.6 10"/);
   assert.match(parts.at(-1), /stroke="--bad"/);
 });
+
+test("of many lines all are thin but the one at the pointer", () => {
+  const widths = (count, focused) => {
+    const lines = Array.from({ length: count }, (_, i) => ({ ...line(`r${i}`, i % 8), max: null, min: null }));
+    const paths = drawn(lines, focused).filter((part) => /stroke="--s/.test(part));
+    return paths.map((part) => Number(part.match(/stroke-width="([\d.]+)"/)[1]));
+  };
+  assert.deepEqual(new Set(widths(8)), new Set([1.6]));
+  assert.deepEqual(new Set(widths(9)), new Set([1]));
+  assert.deepEqual(widths(9, "r3").indexOf(1.6), 3);
+});

@@ -7,7 +7,12 @@ globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathnam
 globalThis.addEventListener = () => {};
 const { chartMarkdown, pointsCsv } = await import("../../src/windsock/server/web/charts/table.js");
 
-import { appendSeries, decodeSeries, seriesFromJson } from "../../src/windsock/server/web/data/series.js";
+import {
+  appendSeries,
+  decodeSeries,
+  hasNothingNew,
+  seriesFromJson,
+} from "../../src/windsock/server/web/data/series.js";
 
 // A body as docs/api.md describes it.
 function encoded(series, arrays) {
@@ -92,4 +97,15 @@ test("a chart as Markdown has a row for each run, and a link", () => {
     "<http://x/?a>",
     "",
   ]);
+});
+
+test("a response that repeats the end of a known series has nothing new", () => {
+  const of = (x, last, keep = 0) => seriesFromJson({ found: true, exact: true, keep, x, last });
+  const known = of([0, 1, 2], [5, "NaN", 7]);
+  assert.ok(hasNothingNew(known, of([2], [7], 2)));
+  assert.ok(hasNothingNew(known, of([1, 2], ["NaN", 7], 1)));
+  assert.ok(!hasNothingNew(known, of([2], [8], 2)));
+  assert.ok(!hasNothingNew(known, of([2, 3], [7, 7], 2)));
+  assert.ok(!hasNothingNew(known, of([0, 1, 2], [5, "NaN", 7])), "complete, after a change of older points");
+  assert.ok(!hasNothingNew(undefined, of([2], [7], 2)));
 });

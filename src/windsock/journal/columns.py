@@ -53,6 +53,7 @@ class _Segment:
     shared_states: dict[int, int] = field(default_factory=dict)  # by layout
     shared_sparse: dict[int, int] = field(default_factory=dict)
     columns: dict[tuple[int, int], GrowingArray] = field(default_factory=dict)  # by schema and column
+    kept: int = 0  # values of these columns
     asked: set[tuple[int, int]] = field(default_factory=set)  # columns that were asked for
 
     def column(self, schema: int, number: int) -> Floats:
@@ -63,9 +64,10 @@ class _Segment:
             return table.column(number)
         kept = self.columns.setdefault(key, GrowingArray(np.float64))
         if len(kept) < len(table):
+            self.kept += len(table) - len(kept)
             kept.extend(table.column(number, len(kept)))
-            if sum(map(len, self.columns.values())) > MAX_KEPT:
-                self.columns = {key: kept}
+            if self.kept > MAX_KEPT:
+                self.columns, self.kept = {key: kept}, len(kept)
         return kept.array.copy()
 
     def read_events(self) -> None:

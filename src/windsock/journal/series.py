@@ -7,6 +7,8 @@ one step is seen at every zoom. A pyramid of coarser and coarser buckets makes t
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from windsock.model import Writer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+FEW_POINTS = 64
 FANOUT = 16  # how many buckets of one level make one of the next
 
 
@@ -135,16 +138,33 @@ class Series:
             return Buckets(*(np.empty(0, kind) for kind in (int, int, float, float, float, int, int)))
         return self.grouped(start, stop, -(-(stop - start) // max_points))
 
-    def grouped(self, start: int, stop: int, size: int) -> Buckets:
+    def grouped(self, start: int, stop: int, size: int, skip: int = 0) -> Buckets:
         """Put the points from ``start`` up to ``stop``, at least one, into buckets of about ``size`` points.
 
-        With a power of two, all but the first and the last have exactly that size, however long the series grows.
+        With a power of two, all but the first and the last have exactly that size, however long the series grows. The
+        first ``skip`` buckets are left out, which must not be all.
         """
-        level = 0
-        # Twice, so that at least one bucket of the level is completely between start and stop.
-        while 2 * FANOUT ** (level + 1) <= min(size, stop - start):
-            level += 1
+        level = _level_of(start, stop, size)
+        if skip:
+            grain = FANOUT**level
+            width = -(-size // grain) * grain
+            start = -(-start // grain) * grain + skip * width
+            if stop - start <= FEW_POINTS:
+                return self._few_buckets([*range(start, stop // grain * grain, width), stop])
         return self._buckets(start, stop, size, level)
+
+    def _few_buckets(self, edges: list[int]) -> Buckets:
+        """Return the buckets between edges as ``_buckets`` does; of few points this takes a fifth of the time."""
+        begin = edges[0]
+        steps, values = self.steps[begin : edges[-1]].tolist(), self.values[begin : edges[-1]].tolist()
+        whole, real = [], []
+        for start, stop in itertools.pairwise(edge - begin for edge in edges):
+            finite = [value for value in values[start:stop] if math.isfinite(value)]
+            whole.append((steps[start], steps[stop - 1], stop - start, stop - start - len(finite)))
+            real.append((min(finite, default=math.nan), max(finite, default=math.nan), values[stop - 1]))
+        first_step, last_step, count, nonfinite = np.array(whole).T
+        low, high, last = np.array(real).T
+        return Buckets(first_step, last_step, low, high, last, count, nonfinite)
 
     def _buckets(self, start: int, stop: int, size: int, level: int) -> Buckets:
         """Group the buckets of one level of the pyramid into buckets of about ``size`` points.
@@ -176,10 +196,29 @@ class Series:
     def _level(self, level: int, begin: int, end: int) -> _Level:
         if level == 0:
             return _Level.from_values(self.values[begin:end])
+        grain = FANOUT**level
+        if len(self._pyramid) < level and (end - begin) * grain * FANOUT < len(self.values):
+            points = _Level.from_values(self.values[begin * grain : end * grain])  # few: the pyramid is of all
+            return points.grouped(np.arange(0, len(points.min), grain))
         while len(self._pyramid) < level:
             below = self._pyramid[-1] if self._pyramid else _Level.from_values(self.values)
             self._pyramid.append(below.grouped(np.arange(0, len(below.min), FANOUT)))
         return self._pyramid[level - 1].cut(begin, end)
+
+
+def bucket_count(start: int, stop: int, size: int) -> int:
+    """Return how many buckets ``Series.grouped`` makes."""
+    grain: int = FANOUT ** _level_of(start, stop, size)
+    return -(-(stop // grain - -(-start // grain)) // -(-size // grain))
+
+
+def _level_of(start: int, stop: int, size: int) -> int:
+    """Return the coarsest level of a pyramid for buckets of a size."""
+    level = 0
+    # Twice, so that at least one bucket of the level is completely between start and stop.
+    while 2 * FANOUT ** (level + 1) <= min(size, stop - start):
+        level += 1
+    return level
 
 
 def joined(name: str, pieces: list[Series]) -> Series:

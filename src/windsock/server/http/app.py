@@ -21,7 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from windsock.errors import JournalError
-from windsock.server.http.endpoints import ENDPOINTS, LIVE_PARAMETERS, Endpoint
+from windsock.server.http.endpoints import ENDPOINTS, LIVE_PARAMETERS, MAX_COMPARED, Endpoint
 from windsock.server.http.files import StaticFiles
 from windsock.server.http.guard import LOOPBACK, Allowed, Guard, Rejection
 from windsock.server.http.openapi import description
@@ -58,10 +58,10 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
 
     async def live(request: Request) -> Response:
         arguments = parse_query(LIVE_PARAMETERS, request.query_params)
-        if arguments["run"] is not None:
-            await anyio.to_thread.run_sync(directory.open_runs.location, arguments["run"], limiter=limiter)
+        runs = [key for key in arguments["run"] if key]
+        await anyio.to_thread.run_sync(_check_watched, directory, runs, limiter=limiter)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        stream = hub.stream(arguments["run"], arguments["list"])
+        stream = hub.stream(runs, arguments["list"])
         return StreamingResponse(stream, 200, headers, "text/event-stream")
 
     async def file(request: Request) -> Response:
@@ -102,6 +102,14 @@ def _call_and_encode(directory: RunDirectory, endpoint: Endpoint, arguments: dic
     """Call the endpoint and encode its result, both in the worker thread: encoding takes long too."""
     result = endpoint.handler(directory, arguments)
     return result if isinstance(result, BinaryBody) else BinaryBody(encode(result), "application/json")
+
+
+def _check_watched(directory: RunDirectory, runs: list[str]) -> None:
+    """Reject runs that do not exist, and more than a page compares."""
+    if len(runs) > MAX_COMPARED:
+        raise RequestError(413, f"{len(runs)} runs requested; at most {MAX_COMPARED} are watched")
+    for key in runs:
+        directory.open_runs.location(key)
 
 
 async def _json_body(request: Request) -> Any:

@@ -438,7 +438,7 @@ SAMPLE_FIELDS = (
 )  # fmt: skip
 RUN = "/api/runs/{run}"
 LIVE_PARAMETERS = (
-    Parameter("run", "a run's key"),
+    Parameter("run", "keys of runs", repeated=True),
     Parameter("list", "also report changes of the list", "boolean", False),
 )
 

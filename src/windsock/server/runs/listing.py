@@ -37,6 +37,7 @@ from windsock.view import View
 
 STATUS_SECONDS = 2.0  # between status checks of a run that has not ended
 REWARD_SECONDS = 5.0  # between readings of a running run that is not open
+OPEN_SECONDS = 0.25  # times the number of open runs, between readings of one of them
 REWARDS_AT_ONCE = 32  # before the order is decided again: another page may be shown
 VERDICTS_AT_ONCE = 4
 MAX_STATISTICS = 64  # numbers of series that are read of every run, the latest ones asked for
@@ -303,7 +304,8 @@ class Listing:
 
     def _is_due(self, run: ListedRun) -> bool:
         is_open = self._open_runs.get_open(run.location.key) is not None
-        return is_open or run.reward_files is None or time.monotonic() - run.reward_read_at > REWARD_SECONDS
+        pause = OPEN_SECONDS * self._open_runs.count * (not run.ended) if is_open else REWARD_SECONDS
+        return run.reward_files is None or time.monotonic() - run.reward_read_at > min(pause, REWARD_SECONDS)
 
     def _start_reading(self) -> None:
         """Start the thread, if there is something to read."""

@@ -1,14 +1,15 @@
-"""Live updates as server-sent events: one polling task per watched run or list, shared by all pages that watch it.
+"""Live updates as server-sent events: one task for all watched runs and one for the list, shared by all pages.
 
-A task compares file sizes a few times a second, in a worker thread, and refreshes the run when they change. Events
-report that something is new, without the data: pages fetch what they show, from their cursors. A task ends with its
-last page.
+The task asks several times a second, in a worker thread, which watched runs have changed, and only those are refreshed.
+Events report that something is new, without the data: pages fetch what they show, from their cursors. A task ends with
+its last page.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -20,12 +21,15 @@ from windsock.errors import WindsockError
 from windsock.formatting import describe_error
 from windsock.server.responses import RequestError, encode
 from windsock.server.runs.directory import RunDirectory
-from windsock.server.runs.open_runs import OpenRun
+from windsock.server.runs.open_runs import OpenRun, RunLocation
 
-RUN_SECONDS = 0.25
+LOOK_SECONDS = 0.08  # between looks for runs that have changed
+LOOKS_PER_POLL = 3  # of a run of whose changes the kernel does not tell
+LOOKS_PER_STATUS = 25  # the status of an unchanged run depends on the clock
 LIST_SECONDS = 1.0
+MAX_LIST_SECONDS = 10.0
+LIST_SHARE = 0.02  # of the time that is spent on the list: where thousands of runs go on, it is polled less often
 KEEPALIVE_SECONDS = 15.0
-POLLS_PER_STATUS = 8  # an unchanged run's status is computed at every eighth poll
 THREADS = 4  # for polls only: a directory that hangs does not take the threads of requests
 LIST = ""  # the list's topic; the other topics are keys of runs
 
@@ -33,12 +37,13 @@ LIST = ""  # the list's topic; the other topics are keys of runs
 class Topic:
     """A watched run or the list: its last known state and the number of pages that watch it."""
 
-    def __init__(self, poll: Callable[[int, dict[str, Any]], dict[str, Any]], seconds: float) -> None:
+    def __init__(self, poll: Callable[[], dict[str, Any]]) -> None:
         self.poll = poll
-        self.seconds = seconds
         self.state: dict[str, Any] = {}
         self.watchers = 0
-        self.task: asyncio.Task[None] | None = None
+        self.turn = 0  # the look at which it was polled last
+        self.is_due = False
+        self.task: asyncio.Task[None] | None = None  # that polls it
 
 
 class Hub:
@@ -47,24 +52,28 @@ class Hub:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self._topics: dict[str, Topic] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._changes = -1  # of files, as of the last look
         self._changed: asyncio.Condition | None = None
         self._limiter: anyio.CapacityLimiter | None = None
         self._closed = False
 
-    async def stream(self, run: str | None, listed: bool) -> AsyncIterator[bytes]:
+    async def stream(self, runs: Sequence[str], listed: bool) -> AsyncIterator[bytes]:
         """Yield events for one page until it disconnects or the server stops."""
-        keys = [*([run] if run is not None else []), *([LIST] if listed or run is None else [])]
+        keys = [*dict.fromkeys(runs), *([LIST] if listed or not runs else [])]
         async with self._watching(keys) as topics:
             seen = {key: topic.state for key, topic in topics.items()}
-            yield _event("hello", _hello(seen, run))
+            yield _event("hello", _hello(seen, runs[0] if runs else None))
             while not self._closed:
                 changed = await self._wait(topics, seen)
                 if not changed and not self._closed:
                     yield b": keep-alive\n\n"
+                found = []
                 for key in changed:
                     before, seen[key] = seen[key], topics[key].state
-                    for name, data in _events(key, before, seen[key]):
-                        yield _event(name, data)
+                    found += [_event(name, data) for name, data in _events(key, before, seen[key])]
+                if found:
+                    yield b"".join(found)
             yield _event("bye", {})
 
     @property
@@ -76,8 +85,8 @@ class Hub:
         """End all streams with a ``bye`` event and stop polling."""
         self._closed = True
         for topic in self._topics.values():
-            if topic.task is not None:
-                topic.task.cancel()
+            _cancel(topic.task)
+        _cancel(self._looking)
         if self._changed is not None:
             async with self._changed:
                 self._changed.notify_all()
@@ -89,38 +98,92 @@ class Hub:
         for topic in topics.values():
             topic.watchers += 1
         try:
-            for topic in topics.values():
-                if topic.task is None:
-                    await self._poll(topic, 0)
-                    # During the await another page may have created the task.
-                    topic.task = topic.task or asyncio.create_task(self._watch(topic))
+            # The first run and the list are in the first event. Opening the other runs may take long.
+            for key in dict.fromkeys((keys[0], keys[-1])):
+                if not topics[key].state:
+                    await self._poll(topics[key])
+            for key, topic in topics.items():
+                self._follow(key, topic)
             yield topics
         finally:
             for key, topic in topics.items():
                 topic.watchers -= 1
                 if topic.watchers == 0:
                     self._topics.pop(key, None)
-                    if topic.task is not None:
-                        topic.task.cancel()
+                    _cancel(topic.task)
+            if not any(self._topics):  # the key of the list is empty
+                _cancel(self._looking)
+                self._looking = None
 
     def _topic(self, key: str) -> Topic:
         if key == LIST:
-            return Topic(lambda turn, before: {"cursor": self._directory.listing.cursor()}, LIST_SECONDS)
-        return Topic(lambda turn, before: self._run_state(key, turn, before), RUN_SECONDS)
+            return Topic(lambda: {"cursor": self._directory.listing.cursor()})
+        return Topic(lambda: self._run_state(key))
 
-    async def _watch(self, topic: Topic) -> None:
+    def _follow(self, key: str, topic: Topic) -> None:
+        """Begin to poll a topic, unless another page watches it already."""
+        if key == LIST:
+            topic.task = topic.task or asyncio.create_task(self._poll_list(topic))
+            return
+        if not topic.state:
+            self._poll_soon(topic)
+        self._looking = self._looking or asyncio.create_task(self._look())
+
+    async def _poll_list(self, topic: Topic) -> None:
+        took = 0.0
+        while True:
+            await asyncio.sleep(min(max(LIST_SECONDS, took / LIST_SHARE), MAX_LIST_SECONDS))
+            began = time.monotonic()
+            await self._poll(topic)
+            took = time.monotonic() - began
+
+    async def _look(self) -> None:
+        """Poll the watched runs that have changed."""
         turn = 0
         while True:
-            await asyncio.sleep(topic.seconds)
+            await asyncio.sleep(LOOK_SECONDS)
             turn += 1
-            await self._poll(topic, turn)
+            topics = {key: topic for key, topic in self._topics.items() if key != LIST}
+            try:
+                due = await anyio.to_thread.run_sync(self._due, topics, turn, limiter=self._limiter)
+            except (WindsockError, OSError):
+                due = list(topics)
+            for key in due:
+                topics[key].turn = turn
+                if topics[key].watchers:
+                    self._poll_soon(topics[key])
 
-    async def _poll(self, topic: Topic, turn: int) -> None:
+    def _due(self, topics: dict[str, Topic], turn: int) -> list[str]:
+        """Return the runs to poll: those that have changed, and now and then those that may have."""
+        locations = self._directory.open_runs.locations()
+        folders = self._directory.open_runs.folders
+        self._changes, changed = folders.changed_since(self._changes)
+        may_have = turn % LOOKS_PER_POLL == 0
+
+        def is_due(topic: Topic, location: RunLocation | None) -> bool:
+            if location is None:  # it was removed, and may appear again
+                return may_have
+            is_old = turn - topic.turn >= LOOKS_PER_STATUS
+            return is_old or location.path in changed or (may_have and not folders.tells(location.path))
+
+        return [key for key, topic in topics.items() if is_due(topic, locations.get(key))]
+
+    def _poll_soon(self, topic: Topic) -> None:
+        topic.is_due = True
+        if topic.task is None or topic.task.done():
+            topic.task = asyncio.create_task(self._poll_while_due(topic))
+
+    async def _poll_while_due(self, topic: Topic) -> None:
+        while topic.is_due:  # it may have changed again while it was polled
+            topic.is_due = False
+            await self._poll(topic)
+
+    async def _poll(self, topic: Topic) -> None:
         # Not in __init__, which runs before there is an event loop.
         if self._limiter is None or self._changed is None:
             self._limiter, self._changed = anyio.CapacityLimiter(THREADS), asyncio.Condition()
         try:
-            state = await anyio.to_thread.run_sync(topic.poll, turn, topic.state, limiter=self._limiter)
+            state = await anyio.to_thread.run_sync(topic.poll, limiter=self._limiter)
         except (RequestError, WindsockError, OSError):  # the run was removed; it may appear again
             state = {"gone": True}
         except Exception as problem:  # noqa: BLE001 - a stream that ends silently would show old data for ever
@@ -143,11 +206,8 @@ class Hub:
                     await self._changed.wait()
         return []
 
-    def _run_state(self, key: str, turn: int, before: dict[str, Any]) -> dict[str, Any]:
-        """Return a run's state. Its status also depends on the clock, so it is computed again now and then."""
+    def _run_state(self, key: str) -> dict[str, Any]:
         with self._directory.open_runs.use(key) as opened:
-            if before.get("version") == opened.version and turn % POLLS_PER_STATUS:
-                return before
             return _run_state_record(opened)
 
 
@@ -162,6 +222,11 @@ def _run_state_record(opened: OpenRun) -> dict[str, Any]:
         "status": status.word,
         "reason": status.reason,
     }
+
+
+def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
 
 
 def _hello(seen: dict[str, dict[str, Any]], run: str | None) -> dict[str, Any]:

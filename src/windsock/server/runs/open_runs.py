@@ -245,6 +245,11 @@ class OpenRuns:
         with self._lock:
             return self._opened.get(key)
 
+    @property
+    def count(self) -> int:
+        """The number of open runs."""
+        return len(self._opened)
+
     @contextmanager
     def room_for(self, location: RunLocation) -> Iterator[None]:
         """Close runs until one that is about to be read has room: it takes about as much memory as its files."""

@@ -95,6 +95,11 @@ class RunFolders:
                 self.update()
             return self.files(folder)
 
+    def tells(self, folder: Path) -> bool:
+        """Return whether every change of a run is told by the kernel; of logs it may not be."""
+        with self._lock:
+            return folder in self._journals and self._watch.tells(folder)
+
     def changed_since(self, count: int) -> tuple[int, list[Path]]:
         """Return the number of the last change, and the runs whose files changed after another."""
         with self._lock:

@@ -15,6 +15,7 @@ from windsock.server.runs.open_runs import OpenRuns
 from windsock.summary import run_names
 
 JUDGE_SECONDS = 60.0  # between diagnoses of a run that goes on and is not open
+OPEN_SECONDS = 1.0  # times the number of open runs, between diagnoses of one of them
 NAMES_SECONDS = 10.0  # between looks at the files that describe the names of a run
 
 
@@ -38,14 +39,16 @@ class RunHealth:
     def is_due(self, run: ListedRun) -> bool:
         """Return whether a run is to be judged: its files, its source or the names files are others than at that time.
 
-        A run that goes on is judged now and then, and one that is open whenever it changes.
+        A run that goes on is judged now and then, and one that is open more often, the fewer are open.
         """
-        basis = self._basis(run)
-        is_old = time.monotonic() - run.judged_at > JUDGE_SECONDS
+        basis, age = self._basis(run), time.monotonic() - run.judged_at
         if run.health_basis == basis:
-            return is_old and not run.ended  # that it logs nothing for long is a finding too
+            return age > JUDGE_SECONDS and not run.ended  # that it logs nothing for long is a finding too
+        if run.health_basis is None or run.health_basis[1:] != basis[1:]:
+            return True
         is_open = self._open_runs.get_open(run.location.key) is not None
-        return is_open or is_old or run.health_basis is None or run.health_basis[1:] != basis[1:]
+        pause = OPEN_SECONDS * self._open_runs.count * (not run.ended) if is_open else JUDGE_SECONDS
+        return age > min(pause, JUDGE_SECONDS)
 
     def judged(self, run: ListedRun) -> tuple[Health | None, HealthBasis]:
         """Return the verdict on a run, None if it cannot be read, and what it was made of."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from windsock.comparison.intervals import Interval, mean_interval
 from windsock.comparison.seeds import is_label, is_seed
-from windsock.conditions import Conditions, as_number, parse_conditions
+from windsock.conditions import Condition, Conditions, as_number, parse_conditions
 from windsock.diagnosis.health import WORDS
 from windsock.server.responses import RequestError, bilingual
 from windsock.server.runs.listed_run import ListedRun
@@ -41,12 +45,16 @@ class TableQuery:
 
     def select(self, runs: Iterable[ListedRun]) -> list[ListedRun]:
         """Return the runs that fulfil the conditions, the newest first."""
-        found = [run for run in runs if (self.hidden or not run.annotations["hidden"]) and self._fits(run)]
+        found = [run for run in runs if self.hidden or not run.annotations["hidden"]]
+        if self.compared:
+            found = list(compress(found, self.conditions.evaluate(lambda condition: self._holding(condition, found))))
         found.sort(key=lambda run: -run.began)
         return found
 
-    def _fits(self, run: ListedRun) -> bool:
-        return self.conditions.hold(lambda name: self.compared[name].read(run))
+    def _holding(self, condition: Condition, runs: Sequence[ListedRun]) -> NDArray[np.bool_]:
+        """Return of each run whether it fulfils a condition."""
+        read = self.compared[condition.name].read
+        return np.array([condition.holds(read(run)) for run in runs], bool)
 
     def row(self, run: ListedRun) -> list[Any]:
         """Return the fields of a run."""

@@ -6,16 +6,16 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.catalogue.names import recognise
 from windsock.errors import MetricNotFoundError
-from windsock.journal.series import Buckets, Series
+from windsock.journal.series import Buckets, Series, bucket_count
 from windsock.server.responses import BinaryBody, RequestError, encode
 from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.sent_buckets import SentBuckets, sent_buckets
 from windsock.view import View
 
 Array = NDArray[Any]
@@ -93,15 +93,25 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
         size = cursor.size  # larger buckets than needed, so that the page can keep those it has
     else:
         cursor = None
-    buckets = _buckets(series, start, stop, size)
-    # The last bucket that the page has may have got more points, so it is sent again. The checksum fails where older
-    # points changed, after a restart for example.
-    keep = max(cursor.count - 1, 0) if cursor and cursor.checksum == _checksum(buckets, cursor.count - 1) else 0
-    columns = _columns(opened, series, buckets, start, window.x, began, wanted.factor)
-    made = _Cursor(start, len(buckets), size, _checksum(buckets, len(buckets) - 1))
+    sent = sent_buckets(opened, (*_place(wanted), start, size), series)
+    keep = _kept(cursor, sent, series, stop) if cursor else 0
+    buckets = _buckets(series, start, stop, size, keep)
+    columns = _columns(opened, series, buckets, stop, window.x, began, wanted.factor)
+    made = _Cursor(start, keep + len(buckets), size, sent.add(keep, buckets, max(len(buckets) - 1, 0), stop))
     facts = {"found": True, "points": stop - start, "exact": size == 1, "cursor": str(made), "keep": keep}
     head = missing_curve(wanted).head | facts
-    return Curve(head, {name: columns[name][keep:] for name in (EXACT_COLUMNS if size == 1 else BUCKET_COLUMNS)})
+    return Curve(head, {name: columns[name] for name in (EXACT_COLUMNS if size == 1 else BUCKET_COLUMNS)})
+
+
+def _kept(cursor: _Cursor, sent: SentBuckets, series: Series, stop: int) -> int:
+    """Return how many of the first buckets a page has as they are now: all but the last, or none."""
+    count = cursor.count - 1
+    if count >= bucket_count(cursor.start, stop, cursor.size):
+        return 0
+    checksum = sent.checksum(count)
+    if checksum is None:  # of an earlier server, or long ago
+        checksum = sent.add(0, _buckets(series, cursor.start, stop, cursor.size), count, stop)
+    return count if checksum == cursor.checksum else 0
 
 
 def missing_curve(wanted: SeriesRequest) -> Curve:
@@ -111,8 +121,12 @@ def missing_curve(wanted: SeriesRequest) -> Curve:
 
 def read_series(opened: OpenRun, wanted: SeriesRequest) -> Series:
     """Return a series of the run; recent ones are cached together with their pyramids."""
-    place = (wanted.name, wanted.role, wanted.rank, wanted.attempt)
+    place = _place(wanted)
     return opened.cached(("series", *place), lambda: opened.view.series(*place))
+
+
+def _place(wanted: SeriesRequest) -> tuple[str, str | None, int | None, int | None]:
+    return wanted.name, wanted.role, wanted.rank, wanted.attempt
 
 
 def _branches(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Iterator[Curve]:
@@ -162,12 +176,12 @@ def _bucket_size(points: int, most: int) -> int:
     return 1 if not most or points <= most else 1 << (-(-points // most) - 1).bit_length()
 
 
-def _buckets(series: Series, start: int, stop: int, size: int) -> Buckets:
+def _buckets(series: Series, start: int, stop: int, size: int, skip: int = 0) -> Buckets:
     if stop == start:
         return series.zoom(1, 0)  # an empty range: buckets of the right types
     if size > 1:
-        return series.grouped(start, stop, size)
-    values, steps = series.values[start:stop], series.steps[start:stop]
+        return series.grouped(start, stop, size, skip)
+    values, steps = series.values[start + skip : stop], series.steps[start + skip : stop]
     ones = np.ones(len(values), np.int64)
     return Buckets(steps, steps, values, values, values, ones, (~np.isfinite(values)).astype(np.int64))
 
@@ -194,32 +208,34 @@ class _Cursor:
         return found if 0 < found.count < 1 << 31 and 0 < found.size < 1 << 40 else None  # from a URL
 
 
-def _checksum(buckets: Buckets, count: int) -> int:
-    """Return a checksum of the first buckets: where it differs, older points have changed."""
-    if not 0 <= count <= len(buckets):
-        return -1
-    parts = (buckets.first_step, buckets.min, buckets.max, buckets.last)
-    checksum = 0
-    for part in parts:
-        checksum = crc32(np.ascontiguousarray(part[:count]).tobytes(), checksum)
-    return checksum
-
-
 def _columns(
-    opened: OpenRun, series: Series, buckets: Buckets, start: int, x: str, began: float, factor: float
+    opened: OpenRun, series: Series, buckets: Buckets, stop: int, x: str, began: float, factor: float
 ) -> dict[str, Array]:
-    ends = start + np.cumsum(buckets.count)
-    firsts = ends - buckets.count
-    low, high = buckets.min * factor, buckets.max * factor
+    x_first, x_last = _axis_ends(opened, series, buckets, stop, x, began)
+    low, high, last = buckets.min, buckets.max, buckets.last
+    if factor != 1:
+        low, high, last = low * factor, high * factor, last * factor
+        low, high = np.fmin(low, high), np.fmax(low, high)  # a negative factor swaps them
     return {
-        "x": _axis(opened, series, firsts, buckets.first_step, x, began),
-        "x_end": _axis(opened, series, ends - 1, buckets.last_step, x, began),
-        "min": np.fmin(low, high),  # a negative factor swaps them
-        "max": np.fmax(low, high),
-        "last": buckets.last * factor,
+        "x": x_first,
+        "x_end": x_last,
+        "min": low,
+        "max": high,
+        "last": last,
         "count": buckets.count.astype(np.uint32),
         "nonfinite": buckets.nonfinite.astype(np.uint32),
     }
+
+
+def _axis_ends(
+    opened: OpenRun, series: Series, buckets: Buckets, stop: int, x: str, began: float
+) -> tuple[Array, Array]:
+    """Return the positions of the first and the last point of each bucket, of which the last ends before ``stop``."""
+    if x == "step":
+        return buckets.first_step.astype(np.float64), buckets.last_step.astype(np.float64)
+    ends = stop - int(buckets.count.sum()) + np.cumsum(buckets.count)
+    firsts = _axis(opened, series, ends - buckets.count, buckets.first_step, x, began)
+    return firsts, _axis(opened, series, ends - 1, buckets.last_step, x, began)
 
 
 def _axis(opened: OpenRun, series: Series, places: Array, steps: Array, x: str, began: float) -> Array:

@@ -26,13 +26,16 @@ import { loadView, TABS } from "./views/index.js";
 const NEW_VIEW = ["tab", "run", "lang", "with"]; // states whose change makes a new view
 const OWN_MARKS = ["overview", "findings"]; // views whose data has the marks
 const MARKS_MS = 2000;
+const LIVE_MS = 120; // between two updates of the view: new steps of many runs are fetched together
+const MAX_FOLLOWED = 32; // runs whose new steps are told at once; those of others show with the list
 const stage = el("main", { id: "stage", tabindex: "-1" });
 const loading = el("div", { class: "loading", role: "status" });
 
 let sidebar = null;
 let view = null;
 let stream = null;
-let streamedRun = null;
+let streamedRuns = "";
+let newsOfRuns = new Map(); // by run, since the view was updated
 let heading = null;
 let overlaidSteps = "";
 let missing = null; // a run of the address that is not here, and the one that is shown instead
@@ -163,7 +166,7 @@ function render() {
   renderHeading();
   stage.replaceChildren();
   const key = getState("run");
-  followRun(key);
+  followRuns(followedRuns(key));
   if (!shownList().newest) return stage.replaceChildren(emptyState(t("no_runs"), t("no_runs_do")));
   const run = runs.get(key);
   const chosen = selectedRuns();
@@ -208,23 +211,30 @@ function showError(problem) {
   showMessage(problem.message);
 }
 
-function followRun(key) {
-  if (streamedRun === key && stream) return;
+// The runs whose new steps the view shows.
+function followedRuns(key) {
+  return getState("tab") === "charts" ? selectedRuns().slice(0, MAX_FOLLOWED) : [key];
+}
+
+function followRuns(keys) {
+  if (streamedRuns === keys.join() && stream) return;
   stream?.close();
-  streamedRun = key;
+  streamedRuns = keys.join();
+  newsOfRuns = new Map();
   const status = (news) => {
     const run = runs.get(news.run);
     if (run) runs.set(news.run, { ...run, status: news.status, reason: news.reason });
-    renderHeading();
+    const isInView = news.run === getState("run");
+    if (!isInView && run?.status === news.status) return; // the list was faster
+    if (isInView) renderHeading();
     sidebar.draw();
-    view?.update?.(news); // that a run logs nothing any more may be a finding
+    view?.update?.(news, [news.run]); // that a run logs nothing any more may be a finding
   };
   const data = (news) => {
     const run = runs.get(news.run);
     if (run) runs.set(news.run, { ...run, last_step: news.last_step });
-    renderHeading();
-    view?.update?.(news);
-    updateMarks();
+    newsOfRuns.set(news.run, news);
+    updateSoon();
   };
   let connected = false;
   const hello = (news) => {
@@ -232,8 +242,21 @@ function followRun(key) {
     if (connected) view?.update?.(news.run ?? {}); // the stream was interrupted: fetch what was missed
     connected = true;
   };
-  stream = openEventStream(key, { runs: refresh, hello, status, data });
+  stream = openEventStream(keys, { runs: refresh, hello, status, data });
 }
+
+// Show what is new of the runs in view; a tab in the background asks when it is looked at again.
+const updateSoon = throttle(LIVE_MS, () => {
+  if (document.hidden) return;
+  const changed = [...newsOfRuns.keys()];
+  const news = newsOfRuns.get(getState("run"));
+  newsOfRuns = new Map();
+  if (news) {
+    renderHeading();
+    updateMarks();
+  }
+  if (changed.length) view?.update?.(news ?? {}, changed);
+});
 
 const refresh = debounce(60, async () => {
   try {
@@ -250,10 +273,11 @@ const refresh = debounce(60, async () => {
   view.listed?.();
 });
 
-// The stream reports on the run in view; changes of the overlaid runs show in the list.
+// Changes of overlaid runs that the stream does not report show in the list.
 function updateOverlaid() {
+  const followed = followedRuns(getState("run"));
   const now = selectedRuns()
-    .slice(1)
+    .filter((key) => !followed.includes(key))
     .map((key) => `${key} ${runs.get(key).last_step}`)
     .join();
   if (now !== overlaidSteps && overlaidSteps && ["charts", "compare"].includes(getState("tab"))) view.update?.({});
@@ -322,7 +346,7 @@ async function start() {
     if (!view) render();
   } catch (problem) {
     stage.replaceChildren(emptyState(problem.message));
-    followRun("");
+    followRuns([]);
   }
   addEventListener("runs", () => {
     sidebar.draw();
@@ -338,6 +362,7 @@ async function start() {
   });
   addEventListener("marks", redrawMarks);
   addEventListener("keydown", handleKey);
+  addEventListener("visibilitychange", updateSoon);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     applyTheme();
     restyleAll();

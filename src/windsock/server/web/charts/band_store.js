@@ -23,7 +23,7 @@ export class BandStore extends SeriesStore {
     } catch (problem) {
       return this.showProblem(problem.message);
     }
-    for (const card of cards) scheduleInFrame(() => card.draw());
+    for (const card of cards) scheduleInFrame(card.drawInFrame);
   }
 
   async fetchPart(lines) {

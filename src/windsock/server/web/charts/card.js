@@ -25,6 +25,7 @@ export class ChartCard {
     this.visible = false;
     this.plot = null;
     this.points = 0; // more than a card's where the chart is enlarged
+    this.drawInFrame = () => this.draw(); // one function: in a tab in the background there are no frames
     this.node = el("article", { class: "card chart", "data-name": chart.key });
     this.node.card = this;
   }
@@ -175,8 +176,25 @@ export class ChartCard {
     const cut = this.isLog() && lines.some((line) => line.main.min.some((v) => v <= 0));
     const last = lines.map((line) => ({ line, value: line.main.x.length ? line.main.last.at(-1) : null }));
     const key = cut ? t("log_cut") : this.legend || this.chart.settings ? "" : this.chart.key;
-    this.sub.replaceChildren(...this.valueNodes(last), el("code", { text: key }));
-    this.area.title = lines.length ? pointCountText(lines[0]) : "";
+    this.showValues(last, key);
+    const count = lines.length ? pointCountText(lines[0]) : "";
+    if (this.area.title !== count) this.area.title = count;
+  }
+
+  // Where only values have changed, as at a new step, their texts are replaced and the elements stay.
+  showValues(last, key) {
+    const shown = JSON.stringify([last.map(({ line }) => [line.label, line.colour]), key, this.points > 0]);
+    if (this.shown !== shown || !this.valuesShown?.[0]?.isConnected) {
+      this.shown = shown;
+      this.valuesShown = this.valueNodes(last);
+      this.sub.replaceChildren(...this.valuesShown, el("code", { text: key }));
+      return;
+    }
+    valueTexts(last).forEach(({ line, text }, i) => {
+      const node = this.valuesShown[i].lastChild;
+      const now = this.points ? `${line.label}  ${text}` : text;
+      if (node.data !== now) node.data = now;
+    });
   }
 
   showCursor(cursor) {

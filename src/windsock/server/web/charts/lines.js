@@ -4,6 +4,7 @@ import { smoothed } from "./curve_math.js";
 import { drawExtremes, drawLastPoint, drawNonFinite, drawPath, fillBand } from "./drawing.js";
 
 const DASHES = [[], [5, 3], [1.5, 2.5]];
+const MANY_LINES = 8; // more are thin: they hide each other less, and a browser draws a line of one pixel ten times as fast
 
 // From values to places in a box.
 export function makeScale([x0, x1], ys, log, { left, top, width, height }) {
@@ -38,7 +39,10 @@ export function lineId({ id, run }) {
  */
 export function drawLines(ctx, lines, scale, options) {
   ctx.lineJoin = "round";
-  for (const line of lines) drawLine(ctx, line, scale, { ...options, banded: hasBands(line, lines, options.focused) });
+  for (const line of lines) {
+    const isThin = lines.length > MANY_LINES && options.focused !== lineId(line);
+    drawLine(ctx, line, scale, { ...options, isThin, banded: hasBands(line, lines, options.focused) });
+  }
   for (const { main } of lines.filter((line) => line.main?.x?.length)) {
     drawNonFinite(ctx, main, scale, options.floor, { colour: cssVariable("--bad"), ratio: options.ratio });
   }
@@ -79,7 +83,7 @@ function drawDots(ctx, line, scale, { focused, ratio, colour }) {
   ctx.globalAlpha = 1;
 }
 
-function drawMain(ctx, line, scale, { smooth, focused, endDot, ratio, banded, colour }) {
+function drawMain(ctx, line, scale, { smooth, focused, endDot, ratio, banded, isThin, colour }) {
   const { main, faint } = line;
   if (!main.exact) {
     if (banded) fillBand(ctx, main, main, scale, { colour, alpha: smooth ? 0.14 : 0.3 });
@@ -87,8 +91,9 @@ function drawMain(ctx, line, scale, { smooth, focused, endDot, ratio, banded, co
   }
   const isBehind = faint || (focused && focused !== lineId(line));
   const alpha = smooth ? 0.28 : isBehind ? 0.4 : 1;
-  drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (smooth ? 1 : 1.6) * ratio });
+  drawPath(ctx, main.x_end, main.last, scale, { colour, alpha, width: (smooth || isThin ? 1 : 1.6) * ratio });
   const values = smooth ? smoothed(main.last, smooth) : main.last;
-  if (smooth) drawPath(ctx, main.x_end, values, scale, { colour, alpha: isBehind ? 0.4 : 1, width: 1.8 * ratio });
+  const width = (isThin ? 1 : 1.8) * ratio;
+  if (smooth) drawPath(ctx, main.x_end, values, scale, { colour, alpha: isBehind ? 0.4 : 1, width });
   if (endDot) drawLastPoint(ctx, main.x_end, values, scale, { colour, ratio });
 }

@@ -1,7 +1,7 @@
 // The series of many charts: fetched together, and followed by their cursors.
 import { fetchSeries } from "../data/api.js";
 import { runs } from "../data/runs.js";
-import { appendSeries } from "../data/series.js";
+import { appendSeries, hasNothingNew } from "../data/series.js";
 import { getState } from "../data/url_state.js";
 import { t } from "../text/language.js";
 import { debounce, scheduleInFrame } from "../ui/scheduling.js";
@@ -23,10 +23,14 @@ function hasEnded(run) {
 
 export class SeriesStore {
   constructor() {
-    this.entries = new Map(); // by run and name: {window, ended, series, older}
+    this.entries = new Map(); // by run and name: {window, ended, change, series, older}
+    this.changes = new Map(); // by run: the number of its last change
+    this.allChanged = 0; // the number of the last change of an unknown run
+    this.change = 0;
     this.cards = [];
     this.requested = new Set();
-    this.fetchSoon = debounce(15, () => this.fetchRequested());
+    this.isFetching = false;
+    this.fetchSoon = debounce(15, () => this.fetchInTurn());
   }
 
   // The part of the x axis to fetch, and its resolution.
@@ -52,12 +56,32 @@ export class SeriesStore {
     offerCards(cards);
   }
 
-  // Fetch what is new for the cards in view; `redraw` them before that where their look changed.
-  refresh(redraw = false) {
+  // Fetch what is new of some runs, or of all, for the cards in view; `redraw` them before that where their look changed.
+  refresh(redraw = false, changed = null) {
+    this.change += 1;
+    if (changed) for (const run of changed) this.changes.set(run, this.change);
+    else this.allChanged = this.change;
     for (const card of this.cards.filter((one) => one.visible)) {
       if (redraw) card.draw();
       this.request(card);
     }
+  }
+
+  // The number of the last change of a run.
+  changeOf(run) {
+    return Math.max(this.allChanged, this.changes.get(run) ?? 0);
+  }
+
+  // One fetch after the other: two at once would ask for the same.
+  async fetchInTurn() {
+    if (this.isFetching) return;
+    this.isFetching = true;
+    try {
+      await this.fetchRequested();
+    } finally {
+      this.isFetching = false;
+    }
+    if (this.requested.size) this.fetchSoon();
   }
 
   async fetchRequested() {
@@ -66,17 +90,20 @@ export class SeriesStore {
     const window = this.window();
     const options = { ...window, points: Math.max(window.points, ...cards.map((card) => card.points ?? 0)) };
     const wanted = new Map(cards.flatMap((card) => card.requests()).map((one) => [keyOf(one), one]));
-    const missing = [...wanted.values()].filter((one) => !this.isComplete(one, JSON.stringify(options)));
+    const missing = [...wanted.values()].filter((one) => !this.isCurrent(one, JSON.stringify(options)));
+    const news = new Set();
     try {
       for (let i = 0; i < missing.length; i += MAX_SERIES) {
-        await this.fetchBatch(missing.slice(i, i + MAX_SERIES), options);
+        for (const key of await this.fetchBatch(missing.slice(i, i + MAX_SERIES), options)) news.add(key);
       }
     } catch (problem) {
       this.showProblem(problem instanceof TypeError ? t("lost") : problem.message);
       return;
     }
     this.problem = null;
-    for (const card of cards) scheduleInFrame(() => card.draw());
+    for (const card of cards) {
+      if (card.requests().some((one) => news.has(keyOf(one)))) scheduleInFrame(card.drawInFrame);
+    }
   }
 
   // Show a problem once, not again with every step.
@@ -85,16 +112,19 @@ export class SeriesStore {
     this.problem = message;
   }
 
-  // A run that had already ended at the last request has nothing new in the same window.
-  isComplete(one, window) {
+  // A run that has not changed since the last request, or had already ended then, has nothing new in the same window.
+  isCurrent(one, window) {
     const entry = this.entries.get(keyOf(one));
-    return entry?.window === window && entry.ended && hasEnded(one.run);
+    if (entry?.window !== window) return false;
+    return entry.change >= this.changeOf(one.run) || (entry.ended && hasEnded(one.run));
   }
 
+  // Fetch series; return the keys of those that have changed.
   async fetchBatch(batch, options) {
     const window = JSON.stringify(options);
     // Read before the request: a run that ends meanwhile may still get its last step.
     const ended = new Set(batch.filter((one) => hasEnded(one.run)).map(keyOf));
+    const change = this.change;
     const wanted = batch.map((one) => {
       const entry = this.entries.get(keyOf(one));
       const follows = entry?.window === window && options.to === null;
@@ -102,22 +132,26 @@ export class SeriesStore {
     });
     const found = await fetchSeries(wanted, { ...options, branches: true });
     const now = this.window();
-    if (["x", "from", "to"].some((name) => now[name] !== options[name])) return; // zoomed meanwhile
-    for (const series of found) this.add(series, window, ended.has(keyOf(series)));
+    if (["x", "from", "to"].some((name) => now[name] !== options[name])) return []; // zoomed meanwhile
+    const news = found.filter((series) => this.add(series, { window, change, ended: ended.has(keyOf(series)) }));
+    return news.map(keyOf);
   }
 
-  // Add a series of a response. Superseded attempts follow the series that they belong to.
-  add(series, window, ended) {
+  // Add a series of a response; return whether it has changed. Superseded attempts follow the series that they belong to.
+  add(series, request) {
     const entry = this.entries.get(keyOf(series));
-    if (series.branch) entry?.older.push(series);
-    else if (!series.keep || entry?.window === window) {
-      this.entries.set(keyOf(series), {
-        window,
-        ended,
-        series: appendSeries(entry?.series, series),
-        older: series.keep ? entry.older : [],
-      });
+    if (series.branch) {
+      entry?.older.push(series);
+      return true;
     }
+    if (series.keep && entry?.window !== request.window) return false;
+    const isSame = entry?.window === request.window && hasNothingNew(entry.series, series);
+    this.entries.set(keyOf(series), {
+      ...request,
+      series: isSame ? entry.series : appendSeries(entry?.series, series),
+      older: series.keep ? entry.older : [],
+    });
+    return !isSame;
   }
 
   // The superseded attempts of a series.

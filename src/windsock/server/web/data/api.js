@@ -93,10 +93,10 @@ export async function fetchBands(groups, points) {
   return (await bodyOf(await track(post("/api/bands", body)))).bands;
 }
 
-// One event stream for the list and the run in view.
-export function openEventStream(run, handlers) {
+// One event stream for the list and the runs in view.
+export function openEventStream(runs, handlers) {
   if (report) return { close() {} };
-  const stream = new EventSource(addressOf(withQuery("/api/live", { run, list: 1 })));
+  const stream = new EventSource(addressOf(withQuery("/api/live", { run: runs, list: 1 })));
   for (const [name, handler] of Object.entries(handlers)) {
     stream.addEventListener(name, (event) => handler(JSON.parse(event.data || "{}")));
   }

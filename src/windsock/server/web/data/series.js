@@ -39,8 +39,16 @@ export function appendSeries(known, added) {
   const joined = { ...added };
   for (const name of COLUMNS) {
     const type = known[name].constructor === added[name].constructor ? known[name].constructor : Float64Array;
-    joined[name] = type.from([...known[name].slice(0, added.keep), ...added[name]]);
+    joined[name] = new type(added.keep + added[name].length);
+    joined[name].set(known[name].subarray(0, added.keep));
+    joined[name].set(added[name], added.keep);
   }
   joined.exact = known.exact && added.exact;
   return joined;
+}
+
+// Whether a response has nothing that is not known: a metric that is not logged at every step, for example.
+export function hasNothingNew(known, added) {
+  if (!known?.found || !added.found || !added.keep || added.keep + added.x.length !== known.x.length) return false;
+  return COLUMNS.every((name) => added[name].every((value, i) => Object.is(value, known[name][added.keep + i])));
 }

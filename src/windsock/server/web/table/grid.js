@@ -14,14 +14,21 @@ export class Grid {
     this.head = el("div", { class: "grid-head", role: "row" });
     this.body = el("div", { class: "grid-body", role: "rowgroup" });
     this.node = el("div", { class: "grid", role: "table", tabindex: "0" }, this.head, this.body);
+    // Remembered: reading them from the element while rows are replaced would force a layout.
+    this.top = 0;
+    this.height = 0;
     let timer = null;
     this.node.addEventListener("scroll", () => {
+      this.top = this.node.scrollTop;
       clearTimeout(timer);
       timer = setTimeout(onrest, 200);
       this.drawSoon();
     });
     this.node.addEventListener("pointerover", showWhole);
-    this.observer = new ResizeObserver(() => this.drawSoon());
+    this.observer = new ResizeObserver(() => {
+      this.height = this.node.clientHeight;
+      this.drawSoon();
+    });
     this.observer.observe(this.node);
   }
 
@@ -37,9 +44,10 @@ export class Grid {
 
   // The first row in sight, and the one after the last.
   sight() {
-    const first = Math.floor(this.node.scrollTop / ROW_HEIGHT);
-    const last = Math.ceil((this.node.scrollTop + this.node.clientHeight) / ROW_HEIGHT);
-    return [Math.max(0, first), Math.min(this.count, last)];
+    const height = this.height || this.node.clientHeight;
+    // With fewer rows than before the browser scrolls up, and says so later.
+    const top = Math.min(this.top, Math.max(0, this.count * ROW_HEIGHT - height));
+    return [Math.floor(top / ROW_HEIGHT), Math.min(this.count, Math.ceil((top + height) / ROW_HEIGHT))];
   }
 
   drawSoon() {

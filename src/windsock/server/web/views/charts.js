@@ -136,9 +136,9 @@ export function chartsView(host, context) {
   const rebuild = debounce(150, build);
   read();
   return {
-    update(news) {
+    update(news, changed) {
       if (data && news.names !== undefined && news.names !== data.names) read();
-      else store.refresh();
+      else store.refresh(false, changed);
     },
     changed(names) {
       if (!data) return;

@@ -10,7 +10,7 @@ import { labelText, rowsOf, sortGroups, sortRuns } from "../table/order.js";
 import { groupRow, runRow } from "../table/rows.js";
 import { t } from "../text/language.js";
 import { download, el } from "../ui/dom.js";
-import { debounce, throttle } from "../ui/scheduling.js";
+import { throttle } from "../ui/scheduling.js";
 import { showMessage } from "../ui/toast.js";
 import { emptyState, selectField, stateLink } from "../ui/widgets.js";
 
@@ -248,7 +248,7 @@ export function tableView(host, context) {
     download("runs.csv", new Blob([tableCsv(heads, lines)], { type: "text/csv" }));
   }
 
-  const readSoon = debounce(TYPING_MS, read);
+  const readSoon = throttle(TYPING_MS, read);
   const readLater = throttle(REFRESH_MS, read);
   where.addEventListener("input", () => typeState("only", where.value));
   read();
