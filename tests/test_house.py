@@ -47,6 +47,7 @@ LEVELS = [
     {"diagnosis"},
     {"questions", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
+    {"answers"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}
     | {"ray", "roll", "trinity", "verl"},

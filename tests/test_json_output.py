@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import windsock
+from windsock.answers.schemas import SCHEMAS, schema_text
 from windsock.cli import main
-from windsock.cli.schemas import SCHEMAS, schema_text
 from windsock.demo.config import DemoConfig
 from windsock.demo.training import start_runs, train
 
@@ -85,7 +85,7 @@ def validated(kind: str, text: str) -> Any:
 
 @pytest.mark.parametrize("kind", SCHEMAS)
 def test_the_files_of_the_schemas_are_current(kind: str):
-    """``python -m windsock.cli.schemas docs/schema`` writes them."""
+    """``python -m windsock.answers.schemas docs/schema`` writes them."""
     assert (FOLDER / f"{kind}.json").read_text() == schema_text(kind)
     Draft202012Validator.check_schema(json.loads(schema_text(kind)))
 
