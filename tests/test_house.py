@@ -48,6 +48,7 @@ LEVELS = [
     {"questions", "session"},
     {"demo", "integrations", "server", "export", "terminal"},
     {"answers"},
+    {"mcp_server"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}
     | {"ray", "roll", "trinity", "verl"},
@@ -125,6 +126,7 @@ def test_importing_windsock_loads_nothing_heavy_and_starts_no_thread():
         "omegaconf",
         "psutil",
         "mlflow",
+        "mcp",
     }
     assert heavy.isdisjoint(after["modules"])
     assert after["threads"] == ["MainThread"]
