@@ -163,7 +163,7 @@ def make_app(runs: Runs, writes: bool, guard: Guard) -> Starlette:
 
     # The guard does it instead, and knows the names of this machine.
     guarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = make_server(runs, writes).streamable_http_app(
+    app: Starlette = make_server(runs, writes).streamable_http_app(
         streamable_http_path=PATH, transport_security=guarded, max_request_body_size=MAX_BODY
     )
     app.add_middleware(GuardMiddleware, guard=guard)
