@@ -17,10 +17,11 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from windsock.mcp_server.runs import Runs
+from windsock.mcp_server.project_runs import ProjectRuns
 from windsock.mcp_server.serving import make_app, make_server
 from windsock.server.http.guard import Guard
 from windsock.server.http.serving import app_server, bind_socket
+from windsock.transfer.tokens import TokenFile
 
 MAX_BYTES = 8000
 
@@ -91,23 +92,22 @@ async def over_stdio(dir: Path, *options: str) -> AsyncIterator[Asking]:
 
 
 @asynccontextmanager
-async def over_http(dir: Path, token: str | None = None) -> AsyncIterator[Asking]:
-    """Serve from a thread and speak to it over HTTP."""
-    with serving(dir, token) as address:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        http = httpx2.AsyncClient(headers=headers, timeout=60)
-        transport = streamable_http_client(f"{address}/mcp", http_client=http)
-        async with http, asking(Client(transport)) as found:
-            yield found
+async def over_http(address: str, token: str | None = None) -> AsyncIterator[Asking]:
+    """Speak to a server over HTTP."""
+    http = httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"} if token else {}, timeout=60)
+    transport = streamable_http_client(f"{address}/mcp", http_client=http)
+    async with http, asking(Client(transport)) as found:
+        yield found
 
 
 @contextmanager
-def serving(dir: Path, token: str | None = None) -> Iterator[str]:
+def serving(dir: Path, token: str | None = None, writes: bool = False) -> Iterator[str]:
     """Serve a directory over HTTP from a thread of this process; yield the address."""
-    runs = Runs(dir)
+    runs = ProjectRuns(dir)
     bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    server = app_server(make_app(runs, False, Guard("127.0.0.1", port, token)), lambda: None)
+    guard = Guard("127.0.0.1", port, token, tokens=TokenFile(dir))
+    server = app_server(make_app(runs, writes, guard), lambda: None)
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()
     try:
@@ -125,7 +125,7 @@ def serving(dir: Path, token: str | None = None) -> Iterator[str]:
 @asynccontextmanager
 async def in_process(dir: Path, writes: bool = False, lang: str = "en") -> AsyncIterator[Asking]:
     """Speak to a server in this process, without a transport."""
-    runs = Runs(dir, lang)
+    runs = ProjectRuns(dir, lang)
     try:
         async with asking(Client(make_server(runs, writes))) as found:
             yield found

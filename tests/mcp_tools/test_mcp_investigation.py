@@ -1,5 +1,6 @@
 """An investigation of a sick demo run with the official MCP client, over standard input and output and over HTTP."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ from mcp_clients import Asking, over_http, over_stdio, serving
 from windsock.demo.config import DemoConfig
 from windsock.demo.sick_runs import sick_config
 from windsock.demo.training import start_runs, train
+from windsock.transfer.tokens import TokenFile
 
 SMALL = {
     "steps": 20, "tasks": 8, "runs": 4, "hidden": 16, "maps": 32, "validation_maps": 4, "epochs": 2, "samples": 2,
@@ -84,18 +86,24 @@ def test_an_investigation_over_standard_input_and_output(dir: Path):
     anyio.run(check)
 
 
-def test_an_investigation_over_http(dir: Path):
+@pytest.fixture(scope="module")
+def address(dir: Path) -> Iterator[str]:
+    """Return the address of a server that may write."""
+    with serving(dir, TOKEN, writes=True) as address:
+        yield address
+
+
+def test_an_investigation_over_http(dir: Path, address: str):
     """With the token in a header; without it, from another site or under another name nothing is answered."""
 
     async def check() -> None:
-        async with over_http(dir, TOKEN) as asking:
+        async with over_http(address, TOKEN) as asking:
             await investigate(asking)
 
     anyio.run(check)
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    wanted = {"accept": "application/json, text/event-stream"}
-    with serving(dir, TOKEN) as address, httpx2.Client(base_url=address, headers=wanted) as http:
+    with httpx2.Client(base_url=address, headers={"accept": "application/json, text/event-stream"}) as http:
         for headers, status in (
             ({}, 401),
             ({"authorization": "Bearer other"}, 401),
@@ -105,3 +113,37 @@ def test_an_investigation_over_http(dir: Path):
         ):
             response = http.post("/mcp", json=call, headers=headers)
             assert (response.status_code, "error" in response.json()) == (status, True)
+
+
+def test_a_token_of_a_project_sees_its_runs_only(dir: Path, address: str):
+    """It reads what it is for, and writes only with that right; nobody uses the session of another."""
+    file = TokenFile(dir)
+    reading, other, writing = file.new(["read"], "demo"), file.new(["read"], "other"), file.new(["write"], "demo")
+
+    async def check() -> None:
+        async with over_http(address, reading) as asking:
+            assert (await asking.ask("list_runs"))["total"] == 2
+            assert "set_note" not in asking.outputs
+            assert "a token that may" in await asking.error("set_note", run="nan", note="x")
+        async with over_http(address, other) as asking:
+            assert (await asking.ask("list_runs"))["total"] == 0
+            assert "no run 'nan'" in await asking.error("run_summary", run="nan")
+        async with over_http(address, writing) as asking:
+            assert "right to read" in await asking.error("run_summary", run="nan")
+        async with over_http(address, file.new(["admin"], "demo")) as asking:
+            assert (await asking.ask("set_note", run="nan", note="seen"))["note"] == "seen"
+
+    anyio.run(check)
+    start = {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    }  # fmt: skip
+    with httpx2.Client(base_url=address, headers={"accept": "application/json, text/event-stream"}) as http:
+        opened = http.post("/mcp", json=start, headers={"authorization": f"Bearer {reading}"})
+        session = {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+        statuses = [
+            http.post("/mcp", json=call, headers={"authorization": f"Bearer {token}", **session}).status_code
+            for token in (reading, other)
+        ]
+        assert statuses == [200, 404]

@@ -2,7 +2,9 @@
 
 A client starts it and speaks to it over standard input and output; with --http it listens at an address instead. The
 tools list and find runs, sum one up, give series, samples, phases and comparisons, explain metrics, and wait for a run.
-They only read; --write adds notes, tags and the request to stop a training. Needs 'windsock[mcp]'.
+They only read; --write adds notes, tags and the request to stop a training. With --host other than this machine,
+requests need a token: one is created where none is given; those of 'windsock token new' are for their projects. Needs
+'windsock[mcp]'.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=PORT, help=f"port of --http (default {PORT}; 0 for any free port)")
     parser.add_argument("--host", default="127.0.0.1", help="address of --http (default: this machine only)")
     add_token(parser)
+    parser.add_argument("--tls-cert", metavar="FILE", type=Path, help="certificate, to serve over HTTPS")
+    parser.add_argument("--tls-key", metavar="FILE", type=Path, help="key of the certificate")
     add_language(parser)
 
 
@@ -49,9 +53,12 @@ def run(options: argparse.Namespace) -> int:
             say(f"header of requests: Authorization: Bearer {token}")
         sys.stdout.flush()
 
+    from windsock.server.http.serving import TeamOptions
+
+    team = TeamOptions(certificate=options.tls_cert, key=options.tls_key)
+    port, token = checked_port(options), given_token(options)
     try:
-        port, token = checked_port(options), given_token(options)
-        serve_http(path, options.lang, options.write, options.host, port, token, ready)
+        serve_http(path, options.lang, options.write, options.host, port, token, ready, team)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0

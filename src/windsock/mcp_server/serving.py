@@ -13,16 +13,20 @@ from windsock.errors import WindsockError
 from windsock.formatting import describe_error
 from windsock.mcp_server.bounds import Answer, bounded, shortened, to_json
 from windsock.mcp_server.plain_text import plain_text
+from windsock.mcp_server.project_runs import ProjectRuns
 from windsock.mcp_server.runs import Runs, ToolError
 from windsock.mcp_server.tool import Progress, Tool
 from windsock.server.responses import RequestError
+from windsock.transfer.tokens import EVERYTHING, Grant, TokenFile
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server import Server
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from windsock.server.http.guard import Guard
+    from windsock.server.http.serving import TeamOptions
 
 THREADS = 4
 PATH = "/mcp"
@@ -52,23 +56,26 @@ def check_installed() -> None:
         raise WindsockError("windsock mcp needs the package mcp: pip install 'windsock[mcp]'")
 
 
-def make_server(runs: Runs, writes: bool) -> Server[Any]:
+def make_server(projects: ProjectRuns, writes: bool) -> Server[Any]:
     """Return the server with its tools."""
     import anyio
     import mcp_types as types
     from mcp.server import Server
 
-    offered = tools(writes)
     limiter = anyio.CapacityLimiter(THREADS)
 
     async def list_tools(context: Any, parameters: Any) -> types.ListToolsResult:
+        offered = tools(_may_write(_grant(context), writes))
         return types.ListToolsResult(tools=[_description(tool) for tool in offered.values()])
 
     async def call_tool(context: Any, parameters: types.CallToolRequestParams) -> types.CallToolResult:
+        grant = _grant(context)
         try:
-            tool = _offered(offered, parameters.name)
+            if not grant.allows("read", grant.project):
+                raise ToolError("the token does not grant the right to read")
+            tool = _offered(tools(_may_write(grant, writes)), parameters.name)
             arguments = tool.checked(parameters.arguments or {})
-            record = await _called(tool, runs, arguments, context.session.report_progress, limiter)
+            record = await _called(tool, projects.of(grant), arguments, context.session.report_progress, limiter)
         except (WindsockError, RequestError, OSError) as problem:
             return _error(str(problem))
         except Exception as problem:  # noqa: BLE001 - the server goes on, whatever is in one run
@@ -85,6 +92,16 @@ def make_server(runs: Runs, writes: bool) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+
+
+def _grant(context: Any) -> Grant:
+    """Return what the guard grants a request over HTTP; who starts the server on this machine may do everything."""
+    request = context.request
+    return EVERYTHING if request is None else request.scope["windsock.grant"]
+
+
+def _may_write(grant: Grant, writes: bool) -> bool:
+    return writes and grant.allows("write", grant.project)
 
 
 async def _called(
@@ -104,7 +121,9 @@ def _offered(offered: Mapping[str, Tool], name: str) -> Tool:
     if name in offered:
         return offered[name]
     if name in tools(writes=True):
-        raise ToolError(f"{name} writes, and this server only reads: start it with 'windsock mcp --write'")
+        raise ToolError(
+            f"{name} writes, and this server only reads: start it with 'windsock mcp --write', and use a token that may"
+        )
     near = difflib.get_close_matches(name, offered, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(offered)}"
     raise ToolError(f"no tool {name[:80]!r}; {hint}")
@@ -142,8 +161,8 @@ def serve_stdio(path: Path, lang: str, writes: bool) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
 
-    runs = Runs(path, lang)
-    server = make_server(runs, writes)
+    projects = ProjectRuns(path, lang)
+    server = make_server(projects, writes)
 
     async def serve() -> None:
         async with stdio_server() as (received, sent):
@@ -152,10 +171,10 @@ def serve_stdio(path: Path, lang: str, writes: bool) -> None:
     try:
         anyio.run(serve)
     finally:
-        runs.close()
+        projects.close()
 
 
-def make_app(runs: Runs, writes: bool, guard: Guard) -> Starlette:
+def make_app(projects: ProjectRuns, writes: bool, guard: Guard) -> Starlette:
     """Return the application that serves the tools over HTTP; the guard checks host, origin and token."""
     from mcp.server.transport_security import TransportSecuritySettings
 
@@ -163,11 +182,30 @@ def make_app(runs: Runs, writes: bool, guard: Guard) -> Starlette:
 
     # The guard does it instead, and knows the names of this machine.
     guarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app: Starlette = make_server(runs, writes).streamable_http_app(
+    app: Starlette = make_server(projects, writes).streamable_http_app(
         streamable_http_path=PATH, transport_security=guarded, max_request_body_size=MAX_BODY
     )
+    app.add_middleware(SessionOwner)
     app.add_middleware(GuardMiddleware, guard=guard)
     return app
+
+
+class SessionOwner:
+    """Middleware that names the grant of a request as its user: a session is only for who has opened it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] == "http":
+            from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+            from mcp.server.auth.provider import AccessToken
+
+            grant: Grant = scope["windsock.grant"]
+            owner = f"{grant.project or ''}/{','.join(sorted(grant.rights))}"
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=owner, scopes=[]))
+        await self._app(scope, receive, send)
 
 
 def serve_http(
@@ -178,18 +216,23 @@ def serve_http(
     port: int,
     token: str | None,
     ready: Callable[[str, str | None], None],
+    options: TeamOptions | None = None,
 ) -> None:
-    """Serve over HTTP until interrupted; call ``ready`` with the address and the token once requests are accepted."""
+    """Serve over HTTP until interrupted; call ``ready`` with the address and the token once requests are accepted.
+
+    Beside the token that grants everything, those of ``windsock token new`` are for their projects.
+    """
     from windsock.server.http.guard import Guard
     from windsock.server.http.serving import address, app_server, bind_socket, token_for
 
-    runs = Runs(path, lang)
+    projects = ProjectRuns(path, lang)
+    needed = token_for(host, token, always=TokenFile(path).path.exists())
     try:
         with bind_socket(host, port, "mcp --http") as bound:
             port = bound.getsockname()[1]
-            guard = Guard(host, port, token_for(host, token))
-            app = make_app(runs, writes, guard)
-            shown = address(host, port, None).rstrip("/") + PATH
-            app_server(app, lambda: ready(shown, guard.token)).run([bound])
+            guard = Guard(host, port, needed, tokens=TokenFile(path), tls=bool(options and options.certificate))
+            shown = address(host, port, None, options).rstrip("/") + PATH
+            app = make_app(projects, writes, guard)
+            app_server(app, lambda: ready(shown, needed), None, options).run([bound])
     finally:
-        runs.close()
+        projects.close()
