@@ -1,4 +1,4 @@
-"""mkdocs hook: add the pages in the root of the repository to the site, and fix the links between them and docs/.
+"""mkdocs hook: add the pages and llms.txt in the root of the repository to the site, and fix the links of pages.
 
 On GitHub a page in ``docs/`` links to ``../CONTRIBUTING.md`` and the changelog links to ``docs/trackers.md``. On the
 site all pages are in one folder, and other files of the repository are links to GitHub.
@@ -14,12 +14,13 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+ROOT_FILES = (*ROOT_PAGES, "llms.txt")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the root's pages to the files of the site."""
-    for name in ROOT_PAGES:
+    """Add the root's files to those of the site."""
+    for name in ROOT_FILES:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
     return files
 

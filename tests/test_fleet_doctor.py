@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import windsock
+from windsock.answers.schemas import SCHEMAS
 from windsock.cli import main
-from windsock.cli.schemas import SCHEMAS
 from windsock.diagnosis.doctor import Visit
 from windsock.journal.directory_index import DirectoryIndex
 from windsock.journal.frames import SEGMENT_HEAD

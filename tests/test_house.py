@@ -47,6 +47,8 @@ LEVELS = [
     {"diagnosis"},
     {"questions", "session"},
     {"demo", "integrations", "server", "export", "fleet", "terminal"},
+    {"answers"},
+    {"mcp_server"},
     # The names under which users import integrations.
     {"accelerate", "cli", "lightning", "mlflow", "swanlab", "tensorboard", "trackio", "trl", "wandb"}
     | {"ray", "roll", "trinity", "verl"},
@@ -124,6 +126,7 @@ def test_importing_windsock_loads_nothing_heavy_and_starts_no_thread():
         "omegaconf",
         "psutil",
         "mlflow",
+        "mcp",
     }
     assert heavy.isdisjoint(after["modules"])
     assert after["threads"] == ["MainThread"]

@@ -12,6 +12,7 @@ import pytest
 import windsock
 from windsock import findings
 from windsock.catalogue.spec import Text
+from windsock.diagnosis.stopping import ask_to_stop
 from windsock.findings import TEXT_NAME, Change, Finding, Told
 
 FINDING = Finding(
@@ -176,6 +177,28 @@ def test_a_request_to_stop_is_for_this_start_alone(tmp_path: Path):
         time.sleep(0.5)
         assert not run.should_stop
     assert findings.read_stop(run.path) is None
+
+
+def test_a_run_without_a_doctor_hears_a_request_to_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Also one that was made before the loop first asks; one process ends at once, and says why."""
+    with windsock.init(dir=tmp_path, project="p") as run:
+        run.log({"a": 1.0}, step=3)
+        asked = ask_to_stop(windsock.open(run.path), "the reward is hacked")
+        assert (asked.step, asked.reason) == (3, "the reward is hacked")
+        wait_for(lambda: run.should_stop)
+        assert ask_to_stop(windsock.open(run.path), "again") == asked
+    assert "asked to stop after step 3: the reward is hacked" in capsys.readouterr().err
+    with pytest.raises(windsock.WindsockError, match="has ended: it is finished"):
+        ask_to_stop(windsock.open(run.path), "late")
+
+
+def test_several_processes_are_asked_to_stop_later(tmp_path: Path):
+    """At a step that none of them has done when it reads the request."""
+    with windsock.init(dir=tmp_path, project="p") as run, windsock.join(run.ticket(), rank=1) as other:
+        for step in range(4):
+            run.log({"a": 1.0}, step=step)
+            other.log({"a": 1.0}, step=step)
+        assert ask_to_stop(windsock.open(run.path), "enough").step == 3 + 15  # three seconds at five steps per second
 
 
 def test_the_doctor_comes_with_a_relay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -177,9 +177,11 @@ class StopRequest:
     time: float
 
 
-def request_stop(folder: Path, step: int, reason: str) -> None:
+def request_stop(folder: Path, step: int, reason: str) -> StopRequest:
     """Ask the processes of a run to end when they have done a step."""
-    _replace(_path(folder, "stop"), asdict(StopRequest(step, reason, time.time())))
+    request = StopRequest(step, reason, time.time())
+    _replace(_path(folder, "stop"), asdict(request))
+    return request
 
 
 def read_stop(folder: Path) -> StopRequest | None:

@@ -1,7 +1,8 @@
-"""What the doctor says while a run goes on, as the training process takes notice of it.
+"""What the doctor says while a run goes on, and requests to stop it, as the training process takes notice of them.
 
 The doctor is another process. It leaves its findings in the run's directory, where a thread looks for them; a commit
-writes them to the journal and tells the user.
+writes them to the journal and tells the user. A request to stop may come from others too: without a doctor the thread
+begins to look when ``run.should_stop`` is first read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class LiveFindings(Collector):
         self._folder = recording.path
         self._is_main = recording.settings.rank == 0 and recording.settings.role == MAIN_ROLE
         self._taken = findings.read_taken(self._folder) if self._is_main else 0
-        self._since = time.time()
+        self._since = time.time() - (time.perf_counter() - recording.began)
         self._waiting: list[Change] = []
         self._waiting_since = 0.0
         self._looked_at = 0  # step of the doctor's last look
@@ -84,6 +85,7 @@ class LiveFindings(Collector):
             found = findings.read_stop(self._folder)
             if found is not None and found.time >= self._since:  # an older one was for an earlier start
                 self._stop = found
+                self._recording.problems.warn(f"the training is asked to stop after step {found.step}: {found.reason}")
             self._seen = seen
 
     def _take_notice(self) -> None:

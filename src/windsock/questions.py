@@ -22,7 +22,7 @@ from windsock.catalogue.resolution import RunNames
 from windsock.conditions import Condition
 from windsock.diagnosis.doctor import Visit
 from windsock.errors import ExpressionError
-from windsock.expressions import Call, Comparison, Word, evaluate, parse
+from windsock.expressions import Call, Comparison, Expression, Word, evaluate, parse
 from windsock.formatting import counted, flatten
 from windsock.journal.series import Series
 from windsock.summary import run_names
@@ -83,12 +83,17 @@ class Answer:
     parts: list[Part]
 
 
-def answer(view: View, question: str, names: RunNames | None = None) -> Answer:
-    """Answer a question about a run; raise ExpressionError where it cannot be read or answered."""
+def parse_question(question: str) -> Expression:
+    """Parse a question; raise ExpressionError with an example where it cannot be read."""
     try:
-        expression = parse(question, FUNCTIONS)
+        return parse(question, FUNCTIONS)
     except ExpressionError as problem:
         raise ExpressionError(f"{problem}; an example is {EXAMPLE!r}") from None
+
+
+def answer(view: View, question: str, names: RunNames | None = None) -> Answer:
+    """Answer a question about a run; raise ExpressionError where it cannot be read or answered."""
+    expression = parse_question(question)
     asked = _Asked(view, names or run_names(view))
     holds = bool(evaluate(expression, asked.holds))
     return Answer(holds, asked.parts)
@@ -172,34 +177,41 @@ class _Asked:
 
     def _series(self, asked: str) -> tuple[Series, float]:
         """Return the series of a name, and the factor that makes its numbers those of the name asked for."""
-        if (series := self._view.find_series(asked)) is not None:
-            return series, 1.0
-        name, factor = self._same_metric(asked)
-        self._taken[asked] = name
+        name, factor = metric_named(self._view, self._names, asked)
+        if name != asked:
+            self._taken[asked] = name
         return self._view.series(name), factor
 
-    def _same_metric(self, asked: str) -> tuple[str, float]:
-        """Return the name that a short one stands for, or under which the run logs what a framework's name means."""
-        found = dict.fromkeys(_short_for(asked, self._view.names()), 1.0) or self._same_meaning(asked)
-        if not found:
-            raise ExpressionError(f"run {self._view.id} has no metric {asked!r}" + _near(asked, self._view.names()))
-        if len(found) > 1:
-            raise ExpressionError(f"{asked!r} may be {' or '.join(found)} here: give one of these names")
-        [(name, factor)] = found.items()
-        if factor is None:
-            raise ExpressionError(f"{asked!r} is {name} here, whose numbers are not the same: ask for {name}")
-        return name, factor
 
-    def _same_meaning(self, asked: str) -> dict[str, float | None]:
-        """Return names of the run with the meaning of another, each with the factor between them, None for none."""
-        wanted = {(match.metric.id, match.evaluated): match.name.factor for match in recognise(asked).matches}
-        found: dict[str, float | None] = {}
-        for name in self._names.known if wanted else ():
-            match = self._names.match(name)
-            if match is not None and (match.metric.id, match.evaluated) in wanted:
-                there, here = wanted[match.metric.id, match.evaluated], match.name.factor
-                found[name] = None if not there or here is None else here / there
-        return found
+def metric_named(view: View, names: RunNames, asked: str) -> tuple[str, float]:
+    """Return the name of a metric in a run, and the factor that makes its numbers those of the name asked for.
+
+    That is the name itself, the one that it is short for, or one with the meaning that it has in some framework. Raise
+    ExpressionError where there is none, or several.
+    """
+    if view.find_series(asked) is not None:
+        return asked, 1.0
+    found = dict.fromkeys(_short_for(asked, view.names()), 1.0) or _same_meaning(names, asked)
+    if not found:
+        raise ExpressionError(f"run {view.id} has no metric {asked!r}" + _near(asked, view.names()))
+    if len(found) > 1:
+        raise ExpressionError(f"{asked!r} may be {' or '.join(found)} here: give one of these names")
+    [(name, factor)] = found.items()
+    if factor is None:
+        raise ExpressionError(f"{asked!r} is {name} here, whose numbers are not the same: ask for {name}")
+    return name, factor
+
+
+def _same_meaning(names: RunNames, asked: str) -> dict[str, float | None]:
+    """Return names of the run with the meaning of another, each with the factor between them, None for none."""
+    wanted = {(match.metric.id, match.evaluated): match.name.factor for match in recognise(asked).matches}
+    found: dict[str, float | None] = {}
+    for name in names.known if wanted else ():
+        match = names.match(name)
+        if match is not None and (match.metric.id, match.evaluated) in wanted:
+            there, here = wanted[match.metric.id, match.evaluated], match.name.factor
+            found[name] = None if not there or here is None else here / there
+    return found
 
 
 def _usage(function: str) -> str:

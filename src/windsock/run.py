@@ -161,7 +161,7 @@ class Run:
 
         All processes of a run see it change at the same step.
         """
-        if self._problems is None or not self._recording.settings.doctor:
+        if self._problems is None:
             return False
         return self._collectors.findings.should_stop(self._newest_step)
 

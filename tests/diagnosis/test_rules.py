@@ -204,6 +204,10 @@ def test_a_validation_that_stays_behind():
     assert found(diagnose(case(validation=[behind])), "val_train_gap").severity == "warning"
     following = evaluated(np.linspace(0.2, 0.75, 14) + RANDOM.normal(0, 0.01, 14))
     assert found(diagnose(case(validation=[following])), "val_train_gap") is None
+    early = Track("validation", "val", "validation", np.r_[-1, following.steps], np.r_[0.2, following.finite])
+    assert found(diagnose(case(validation=[early])), "val_train_gap") is None  # there is no training to compare it with
+    early = Track("validation", "val", "validation", np.r_[-1, behind.steps], np.r_[0.2, behind.finite])
+    assert "nan" not in found(diagnose(case(validation=[early])), "val_train_gap").text.en
     large = evaluated(np.linspace(20, 75, 14))
     assert "not both shares" in reasons(diagnose(case(validation=[large])))["val_train_gap"]
     assert "fewer than six" in reasons(diagnose(case()))["val_train_gap"]

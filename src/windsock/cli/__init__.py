@@ -17,7 +17,7 @@ from windsock.terminal.output import any_encoding
 
 COMMANDS = (
     "demo", "up", "ls", "show", "doctor", "phases", "samples", "query", "compare", "tail", "export", "report",
-    "explain", "names", "import", "sync", "push", "pull", "token", "tensorboard", "rm", "archive", "du",
+    "explain", "names", "import", "sync", "push", "pull", "token", "tensorboard", "mcp", "rm", "archive", "du",
 )  # fmt: skip
 MODULES = {"import": "import_log"}  # of commands that cannot have their own names
 

@@ -15,9 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from windsock.answers.records import versioned
 from windsock.catalogue.spec import Text
 from windsock.cli.arguments import add_json, add_language, directory
-from windsock.cli.json_output import print_json, print_problem, versioned
+from windsock.cli.json_output import print_json, print_problem
 from windsock.errors import RunNotFoundError, WindsockError
 from windsock.terminal.output import Progress, say
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
 
-from windsock.catalogue.describe import Explanation, NameMeaning, describe_match, families, list_meanings
+from windsock.answers.explanation import Explained, explained, explained_in_run
+from windsock.catalogue.describe import families
 from windsock.catalogue.guesses import guess
-from windsock.catalogue.names import recognise
 from windsock.catalogue.similar import nearest
 from windsock.catalogue.sources import check_source
-from windsock.catalogue.spec import PRODUCERS, Text
+from windsock.catalogue.spec import PRODUCERS
 from windsock.cli.arguments import add_json, add_language, run_view
 from windsock.cli.json_output import print_document
 from windsock.terminal.output import say
@@ -43,55 +41,28 @@ def run(options: argparse.Namespace) -> int:
         check_source(options.source)
     if options.all or options.name is None:
         return _all(options)
-    if options.run_reference:
-        return _in_run(options)
-    meanings = list_meanings(options.name, options.lang, options.source)
-    recognition = recognise(options.name, options.source)
-    if not recognition.matches:
-        return _unknown(options)
-    if recognition.ambiguous:
-        return _print_meanings(options, meanings, ())
-    return _print(options, describe_match(options.name, recognition.matches[0], options.lang), ())
+    found = _explained(options)
+    if options.json:
+        print_document("explain", found.record())
+    elif found.explanation is not None:
+        from windsock.terminal.explain import explain
+
+        explain(found.explanation, options.lang, found.why)
+    elif found.meanings:
+        from windsock.terminal.explain import explain_meanings
+
+        explain_meanings(options.name, found.meanings, options.lang, found.why)
+    else:
+        _say_unknown(options)
+    return 0 if found.explanation is not None or found.meanings else 1
 
 
-def _in_run(options: argparse.Namespace) -> int:
-    """Explain what a name means in a run."""
+def _explained(options: argparse.Namespace) -> Explained:
+    if not options.run_reference:
+        return explained(options.name, options.lang, options.source)
     from windsock.summary import run_names
 
-    view = run_view(options, options.source)
-    resolution = run_names(view).resolve(options.name)
-    why = [reason.get(options.lang) for reason in resolution.reasons]
-    if resolution.state == "unknown":
-        return _unknown(options)
-    if resolution.match is None:
-        listed = list_meanings(options.name, options.lang)
-        return _print_meanings(options, [one for one in listed if one.id in resolution.meanings], why)
-    if not why:
-        sources = ", ".join(candidate.sources[0] for candidate in resolution.candidates)
-        why = [Text(f"Only {sources} writes this name so.", f"只有 {sources} 会这样写。").get(options.lang)]
-    return _print(options, describe_match(options.name, resolution.match, options.lang), why)
-
-
-def _print(options: argparse.Namespace, explanation: Explanation, why: Sequence[str]) -> int:
-    if options.json:
-        print_document("explain", {"known": True, **asdict(explanation), "why": list(why)})
-        return 0
-    from windsock.terminal.explain import explain
-
-    explain(explanation, options.lang, why)
-    return 0
-
-
-def _print_meanings(options: argparse.Namespace, meanings: Sequence[NameMeaning], why: Sequence[str]) -> int:
-    if options.json:
-        listed = [asdict(meaning) for meaning in meanings]
-        record = {"name": options.name, "known": True, "ambiguous": True, "meanings": listed, "why": list(why)}
-        print_document("explain", record)
-        return 0
-    from windsock.terminal.explain import explain_meanings
-
-    explain_meanings(options.name, meanings, options.lang, why)
-    return 0
+    return explained_in_run(options.name, options.lang, run_names(run_view(options, options.source)))
 
 
 def _all(options: argparse.Namespace) -> int:
@@ -105,11 +76,7 @@ def _all(options: argparse.Namespace) -> int:
     return 0
 
 
-def _unknown(options: argparse.Namespace) -> int:
-    close = nearest(options.name)
-    if options.json:
-        print_document("explain", {"name": options.name, "known": False, "nearest": close})
-        return 1
+def _say_unknown(options: argparse.Namespace) -> None:
     by, by_zh = (f" by {options.source}", f"（来自 {options.source}）") if options.source else ("", "")
     lines = {
         "en": f"windsock: unknown name {options.name!r}{by}. Similar names:",
@@ -121,6 +88,5 @@ def _unknown(options: argparse.Namespace) -> int:
         "en": "windsock names RUN prints a file in which you can describe it; windsock.define(...) does it in code.",
         "zh": "windsock names RUN 会输出一个可填写的文件；也可在代码中用 windsock.define(...) 定义。",
     }
-    for line in (lines[options.lang], *(f"  {name}" for name in close), *guessed, teach[options.lang]):
+    for line in (lines[options.lang], *(f"  {name}" for name in nearest(options.name)), *guessed, teach[options.lang]):
         say(line, sys.stderr)
-    return 1

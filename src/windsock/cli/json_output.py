@@ -1,22 +1,13 @@
-"""JSON of commands: records with the name and the version of their schema, and errors."""
+"""JSON of commands: records, and errors."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from windsock.answers.records import versioned
 from windsock.formatting import printable
-
-if TYPE_CHECKING:
-    from windsock.view import View
-
-VERSION = 1  # of all schemas: fields are added without a new one, and never change or go
-
-
-def versioned(kind: str, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with the name of its schema, which ``docs/schema`` has as ``KIND.json``."""
-    return {"schema": f"windsock/{kind}/{VERSION}", **record}
 
 
 def print_document(kind: str, record: dict[str, Any]) -> None:
@@ -41,8 +32,3 @@ def print_json(value: Any) -> None:
 
         text = json.dumps(to_strict_json(value), indent=1, allow_nan=False)
     print(text)
-
-
-def run_record(view: View) -> dict[str, Any]:
-    """Return what names a run."""
-    return {"run": view.id, "name": view.name, "path": str(view.location)}

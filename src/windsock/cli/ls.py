@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from windsock.answers.records import versioned
 from windsock.cli.arguments import add_json, directory
-from windsock.cli.json_output import print_json, versioned
+from windsock.cli.json_output import print_json
 from windsock.cli.runs_at import runs_at
 from windsock.diagnosis.health import Health
 from windsock.diagnosis.health_list import HealthList

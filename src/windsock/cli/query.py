@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import argparse
 
+from windsock.answers.records import run_record
 from windsock.cli.arguments import add_json, add_run, run_view
-from windsock.cli.json_output import print_document, run_record
-from windsock.formatting import json_number, number
+from windsock.cli.json_output import print_document
+from windsock.formatting import number
 from windsock.terminal.output import say
 
 HELP = "ask whether something is true of a run"
@@ -37,33 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the answer with the values that it is made of."""
+    from windsock.answers.question import question_record
     from windsock.questions import answer
 
     view = run_view(options, options.source)
     found = answer(view, options.expression)
     if options.json:
-        parts = [
-            {
-                "text": part.text,
-                "left": _plain(part.left),
-                "right": _plain(part.right),
-                "holds": part.holds,
-                "names": part.names,
-            }
-            for part in found.parts
-        ]
-        record = {"expression": options.expression, "answer": found.holds, "comparisons": parts}
-        print_document("query", {**run_record(view), **record})
+        print_document("query", {**run_record(view), **question_record(options.expression, found)})
     else:
         say("true" if found.holds else "false")
         for part in found.parts:
             taken = "".join(f"  ({asked} is {name} here)" for asked, name in part.names.items())
             say(f"  {'✓' if part.holds else '✗'} {part.text}  {_shown(part.left)}{taken}")
     return 0 if found.holds else FALSE
-
-
-def _plain(value: object) -> object:
-    return json_number(value) if isinstance(value, float) else value
 
 
 def _shown(value: object) -> str:

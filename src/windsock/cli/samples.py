@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 
+from windsock.answers.records import versioned
 from windsock.cli.arguments import add_json, add_run, run_view
-from windsock.cli.json_output import versioned
 from windsock.export import sample_record
 from windsock.samples.conditions import parse_conditions
 from windsock.samples.query import SORTS, Query, compiled

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from windsock.cli.arguments import directory
+from windsock.cli.tokens import add_token, checked_port, given_token
 from windsock.errors import WindsockError
 from windsock.importers.logs import logs_at
 from windsock.journal.folder import is_run
@@ -31,7 +32,6 @@ EXAMPLE = (
     "  windsock up runs/ --ingest --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem --token-file token"
 )
 PORT = 8790
-TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, default=PORT, help=f"port to listen on (default {PORT}; 0 for any free port)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
-    tokens = parser.add_mutually_exclusive_group()
-    tokens.add_argument(
-        "--token", metavar="T", help="token that requests need (default: WINDSOCK_TOKEN; else created for other hosts)"
-    )
-    tokens.add_argument(
-        "--token-file", metavar="FILE", help="file with the token; unlike --token it is not in the list of processes"
-    )
+    add_token(parser)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument(
         "--frame", action="store_true", help="let notebooks (of this machine, VS Code, Colab) show the page in a frame"
@@ -77,13 +71,11 @@ def run(options: argparse.Namespace) -> int:
         raise WindsockError(f"{dir} does not exist: give the directory of your runs or a log, or set WINDSOCK_DIR")
     if not dir.is_dir():
         logs_at(dir)  # raises LogError if it is none
-    if not 0 <= options.port < 1 << 16:
-        raise WindsockError(f"--port must be from 0 to 65535; got {options.port}")
-
+    port = checked_port(options)
     if options.ingest and (not dir.is_dir() or is_run(dir)):
         raise WindsockError(f"--ingest needs a directory of runs, which {dir} is not")
     team = TeamOptions(options.ingest, options.tls_cert, options.tls_key, options.behind_proxy)
-    token = _token(options)
+    token = given_token(options)
 
     def ready(address: str) -> None:
         say(f"serving {dir} at {address}  (stop with Ctrl-C)")
@@ -94,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if options.until_eof:
         threading.Thread(target=_interrupt_at_eof, daemon=True).start()
     try:
-        serve(dir, options.host, options.port, token, ready, options.frame, team)
+        serve(dir, options.host, port, token, ready, options.frame, team)
     except KeyboardInterrupt:
         print("\nstopped")
     return 0
@@ -106,22 +98,3 @@ def _interrupt_at_eof() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def _token(options: argparse.Namespace) -> str | None:
-    """Return the given token: of an argument, else of the environment."""
-    if options.token is not None:
-        return _checked(options.token, "--token")
-    if options.token_file is not None:
-        try:
-            return _checked(Path(options.token_file).read_text(encoding="utf-8"), options.token_file)
-        except (OSError, UnicodeDecodeError) as problem:
-            raise WindsockError(f"cannot read the token from {options.token_file}: {problem}") from None
-    given = os.environ.get(TOKEN_VARIABLE)
-    return None if given is None else _checked(given, TOKEN_VARIABLE)
-
-
-def _checked(token: str, source: str) -> str:
-    if not token.strip():
-        raise WindsockError(f"the token in {source} is empty: give one, or leave it out to have one created")
-    return token.strip()

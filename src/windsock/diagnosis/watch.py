@@ -6,7 +6,6 @@ in ``doctor/findings.json``, so that another process goes on where this one ende
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -23,12 +22,12 @@ from windsock.diagnosis.client import WatchOptions
 from windsock.diagnosis.diagnose import Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.hooks import Sender, command, message, webhook
+from windsock.diagnosis.stopping import stop_step
 from windsock.directory_watch import DirectoryWatch
 from windsock.errors import WindsockError
 from windsock.findings import FOLDER, SEVERITIES, Change, ChangeKind, Finding
 from windsock.journal.folder import run_files
 from windsock.journal.glance import glance
-from windsock.mounts import is_remote
 from windsock.relay.processes import EXIT_BUSY, given_options, take_process_lock
 from windsock.view import View
 
@@ -38,9 +37,6 @@ MAX_SHARE = 0.1  # of a processor: after a look there is a pause of nine times a
 POLL_SECONDS = 0.5  # where changes of the directory are not told
 IDLE_SECONDS = 30.0  # after which a run is looked at although nothing was written: it may hang
 LAST_SECONDS = 60.0  # after the end of the run, for hooks
-STOP_SECONDS = 3.0  # until every process of the run has seen a request to stop
-REMOTE_STOP_SECONDS = 90.0  # where they see it through a network file system
-MIN_STOP_STEPS = 2
 PACE_LOOKS = 3  # before the pace of a run is known
 NICE = 10
 
@@ -162,19 +158,11 @@ class Watch:
             findings.request_stop(self._folder, step, self._stop_reason)
 
     def _stop_step(self) -> int | None:
-        """Return the step to stop at: one that no process has done before it has seen the request.
-
-        None if the pace of the run is not known yet.
-        """
+        """Return the step to stop at; None if the pace of the run is not known yet."""
         assert self._view is not None
-        _, step = self._pace[-1]
-        if len({(writer.role, writer.rank) for writer in self._view.writers()}) == 1:
-            return step
-        if len(self._pace) < PACE_LOOKS:
-            return None
-        seconds = REMOTE_STOP_SECONDS if is_remote(self._folder) else STOP_SECONDS
-        pace = max((last - first) / max(now - before, PAUSE) for (before, first), (now, last) in pairwise(self._pace))
-        return step + max(MIN_STOP_STEPS, math.ceil(seconds * pace))
+        pairs = pairwise(self._pace) if len(self._pace) >= PACE_LOOKS else ()
+        paces = ((last - first) / max(now - before, PAUSE) for (before, first), (now, last) in pairs)
+        return stop_step(self._view, self._pace[-1][1], max(paces, default=None))
 
 
 def _told_findings(diagnosis: Diagnosis) -> list[Finding]:

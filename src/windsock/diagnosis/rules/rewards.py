@@ -278,6 +278,7 @@ def _is_share(track: Track) -> bool:
 
 def _widening(reward: Track, track: Track) -> Reading:
     """Judge the distance of training and validation, which are both shares."""
+    # Not a number for an evaluation before the first step of the training.
     gap = values_at(reward.steps, reward.mean(10), track.steps) - track.finite
     levels = track.scheduled(
         ("widening", reward.name), lambda rows: (_wider(gap[:rows], track.finite[:rows]),), (0,), MIN_EVALUATIONS
@@ -288,7 +289,7 @@ def _widening(reward: Track, track: Track) -> Reading:
         lambda spell: {
             "reward": reward.name,
             "name": track.name,
-            "start": percent_points(gap[0]),
+            "start": percent_points(gap[np.isfinite(gap)][0]),
             "now": percent_points(gap[spell.last]),
         },
         lambda spell: 0,
@@ -298,7 +299,8 @@ def _widening(reward: Track, track: Track) -> Reading:
 
 def _wider(gap: Floats, validation: Floats) -> int:
     """Return the level after some evaluations, of which ``gap`` is the distance to the training."""
-    wider = float(np.median(gap[-3:]) - np.median(gap[:3]))
+    gap = gap[np.isfinite(gap)]
+    wider = float(np.median(gap[-3:]) - np.median(gap[:3])) if len(gap) else 0.0
     if wider <= 0.1 or kendall_chance(gap) >= 0.01:
         return 0
     still = kendall_chance(validation) > 0.05 or rise(validation) < 0

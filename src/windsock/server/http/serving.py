@@ -7,7 +7,7 @@ import resource
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from windsock.transfer.tokens import TokenFile
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
     from windsock.server.http.connection_limits import Limits
 
@@ -33,13 +34,14 @@ class ServingError(WindsockError):
     """The page cannot be served as asked."""
 
 
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket to an address; a ServingError names another port where this one is in use."""
+def bind_socket(host: str, port: int, command: str = "up") -> socket.socket:
+    """Bind a socket to an address; a ServingError names another port for the command where this one is in use."""
     try:
         return _bind(host, port)
     except OSError as problem:
         if problem.errno == errno.EADDRINUSE:
-            raise ServingError(f"port {port} is in use: try  windsock up --port {_free_port(host, port)}") from None
+            free = _free_port(host, port)
+            raise ServingError(f"port {port} is in use: try  windsock {command} --port {free}") from None
         raise ServingError(f"cannot serve at {host}:{port}: {problem.strerror or problem}") from None
 
 
@@ -129,13 +131,30 @@ def make_server(
     options: TeamOptions | None = None,
 ) -> uvicorn.Server:
     """Return a server for a directory; it calls ``ready`` once it accepts requests."""
-    import uvicorn
-
-    from windsock.server.http.connection_limits import LimitedProtocol
     from windsock.server.http.project_apps import ProjectApps
 
     options = options or TeamOptions()
     apps = ProjectApps(dir, options.ingest)
+    return app_server(apps.guarded(guard), ready, limits, options, apps.end_streams)
+
+
+async def _no_streams() -> None:
+    """Do nothing."""
+
+
+def app_server(
+    app: ASGIApp,
+    ready: Callable[[], None],
+    limits: Limits | None = None,
+    options: TeamOptions | None = None,
+    end_streams: Callable[[], Awaitable[None]] = _no_streams,
+) -> uvicorn.Server:
+    """Return a server for an application; it calls ``ready`` once it accepts requests, ``end_streams`` at its end."""
+    import uvicorn
+
+    from windsock.server.http.connection_limits import LimitedProtocol
+
+    options = options or TeamOptions()
 
     class Protocol(LimitedProtocol):
         pass
@@ -150,11 +169,11 @@ def make_server(
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             # uvicorn waits for open responses: end the event streams first.
-            await apps.end_streams()
+            await end_streams()
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
-        apps.guarded(guard),
+        app,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -1,4 +1,4 @@
-"""The JSON schemas of what commands print with ``--json``; ``python -m windsock.cli.schemas DIR`` writes them.
+"""The JSON schemas of what commands print with ``--json``; ``python -m windsock.answers.schemas DIR`` writes them.
 
 ``docs/schema`` has them as files. Records may have further fields: a reader ignores those that it does not know.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from windsock.cli.json_output import VERSION
+from windsock.answers.records import VERSION
 from windsock.diagnosis.diagnose import VERDICTS
 from windsock.findings import SEVERITIES
 from windsock.terminal.runs import SYMBOLS
