@@ -301,6 +301,21 @@ def test_nothing_of_another_project_can_be_read(team: Team, client: TestClient, 
     assert {run["key"] for run in client.get("/api/runs", headers=admin).json()["runs"]} == {"lab-run", "other-run"}
 
 
+def test_the_event_stream_of_a_revoked_token_ends(serve: Serve, tmp_path: Path):
+    """With its next event; the page that connects again is refused."""
+    client = serve(token="root", options=TeamOptions(ingest=True))
+    tokens = TokenFile(tmp_path / "runs")
+    token = tokens.new(["read"], "lab")
+    path = f"/api/transfer/lab/r1/{NAME}?offset=0&crc={crc32(SEGMENT):08x}"
+    with client.stream("GET", "/api/live", headers=bearer(token)) as stream:
+        events = stream.iter_lines()
+        assert next(events) == "event: hello"
+        tokens.revoke(token.split("_")[1])
+        client.post(path, content=SEGMENT, headers=bearer("root"))  # a run that the list has not had
+        assert "event: runs" not in list(events)
+    assert client.get("/api/live", headers=bearer(token)).status_code == 401
+
+
 def test_a_token_opens_the_page_of_its_project_in_a_browser(team: Team, client: TestClient):
     """From its address into a cookie."""
     entered = client.get("/", params={"token": team.read}, follow_redirects=False)

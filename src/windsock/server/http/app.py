@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -190,15 +191,10 @@ class GuardMiddleware:
             return
         scope = _without_base(scope, base)
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        decision = self._guard.check(scope["method"], scope["path"], query, headers)
+        check = partial(self._guard.check, scope["method"], scope["path"], query, headers)
+        decision = check()
         cookie = decision.cookie if isinstance(decision, Allowed) else None
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                added = {**self._guard.headers, **({"set-cookie": cookie} if cookie else {})}
-                message["headers"] = [*message["headers"], *((k.encode(), v.encode()) for k, v in added.items())]
-            await send(message)
-
+        added = {**self._guard.headers, **({"set-cookie": cookie} if cookie else {})}
         if isinstance(decision, Rejection):
             extra = {"www-authenticate": "Bearer"} if decision.status == 401 else None
             if decision.status == 401:
@@ -209,7 +205,31 @@ class GuardMiddleware:
         else:
             response = self._app
             scope["windsock.grant"] = decision.grant
-        await response(scope, receive, send_with_headers)
+        await response(scope, receive, GuardedSend(send, added, lambda: isinstance(check(), Allowed)))
+
+
+class GuardedSend:
+    """The sending of a response: with the security headers, and no longer than the request is allowed.
+
+    An event stream goes on for days; that of a token that was revoked ends with its next event.
+    """
+
+    def __init__(self, send: Send, headers: Mapping[str, str], is_allowed: Callable[[], bool]) -> None:
+        self._send = send
+        self._headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+        self._is_allowed = is_allowed
+        self._is_over = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send one message of the response."""
+        if self._is_over:
+            return
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *self._headers]
+        elif message.get("more_body") and not self._is_allowed():
+            self._is_over = True
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await self._send(message)
 
 
 def _without_base(scope: Scope, base: str) -> Scope:
