@@ -1,5 +1,6 @@
 """The command ``windsock up``."""
 
+import argparse
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import windsock
 from windsock.cli import main
+from windsock.cli.tokens import given_token
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -80,6 +82,15 @@ def test_a_token_can_be_given_without_an_argument(source: str, tmp_path: Path, m
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
+
+
+def test_a_token_for_sending_is_not_that_of_a_server(monkeypatch: pytest.MonkeyPatch):
+    """A node has WINDSOCK_TOKEN to send runs; whoever serves there does not give it away."""
+    options = argparse.Namespace(token=None, token_file=None)
+    monkeypatch.setenv("WINDSOCK_TOKEN", "wsk_0123abcd_secret")
+    assert given_token(options) is None
+    monkeypatch.setenv("WINDSOCK_TOKEN", "my-secret")
+    assert given_token(options) == "my-secret"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from windsock.errors import WindsockError
+from windsock.transfer.tokens import is_issued
 
 TOKEN_VARIABLE = "WINDSOCK_TOKEN"
 
@@ -15,7 +16,10 @@ def add_token(parser: argparse.ArgumentParser) -> None:
     """Add --token and --token-file."""
     tokens = parser.add_mutually_exclusive_group()
     tokens.add_argument(
-        "--token", metavar="T", help="token that requests need (default: WINDSOCK_TOKEN; else created for other hosts)"
+        "--token",
+        metavar="T",
+        help="token that requests need (default: WINDSOCK_TOKEN, unless 'windsock token' made it; else created for other "
+        "hosts)",
     )
     tokens.add_argument(
         "--token-file", metavar="FILE", help="file with the token; unlike --token it is not in the list of processes"
@@ -39,7 +43,8 @@ def given_token(options: argparse.Namespace) -> str | None:
         except (OSError, UnicodeDecodeError) as problem:
             raise WindsockError(f"cannot read the token from {options.token_file}: {problem}") from None
     given = os.environ.get(TOKEN_VARIABLE)
-    return None if given is None else _checked(given, TOKEN_VARIABLE)
+    # A token of 'windsock token new' is for sending runs to another server.
+    return None if given is None or is_issued(given) else _checked(given, TOKEN_VARIABLE)
 
 
 def _checked(token: str, source: str) -> str:

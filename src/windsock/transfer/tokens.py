@@ -34,6 +34,11 @@ MAX_TOKENS = 10_000
 MAX_LENGTH = 200  # characters of a token
 
 
+def is_issued(token: str) -> bool:
+    """Return whether a token has the form of those that are made here."""
+    return token.strip().startswith(f"{PREFIX}_")
+
+
 class TokenError(WindsockError):
     """A token that does not exist, or a file of tokens that cannot be used."""
 

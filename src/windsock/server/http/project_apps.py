@@ -22,8 +22,7 @@ from windsock.transfer.received_runs import DirectoryLimits, ReceivedRuns
 from windsock.transfer.tokens import Grant, Right
 
 MAX_OPEN = 64  # applications of projects
-# Requests that also need the right to write.
-CHANGES = (("PATCH", "/api/runs/"), ("POST", "/api/views"), ("POST", "/api/reports"))
+READING_POSTS = ("/api/series", "/api/bands", "/api/report", "/api/report_file")  # all others need the right to write
 
 
 class ProjectApps:
@@ -74,7 +73,7 @@ class ProjectApps:
                     "the metrics are of all projects: they need a token of all that grants the right to read"
                 )
             return Response(self.metrics.text(), 200, {"cache-control": "no-store"}, CONTENT_TYPE)
-        is_change = any(method == one and path.startswith(start) for one, start in CHANGES)
+        is_change = method not in ("GET", "HEAD") and path not in READING_POSTS
         needed: tuple[Right, ...] = ("read", "write") if is_change else ("read",)
         for right in needed:
             if not grant.allows(right, grant.project):
