@@ -18,8 +18,8 @@ def add_token(parser: argparse.ArgumentParser) -> None:
     tokens.add_argument(
         "--token",
         metavar="T",
-        help="token that requests need (default: WINDSOCK_TOKEN, unless 'windsock token' made it; else created for other "
-        "hosts)",
+        help="token that requests need (default: WINDSOCK_TOKEN, unless 'windsock token' made it; else created for "
+        "other hosts)",
     )
     tokens.add_argument(
         "--token-file", metavar="FILE", help="file with the token; unlike --token it is not in the list of processes"
