@@ -20,6 +20,7 @@ from windsock.terminal.output import say
 HELP = "serve runs as tools for programs (MCP)"
 EXAMPLE = "windsock mcp runs/\n  windsock mcp runs/ --http --port 8791 --write"
 PORT = 8791
+HINT = "a program speaks to this command: docs/for-agents.md says how a client is set up (stop with Ctrl-C)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
     check_installed()
     path = Path(options.served) if options.served else directory(options)
     if not options.http:
+        if sys.stdin.isatty():
+            say(HINT, sys.stderr)
         serve_stdio(path, options.lang, options.write)
         return 0
 

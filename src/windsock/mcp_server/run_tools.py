@@ -77,7 +77,7 @@ def _facts(view: View, notes: dict[str, Any]) -> dict[str, Any]:
         "status": status.word,
         "reason": status.reason,
         "steps": view.steps,
-        "lasted": duration(heard - began),
+        "lasted": duration(heard - began) if heard > began else "",
         "began": moment(began),
         "last_heard": moment(heard),
         "source": view.source or info.vocabulary,
@@ -211,11 +211,17 @@ SUMMARY = answer_schema(
         "vital_signs": list_of(findings.SIGN),
         "not_judged": list_of(findings.NOT_JUDGED),
         "warnings": list_of(TEXT),
-        "lasted": TEXT,
         "began": TEXT,
         "last_heard": TEXT,
     },
-    {"why_no_verdict": list_of(TEXT), "reason": TEXT, "source": TEXT, "tags": list_of(TEXT), "note": TEXT},
+    {
+        "why_no_verdict": list_of(TEXT),
+        "lasted": TEXT,
+        "reason": TEXT,
+        "source": TEXT,
+        "tags": list_of(TEXT),
+        "note": TEXT,
+    },
 )
 FINDINGS = answer_schema(
     {

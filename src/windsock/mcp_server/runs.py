@@ -81,6 +81,8 @@ class Runs:
             for key, location in locations.items()
             if (seen := self._glance(location)) is not None
         ]
+        self._directory.open_runs.facts.save()
+        self._directory.open_runs.log_facts.save()
         return sorted(found, key=lambda one: one.glance.began, reverse=True)
 
     def health(self) -> HealthList:
