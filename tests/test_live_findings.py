@@ -192,6 +192,17 @@ def test_a_run_without_a_doctor_hears_a_request_to_stop(tmp_path: Path, capsys: 
         ask_to_stop(windsock.open(run.path), "late")
 
 
+@pytest.mark.parametrize(("is_remote", "seconds"), [(False, 0.2), (True, 5.0)])
+def test_a_network_file_system_is_looked_at_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_remote: bool, seconds: float
+):
+    """Every rank looks."""
+    monkeypatch.setattr("windsock.live_findings.is_remote", lambda folder: is_remote)
+    with windsock.init(dir=tmp_path) as run:
+        assert not run.should_stop
+        assert run._collectors.findings._pause == seconds
+
+
 def test_several_processes_are_asked_to_stop_later(tmp_path: Path):
     """At a step that none of them has done when it reads the request."""
     with windsock.init(dir=tmp_path, project="p") as run, windsock.join(run.ticket(), rank=1) as other:

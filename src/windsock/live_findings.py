@@ -15,9 +15,11 @@ from windsock import findings
 from windsock.findings import TEXT_NAME, Change, StopRequest
 from windsock.journal.frames import Kind
 from windsock.model import MAIN_ROLE
+from windsock.mounts import is_remote
 from windsock.recording import Collector, Recording
 
 LOOK_SECONDS = 0.2
+REMOTE_LOOK_SECONDS = 5.0  # thousands of ranks may look at one network file system
 LAST_LOOK_SECONDS = 2.0  # at the end of the run, for the doctor to look at the last steps
 COMMIT_SECONDS = 5.0  # without a commit, after which findings are written all the same
 
@@ -36,6 +38,7 @@ class LiveFindings(Collector):
         self._looked_at = 0  # step of the doctor's last look
         self._seen = (0, 0)
         self._stop: StopRequest | None = None
+        self._pause = REMOTE_LOOK_SECONDS if is_remote(self._folder) else LOOK_SECONDS
         self._lock = threading.RLock()  # re-entrant: SIGTERM may end the run anywhere
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look_again, name="windsock-findings", daemon=True)
@@ -69,7 +72,7 @@ class LiveFindings(Collector):
         self._lock = threading.RLock()
 
     def _look_again(self) -> None:
-        while not self._ended.wait(LOOK_SECONDS):
+        while not self._ended.wait(self._pause):
             self._recording.problems.attempt("findings of the doctor", self._look)
             # A loop that names its steps in ``log`` makes no commit.
             if self._waiting and time.monotonic() - self._waiting_since > COMMIT_SECONDS:
