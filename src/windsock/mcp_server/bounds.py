@@ -16,8 +16,12 @@ from windsock.formatting import json_number
 from windsock.mcp_server.plain_text import plain_text
 
 MAX_BYTES = 8000  # of an answer's JSON
-NOTE_BYTES = 300  # kept for each sentence about what was left out
+MAX_HEAD = 3000  # of the fields that are always given
+MAX_NOTES = 4
+MAX_NOTE = 120  # characters of a sentence about what was left out
 MAX_TEXT = 400  # characters of a text
+TIGHTER = ((200, 5), (100, 5), (50, 5), (25, 5), (25, 3), (15, 2), (10, 1))
+"""Characters of a text, and depth, that are tried one after the other until a value fits."""
 MAX_KEY = 120
 MAX_INNER = 20  # entries of a list or mapping inside of an entry
 MAX_DEPTH = 5
@@ -69,29 +73,28 @@ def answer_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema]
 
 def bounded(answer: Answer) -> dict[str, Any]:
     """Return the record of an answer, whose JSON has at most ``MAX_BYTES``."""
-    data = plain(answer.data)
-    left_out = [plain(text) for text in answer.left_out]
+    data = _fitting(answer.data, MAX_HEAD)
+    left_out = [plain(text, MAX_NOTE) for text in answer.left_out[:MAX_NOTES]]
     record = {"notice": NOTICE, "data": data, "left_out": left_out}
     data.update({items.name: [] for items in answer.lists})
-    budget = MAX_BYTES - size_of(record) - NOTE_BYTES * len(answer.lists)
+    budget = MAX_BYTES - size_of(record) - sum(size_of(_rest(items, 0)) + DIGITS for items in answer.lists)
     left = budget
     for is_last in (False, True):  # first each list's share, then what is left
         for items in answer.lists:
             limit = left if is_last else min(left, int(budget * items.share))
             left -= _fill(data[items.name], items, limit, is_last)
     left_out += [_rest(items, len(data[items.name])) for items in answer.lists if len(data[items.name]) < items.count]
-    return record if size_of(record) <= MAX_BYTES else _squeezed(record)
+    return record
 
 
 def _fill(given: list[Any], items: Items, limit: int, is_last: bool) -> int:
     """Add entries to those that are given, as long as there is room; return the bytes of the added ones."""
     used = 0
     for entry in items.entries[len(given) :]:
-        clean = plain(entry, items.max_text, items.max_inner)
+        clean = _fields(entry, items.max_text, items.max_inner)
+        if size_of(clean) >= limit - used and is_last and not given:  # one entry is larger than all that is left
+            clean = _fitting(entry, limit - used - 1, items.max_text, items.max_inner)
         size = size_of(clean) + 1
-        if used + size > limit and is_last and not given:  # one entry is larger than all that is left
-            clean = _squeezed(clean, limit)
-            size = size_of(clean) + 1
         if used + size > limit:
             break
         given.append(clean)
@@ -100,19 +103,26 @@ def _fill(given: list[Any], items: Items, limit: int, is_last: bool) -> int:
 
 
 def _rest(items: Items, given: int) -> str:
-    name = items.name.replace("_", " ")
-    return f"{items.count - given:,} of {items.count + items.offset:,} {name}: " + items.more.format(
-        next=items.offset + given
-    )
+    """Return how many entries were left out, and how to get them."""
+    name, how = items.name.replace("_", " "), plain(items.more, MAX_NOTE).replace("{next}", str(items.offset + given))
+    return f"{items.count - given:,} of {items.count + items.offset:,} {name}: {how}"
 
 
-def _squeezed(value: Any, limit: int = MAX_BYTES) -> Any:
-    """Return a value with its texts shortened until its JSON fits."""
-    most = MAX_TEXT
-    while size_of(value) > limit and most > 8:
-        most //= 2
-        value = plain(value, most, max(2, most // 20))
-    return value
+def _fitting(value: Any, limit: int, max_text: int = MAX_TEXT, max_inner: int = MAX_INNER) -> Any:
+    """Return a value for JSON of at most so many bytes, with texts as long, and as much inside of it, as fits."""
+    tries = [(max_text, MAX_DEPTH), *((most, depth) for most, depth in TIGHTER if most < max_text)]
+    for most, depth in tries:
+        found = _fields(value, most, max_inner, depth)
+        if size_of(found) <= limit:
+            break
+    return found
+
+
+def _fields(value: Any, max_text: int, max_inner: int, depth: int = MAX_DEPTH) -> Any:
+    """Return a value for JSON; the fields of a record are all given."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one, max_text, max_inner, depth - 1) for key, one in value.items()}
+    return plain(value, max_text, max_inner, depth)
 
 
 def size_of(value: Any) -> int:
@@ -154,19 +164,18 @@ def _short_text(text: str, limit: int) -> str:
 def _plain_mapping(value: Mapping[Any, Any], max_text: int, max_inner: int, depth: int) -> Any:
     if not depth:
         return f"[{len(value):,} entries]"
-    most = max_inner if depth < MAX_DEPTH else len(value)  # the fields of a record are all given
     found = {
-        shortened(plain_text(str(key)), MAX_KEY): plain(one, max_text, max_inner, depth - 1)
-        for key, one in list(value.items())[:most]
+        _short_text(str(key), min(MAX_KEY, max_text)): plain(one, max_text, max_inner, depth - 1)
+        for key, one in list(value.items())[:max_inner]
     }
-    return {**found, "…": f"[+{len(value) - most:,} entries]"} if len(value) > most else found
+    return {**found, "…": f"[+{len(value) - max_inner:,} entries]"} if len(value) > max_inner else found
 
 
 def _number(value: Any) -> int | float | str:
     if isinstance(value, np.bool_):
         return bool(value)
     number = value.item() if isinstance(value, np.generic) else value
-    if isinstance(number, int) and abs(number) < 2**53:
+    if isinstance(number, int) and abs(number) < 2**63:  # as steps are
         return number
     if isinstance(number, int):
         return str(number)[:MAX_KEY]

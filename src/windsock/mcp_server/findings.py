@@ -10,6 +10,7 @@ from windsock.catalogue.spec import Text
 from windsock.diagnosis.diagnose import Diagnosis, Note, short_reasons
 from windsock.findings import SEVERITIES, Finding
 
+MAX_EXPLAINED = 10
 SEVERITY = one_of(*SEVERITIES[1:])
 BRIEF = record({"rule": TEXT, "severity": SEVERITY, "title": TEXT, "since": INTEGER, "until": nullable(INTEGER)})
 SHORT = record({**BRIEF["properties"], "text": TEXT, "evidence": list_of(TEXT)})
@@ -46,7 +47,7 @@ def full(finding: Finding, lang: str) -> dict[str, Any]:
         "confidence": finding.confidence,
         "against": [text.get(lang) for text in finding.against],
         "advice": [text.get(lang) for text in finding.advice],
-        "explains": [brief(one, lang) for one in finding.explains],
+        "explains": [brief(one, lang) for one in finding.explains[:MAX_EXPLAINED]],
     }
 
 

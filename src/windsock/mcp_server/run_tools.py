@@ -21,7 +21,7 @@ from windsock.answers.schemas import (
     list_of,
     mapping_of,
     record,
-)  # fmt: skip
+)
 from windsock.diagnosis.diagnose import Diagnosis
 from windsock.formatting import duration, flatten
 from windsock.mcp_server import findings
@@ -150,11 +150,13 @@ def compare_runs(runs: Runs, arguments: Arguments) -> Answer:
         if len(opened) < 2:
             raise ToolError("expected at least two different runs to compare; got one")
         compared = compare_views([one.view for one in opened], arguments["metrics"] or ())
+        keys = {one.view.id: one.location.key for one in opened}
     lang = runs.lang
     fewer = "compare fewer runs"
+    groups = [{**group, "runs": [keys[id] for id in group["runs"]]} for group in compared["groups"]]
     lists = [
-        Items("groups", compared["groups"], fewer, share=0.15),
-        Items("runs", [_judged_record(one, lang) for one in compared["runs"]], fewer, share=0.2),
+        Items("groups", groups, fewer, share=0.15),
+        Items("runs", [_judged_record(one, keys, lang) for one in compared["runs"]], fewer, share=0.2),
         Items("config", [{"key": key, "values": one} for key, one in compared["config"].items()],
               "run_config has the settings of one run", share=0.15),
         Items("metrics", [_metric_record(one, lang) for one in compared["metrics"]],
@@ -165,9 +167,9 @@ def compare_runs(runs: Runs, arguments: Arguments) -> Answer:
     return Answer({"baseline": compared["groups"][0]["name"]}, lists)
 
 
-def _judged_record(run: dict[str, Any], lang: str) -> dict[str, Any]:
+def _judged_record(run: dict[str, Any], keys: Mapping[str, str], lang: str) -> dict[str, Any]:
     said = [f"{one['rule']} since step {one['onset']}: {one['title'][lang]}" for one in run["findings"]]
-    return {**{key: run[key] for key in ("run", "name", "group", "verdict")}, "findings": said}
+    return {"run": keys[run["run"]], **{key: run[key] for key in ("name", "group", "verdict")}, "findings": said}
 
 
 def _phase_record(name: str, groups: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -190,7 +192,7 @@ COMPARED_METRIC = record(
     {
         **{key: COMPARED["properties"][key] for key in ("name", "direction", "steps")},
         "title": TEXT,
-        "last": mapping_of(mapping_of(ANY)),
+        "last": mapping_of(ANY),
     }
 )
 SUMMARY = answer_schema(
@@ -245,7 +247,7 @@ COMPARISON = answer_schema(
         ),
         "config": list_of(record({"key": TEXT, "values": mapping_of(ANY)})),
         "metrics": list_of(COMPARED_METRIC),
-        "phases": list_of(record({"name": TEXT, "seconds": mapping_of(mapping_of(ANY))})),
+        "phases": list_of(record({"name": TEXT, "seconds": mapping_of(ANY)})),
     }
 )
 TOOLS = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from windsock.answers.schemas import ANY, INTEGER, TEXT, VALUE, list_of, mapping_of, record
-from windsock.mcp_server.bounds import Answer, Items, answer_schema, shortened
+from windsock.mcp_server.bounds import Answer, Items, answer_schema, shortened, size_of
 from windsock.mcp_server.plain_text import plain_text
 from windsock.mcp_server.runs import Runs, ToolError
 from windsock.mcp_server.tool import OFFSET, RUN, Arguments, Tool, number, text
@@ -14,7 +14,7 @@ from windsock.samples.query import Query
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.samples import sample_view, samples_view
 
-PAGE = 5000  # characters of a sample
+PAGE = 4000  # characters of a sample, and bytes of their JSON
 REGEX_SECONDS = 5.0
 MAX_TURNS = 4  # of a sample in a list: the first one and the last ones
 FIELDS = (
@@ -93,7 +93,7 @@ def get_sample(runs: Runs, arguments: Arguments) -> Answer:
         raise ToolError(f"offset must be below the {length} characters of the sample; got {offset}")
     size = PAGE
     pieces = list(_pieces(turns, offset, size))
-    while sum(len(one["text"].encode()) for one in pieces) > PAGE and size > 1:  # characters of several bytes
+    while size_of(pieces) > PAGE and size > 1:  # characters of several bytes, and those that JSON escapes
         size //= 2
         pieces = list(_pieces(turns, offset, size))
     left_out = [f"{sample['tokens_count']:,} tokens with their values: 'windsock samples --tokens' shows them"]
