@@ -21,6 +21,7 @@ and the logs of other programs ([Importing](importing.md)), while they train and
 windsock doctor @last                       # a run
 windsock doctor outputs/trainer_state.json  # a log of another program
 windsock doctor runs/                       # a line per run
+windsock doctor runs/ --fleet --by actor.lr # the findings of all runs by rule: --fleet below
 windsock doctor @last --json                # as data; --lang zh for Chinese
 windsock doctor --explain no_signal         # what a rule sees
 ```
@@ -48,6 +49,26 @@ A run is called healthy only if its trouble could have been seen: with a reward 
 that move, and a reward that rises or a signal that shows whether there is something to learn from (the gradient norm,
 or how rewards differ). A run that lacks the signal of its trouble can still be called healthy where these look well:
 the report then says that this rule could not look, and how many could.
+
+## Many runs: `--fleet`
+
+```
+$ windsock doctor runs/ --fleet --by actor.lr
+actor.lr = 1e-06  412 runs: 391 healthy, 21 watch
+  RULE              WHAT                 RUNS  SHARE  CRITICAL  CAUSES  OVER  ONSET  FIRST  LAST
+  truncation        Answers are cut off    21   5.1%         0      21     3    140     88   410
+…
+```
+
+For each rule it says in how many runs it found something from warning on, and their share of the runs that could be
+read; in how many it is critical; in how many it is a cause, which no other finding explains; and in how many it is
+over. ONSET is the median of the steps since when, over runs, FIRST and LAST are the lowest and the highest. `--by`
+makes a group of each value of `project`, `group`, `status`, or any key of the config. `--json` has all groups, and
+the paths of the runs with the first and the last onset.
+
+Verdicts that are known are not made again: those of the page, of `windsock ls --health` and of earlier calls
+(`.page/health.index` in the directory). Configs are kept likewise (`.page/configs.index`). A run that cannot be read is
+named at the end, and the others count. After Ctrl-C the next call goes on with what is left.
 
 ## How it judges
 
