@@ -28,7 +28,7 @@ from windsock.mcp_server import findings
 from windsock.mcp_server.bounds import Answer, Items, answer_schema
 from windsock.mcp_server.list_tools import moment
 from windsock.mcp_server.runs import Runs, ToolError, tags_of
-from windsock.mcp_server.tool import OFFSET, RUN, Arguments, Tool, text, texts
+from windsock.mcp_server.tool import OFFSET, RUN, Arguments, Tool, number, text, texts
 from windsock.moments import moments
 from windsock.questions import answer
 from windsock.server.views.compared_groups import compare_views
@@ -152,17 +152,18 @@ def compare_runs(runs: Runs, arguments: Arguments) -> Answer:
         compared = compare_views([one.view for one in opened], arguments["metrics"] or ())
         keys = {one.view.id: one.location.key for one in opened}
     lang = runs.lang
-    fewer = "compare fewer runs"
+    offset, limit, fewer = arguments["offset"], arguments["limit"], "compare fewer runs"
+    metrics = [_metric_record(one, lang) for one in compared["metrics"]]
+    phases = [_phase_record(*one) for one in compared["phases"].items()]
     groups = [{**group, "runs": [keys[id] for id in group["runs"]]} for group in compared["groups"]]
     lists = [
         Items("groups", groups, fewer, share=0.15),
         Items("runs", [_judged_record(one, keys, lang) for one in compared["runs"]], fewer, share=0.2),
         Items("config", [{"key": key, "values": one} for key, one in compared["config"].items()],
               "run_config has the settings of one run", share=0.15),
-        Items("metrics", [_metric_record(one, lang) for one in compared["metrics"]],
-              "ask for some with metrics, such as ['val/*'], or " + fewer, share=0.4),
-        Items("phases", [_phase_record(*one) for one in compared["phases"].items()],
-              "run_phases has those of one run", share=0.1),
+        Items("metrics", metrics[offset : offset + limit],
+              "call again with offset={next}, or ask for some, such as metrics=['val/*']", offset, len(metrics), 0.4),
+        Items("phases", phases[:limit], "run_phases has those of one run", total=len(phases), share=0.1),
     ]  # fmt: skip
     return Answer({"baseline": compared["groups"][0]["name"]}, lists)
 
@@ -304,6 +305,8 @@ TOOLS = (
         {
             "runs": texts("two or more runs, the baseline first, named as in the other tools", 2, MAX_COMPARED),
             "metrics": texts("patterns such as 'val/*'; without them the vital metrics are compared"),
+            "limit": number("metrics, and phases, in an answer", 1, 100, 10),
+            "offset": {**OFFSET, "description": "metrics to skip: the next page"},
         },
         1,
         COMPARISON,
