@@ -1,6 +1,10 @@
 """An investigation of a sick demo run with the official MCP client, over standard input and output and over HTTP."""
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -8,9 +12,11 @@ import httpx2
 import pytest
 from mcp_clients import Asking, over_http, over_stdio, serving
 
+from windsock.cli import main
 from windsock.demo.config import DemoConfig
 from windsock.demo.sick_runs import sick_config
 from windsock.demo.training import start_runs, train
+from windsock.server.http.serving import bind_socket
 from windsock.transfer.tokens import TokenFile
 
 SMALL = {
@@ -147,3 +153,31 @@ def test_a_token_of_a_project_sees_its_runs_only(dir: Path, address: str):
             for token in (reading, other)
         ]
         assert statuses == [200, 404]
+
+
+def test_the_command_serves_over_http_until_it_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """It prints the address and the header; a port that is in use is an error with another one."""
+    monkeypatch.setenv("WINDSOCK_TOKEN", TOKEN)
+    bound = bind_socket("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    assert main(["mcp", str(tmp_path), "--http", "--port", str(port)]) == 1
+    assert f"port {port} is in use: try  windsock mcp --http --port" in capsys.readouterr().err
+    bound.close()
+    statuses = []
+
+    def ask() -> None:
+        while not statuses:
+            with suppress(httpx2.ConnectError):
+                statuses.append(httpx2.post(f"http://127.0.0.1:{port}/mcp", json={}).status_code)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert main(["mcp", str(tmp_path), "--http", "--port", str(port)]) == 0
+    thread.join()
+    assert statuses == [401]
+    out = capsys.readouterr().out
+    assert f"serving {tmp_path} at http://127.0.0.1:{port}/mcp  (stop with Ctrl-C)" in out
+    assert f"Authorization: Bearer {TOKEN}" in out
