@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -68,18 +69,19 @@ class TargetServer(ABC):
         until = time.monotonic() + START_SECONDS
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                self.look()
                 return
-            except OSError:
+            except (OSError, http.client.HTTPException, ValueError):
                 if self.process.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(
-                        f"the server did not start: {(self.dir / 'server.log').read_text()[-2000:]}"
-                    ) from None
+                    told = (self.dir / "server.log").read_text()[-2000:]
+                    self.close()
+                    raise RuntimeError(f"the server did not start: {told}") from None
                 time.sleep(0.2)
 
     def close(self) -> None:
         """End the server and its workers."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
