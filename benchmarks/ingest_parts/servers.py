@@ -93,17 +93,20 @@ class JsonConnection:
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def post(self, path: str, record: Any) -> Any:
-        """Return the answer; raise OSError if it is a refusal."""
+        """Return the answer; raise OSError if it is a refusal. An idle connection that was closed is made again."""
         try:
-            self._connection.request("POST", path, json.dumps(record), self._headers)
-            response = self._connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException):
+            response, answer = self._exchange(path, json.dumps(record))
+        except (http.client.RemoteDisconnected, ConnectionError):
             self._connection.close()
-            raise
+            response, answer = self._exchange(path, json.dumps(record))
         if response.status != http.client.OK:
             raise OSError(f"status {response.status}: {answer[:200]!r}")
         return json.loads(answer)
+
+    def _exchange(self, path: str, body: str) -> tuple[http.client.HTTPResponse, bytes]:
+        self._connection.request("POST", path, body, self._headers)
+        response = self._connection.getresponse()
+        return response, response.read()
 
     def get(self, path: str) -> bytes:
         """Return the answer."""
