@@ -21,7 +21,6 @@ from windsock.journal.folder import segments
 
 ROUND_SECONDS = (1.0, 3.5)
 PATIENCE_SECONDS = 120.0
-LOCAL_SECONDS = 8.0
 PROJECT, ID = "lab", "rounds"
 ELSEWHERE = "/another/machine"  # the directory of the run as the second node knows it: it is not there
 
@@ -36,6 +35,7 @@ class Cluster:
         self.served.mkdir()
         (dir / "token").write_text("root")
         self.notes = [dir / f"notes{node}" for node in range(2)]
+        self.local_notes = dir / "local-notes"
         self.folders = [dir / "runs" / PROJECT / ID, dir / "spool" / ID]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.killed: Counter[str] = Counter()
@@ -53,19 +53,25 @@ class Cluster:
         there = {"WINDSOCK_SERVER": self.links.url(1), "WINDSOCK_SPOOL": str(self.dir / "spool")}
         ticket = f"file://{ELSEWHERE}/{PROJECT}/{ID}?role=trainer&project={PROJECT}&world_size=2"
         forever = [node_module.__file__, str(self.notes[0]), "0", "1e9"]
-        self._run("node 0", 0, forever, {**known, **here})
-        self._run("node 1", 1, [node_module.__file__, str(self.notes[1]), "1", "1e9", ticket], {**known, **there})
+        self._run("node 0", self.links.prefix(0), forever, {**known, **here})
+        joining = [node_module.__file__, str(self.notes[1]), "1", "1e9", ticket]
+        self._run("node 1", self.links.prefix(1), joining, {**known, **there})
+        # A run without a server, at the same time: the load of the machine changes.
+        alone = [node_module.__file__, str(self.local_notes), "0", "1e9"]
+        self._run("local", [], alone, {"WINDSOCK_DIR": str(self.dir / "local")})
 
     def start_server(self) -> None:
         """Start the server unless it runs."""
         listening = ["--host", self.links.host, "--port", str(PORT), "--token-file", str(self.dir / "token")]
-        self._run("server", None, ["-m", "windsock", "up", str(self.served), "--ingest", *listening], {})
+        self._run(
+            "server", self.links.prefix(None), ["-m", "windsock", "up", str(self.served), "--ingest", *listening], {}
+        )
 
-    def _run(self, name: str, node: int | None, arguments: list[str], environment: dict[str, str]) -> None:
+    def _run(self, name: str, prefix: list[str], arguments: list[str], environment: dict[str, str]) -> None:
         if name not in self._processes or self._processes[name].poll() is not None:
             with (self.dir / f"{name.replace(' ', '')}.log").open("ab") as log:
                 self._processes[name] = subprocess.Popen(
-                    [*self.links.prefix(node), sys.executable, *arguments],
+                    [*prefix, sys.executable, *arguments],
                     env={**environment_of_children(), **environment},
                     stdout=log,
                     stderr=log,
@@ -190,18 +196,10 @@ def check(cluster: Cluster, recorded: dict[str, bytes]) -> dict[str, object]:
     }
 
 
-def percentiles(seconds: list[float]) -> str:
-    ordered = sorted(seconds)
+def percentiles(notes: list[Path]) -> str:
+    ordered = sorted(took for path in notes for _, took in read_notes(path))
     p50, p99 = (ordered[int(len(ordered) * share)] * 1e6 for share in (0.5, 0.99))
     return f"p50 {p50:.0f} µs, p99 {p99:.0f} µs ({len(ordered):,} calls)"
-
-
-def local_run(dir: Path) -> list[float]:
-    """Return the times of ``log`` of a run without a server."""
-    environment = {**environment_of_children(), "WINDSOCK_DIR": str(dir / "local")}
-    command = [sys.executable, node_module.__file__, str(dir / "local-notes"), "0", str(LOCAL_SECONDS)]
-    subprocess.run(command, env=environment, check=True)
-    return [took for _, took in read_notes(dir / "local-notes")]
 
 
 def run(rounds: int, dir: Path, seed: int, proxies: bool = False) -> int:
@@ -211,23 +209,18 @@ def run(rounds: int, dir: Path, seed: int, proxies: bool = False) -> int:
     print(f"{rounds} rounds over {made}, seed {seed}")
     cluster, recorded = Cluster(dir, made), {}
     try:
-        local = local_run(dir)
         wait_for_first_steps(cluster)
         for number in range(rounds):
             one_round(cluster, recorded)
             print(f"\rround {number + 1}, {dict(cluster.killed)} killed", end="", file=sys.stderr, flush=True)
         seconds = settle(cluster, recorded)
-        local += local_run(dir)
         found = check(cluster, recorded)
     finally:
         cluster.close()
         made.close()
     print(f"\nkilled with SIGKILL: {json.dumps(cluster.killed)}; settled in {seconds:.1f} s")
-    print(
-        "\n".join(
-            f"{name}: {value if isinstance(value, int) else format(value, '.1f')}" for name, value in found.items()
-        )
-    )
-    print(f"log of 50 values, sent to the server: {percentiles([t for n in cluster.notes for _, t in read_notes(n)])}")
-    print(f"log of 50 values, local run:          {percentiles(local)}")
+    for name, value in found.items():
+        print(f"{name}: {value if isinstance(value, int) else format(value, '.1f')}")
+    print(f"log of 50 values, sent to the server: {percentiles(cluster.notes)}")
+    print(f"log of 50 values, local run:          {percentiles([cluster.local_notes])}")
     return 0 if not any(found[name] for name in ("segments that differ", "steps missing", "steps doubled")) else 1

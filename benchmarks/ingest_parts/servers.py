@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -68,18 +69,19 @@ class TargetServer(ABC):
         until = time.monotonic() + START_SECONDS
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                self.look()
                 return
-            except OSError:
+            except (OSError, http.client.HTTPException, ValueError):
                 if self.process.poll() is not None or time.monotonic() > until:
-                    raise RuntimeError(
-                        f"the server did not start: {(self.dir / 'server.log').read_text()[-2000:]}"
-                    ) from None
+                    told = (self.dir / "server.log").read_text()[-2000:]
+                    self.close()
+                    raise RuntimeError(f"the server did not start: {told}") from None
                 time.sleep(0.2)
 
     def close(self) -> None:
         """End the server and its workers."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -91,17 +93,20 @@ class JsonConnection:
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def post(self, path: str, record: Any) -> Any:
-        """Return the answer; raise OSError if it is a refusal."""
+        """Return the answer; raise OSError if it is a refusal. An idle connection that was closed is made again."""
         try:
-            self._connection.request("POST", path, json.dumps(record), self._headers)
-            response = self._connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException):
+            response, answer = self._exchange(path, json.dumps(record))
+        except (http.client.RemoteDisconnected, ConnectionError):
             self._connection.close()
-            raise
+            response, answer = self._exchange(path, json.dumps(record))
         if response.status != http.client.OK:
             raise OSError(f"status {response.status}: {answer[:200]!r}")
         return json.loads(answer)
+
+    def _exchange(self, path: str, body: str) -> tuple[http.client.HTTPResponse, bytes]:
+        self._connection.request("POST", path, body, self._headers)
+        response = self._connection.getresponse()
+        return response, response.read()
 
     def get(self, path: str) -> bytes:
         """Return the answer."""

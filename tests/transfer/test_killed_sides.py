@@ -7,7 +7,6 @@ import mmap
 import multiprocessing
 import os
 import random
-import signal
 import socket
 import struct
 import subprocess
@@ -83,15 +82,15 @@ class Cluster:
         return start
 
     def start(self, *names: str) -> None:
-        """Start what does not run, of these or of everything."""
+        """Start what does not run, of these or of everything; a sender exits when it has sent all of ended writers."""
         for name in names or self._start:
-            if name not in self.running:
+            if name not in self.running or _has_exited(self.running[name]):
                 self.running[name] = self._start[name]()
 
     def kill(self, *names: str) -> None:
         """Kill processes, and wait for their end."""
         for process in [self.running.pop(name) for name in names or list(self.running)]:
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
             process.wait() if isinstance(process, subprocess.Popen) else process.join()
 
     def contents(self, folder: Path) -> dict[str, bytes]:
@@ -101,6 +100,10 @@ class Cluster:
         """Return whether the server and the first node have all that the nodes have recorded."""
         own = {name: data for f in self.folders for name, data in self.contents(f).items()}
         return self.contents(self.served / "p" / "run1") == own == self.contents(self.folders[0])
+
+
+def _has_exited(process: Any) -> bool:
+    return process.poll() is not None if isinstance(process, subprocess.Popen) else not process.is_alive()
 
 
 @pytest.fixture
@@ -118,8 +121,12 @@ def test_bytes_are_equal_after_kills_of_both_sides(cluster: Cluster):
         time.sleep(chosen.uniform(0.02, MAX_SECONDS))
         cluster.kill(*chosen.sample(sorted(cluster.running), chosen.randrange(1, len(cluster.running) + 1)))
     cluster.kill(*(name for name in list(cluster.running) if name.startswith("log")))
-    cluster.start("server", *(f"send {rank}" for rank in range(NODES)))
-    until(cluster.is_equal)
+
+    def is_settled() -> bool:
+        cluster.start("server", *(f"send {rank}" for rank in range(NODES)))
+        return cluster.is_equal()
+
+    until(is_settled)
     view = windsock.open(cluster.served / "p" / "run1")
     for rank in range(NODES):
         (last,) = struct.unpack_from("q", cluster.acknowledged, 8 * rank)

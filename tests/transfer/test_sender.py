@@ -17,7 +17,7 @@ from windsock.transfer.destination import DestinationError
 from windsock.transfer.pieces import complete_frames
 from windsock.transfer.progress import Progress, read_progress, unsent_bytes, write_progress
 from windsock.transfer.receiver import Receiver
-from windsock.transfer.sender import MAX_PAUSE, Pauses, Sender, pull_new_bytes
+from windsock.transfer.sender import MAX_PAUSE, Pauses, SegmentTransfer, Sender, pull_new_bytes
 
 NAME = "trainer.0.1.0.seg"
 FINISH = frames.frame(frames.record_payload(frames.Kind.EVENT, {"event": "finish", "status": "finished", "time": 1.0}))
@@ -99,10 +99,10 @@ def test_whatever_fails_the_bytes_are_equal_in_the_end(
     assert (there / "run.json").read_bytes() == RUN_JSON
 
 
-def running(seed: int) -> bytes:
+def running(seed: int, rows: int = 30) -> bytes:
     """Return a segment of a process that has written just now."""
     sign_of_life = frames.record_payload(frames.Kind.EVENT, {"event": "heartbeat", "time": time.time()})
-    return frames.segment_head() + frames.frame(sign_of_life) + segment(seed)[0][frames.SEGMENT_HEAD.size :]
+    return frames.segment_head() + frames.frame(sign_of_life) + segment(seed, rows)[0][frames.SEGMENT_HEAD.size :]
 
 
 def ends_of(data: bytes) -> list[int]:
@@ -167,6 +167,22 @@ def test_a_server_that_lost_bytes_gets_them_again(here: Path, there: Path, monke
     while not sender.send_new_bytes():
         pass
     assert (there / NAME).read_bytes() == data + FINISH
+
+
+def test_a_lost_connection_does_not_make_it_read_the_segment_again(monkeypatch: pytest.MonkeyPatch, there: Path):
+    """A segment may have gigabytes; only what was being sent is read again."""
+    monkeypatch.setattr(sender_module, "PIECE_BYTES", 1000)
+    data, chosen = running(6, rows=200) + FINISH, random.Random(6)
+    transfer, target, read = SegmentTransfer(NAME), Counted(there, chosen), []
+    failures = 0
+    while transfer.held < len(data):
+        try:
+            transfer.send(lambda length, offset: read.append(length) or data[offset : offset + length], True, target)
+        except DestinationError:
+            failures += 1
+    assert failures > 20
+    assert sum(read) < len(data) * 2 + 3000 * (failures + 1)
+    assert (there / NAME).read_bytes() == data
 
 
 def test_what_was_received_is_not_sent_and_what_is_recorded_is_not_received(here: Path, there: Path):

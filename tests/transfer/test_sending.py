@@ -12,6 +12,7 @@ from odd_server import OddServer, odd_server, until
 import windsock
 from windsock.cli import main
 from windsock.errors import RunNotFoundError, SettingsError
+from windsock.journal import frames
 from windsock.journal.folder import segments
 from windsock.model import Writer
 from windsock.relay import sending
@@ -21,6 +22,7 @@ from windsock.session import _joined_run
 from windsock.ticket import Ticket
 from windsock.transfer.http_destination import ServerRun
 from windsock.transfer.progress import read_progress
+from windsock.transfer.receiver import Limits, Receiver
 
 TOKEN = "wsk_1_hunter2hunter2hunter2"
 
@@ -99,7 +101,7 @@ def test_what_is_left_at_the_end_is_told_and_can_be_pushed(
     client = client_of(run)
     until(lambda: bool(read_progress(run.path).error))
     client.maintain()
-    assert "the run is not sent at the moment" in capsys.readouterr().err
+    assert "a problem with the run's server" in capsys.readouterr().err
     run.finish(timeout=0.0)
     told = capsys.readouterr().err
     assert "of the run are not sent" in told
@@ -263,6 +265,23 @@ def test_a_token_that_may_only_write_fetches_nothing(server: OddServer):
     assert there.turn() is None
     assert read_progress(run.path).error == ""
     assert list(contents(run.path)) == ["trainer.0.1.0.seg"]
+    there._target.close()
+
+
+def test_what_cannot_be_fetched_does_not_hold_up_the_sending(server: OddServer):
+    """The disk of the first machine is almost full, say: what it records is sent all the same."""
+    run = windsock.init(id="nearly", project="p")
+    there = Sending(run.path, run_on(server, run))
+    Receiver(server.dir / "p" / "nearly").append("trainer.1.1.0.seg", 0, frames.segment_head(), last=True)
+    there._receiver = Receiver(run.path, Limits(free_bytes=1 << 60))
+    there.turn()
+    assert there._pauses.failures == 0
+    assert "not fetched: cannot be stored now" in read_progress(run.path).error
+    run.finish()
+    there._receiver, there._fetch_at = Receiver(run.path), 0.0
+    there.turn()
+    assert read_progress(run.path).error == ""
+    assert copies(server, run) == contents(run.path)
     there._target.close()
 
 

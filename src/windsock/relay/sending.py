@@ -21,7 +21,7 @@ from windsock.journal.glance import segment_status
 from windsock.model import MAIN_ROLE, Writer
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS
-from windsock.relay.transfer_client import TransferClient
+from windsock.relay.transfer_client import MAX_PAUSE, TransferClient
 from windsock.transfer.destination import DestinationError
 from windsock.transfer.http_destination import HttpDestination, ServerRun
 from windsock.transfer.progress import Progress, read_progress, unsent_bytes, write_progress
@@ -48,23 +48,26 @@ class Sending:
         self._progress: Progress | None = None
         self._succeeded_at = time.monotonic()
         self._fetch_at = 0.0
+        self._not_fetched = ""  # why not
 
     def turn(self) -> float | None:
         """Send and fetch what is new; return the seconds until the next turn, or None when all is done."""
         error: DestinationError | None = None
+        is_done = False
         try:
             is_sent = self._sender.send_new_bytes()
             is_done = not self._fetch() and is_sent
-            self._succeeded_at = time.monotonic()
         except DestinationError as problem:
-            error, is_done = problem, False
+            error = problem
         except OSError as problem:  # of a file here
-            error, is_done = DestinationError(str(problem), "unreachable"), False
+            error = DestinationError(str(problem), "unreachable")
+        if error is None and not self._not_fetched:
+            self._succeeded_at = time.monotonic()
         self._tell(error)
         return None if is_done else max(self._pauses.after(error), SEND_SECONDS)
 
     def is_hopeless(self) -> bool:
-        """Return whether nothing could be sent for a day, of a run that has ended."""
+        """Return whether nothing could be sent or fetched for a day, of a run that has ended."""
         has_failed = time.monotonic() - self._succeeded_at > GIVE_UP_SECONDS
         return has_failed and all(segment_status(s.path).ended for s in self._sender.own_segments())
 
@@ -77,11 +80,14 @@ class Sending:
         self._fetch_at = time.monotonic() + FETCH_SECONDS
         try:
             fetched = pull_new_bytes(self._target, self._folder, self._receiver)
-        except DestinationError as error:
-            if error.reason != "access":
-                raise
-            self._receiver = None  # the token may only write
-            return False
+        except DestinationError as error:  # it does not hold up the sending
+            if error.reason == "access":
+                self._receiver = None  # the token may only write
+                return False
+            self._not_fetched = f"what other machines have sent is not fetched: {error}"
+            self._fetch_at = time.monotonic() + max(error.retry_after or 0.0, MAX_PAUSE)
+            return True
+        self._not_fetched = ""
         return bool(fetched) or not all(segment_status(s.path).ended for s in segments(self._folder))
 
     def _is_first_machine(self) -> bool:
@@ -89,7 +95,7 @@ class Sending:
 
     def _tell(self, error: DestinationError | None) -> None:
         """Write how far it is, where that has changed."""
-        problems = [str(error)] if error is not None else []
+        problems = [str(problem) for problem in (error, self._not_fetched) if problem]
         problems += [f"{segment}: {why}" for segment, why in self._sender.refused.items()]
         progress = Progress(self._run.server, self._run.project, self._sender.sent, "; ".join(problems[:3]))
         if progress != self._progress:
@@ -144,7 +150,7 @@ class ServerClient(TransferClient):
         """Keep the process running, and warn of what keeps it from sending."""
         super().maintain()
         if error := read_progress(self._folder).error:
-            self._warn(f"the run is not sent at the moment: {error}; the training goes on, and the bytes stay here")
+            self._warn(f"a problem with the run's server: {error}; the training goes on, and the bytes stay here")
 
     def left(self) -> int:
         """Return how many bytes of this process the server does not hold yet; others may go on writing."""

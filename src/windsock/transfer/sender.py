@@ -61,9 +61,11 @@ class SegmentTransfer:
         try:
             self.held = target.append(self.name, offset, data, last)
         except DestinationError as error:
-            # What is held may end within a frame, so the pieces are looked for from the start.
-            self.place = 0
-            self.held = self.held if error.held is None else error.held
+            self.place = offset
+            if error.held is not None:
+                self.held = error.held
+                # Less than was sent, perhaps up to within a frame: the pieces are looked for from the start.
+                self.place = offset if error.held >= offset else 0
             raise
         self.is_checked = True
 
@@ -165,18 +167,28 @@ def _opened(path: Path) -> Iterator[Read]:
 def pull_new_bytes(source: Destination, folder: Path, target: Destination) -> int:
     """Append what a source holds of the segments that are not recorded in ``folder``; return how many bytes.
 
-    ``target`` is the receiver of the folder.
+    ``target`` is the receiver of the folder. A segment that is refused does not hold up the others.
     """
     received, here = ReceivedList(folder), target.held()
     pulled = 0
     for name, held in source.held().items():
         if name in here and name not in received:
             continue
-        place = here.get(name, 0)
-        while place < held and (data := source.read(name, place, min(held - place, PIECE_BYTES))):
-            # What a source holds was checked, and may end within a frame where this read does.
-            place, pulled = target.append(name, place, data, last=True), pulled + len(data)
+        try:
+            for place, data in _new_parts(source, name, here.get(name, 0), held):
+                # What a source holds was checked, and may end within a frame where this part does.
+                target.append(name, place, data, last=True)
+                pulled += len(data)
+        except DestinationError as error:
+            if error.reason not in OF_SEGMENT:
+                raise
     return pulled
+
+
+def _new_parts(source: Destination, name: str, place: int, end: int) -> Iterator[tuple[int, bytes]]:
+    while place < end and (data := source.read(name, place, min(end - place, PIECE_BYTES))):
+        yield place, data
+        place += len(data)
 
 
 @dataclass(slots=True)
