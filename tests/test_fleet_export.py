@@ -341,7 +341,7 @@ def test_files_that_were_deleted_or_changed_are_written_again(runs: Path, tmp_pa
     assert contents(out) == wanted
 
 
-@pytest.mark.parametrize("partition", ["project", "run", "run,project"])
+@pytest.mark.parametrize("partition", ["project", "run"])
 def test_files_can_be_partitioned_otherwise(partition: str, runs: Path, tmp_path: Path):
     """The tables are the same: what is not in the path is a column."""
     export(runs, tmp_path / "usual")
