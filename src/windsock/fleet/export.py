@@ -42,7 +42,7 @@ from windsock.model import RunInfo
 from windsock.opening import open_run
 from windsock.summary import run_names
 
-FLUSH_SECONDS = 30.0
+FLUSH_SECONDS = 10.0  # what a kill costs
 NO_STEP = -(2**63)  # below every step
 Progress = Callable[[int, int], None]
 

@@ -111,10 +111,12 @@ def phase_blocks(view: View) -> list[Block]:
     order = np.lexsort(keys[::-1])  # by writer, phase, timer and step
     order = order[table.closed[order]]
     writer, phase, timer, steps = (key[order] for key in keys)
-    is_new = (np.diff(writer) != 0) | (np.diff(phase) != 0) | (np.diff(timer) != 0)
-    rows = np.flatnonzero([True, *(is_new | (np.diff(steps) != 0))])
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (np.diff(writer) != 0) | (np.diff(phase) != 0) | (np.diff(timer) != 0)
+    is_row = is_new.copy()
+    is_row[1:] |= np.diff(steps) != 0
+    rows, begins = np.flatnonzero(is_row), np.flatnonzero(is_new[is_row])
     sums = _phase_sums(table, order, rows)
-    begins = np.flatnonzero(np.array([True, *is_new])[rows])
     blocks = []
     for start, stop in zip(begins.tolist(), [*begins.tolist()[1:], len(rows)], strict=True):
         at = rows[start]
