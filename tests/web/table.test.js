@@ -3,14 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 Object.assign(globalThis, {
-  location: { protocol: "http:", search: "", pathname: "/" },
+  location: { protocol: "http:", search: "?lang=en", pathname: "/" },
   addEventListener() {},
   innerWidth: 1440,
 });
 const { compareValues, differenceText, meanText, tableCsv } = await import(
   "../../src/windsock/server/web/table/columns.js"
 );
-const { labelText, rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
+const { rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
+const { comparedTitle, labelText } = await import("../../src/windsock/server/web/text/labels.js");
 
 test("numbers come before texts, and absent values last in both directions", () => {
   const values = [3, null, "NaN", 1, "b10", undefined, "b9"];
@@ -70,4 +71,10 @@ test("the CSV quotes what needs it", () => {
     ],
   );
   assert.equal(text, 'name,tag,lr\n"a,""b""",x y,0.000001\nc,,\n');
+});
+
+test("the title of a chart has what its names fill in, such as the domain; without a metric it is the name", () => {
+  const title = { en: "Score: mean, by domain", zh: "得分：均值，按领域" };
+  assert.equal(comparedTitle({ key: "k", title, here: { domain: "gsm8k" } }), "Score: mean, by domain · gsm8k");
+  assert.equal(comparedTitle({ key: "mine", title: null, here: {} }), "mine");
 });

@@ -34,12 +34,18 @@ export class ChartCard {
     if (this.built) return;
     this.built = true;
     const { title, unit, names, metric, note } = this.chart;
-    const heading = addTooltip(el("h3", {}, cutMiddle(title)), () => metricTooltip(metric, names, note));
+    const heading = el("h3", { "aria-level": this.level() }, cutMiddle(title));
+    addTooltip(heading, () => metricTooltip(metric, names, note));
     this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const nameRow = el("div", { class: "names" }, heading, el("span", { class: "quiet unit", text: unit }));
     this.legend = this.makeLegend();
     this.node.append(el("header", {}, nameRow, this.sub, this.legend), this.area, this.tools());
+  }
+
+  // The level of the title among the headings of the page.
+  level() {
+    return null;
   }
 
   // Where runs log it under different names, the name of each in its colour.
@@ -80,10 +86,6 @@ export class ChartCard {
   setLarge(points) {
     this.points = points;
     this.node.classList.toggle("large-chart", points > 0);
-    if (points) {
-      this.node.setAttribute("role", "dialog");
-      this.node.setAttribute("aria-label", this.chart.title);
-    } else for (const name of ["role", "aria-label"]) this.node.removeAttribute(name);
     if (this.plot?.lines.length && !this.hasCursor) this.showLast(this.plot.lines);
   }
 

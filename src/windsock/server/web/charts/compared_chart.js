@@ -1,7 +1,7 @@
 // A chart of a comparison as the chart of a card: a line for each run, or for each group of runs.
 import { runs } from "../data/runs.js";
-import { labelText } from "../table/order.js";
-import { localized, t } from "../text/language.js";
+import { comparedTitle, labelText } from "../text/labels.js";
+import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { groupLine } from "./band_store.js";
 
@@ -22,11 +22,6 @@ export function comparedChart(chart, metrics, groups) {
     names: [...new Set(chart.lines.map((line) => line.name))],
     lines,
   };
-}
-
-// The title of the metric, with what the names fill in, such as the domain.
-export function comparedTitle({ key, title, here }) {
-  return title ? [localized(title), ...Object.values(here)].join(" · ") : key;
 }
 
 // Groups of runs with what the page calls and paints them.

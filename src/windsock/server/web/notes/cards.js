@@ -71,6 +71,11 @@ class ReportCard extends PanelCard {
     );
   }
 
+  // Below the title of the report, whatever headings its notes have.
+  level() {
+    return 2;
+  }
+
   axis() {
     return this.isScatter() ? "value" : "step";
   }

@@ -1,13 +1,13 @@
 // The rows of the table: runs and groups of runs, as elements. Thousands of them come into sight: each is made quickly.
 import { colourOf } from "../data/colours.js";
 import { openMenu } from "../run_menu.js";
+import { labelText } from "../text/labels.js";
 import { localized, t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
 import { el, ICONS, icon } from "../ui/dom.js";
 import { SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
 import { differenceText, meanText, valueText } from "./columns.js";
-import { labelText } from "./order.js";
 
 // `table` is {data, columns, numeric, selected, base, isOpen(group)}; `actions` are tick(event, keys), fold(group) and
 // setBase(key).

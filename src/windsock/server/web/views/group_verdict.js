@@ -1,6 +1,7 @@
 // Which group of runs is better: means with intervals, and differences from the first group.
-import { comparedTitle } from "../charts/compared_chart.js";
+
 import { formatNumber } from "../text/format.js";
+import { comparedTitle } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { panel, selectField, statusDot, swatch, table } from "../ui/widgets.js";
