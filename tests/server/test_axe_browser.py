@@ -89,3 +89,12 @@ def test_no_dialog_has_a_violation(checked: httpx.Client, visit: Open):
     phone = visit(f"{checked.base_url}/?run=sick&tab=time", 390, 844)
     phone.wait_for_selector(READY["time"])
     assert violations(phone) == []
+
+
+def test_a_phone_shows_the_run_and_its_tab(checked: httpx.Client, visit: Open):
+    """Its name is not pushed out of the bar, and the last tab is in sight, also when the findings are counted."""
+    phone = visit(f"{checked.base_url}/?run=sick&tab=names&lang=en", 390, 844)
+    phone.wait_for_selector(".tab-count:not(:empty)")
+    assert phone.locator(".run-heading").evaluate("one => one.clientWidth >= one.scrollWidth")
+    inside = "one => { const box = one.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; }"
+    phone.wait_for_function(f"() => ({inside})(document.querySelector('.tabs [aria-current]'))")

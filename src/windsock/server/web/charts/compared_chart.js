@@ -1,6 +1,6 @@
 // A chart of a comparison as the chart of a card: a line for each run, or for each group of runs.
 import { runs } from "../data/runs.js";
-import { comparedTitle, labelText } from "../text/labels.js";
+import { comparedTitle, groupLabels, labelText } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { groupLine } from "./band_store.js";
@@ -26,11 +26,12 @@ export function comparedChart(chart, metrics, groups) {
 
 // Groups of runs with what the page calls and paints them.
 export function namedGroups(groups, nameOf = (key) => runs.get(key)?.name, colourOf = (_, i) => i) {
+  const labels = groupLabels(groups, nameOf, t("no_value"));
   return groups.map((group, i) => ({
     ...group,
-    settings: group.label,
+    about: labelText(group, t("no_value")),
     id: `group ${i}`,
-    label: labelText(group, t("no_value")) || nameOf(group.keys[0]) || group.keys[0],
+    label: labels[i],
     colour: colourOf(group, i),
     swatch: seriesColour(colourOf(group, i)),
   }));

@@ -100,7 +100,8 @@ class ReportCard extends PanelCard {
 export class Legend {
   constructor({ runs, blocks }) {
     this.names = new Map(runs.map(({ key, name }) => [key, name]));
-    const all = [...blocks.flatMap((block) => (block.groups ?? []).map(idOf)), ...this.names.keys()];
+    // What is drawn, in its order; further runs are those of tables.
+    const all = [...blocks.flatMap((block) => block.groups?.map(idOf) ?? block.runs ?? []), ...this.names.keys()];
     const keys = [...new Set(all)].map((key, number) => ({ key, number }));
     this.colours = assignColours(keys);
   }

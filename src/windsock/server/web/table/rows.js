@@ -70,7 +70,7 @@ function cellContent(key, column, value, data) {
 }
 
 export function groupRow(group, table, actions) {
-  const label = labelText(group, t("no_value")) || table.data.field(group.keys[0], "name");
+  const label = table.labels.get(group);
   const isOpen = table.isOpen(group);
   const fold = el("button", {
     class: "ghost unfold",
@@ -89,7 +89,7 @@ export function groupRow(group, table, actions) {
       { class: "grid-cell name-cell", role: "cell" },
       tickBox(group.keys, label, table, actions),
       fold,
-      el("span", { class: "group-label" }, cutMiddle(label)),
+      el("span", { class: "group-label", title: labelText(group, t("no_value")) }, cutMiddle(label)),
       el("span", { class: "quiet", text: size }),
     ),
     table.columns.map((column, i) => groupCell(column, group.values[i], table)),

@@ -92,7 +92,7 @@ export function compareView(host, context) {
 
   function drawTop(names) {
     const legend = grouped
-      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`))
+      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`, group.about))
       : data.runs.map((one, i) =>
           swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
         );

@@ -62,7 +62,7 @@ function row(group, { last, area }, data) {
     intervalText(mean),
     difference ? `${intervalText(difference)} · ${word(said, data)}` : "–",
   ];
-  return [swatch(group.swatch, group.label), String(group.keys.length), ...cells(last), ...cells(area)];
+  return [swatch(group.swatch, group.label, group.about), String(group.keys.length), ...cells(last), ...cells(area)];
 }
 
 function word(said, { min_seeds }) {
