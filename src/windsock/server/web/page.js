@@ -103,7 +103,7 @@ function logo() {
 function tabBar() {
   const links = TABS.map((tab, i) =>
     stateLink(
-      { tab, chart: "" },
+      { tab, chart: "", report: "" },
       { title: `${t(tab)} (${(i + 1) % 10})`, "aria-current": tab === getState("tab") ? "page" : null },
       t(tab),
       tab === "findings" ? el("span", { class: "tab-count" }) : null,

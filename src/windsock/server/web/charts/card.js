@@ -3,7 +3,7 @@ import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
+import { seriesStyle } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
 import { el, ICONS, icon } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
@@ -54,7 +54,7 @@ export class ChartCard {
     if (new Set(lines.map((line) => line.mean)).size < 2) return null;
     const entries = lines.map(({ run, mean, of, colour, dash }) => {
       const entry = swatch(
-        seriesColour(colour ?? colourOf(run)),
+        seriesStyle(colour ?? colourOf(run)),
         `${dash ? `${DASH_SIGNS[dash % 3]} ` : ""}${of || mean}`,
       );
       entry.title = `${runs.get(run)?.name ?? run}: ${mean}`;
@@ -210,8 +210,8 @@ export class ChartCard {
   // Values in the colours of their lines. Several lines name themselves in a title; an enlarged chart has space for names.
   valueNodes(values) {
     return valueTexts(values).map(({ line, text }) => {
-      const style = { "--c": seriesColour(line.colour) };
-      if (this.points) return swatch(seriesColour(line.colour), `${line.label}  ${text}`);
+      const style = { "--c": seriesStyle(line.colour) };
+      if (this.points) return swatch(seriesStyle(line.colour), `${line.label}  ${text}`);
       return el("span", { class: "val", text, style, title: values.length > 1 ? line.label : null });
     });
   }

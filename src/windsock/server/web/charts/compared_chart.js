@@ -2,7 +2,7 @@
 import { runs } from "../data/runs.js";
 import { comparedTitle, groupLabels, labelText } from "../text/labels.js";
 import { t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
+import { seriesStyle } from "../ui/colours.js";
 import { groupLine } from "./band_store.js";
 
 // `metrics` are the catalogue's records by id; `groups` are those of `namedGroups`, or null.
@@ -33,7 +33,7 @@ export function namedGroups(groups, nameOf = (key) => runs.get(key)?.name, colou
     id: `group ${i}`,
     label: labels[i],
     colour: colourOf(group, i),
-    swatch: seriesColour(colourOf(group, i)),
+    swatch: seriesStyle(colourOf(group, i)),
   }));
 }
 

@@ -7,7 +7,7 @@ import { panelChart } from "../charts/panels.js";
 import { SeriesStore } from "../charts/store.js";
 import { zoomRange } from "../charts/zoom.js";
 import { assignColours } from "../data/colours.js";
-import { seriesColour } from "../ui/colours.js";
+import { seriesStyle } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { swatch } from "../ui/widgets.js";
 
@@ -67,7 +67,7 @@ class ReportCard extends PanelCard {
     return el(
       "div",
       { class: "chart-legend" },
-      lines.map((line) => swatch(seriesColour(line.colour), line.label)),
+      lines.map((line) => swatch(seriesStyle(line.colour), line.label)),
     );
   }
 
