@@ -216,7 +216,7 @@ def test_an_enlarged_chart_is_in_the_address(pages: httpx.Client, visit: Open):
     drawn(page, "loss")
     page.hover(".chart")
     page.click(".chart .tool-grow")
-    page.wait_for_selector(".large-chart[role=dialog]")
+    page.wait_for_selector("[role=dialog] > .large-chart")
     assert "chart=loss" in page.url
     page.wait_for_function("() => /r00 +1.*r01 +1/.test(document.querySelector('.large-chart .sub').textContent)")
     page.click(".large-chart .tool-save")

@@ -70,6 +70,30 @@ def test_a_replaced_run_is_opened_again(tmp_path: Path):
         assert opened.view.series("critic/score/mean").values.tolist() == [2.0] * 5
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_run_of_any_length_in_place_of_another_is_opened_again(tmp_path: Path, count: int):
+    """Its segments only seem to be the same or to have grown: values, samples and their index are of the new run."""
+
+    def record_samples(word: str, steps: int) -> Path:
+        with windsock.init(id="again", project="p") as run:
+            for step in range(steps):
+                run.log({word: 1.0})
+                run.sample("q", word, reward=1.0)
+                run.commit(step)
+        return Path(run.path)
+
+    folder = record_samples("old", 3)
+    open_runs = OpenRuns(tmp_path / "runs")
+    with open_runs.use("again") as opened:
+        assert [sample.completion for sample in opened.view.samples(grep="old")] == ["old"] * 3
+    shutil.rmtree(folder)
+    record_samples("new", count)
+    with open_runs.use("again") as opened:
+        assert opened.view.names() == ["new"]
+        assert len(opened.view.samples(grep="new")) == count
+        assert not opened.view.samples(grep="old")
+
+
 def test_two_runs_with_one_id_have_different_keys(tmp_path: Path):
     """A copy does not hide the original; an unknown key is an error."""
     folder = record("twin")

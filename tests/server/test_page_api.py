@@ -429,6 +429,14 @@ def compared(key: str, source: str | None, *names: str) -> ComparedRun:
     return ComparedRun(key, key, RunNames(names, source=source), list(names), {})
 
 
+def test_a_compared_chart_says_of_which_domain_it_is():
+    """The titles of two domains would be the same otherwise."""
+    names = [f"critic/score/mean/by/{domain}" for domain in ("gsm8k", "math")]
+    charts = comparison([compared("a", "windsock:roll", *names), compared("b", "windsock:roll", *names)])["charts"]
+    assert [chart["title"]["en"] for chart in charts] == ["Score: mean, by domain"] * 2
+    assert [list(chart["here"].values()) for chart in charts] == [["gsm8k"], ["math"]]
+
+
 def test_names_whose_numbers_cannot_be_compared_have_a_reason():
     """In both languages: veRL's estimator of the KL is configured."""
     ours, theirs = compared("o", "windsock:roll", "actor/kl_loss"), compared("t", "verl", "actor/kl_loss")

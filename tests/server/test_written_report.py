@@ -31,7 +31,7 @@ actor/entropy_loss, nonsense
 runs: lr1e-05-clip0.2-s0, nobody
 by: none
 y: 0 to 1
-steps: 4 to 12
+steps: 4.5 to 11.5
 smooth: much
 scale: log
 ```
@@ -77,7 +77,7 @@ def test_charts_are_of_groups_and_of_single_runs(client: httpx.Client):
     assert single["groups"] is None
     assert single["runs"] == ["lr1e-05-clip0.2-s0"]
     assert single["panel"] == {
-        "metrics": ["actor/entropy_loss"], "low": 0.0, "high": 1.0, "from": 4.0, "to": 12.0, "log": True,
+        "metrics": ["actor/entropy_loss"], "low": 0.0, "high": 1.0, "from": 4, "to": 12, "log": True,
     }  # fmt: skip
     assert [problem["en"] for problem in single["problems"]] == [
         "no run is called 'nobody'",
@@ -124,7 +124,7 @@ def test_the_file_has_the_curves_of_its_charts(client: httpx.Client):
     data = json.loads(re.search(r'id="report-data">(.*?)</script>', answer.text, re.DOTALL)[1])  # type: ignore[index]
     assert [(len(band["members"]), len(band["x"]), len(band["runs"])) for band in data["bands"]] == [(3, 24, 3)] * 2
     (series,) = data["series"]
-    assert (series["x"], series["ends"]) == (list(range(4, 13)), [4.0, 12.0])
+    assert (series["x"], series["ends"]) == (list(range(4, 13)), [4, 12])
 
 
 def test_the_command_writes_notes_and_charts(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

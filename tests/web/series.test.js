@@ -5,7 +5,7 @@ import { test } from "node:test";
 // The words of a table are in the language of the address.
 globalThis.location = { protocol: "http:", search: "?lang=en", hash: "", pathname: "/" };
 globalThis.addEventListener = () => {};
-const { chartMarkdown, pointsCsv } = await import("../../src/windsock/server/web/charts/table.js");
+const { chartMarkdown, meansCsv, pointsCsv } = await import("../../src/windsock/server/web/charts/table.js");
 
 import {
   appendSeries,
@@ -82,6 +82,36 @@ test("a CSV has a row per point of each series, with quoted names", () => {
     "step",
   ).split("\n");
   assert.deepEqual(rows, ["run,name,step,value", 'run,"a,""b""",1,0.5', 'run,"a,""b""",2,NaN', ""]);
+});
+
+test("a CSV of buckets says what each row stands for, and one of groups has their intervals", () => {
+  const columns = {
+    x: [0, 4],
+    x_end: [3, 7],
+    min: [1, 2],
+    max: [9, 8],
+    last: [5, 6],
+    count: [4, 4],
+    nonfinite: [0, 0],
+  };
+  const bucket = seriesFromJson({ found: true, exact: false, name: "a", ...columns });
+  const exact = seriesFromJson({ found: true, exact: true, name: "b", x: [2], last: [7] });
+  assert.deepEqual(
+    pointsCsv(
+      [bucket, exact].map((one) => ({ label: "run", ...one })),
+      "step",
+    ).split("\n"),
+    [
+      "run,name,step,value,first_step,points,lowest,highest",
+      "run,a,3,5,0,4,1,9",
+      "run,a,7,6,4,4,2,8",
+      "run,b,2,7,2,1,7,7",
+      "",
+    ],
+  );
+  const curve = (last) => seriesFromJson({ found: true, exact: true, x: [1], last });
+  const group = { label: "g", main: curve([2]), min: curve([1]), max: curve([3]) };
+  assert.equal(meansCsv([group], "step"), "group,step,mean,low,high\ng,1,2,1,3\n");
 });
 
 test("a chart as Markdown has a row for each run, and a link", () => {

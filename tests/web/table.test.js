@@ -3,14 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 Object.assign(globalThis, {
-  location: { protocol: "http:", search: "", pathname: "/" },
+  location: { protocol: "http:", search: "?lang=en", pathname: "/" },
   addEventListener() {},
   innerWidth: 1440,
 });
 const { compareValues, differenceText, meanText, tableCsv } = await import(
   "../../src/windsock/server/web/table/columns.js"
 );
-const { labelText, rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
+const { rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
+const { comparedTitle, groupLabels, labelText } = await import("../../src/windsock/server/web/text/labels.js");
 
 test("numbers come before texts, and absent values last in both directions", () => {
   const values = [3, null, "NaN", 1, "b10", undefined, "b9"];
@@ -70,4 +71,20 @@ test("the CSV quotes what needs it", () => {
     ],
   );
   assert.equal(text, 'name,tag,lr\n"a,""b""",x y,0.000001\nc,,\n');
+});
+
+test("the title of a chart has what its names fill in, such as the domain; without a metric it is the name", () => {
+  const title = { en: "Score: mean, by domain", zh: "得分：均值，按领域" };
+  assert.equal(comparedTitle({ key: "k", title, here: { domain: "gsm8k" } }), "Score: mean, by domain · gsm8k");
+  assert.equal(comparedTitle({ key: "mine", title: null, here: {} }), "mine");
+});
+
+test("a group with many settings is called by the names of its runs, and no two groups are called the same", () => {
+  const settings = (value) => ["a", "b", "c", "d"].map((key) => [`demo.${key}`, value]);
+  const group = (keys, value) => ({ keys, label: settings(value) });
+  const names = { 1: "seed-1", 2: "seed-2", 3: "other", 4: "seed-9", 5: "seed-8", 6: "x", 7: "y" };
+  const labels = (...groups) => groupLabels(groups, (key) => names[key], "none");
+  assert.deepEqual(labels(group([1, 2], 1), group([3], 2), group([6, 7], 3)), ["seed-*", "other", "x +1"]);
+  assert.deepEqual(labels(group([1, 2], 1), group([4, 5], 2)), ["a=1 b=1 c=1 d=1", "a=2 b=2 c=2 d=2"]);
+  assert.deepEqual(labels({ keys: [3], label: [["lr", 0.1]] }, { keys: [6], label: [] }), ["lr=0.1", "x"]);
 });

@@ -64,9 +64,12 @@ def run(options: argparse.Namespace) -> int:
 def _written(views: list[View], options: argparse.Namespace) -> dict[str, Any]:
     """Return the data of a report of several runs; what is wrong in its notes is printed, and told in the file."""
     from windsock.server.runs.open_runs import GivenRuns
-    from windsock.server.views.written_report import MAX_RUNS, compared_runs, plain_notes, with_curves, written_report
+    from windsock.server.views.report_curves import with_curves
+    from windsock.server.views.written_report import MAX_RUNS, compared_runs, plain_notes, written_report
 
-    by_key = {view.id: view for view in views}
+    by_key: dict[str, View] = {}
+    for view in views:  # a copy of a run's directory has the same id
+        by_key[view.id if view.id not in by_key else f"{view.id}~{len(by_key)}"] = view
     if len(by_key) > MAX_RUNS:
         raise WindsockError(f"{len(by_key)} runs given; a report shows at most {MAX_RUNS}")
     runs = GivenRuns(by_key)

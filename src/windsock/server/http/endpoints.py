@@ -34,9 +34,10 @@ from windsock.server.views.memory import memory_view
 from windsock.server.views.overview import overview
 from windsock.server.views.phases import phases_view, timeline_view
 from windsock.server.views.report import collect_report
+from windsock.server.views.report_curves import with_curves
 from windsock.server.views.samples import TEXTS, sample_view, samples_view, token_sums_view
 from windsock.server.views.written_report import MAX_TEXT as MAX_REPORT
-from windsock.server.views.written_report import compared_runs, plain_notes, with_curves, written_report
+from windsock.server.views.written_report import compared_runs, plain_notes, written_report
 
 Arguments = dict[str, Any]
 Handler = Callable[[RunDirectory, Arguments], Any]

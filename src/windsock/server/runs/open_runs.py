@@ -24,7 +24,7 @@ from windsock.diagnosis.doctor import Visit
 from windsock.errors import JournalError, LogError
 from windsock.importers.formats import Log
 from windsock.importers.log_list import LogFacts
-from windsock.journal.folder import FileStates, RunFiles, identity, run_files
+from windsock.journal.folder import RUN_FILE, FileStates, RunFiles, identity, run_files
 from windsock.journal.run_list import FactsIndex
 from windsock.opening import ImportedView
 from windsock.server.responses import RequestError
@@ -95,16 +95,19 @@ class OpenRun:
         now = self._files(self.location.path).states
         if now == self._seen and not self.view.waits:
             return
-        # Segments only grow: a shorter one is another file under the same name. The view of a log knows by itself.
-        if self.location.log is None and any(
-            name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()
-        ):
+        if self.location.log is None and self._is_replaced(now):  # the view of a log knows by itself
             self._cache.clear()
             self.view = self._open()
             return
         is_new = self.view.refresh() or now != self._seen
         self._seen = now
         self.version += is_new
+
+    def _is_replaced(self, now: FileStates) -> bool:
+        """Return whether other files have the names of those that were read: a run was deleted and made again."""
+        # run.json is written once, and segments only grow.
+        is_shorter = any(name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items())
+        return is_shorter or now.get(RUN_FILE) != self._seen.get(RUN_FILE)
 
     def set_source(self, source: str | None) -> None:
         """Take the source that a person has chosen, and the files that describe names; forget what depends on them."""

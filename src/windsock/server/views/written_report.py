@@ -1,6 +1,6 @@
 """A report that a person writes: notes, charts of several runs and tables of them, from Markdown.
 
-The page draws the record; a report file has the curves of its charts too.
+The page draws the record.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from windsock.server.runs.open_runs import RunSource
 from windsock.server.runs.table import SEEDS, interval_record
 from windsock.server.views.charts import metric_records
 from windsock.server.views.comparison import ComparedRun, compared_run, comparison
-from windsock.server.views.curves import SeriesRequest, Window, make_curves
-from windsock.server.views.groups import Line, bands_view, read_curves
+from windsock.server.views.groups import Line, read_curves
 from windsock.server.views.notes import (
     Block,
     OptionError,
@@ -40,8 +39,6 @@ from windsock.server.views.notes import (
 MAX_RUNS = 64
 MAX_BLOCKS = 200
 MAX_TEXT = 200_000  # characters
-MAX_POINTS = 2_000_000  # over all curves of a file: browsers still open it
-BAND_POINTS = 240
 MAX_KEYS = 5  # config keys that a table has by itself, and a group in its name
 NO_GROUPS = "none"
 SIZES = ("normal", "wide", "full")
@@ -216,18 +213,6 @@ def written_report(
     }
 
 
-def with_curves(report: Mapping[str, Any], runs: RunSource, points: int) -> dict[str, Any]:
-    """Return a report with the curves of its charts, ready for strict JSON."""
-    charts = [block for block in report["blocks"] if block["kind"] == "chart"]
-    wanted = list(dict.fromkeys(one for block in charts for one in _series_of(block)))
-    window_points = max(16, min(points, MAX_POINTS // max(1, len(wanted))))
-    bands = list(dict.fromkeys(one for block in charts for one in _bands_of(block)))
-    made = [_embedded(runs, line, ends, window_points) for line, ends in wanted]
-    found = [one for start in range(0, len(bands), 100) for one in _drawn(runs, bands[start : start + 100])]
-    data: dict[str, Any] = to_strict_json({**report, "series": [one for part in made for one in part], "bands": found})
-    return data
-
-
 def compared_runs(runs: RunSource, keys: Iterable[str]) -> list[ComparedRun]:
     """Return what a comparison needs of some runs."""
     found = []
@@ -252,7 +237,7 @@ def _panel(block: Block, metrics: list[str], against: Mapping[str, Any] | None, 
     panel: dict[str, Any] = {"metrics": metrics, "title": given.get("title") or None}
     readers: dict[str, Callable[[str], dict[str, Any]]] = {
         "y": lambda text: dict(zip(("low", "high"), range_option("y", text), strict=True)),
-        "steps": lambda text: dict(zip(("from", "to"), range_option("steps", text), strict=True)),
+        "steps": lambda text: _steps(*range_option("steps", text)),
         "scale": lambda text: {"log": choice_option("scale", text, ("linear", "log")) == "log"},
         "smooth": lambda text: {"smooth": number_option("smooth", text, 0.0, 0.99)},
         "size": lambda text: {"size": choice_option("size", text, SIZES)},
@@ -268,6 +253,10 @@ def _panel(block: Block, metrics: list[str], against: Mapping[str, Any] | None, 
     else:
         panel.pop("kind", None)
     return {name: value for name, value in panel.items() if value is not None}
+
+
+def _steps(low: float | None, high: float | None) -> dict[str, int | None]:
+    return {"from": None if low is None else math.floor(low), "to": None if high is None else math.ceil(high)}
 
 
 def _texts(options: Mapping[str, str]) -> dict[str, str]:
@@ -325,42 +314,6 @@ def _last(values: Any) -> float:
     """Return the last finite value of a series; NaN if there is none."""
     finite = values[np.isfinite(values)]
     return float(finite[-1]) if len(finite) else math.nan
-
-
-Ends = tuple[float | None, float | None]
-
-
-def _series_of(block: Mapping[str, Any]) -> Iterator[tuple[Line, Ends]]:
-    """Yield the series that a chart draws as they are, with the ends of its steps."""
-    ends = block["panel"].get("from"), block["panel"].get("to")
-    if block["groups"] is None:
-        for chart in (*block["charts"], *filter(None, [block["against"]])):
-            is_across = chart is block["against"]
-            for line in chart["lines"]:
-                yield Line(line["run"], line["name"], 1.0 if is_across else line["factor"]), ends
-
-
-def _bands_of(block: Mapping[str, Any]) -> Iterator[tuple[Line, ...]]:
-    """Yield the groups of series of which a chart draws the means."""
-    for group in block["groups"] or ():
-        for chart in block["charts"]:
-            lines = [line for line in chart["lines"] if line["run"] in group["keys"]]
-            if lines:
-                yield tuple(Line(line["run"], line["name"], line["factor"]) for line in lines)
-
-
-def _embedded(runs: RunSource, line: Line, ends: Ends, points: int) -> list[dict[str, Any]]:
-    window = Window(points, *ends, branches=True)
-    with runs.use(line.run) as opened:
-        made = make_curves(opened, [SeriesRequest(line.run, line.name, factor=line.factor)], window)
-        return [{**curve.record(), "factor": line.factor, "ends": ends} for curve in made]
-
-
-def _drawn(runs: RunSource, groups: Sequence[tuple[Line, ...]]) -> Iterator[dict[str, Any]]:
-    found = bands_view(runs, groups, BAND_POINTS)["bands"]
-    for lines, band in zip(groups, found, strict=True):
-        members = [{"run": line.run, "name": line.name, "factor": line.factor} for line in lines]
-        yield {"members": members, **band}
 
 
 def _no_metric(name: str) -> Text:

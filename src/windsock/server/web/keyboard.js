@@ -20,7 +20,7 @@ const SHORTCUTS = {
   v: () => getState("tab") === "samples" && toggleState("rich"),
   f: () => plotUnderPointer() && enlarge(plotUnderPointer()),
   s: () => askForStep(plotUnderPointer()),
-  t: () => report || setState({ tab: "table" }),
+  t: () => report || setState({ tab: "table", report: "" }),
   u: undoLast,
   "?": showHelp,
   "/": focusSearch,
@@ -34,7 +34,7 @@ export function handleKey(event) {
   const tab = /^[0-9]$/.test(event.key) ? TABS[(Number(event.key) + 9) % 10] : null; // 0 is the tenth
   if (!shortcut && !tab) return;
   event.preventDefault();
-  if (tab) setState({ tab, chart: "" });
+  if (tab) setState({ tab, chart: "", report: "" });
   else shortcut();
 }
 

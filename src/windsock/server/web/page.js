@@ -103,7 +103,7 @@ function logo() {
 function tabBar() {
   const links = TABS.map((tab, i) =>
     stateLink(
-      { tab, chart: "" },
+      { tab, chart: "", report: "" },
       { title: `${t(tab)} (${(i + 1) % 10})`, "aria-current": tab === getState("tab") ? "page" : null },
       t(tab),
       tab === "findings" ? el("span", { class: "tab-count" }) : null,
@@ -125,7 +125,10 @@ function showCurrentTab() {
 function renderCount() {
   const health = runs.get(getState("run"))?.health;
   const count = document.querySelector(".tab-count");
-  if (count) count.textContent = health?.findings && health.is_current ? ` ${health.findings}` : "";
+  const text = health?.findings && health.is_current ? ` ${health.findings}` : "";
+  if (!count || count.textContent === text) return;
+  count.textContent = text;
+  showCurrentTab(); // which moved
 }
 
 function isTable() {
@@ -144,7 +147,9 @@ function renderHeading() {
     link.setAttribute("aria-current", link.getAttribute("data-tab") === getState("tab") ? "page" : "false");
   const isOfAll = isTable() || isReport();
   const run = isOfAll ? null : runs.get(getState("run"));
-  const madeAt = report ? t("report_made", { d: new Date(report.made * 1000).toLocaleString() }) : "";
+  const madeAt = report
+    ? t("report_made", { d: new Date(report.made * 1000).toLocaleString(document.documentElement.lang) })
+    : "";
   if (isReport()) return heading.replaceChildren(el("span", { class: "quiet", text: madeAt }));
   document.title = run ? `${run.name} · windsock` : isTable() ? `${t("table")} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();

@@ -3,7 +3,7 @@ import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
+import { seriesStyle } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
 import { el, ICONS, icon } from "../ui/dom.js";
 import { addTooltip, metricTooltip } from "../ui/tooltip.js";
@@ -34,12 +34,18 @@ export class ChartCard {
     if (this.built) return;
     this.built = true;
     const { title, unit, names, metric, note } = this.chart;
-    const heading = addTooltip(el("h3", {}, cutMiddle(title)), () => metricTooltip(metric, names, note));
+    const heading = el("h3", { "aria-level": this.level() }, cutMiddle(title));
+    addTooltip(heading, () => metricTooltip(metric, names, note));
     this.sub = el("div", { class: "sub" });
     this.area = el("div", { class: "plot" });
     const nameRow = el("div", { class: "names" }, heading, el("span", { class: "quiet unit", text: unit }));
     this.legend = this.makeLegend();
     this.node.append(el("header", {}, nameRow, this.sub, this.legend), this.area, this.tools());
+  }
+
+  // The level of the title among the headings of the page.
+  level() {
+    return null;
   }
 
   // Where runs log it under different names, the name of each in its colour.
@@ -48,7 +54,7 @@ export class ChartCard {
     if (new Set(lines.map((line) => line.mean)).size < 2) return null;
     const entries = lines.map(({ run, mean, of, colour, dash }) => {
       const entry = swatch(
-        seriesColour(colour ?? colourOf(run)),
+        seriesStyle(colour ?? colourOf(run)),
         `${dash ? `${DASH_SIGNS[dash % 3]} ` : ""}${of || mean}`,
       );
       entry.title = `${runs.get(run)?.name ?? run}: ${mean}`;
@@ -80,10 +86,6 @@ export class ChartCard {
   setLarge(points) {
     this.points = points;
     this.node.classList.toggle("large-chart", points > 0);
-    if (points) {
-      this.node.setAttribute("role", "dialog");
-      this.node.setAttribute("aria-label", this.chart.title);
-    } else for (const name of ["role", "aria-label"]) this.node.removeAttribute(name);
     if (this.plot?.lines.length && !this.hasCursor) this.showLast(this.plot.lines);
   }
 
@@ -208,8 +210,8 @@ export class ChartCard {
   // Values in the colours of their lines. Several lines name themselves in a title; an enlarged chart has space for names.
   valueNodes(values) {
     return valueTexts(values).map(({ line, text }) => {
-      const style = { "--c": seriesColour(line.colour) };
-      if (this.points) return swatch(seriesColour(line.colour), `${line.label}  ${text}`);
+      const style = { "--c": seriesStyle(line.colour) };
+      if (this.points) return swatch(seriesStyle(line.colour), `${line.label}  ${text}`);
       return el("span", { class: "val", text, style, title: values.length > 1 ? line.label : null });
     });
   }

@@ -1,8 +1,8 @@
 // A chart of a comparison as the chart of a card: a line for each run, or for each group of runs.
 import { runs } from "../data/runs.js";
-import { labelText } from "../table/order.js";
-import { localized, t } from "../text/language.js";
-import { seriesColour } from "../ui/colours.js";
+import { comparedTitle, groupLabels, labelText } from "../text/labels.js";
+import { t } from "../text/language.js";
+import { seriesStyle } from "../ui/colours.js";
 import { groupLine } from "./band_store.js";
 
 // `metrics` are the catalogue's records by id; `groups` are those of `namedGroups`, or null.
@@ -24,20 +24,16 @@ export function comparedChart(chart, metrics, groups) {
   };
 }
 
-// The title of the metric, with what the names fill in, such as the domain.
-export function comparedTitle({ key, title, here }) {
-  return title ? [localized(title), ...Object.values(here)].join(" · ") : key;
-}
-
 // Groups of runs with what the page calls and paints them.
 export function namedGroups(groups, nameOf = (key) => runs.get(key)?.name, colourOf = (_, i) => i) {
+  const labels = groupLabels(groups, nameOf, t("no_value"));
   return groups.map((group, i) => ({
     ...group,
-    settings: group.label,
+    about: labelText(group, t("no_value")),
     id: `group ${i}`,
-    label: labelText(group, t("no_value")) || nameOf(group.keys[0]) || group.keys[0],
+    label: labels[i],
     colour: colourOf(group, i),
-    swatch: seriesColour(colourOf(group, i)),
+    swatch: seriesStyle(colourOf(group, i)),
   }));
 }
 

@@ -4,7 +4,7 @@ import { el } from "../ui/dom.js";
 import { closeTooltip } from "../ui/tooltip.js";
 
 const MAX_POINTS = 1600;
-let enlarged = null; // the card, the placeholder at its place in the page, and what had the focus
+let enlarged = null; // the card, its frame, the placeholder at its place in the page, and what had the focus
 let cards = []; // that can be enlarged
 
 export function enlarge(plot) {
@@ -33,9 +33,11 @@ export function syncEnlarged() {
 
 function bringForward(card) {
   closeTooltip();
-  enlarged = { card, placeholder: el("div", { class: "card chart" }), focus: document.activeElement };
+  const frame = el("div", { role: "dialog", "aria-label": card.chart.title });
+  enlarged = { card, frame, placeholder: el("div", { class: "card chart" }), focus: document.activeElement };
   card.node.replaceWith(enlarged.placeholder);
-  document.body.append(card.node);
+  frame.append(card.node);
+  document.body.append(frame);
   card.setLarge(Math.max(220, Math.min(MAX_POINTS, Math.round(innerWidth * 1.25))));
   card.enter();
   card.node.querySelector(".tool-shrink").focus();
@@ -50,8 +52,9 @@ function shrinkOutside(event) {
 function putBack() {
   if (!enlarged) return;
   removeEventListener("pointerdown", shrinkOutside);
-  const { card, placeholder, focus } = enlarged;
+  const { card, frame, placeholder, focus } = enlarged;
   placeholder.replaceWith(card.node);
+  frame.remove();
   card.setLarge(0);
   if (!card.node.isConnected) {
     card.node.remove();

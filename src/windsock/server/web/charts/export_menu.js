@@ -8,7 +8,7 @@ import { download } from "../ui/dom.js";
 import { menuItem, openMenuAt } from "../ui/menu.js";
 import { showMessage } from "../ui/toast.js";
 import { chartPng, chartSvg, paperSvg } from "./picture.js";
-import { chartMarkdown, pointsCsv } from "./table.js";
+import { chartMarkdown, meansCsv, pointsCsv } from "./table.js";
 import { zoomRange } from "./zoom.js";
 
 export function openExportMenu(button, card) {
@@ -46,14 +46,15 @@ function linkTo({ key }) {
   return new URL(addressWith({ chart: key }), location.href).href;
 }
 
-// Every point of a chart's series in the zoomed range, not the buckets that it draws.
+// Every point of a chart's series in the zoomed range, not the buckets that it draws; of groups in a file their means.
 async function allPoints(card) {
+  if (report && card.plot.lines.some((line) => line.isGroup)) return meansCsv(card.plot.lines, "step");
   const [from, to] = zoomRange() ?? [null, null];
   const x = getState("x");
   const found = await fetchSeries(card.requests(), { x, from, to, points: 0, branches: false });
   const labels = new Map(card.lines().map((line) => [line.run, line.label]));
   return pointsCsv(
-    found.map((series) => ({ ...series, label: labels.get(series.run) ?? runs.get(series.run)?.name })),
+    found.map((series) => ({ ...series, label: labels.get(series.run) ?? runs.get(series.run)?.name ?? series.run })),
     x,
   );
 }

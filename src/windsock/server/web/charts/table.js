@@ -2,12 +2,29 @@
 import { formatNumber } from "../text/format.js";
 import { t } from "../text/language.js";
 
-// One row per point: run, name as logged, step or another x, and value. `series` are {label, name, x_end, last}.
+// One row per point: run, name as logged, step or another x, and value. Where a series has only buckets, as in a file, a
+// row is the last point of a bucket, and further columns tell where it begins, its number of points and their extremes.
 export function pointsCsv(series, x) {
-  const rows = [["run", "name", x, "value"]];
-  for (const { label, name, x_end, last } of series) {
-    for (let i = 0; i < (x_end?.length ?? 0); i++) rows.push([label, name, x_end[i], last[i]]);
-  }
+  const isExact = series.every((one) => one.exact ?? true);
+  const rows = series.flatMap(({ label, name, x: from, x_end, last, count, min, max }) =>
+    Array.from(x_end ?? [], (end, i) => {
+      const point = [label, name, end, last[i]];
+      return isExact ? point : [...point, from[i], count[i], min[i], max[i]];
+    }),
+  );
+  const heads = ["run", "name", x, "value", ...(isExact ? [] : [`first_${x}`, "points", "lowest", "highest"])];
+  return csvText([heads, ...rows]);
+}
+
+// The means of groups with the ends of their intervals. `lines` are those of a plot.
+export function meansCsv(lines, x) {
+  const rows = lines.flatMap(({ label, main, min, max }) =>
+    Array.from(main.x_end, (end, i) => [label, end, main.last[i], min?.last[i], max?.last[i]]),
+  );
+  return csvText([["group", x, "mean", "low", "high"], ...rows]);
+}
+
+function csvText(rows) {
   return rows.map((row) => `${row.map(csvCell).join(",")}\n`).join("");
 }
 

@@ -7,7 +7,7 @@ import { panelChart } from "../charts/panels.js";
 import { SeriesStore } from "../charts/store.js";
 import { zoomRange } from "../charts/zoom.js";
 import { assignColours } from "../data/colours.js";
-import { seriesColour } from "../ui/colours.js";
+import { seriesStyle } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
 import { swatch } from "../ui/widgets.js";
 
@@ -67,8 +67,13 @@ class ReportCard extends PanelCard {
     return el(
       "div",
       { class: "chart-legend" },
-      lines.map((line) => swatch(seriesColour(line.colour), line.label)),
+      lines.map((line) => swatch(seriesStyle(line.colour), line.label)),
     );
+  }
+
+  // Below the title of the report, whatever headings its notes have.
+  level() {
+    return 2;
   }
 
   axis() {
@@ -95,7 +100,8 @@ class ReportCard extends PanelCard {
 export class Legend {
   constructor({ runs, blocks }) {
     this.names = new Map(runs.map(({ key, name }) => [key, name]));
-    const all = [...blocks.flatMap((block) => (block.groups ?? []).map(idOf)), ...this.names.keys()];
+    // What is drawn, in its order; further runs are those of tables.
+    const all = [...blocks.flatMap((block) => block.groups?.map(idOf) ?? block.runs ?? []), ...this.names.keys()];
     const keys = [...new Set(all)].map((key, number) => ({ key, number }));
     this.colours = assignColours(keys);
   }

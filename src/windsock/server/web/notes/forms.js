@@ -1,9 +1,9 @@
 // The dialogs in which a chart or a table of a report is made or changed.
 
-import { comparedTitle } from "../charts/compared_chart.js";
 import { choice, formPair, numberField, openPanelForm } from "../charts/panel_editor.js";
 import { fetchJson } from "../data/api.js";
 import { runs } from "../data/runs.js";
+import { comparedTitle } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { labelled, openForm } from "../ui/ask.js";
 import { listField } from "../ui/list_field.js";

@@ -16,18 +16,12 @@ export function runsTable(block, legend, { metrics, runs }) {
     ...block.columns.map(({ key, metric }) => (metric ? localized(metrics[metric].title) : key)),
   ];
   const rows = groups.map((group, i) => [
-    swatch(group.swatch, rowLabel(group, block, legend)),
+    swatch(group.swatch, group.label, group.about),
     ...(hasSeveral ? [groupSize(group)] : []),
     stepsText(group.keys.map((key) => steps.get(key))),
     ...block.rows[i].map(cellText),
   ]);
   return table(heads, rows, "right runs-table");
-}
-
-// What a group is called; where the columns have all of that, the name of its first run is enough.
-function rowLabel({ label, keys, settings }, { columns }, legend) {
-  const isTold = settings.length > 0 && settings.every(([key]) => columns.some((column) => column.key === key));
-  return isTold && keys.length > 1 ? `${legend.names.get(keys[0])} +${keys.length - 1}` : label;
 }
 
 function stepsText(steps) {

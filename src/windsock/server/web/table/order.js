@@ -1,5 +1,5 @@
 // The rows of the table in their order: runs, or groups with the runs of those that are unfolded.
-import { formatConfigValue } from "../text/format.js";
+import { labelText } from "../text/labels.js";
 import { compareValues } from "./columns.js";
 
 // Sort keys of runs by a column, pinned ones first; `numberOf(key)` is the value, `isPinned(key)` whether it is pinned.
@@ -18,13 +18,6 @@ export function sortGroups(groups, place, sign) {
   const rows = groups.map((group) => ({ group, value: numberOf(group) }));
   rows.sort((a, b) => compareValues(a.value, b.value, sign));
   return rows.map((row) => row.group);
-}
-
-// What a group is called: its keys and values, shortened to the last part of each key.
-export function labelText(group, none = "–") {
-  if (!group.label.length) return "";
-  const value = (one) => (one === null ? none : formatConfigValue(one));
-  return group.label.map(([key, one]) => `${key.split(".").at(-1)}=${value(one)}`).join(" ");
 }
 
 // The rows to draw: {key} of a run, also of one that is alone, or {group}; those of an unfolded group follow it.

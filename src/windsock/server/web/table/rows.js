@@ -1,13 +1,13 @@
 // The rows of the table: runs and groups of runs, as elements. Thousands of them come into sight: each is made quickly.
 import { colourOf } from "../data/colours.js";
 import { openMenu } from "../run_menu.js";
+import { labelText } from "../text/labels.js";
 import { localized, t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { cutMiddle } from "../ui/cut_text.js";
 import { el, ICONS, icon } from "../ui/dom.js";
 import { SYMBOLS, stateLink, statusDot } from "../ui/widgets.js";
 import { differenceText, meanText, valueText } from "./columns.js";
-import { labelText } from "./order.js";
 
 // `table` is {data, columns, numeric, selected, base, isOpen(group)}; `actions` are tick(event, keys), fold(group) and
 // setBase(key).
@@ -70,7 +70,7 @@ function cellContent(key, column, value, data) {
 }
 
 export function groupRow(group, table, actions) {
-  const label = labelText(group, t("no_value")) || table.data.field(group.keys[0], "name");
+  const label = table.labels.get(group);
   const isOpen = table.isOpen(group);
   const fold = el("button", {
     class: "ghost unfold",
@@ -89,7 +89,7 @@ export function groupRow(group, table, actions) {
       { class: "grid-cell name-cell", role: "cell" },
       tickBox(group.keys, label, table, actions),
       fold,
-      el("span", { class: "group-label" }, cutMiddle(label)),
+      el("span", { class: "group-label", title: labelText(group, t("no_value")) }, cutMiddle(label)),
       el("span", { class: "quiet", text: size }),
     ),
     table.columns.map((column, i) => groupCell(column, group.values[i], table)),

@@ -285,6 +285,7 @@ export const WORDS = {
   last: ["last", "最近"],
   statistic: ["statistic", "统计量"],
   over_k: ["over k, first and last evaluation", "随 k 变化：首次与最近评测"],
+  task_set: ["task set", "任务集"],
   coverage: ["Coverage", "覆盖情况"],
   no_eval: ["This run has no evaluation.", "该实验没有评测。"],
   tasks_expected: ["tasks expected", "应评任务"],

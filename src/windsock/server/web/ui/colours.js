@@ -31,3 +31,8 @@ export const PALETTE_SIZE = 12;
 export function seriesColour(index) {
   return cssVariable(`--s${index % PALETTE_SIZE}`);
 }
+
+// The colour of a series in a style of an element, which follows the theme.
+export function seriesStyle(index) {
+  return `var(--s${index % PALETTE_SIZE})`;
+}

@@ -86,8 +86,8 @@ export function copyButton(text, label) {
   return button;
 }
 
-export function swatch(colour, label) {
-  return el("span", { class: "swatch" }, el("i", { style: { background: colour } }), label);
+export function swatch(colour, label, title = null) {
+  return el("span", { class: "swatch", title }, el("i", { style: { background: colour } }), label);
 }
 
 export function statusDot(status) {

@@ -2,7 +2,7 @@
 import { axisBar } from "../charts/axis_bar.js";
 import { BandStore } from "../charts/band_store.js";
 import { ChartCard } from "../charts/card.js";
-import { comparedChart, comparedTitle, groupSize, namedGroups } from "../charts/compared_chart.js";
+import { comparedChart, groupSize, namedGroups } from "../charts/compared_chart.js";
 import { sortByFamily } from "../charts/families.js";
 import { SeriesStore } from "../charts/store.js";
 import { fetchJson } from "../data/api.js";
@@ -10,6 +10,7 @@ import { colourOf } from "../data/colours.js";
 import { runs } from "../data/runs.js";
 import { getList, getState, packList, setState } from "../data/url_state.js";
 import { formatConfigValue } from "../text/format.js";
+import { comparedTitle } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { seriesColour } from "../ui/colours.js";
 import { el } from "../ui/dom.js";
@@ -91,7 +92,7 @@ export function compareView(host, context) {
 
   function drawTop(names) {
     const legend = grouped
-      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`))
+      ? grouped.groups.map((group) => swatch(group.swatch, `${group.label} · ${groupSize(group)}`, group.about))
       : data.runs.map((one, i) =>
           swatch(seriesColour(colourOf(one.key)), `${names[i]}${one.source ? ` (${one.source})` : ""}`),
         );

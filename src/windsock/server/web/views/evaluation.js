@@ -181,5 +181,5 @@ function coveragePanel(all) {
     `${one.suite} ${one.taskset}`,
     ...names.map((name) => (one.counts[name] ? formatNumber(one.counts[name].last) : "–")),
   ]);
-  return panel(t("coverage"), t("last"), table(["", ...names.map((name) => t(name))], rows, "right"));
+  return panel(t("coverage"), t("last"), table([t("task_set"), ...names.map((name) => t(name))], rows, "right"));
 }

@@ -1,6 +1,7 @@
 // Which group of runs is better: means with intervals, and differences from the first group.
-import { comparedTitle } from "../charts/compared_chart.js";
+
 import { formatNumber } from "../text/format.js";
+import { comparedTitle } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { panel, selectField, statusDot, swatch, table } from "../ui/widgets.js";
@@ -61,7 +62,7 @@ function row(group, { last, area }, data) {
     intervalText(mean),
     difference ? `${intervalText(difference)} · ${word(said, data)}` : "–",
   ];
-  return [swatch(group.swatch, group.label), String(group.keys.length), ...cells(last), ...cells(area)];
+  return [swatch(group.swatch, group.label, group.about), String(group.keys.length), ...cells(last), ...cells(area)];
 }
 
 function word(said, { min_seeds }) {

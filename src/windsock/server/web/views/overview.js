@@ -183,7 +183,7 @@ function withExplained(findings) {
 // The card of a headline value: its last value and its curve.
 function headlineCard(headline, data, context) {
   const metric = data.metrics[headline.metric];
-  const title = el("h3", { text: localized(headline.title) });
+  const title = el("h3", { "aria-level": 2, text: localized(headline.title) });
   const value = el("span", { class: "large" });
   const change = el("span", { class: "quiet" });
   const point = el("span", { class: "point" });

@@ -6,8 +6,9 @@ import { chooseColumns } from "../table/chooser.js";
 import { columnTitle, columnWidth, tableCsv } from "../table/columns.js";
 import { Grid } from "../table/grid.js";
 import { headCell } from "../table/header.js";
-import { labelText, rowsOf, sortGroups, sortRuns } from "../table/order.js";
+import { rowsOf, sortGroups, sortRuns } from "../table/order.js";
 import { groupRow, runRow } from "../table/rows.js";
+import { groupLabels, labelText } from "../text/labels.js";
 import { t } from "../text/language.js";
 import { download, el } from "../ui/dom.js";
 import { throttle } from "../ui/scheduling.js";
@@ -24,7 +25,7 @@ export function tableView(host, context) {
   const data = new TableData();
   const actions = { sort, resize, move, tick, fold, setBase: (base) => setState({ base }) };
   // What the rows are drawn from, found out once for all of them.
-  const table = { data, columns: [], numeric: new Set(), selected: new Set(), base: "", isOpen };
+  const table = { data, columns: [], numeric: new Set(), selected: new Set(), labels: new Map(), base: "", isOpen };
   let open = new Set(); // names of the groups that are unfolded
   let rows = [];
   let shownKeys = [];
@@ -86,6 +87,8 @@ export function tableView(host, context) {
     table.columns = columns;
     table.numeric = new Set(columns.filter((_, i) => isNumeric(i)));
     table.selected = new Set(selection());
+    const labels = groupLabels(data.groups, (one) => data.field(one, "name"), t("no_value"));
+    table.labels = new Map(data.groups.map((group, i) => [group, labels[i]]));
     table.base = data.rows.has(getState("base")) ? getState("base") : "";
     // The server's order is by age, the newest first.
     shownKeys = sortRuns(data.keys, isShown ? value : () => 0, sign, (one) => data.field(one, "pinned"));

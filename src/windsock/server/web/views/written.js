@@ -53,7 +53,10 @@ function listOfReports(host, context) {
       "div",
       { class: "card report-row" },
       stateLink({ report: name }, { class: "report-name", text: name }),
-      el("span", { class: "quiet", text: t("report_saved", { d: new Date(saved * 1000).toLocaleString() }) }),
+      el("span", {
+        class: "quiet",
+        text: t("report_saved", { d: new Date(saved * 1000).toLocaleString(document.documentElement.lang) }),
+      }),
       el("button", {
         class: "ghost",
         "aria-label": `${t("report_delete")}: ${name}`,
