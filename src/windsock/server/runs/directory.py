@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
+from windsock.errors import WindsockError
 from windsock.server.runs.annotations import Annotations
 from windsock.server.runs.listing import Listing
 from windsock.server.runs.open_runs import OpenRuns
@@ -17,6 +19,11 @@ class RunDirectory:
         self.annotations = Annotations(path.parent if path.is_file() else path)
         self.open_runs = OpenRuns(path, source_of=self.annotations.source)
         self.listing = Listing(self.open_runs, self.annotations)
+
+    def prepare(self) -> None:
+        """Look at the runs while a browser starts: then the first page does not wait for it."""
+        with suppress(WindsockError, OSError):  # the request for the list reports it
+            self.listing.update()
 
     def close(self) -> None:
         """Stop the background thread and close the annotations' segment."""
