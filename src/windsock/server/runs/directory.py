@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+from windsock.catalogue.names import recognise
 from windsock.errors import WindsockError
 from windsock.server.runs.annotations import Annotations
 from windsock.server.runs.listing import Listing
@@ -21,7 +22,8 @@ class RunDirectory:
         self.listing = Listing(self.open_runs, self.annotations)
 
     def prepare(self) -> None:
-        """Look at the runs while a browser starts: then the first page does not wait for it."""
+        """Load the catalogue and look at the runs while a browser starts: then the first page does not wait for it."""
+        recognise("reward")
         with suppress(WindsockError, OSError):  # the request for the list reports it
             self.listing.update()
 
