@@ -95,6 +95,25 @@ def test_an_index_has_what_the_segment_has(segment: Path):
     assert indexed(segment) == expected
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_blocks_are_written_in_few_calls_and_all_of_them(segment: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also where a call writes less than it is given."""
+    expected, written = plain(segment), []
+    assert indexed(segment) == expected
+    whole = [part.read_bytes() for part in parts(segment)]
+    shutil.rmtree(segment.parent / "index")
+
+    def write_some(fd: int, blocks: list[bytes]) -> int:
+        written.append(len(blocks))
+        return os.write(fd, b"".join(blocks)[:100])
+
+    monkeypatch.setattr(side_index, "MAX_BLOCKS", 16)
+    monkeypatch.setattr(os, "writev", write_some)
+    assert indexed(segment) == expected
+    assert [part.read_bytes() for part in parts(segment)] == whole
+    assert max(written) == 16
+
+
 @settings(max_examples=200, deadline=None)
 @given(segments, st.lists(st.integers(0, 10_000), max_size=4), st.integers(60, 600))
 def test_any_segment_is_the_same_with_an_index(data: bytes, cuts: list[int], size: int):

@@ -44,6 +44,25 @@ def test_the_more_runs_are_open_the_less_often_each_is_read(
     runs[2].finish()
 
 
+def test_runs_are_read_after_the_first_list_and_with_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A page shows the list before the server is busy with sparklines, and its requests do not wait for all of them."""
+    for number in range(3):
+        run = windsock.init(id=f"r{number}")
+        run.log({"critic/score/mean": 0.5}, step=0)
+        run.finish()
+    directory = RunDirectory(tmp_path / "runs")
+    directory.prepare()
+    assert directory.listing._thread is None
+    monkeypatch.setattr("windsock.journal.glance.read_facts", None)  # they are known since a server has started
+    done: list[tuple[str, str]] = []
+    monkeypatch.setattr(directory.listing, "_rest", lambda seconds: done.append(("rest", str(seconds >= 0.5))))
+    monkeypatch.setattr(directory.listing, "_read_reward", counted(directory.listing, "_read_reward", done))
+    found = settled(directory, done)
+    assert found[0] == ("rest", "True")
+    assert [what for what, _ in found[1:7]] == ["_read_reward", "rest"] * 3
+    directory.close()
+
+
 def counted(of_list: Any, name: str, done: list[tuple[str, str]]) -> Any:
     """Return a method of the list that also notes its name and the run."""
     work = getattr(of_list, name)

@@ -190,6 +190,10 @@ class RowTable:
 
     def column(self, number: int, start: int = 0) -> Floats:
         """Return one column over all chunks, from a row on."""
+        last = self.chunks[-1] if self.chunks else None
+        before = self._count - len(last) if last is not None else 0
+        if isinstance(last, RowChunk) and start >= before > 0:  # what is new in a table that is followed
+            return last.values[start - before :, number].copy()
         pieces = [chunk.column(number) for chunk in self.since(start)]
         return np.concatenate(pieces) if pieces else np.empty(0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -70,6 +71,7 @@ def page_app(dir: Path, more_paths: Mapping[str, Any] | None = None) -> Starlett
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        threading.Thread(target=directory.prepare, name="windsock-prepare", daemon=True).start()
         yield
         await hub.close()
         directory.close()

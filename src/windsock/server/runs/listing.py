@@ -42,6 +42,8 @@ REWARDS_AT_ONCE = 32  # before the order is decided again: another page may be s
 VERDICTS_AT_ONCE = 4
 MAX_STATISTICS = 64  # numbers of series that are read of every run, the latest ones asked for
 SAVE_SECONDS = 30.0  # between two writings of the indexes while rewards are read
+FIRST_PAUSE = 0.5  # seconds after the first list of a server, in which a page shows it
+REST_SHARE = 0.25  # of the time that reading took, before the next run is read: requests need the interpreter too
 
 
 class Listing:
@@ -68,6 +70,7 @@ class Listing:
         self._summaries = 0  # changes of summaries
         self._complete: tuple[int, list[str]] | None = None  # as of which change, and which numbers were looked for
         self._thread: threading.Thread | None = None
+        self._has_read = False
         self._closed = False
         self._health = RunHealth(open_runs)
         self._indexes = {
@@ -171,6 +174,11 @@ class Listing:
                     self._stale.add(key)
         self._wanted = dict.fromkeys([*(key for key in shown if key in self._runs), *self._wanted])
         self._start_reading()
+
+    def update(self) -> None:
+        """Take in what changed, without reading rewards."""
+        with self._lock:
+            self._update()
 
     def cursor(self) -> str:
         """Update the list and return its cursor."""
@@ -316,16 +324,24 @@ class Listing:
             self._thread.start()
 
     def _read(self) -> None:
+        if not self._has_read:
+            self._has_read = True
+            self._rest(FIRST_PAUSE)
         saved_at = time.monotonic()
         while due := self._next():
             for read, run in due:
                 if self._closed:
                     return
+                began = time.monotonic()
                 read(run)
+                self._rest(REST_SHARE * (time.monotonic() - began))
             if time.monotonic() - saved_at > SAVE_SECONDS:
                 self._save()
                 saved_at = time.monotonic()
         self._save()
+
+    def _rest(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     def _next(self) -> Sequence[tuple[Callable[[ListedRun], None], ListedRun]]:
         """Return what to read next: rewards of the page that is shown, verdicts on its runs, then other rewards."""

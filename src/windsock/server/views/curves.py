@@ -27,6 +27,7 @@ MAGIC = b"WSS1"
 MAX_SERIES = 4000
 MAX_POINTS = 4_000_000
 EXACT_COLUMNS = ("x", "last")
+TYPES: dict[str, np.dtype[Any]] = {"f8": np.dtype("<f8"), "u4": np.dtype("<u4")}
 BUCKET_COLUMNS = ("x", "x_end", "min", "max", "last", "count", "nonfinite")
 
 
@@ -319,7 +320,7 @@ def as_binary(curves: Sequence[Curve], header: dict[str, Any]) -> BinaryBody:
         head = dict(curve.head)
         for name, column in curve.columns.items():
             kind = "f8" if column.dtype.kind == "f" else "u4"
-            data = np.ascontiguousarray(column, f"<{kind}").tobytes()
+            data = column.astype(TYPES[kind], copy=False).tobytes()
             if (kind, data) not in known:
                 known[kind, data] = len(described)
                 described.append((kind, len(column)))

@@ -39,8 +39,9 @@ class SentBuckets:
 
         ``stop`` is the point after the last one of the buckets.
         """
-        checksum = _checksum(buckets, count, self._checksums[first])
-        self._checksums[first + count] = checksum
+        if not count:
+            return self._checksums[first]
+        checksum = self._checksums[first + count] = _checksum(buckets, count, self._checksums[first])
         if len(self._checksums) > MAX_COUNTS:
             self._checksums = {0: 0, **dict(list(self._checksums.items())[-MAX_COUNTS // 2 :])}
         self._points = max(self._points, stop - int(buckets.count[count:].sum()))
