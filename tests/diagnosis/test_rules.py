@@ -1,6 +1,7 @@
 """Rules on made-up runs: each fires on its own trouble, at its step, and says so in both languages."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,14 @@ def test_nothing_is_found_before_it_begins(rule: str):
     changes, _, step = TROUBLE[rule]
     if step > 40:
         assert found(diagnose(case(changes).upto(35)), rule) is None
+
+
+def test_the_lowest_level_of_a_value_loss_is_not_above_its_highest():
+    """A loss that is absurd from the first row on and falls is told with a range that has both."""
+    falling = np.linspace(2000.0, 1500.0, ROWS)
+    text = found(diagnose(case({"value_loss": falling})), "value_loss_spike").text.en
+    most, lowest = (float(number) for number in re.findall(r"(?:up to|level is) ([\d.e+]+\d)", text))
+    assert lowest <= most
 
 
 def test_trouble_with_the_validation():

@@ -35,7 +35,7 @@ def value_loss_spike(case: Case) -> Reading | Unmeasured:
         lambda spell: {
             "name": loss.name,
             "most": float(np.nanmax(now[spell.rows])),
-            "usual": float(settled[spell.first]),
+            "usual": float(np.fmin(settled, now)[spell.first]),
             "reward": float(most[spell.last]),
         },
         lambda spell: 0 if absurd[spell.first] and spell.first <= WARM_UP else spell.first,
