@@ -275,6 +275,17 @@ def _join(ticket: str, problem: Exception | None) -> None:
         raise problem
 
 
+def test_a_forked_child_does_not_end_as_its_parent_would_have():
+    """An exit that the parent caught, as of a command that it called, is not the child's."""
+    run = windsock.init(id="a")
+    with pytest.raises(SystemExit):
+        sys.exit(2)
+    child = multiprocessing.get_context("fork").Process(target=_join, args=(run.ticket(), None))
+    child.start()
+    child.join(60)
+    assert windsock.open(run.path).writer_statuses()[Writer("worker", 0, 1)] == Status("finished")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 @pytest.mark.parametrize(
     ("problem", "status"),
