@@ -268,8 +268,9 @@ def _exit_by_sigterm() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Leave SIGTERM to its default action in a forked child, whose end is not recorded."""
-    global _sigterm
+    """Leave SIGTERM to its default action in a forked child, whose end is not recorded; its exits are its own."""
+    global _sigterm, _exit_code
+    _exit_code = None
     if _sigterm.receiver is not None:
         signal.set_wakeup_fd(-1)
     if _installed and signal.getsignal(signal.SIGTERM) is _on_sigterm:

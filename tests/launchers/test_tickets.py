@@ -285,6 +285,8 @@ def test_a_child_of_multiprocessing_that_joined_ends_as_it_does(
 ):
     """Its children end without the exit handlers of Python, and it shows their exceptions itself."""
     run = windsock.init(id="a")
+    with pytest.raises(SystemExit):  # a sys.exit that was caught before the fork is not the child's
+        sys.exit(2)
     child = multiprocessing.get_context(method).Process(target=_join, args=(run.ticket(), problem))
     child.start()
     child.join(60)
