@@ -1,5 +1,6 @@
 """The actors that carry segments in a Ray cluster, called without Ray: what they check, write and remove."""
 
+import platform
 import subprocess
 import sys
 import threading
@@ -145,3 +146,49 @@ def test_a_ticket_has_the_place_in_a_ray_cluster(begun: RayRun):
     text = str(Ticket(begun.folder, "trainer", {}, begun.place))
     assert Ticket.parse(text).ray_place == begun.place
     assert Ticket.parse(text.partition("?")[0]).ray_place is None
+
+
+def test_a_process_records_also_where_ray_does_not_answer(
+    begun: RayRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """It warns, has a rank that no other process has, looks for the actor again, and tells what is left at the end."""
+    looked: list[Path] = []
+
+    def fail(run: RayRun, spool: Path, *_: Any) -> Any:
+        looked.append(spool)
+        raise DestinationError("too slow", "unreachable")
+
+    monkeypatch.setattr("windsock.session.node_id", lambda: "another node")
+    monkeypatch.setattr(ray_sending, "claim_over_ray", fail)
+    monkeypatch.setattr(ray_sending, "sending_actor", fail)
+    monkeypatch.setattr(ray_sending, "SILENT_SECONDS", 0.0)
+    place = RayPlace(begun.place.node, "of another disk")
+    ticket = str(Ticket(begun.folder, "trainer", {}, place))
+    run = windsock.join(ticket, spool=tmp_path / "spool")
+    assert Ticket.parse(run.ticket()).ray_place == place
+    run.log({"a": 2.0}, step=1)
+    run.finish(timeout=0.2)
+    told = capsys.readouterr().err
+    assert f"could not be claimed where the run began (too slow); recording as trainer/{run.writer.rank}" in told
+    assert f"rsync -a '{platform.node()}:{tmp_path}/spool/r/*.seg' '{begun.folder}/'" in told
+    assert len(str(run.writer.rank)) == 9
+    assert [one.writer for one in segments(tmp_path / "spool" / "r")] == [run.writer]
+    assert len(looked) > 2
+    assert set(looked) == {tmp_path / "spool" / "r"}
+    assert [one.path.name for one in segments(begun.folder)] == ["trainer.0.1.0.seg"]
+
+
+def test_a_ticket_of_a_run_that_is_nowhere_is_an_error(begun: RayRun, monkeypatch: pytest.MonkeyPatch):
+    """The node where it was begun does not have it either; without Ray the path alone decides."""
+
+    def fail(*_: Any) -> Any:
+        raise DestinationError("no run in /x on a", "name", permanent=True)
+
+    monkeypatch.setattr("windsock.session.node_id", lambda: "another node")
+    monkeypatch.setattr(ray_sending, "claim_over_ray", fail)
+    ticket = str(Ticket(begun.folder, "trainer", {}, RayPlace("node", "of another disk")))
+    with pytest.raises(windsock.RunNotFoundError, match=r"no run in /x on a, and none on .*: a process joins a run in"):
+        windsock.join(ticket, spool="off")
+    monkeypatch.setattr("windsock.session.node_id", lambda: None)
+    with windsock.join(ticket) as run:
+        assert run.writer == Writer("trainer", 1, 1)

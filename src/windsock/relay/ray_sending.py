@@ -150,11 +150,10 @@ class RayClient(ServerClient):
 
     def _find_actor(self) -> None:
         for attempt in range(10):
-            try:
+            with suppress(Exception):  # whatever Ray raises: it is tried again, and the bytes wait
                 if ray.get(sending_actor(self._ray_run, self._folder).stay.remote(), timeout=JOIN_SECONDS):
                     return
-            except Exception:  # noqa: BLE001 - whatever Ray raises: it is tried again, and the progress tells
-                time.sleep(min(2.0**attempt, SILENT_SECONDS))
+            time.sleep(min(2.0**attempt, SILENT_SECONDS))
 
     def maintain(self) -> None:
         """Look for the actor again if it makes no progress, and warn of what keeps it from sending."""
