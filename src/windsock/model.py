@@ -44,6 +44,14 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
+class RayPlace:
+    """Where in a Ray cluster a run was begun: the node, and the mark of the run's directory there."""
+
+    node: str
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Histogram:
     """Counts of values between edges, with statistics of the values themselves.
 

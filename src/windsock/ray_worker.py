@@ -23,6 +23,21 @@ def actor_id() -> str | None:
     return found
 
 
+def node_id() -> str | None:
+    """Return the node of the Ray cluster on which this worker or driver runs; None if it is on none."""
+    ray, client = sys.modules.get("ray"), sys.modules.get("ray.util.client")
+    with suppress(Exception):  # as below
+        is_client = client is not None and client.ray.is_connected()  # its process is outside of the cluster
+        if ray is not None and ray.is_initialized() and not is_client:
+            return str(ray.get_runtime_context().get_node_id())
+    return None
+
+
+def is_ray_imported() -> bool:
+    """Return whether this process has imported Ray, and so may start or join a cluster."""
+    return "ray" in sys.modules
+
+
 def group_id() -> str | None:
     """Return the id of the placement group, which the workers of one trainer of Ray Train share."""
     found: str | None = _asked(lambda context: context.get_placement_group_id())

@@ -62,7 +62,7 @@ class Recording:
             writer,
             self._prepare_folder,
             self._begin_segment,
-            claimed=settings.claimed and (self._spool is None or settings.server is not None),
+            claimed=settings.claimed and (self._spool is None or settings.elsewhere or settings.server is not None),
         )
         self.problems = Problems(redactor.redact_text, self.journal.event)
 

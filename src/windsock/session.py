@@ -24,11 +24,12 @@ from windsock.journal.folder import (
     new_run_id,
     read_run_info,
     run_folders,
+    run_mark,
     segments,
     write_run_info,
 )
 from windsock.model import MAIN_ROLE, RunInfo, Writer
-from windsock.ray_worker import actor_id, is_copied
+from windsock.ray_worker import actor_id, is_copied, is_ray_imported, node_id
 from windsock.recording import Recording
 from windsock.redaction import Redactor
 from windsock.run import Run
@@ -39,11 +40,18 @@ from windsock.ticket import Ticket
 if TYPE_CHECKING:
     from windsock.findings import Finding
     from windsock.trackers.protocol import DeliveryClient, Tracker
+    from windsock.transfer.claiming import Claim
     from windsock.transfer.http_destination import ServerRun
+    from windsock.transfer.ray_destination import RayRun
 
 
 MAX_TEXT = 20_000  # characters of a text in ``run.json``
 MAX_TAGS = 200
+
+ONE_DIRECTORY = (
+    "a process joins a run in the directory where it was begun; begin it with a dir= that all machines see under the "
+    "same path, or with server="
+)
 
 _runs: list[Run] = []
 """The open runs of this process, the current one last."""
@@ -232,7 +240,7 @@ def _begin(
     attempt = earlier[-1].writer.attempt + 1 if earlier else 1
     writer = Writer(settings.role, settings.rank, attempt)
     if settings.server and not is_new:  # an earlier attempt may have been on another machine
-        writer, is_claimed = _claimed_on_server(settings, info, folder, settings.rank)
+        writer, is_claimed = _claimed_elsewhere(settings, info, folder, settings.rank)
         settings, attempt = replace(settings, claimed=is_claimed), writer.attempt
     run = Run(settings, info, folder, writer, _forget, functools.partial(_clients, trackers))
     lost_race = run.writer.attempt > attempt  # another process has begun that attempt since the segments were listed
@@ -295,17 +303,19 @@ def _joined_run(ticket: Ticket, keywords: Mapping[str, Any]) -> Run:
     settings = resolve({OWN_SECTION: given}, {**keywords, **place, "track_with": "none"})
     if settings.disabled or ticket.path is None:
         return _disabled_run(settings)
-    is_elsewhere = settings.server is not None and not (ticket.path / RUN_FILE).is_file()
+    is_elsewhere = _is_elsewhere(ticket, ticket.path, settings)
     info = _info_elsewhere(ticket.path, settings) if is_elsewhere else _info_of(ticket.path)
     world_size = None if settings.world_size == 1 else settings.world_size  # 1: of a parent that was alone
     settings = replace(settings, vocabulary=info.vocabulary, world_size=world_size, elsewhere=is_elsewhere)
+    settings = replace(settings, ray_place=ticket.ray_place)
     settings = _with_sent_spool(settings, info.id) if is_elsewhere else _with_safe_spool(settings, info.id, ticket.path)
     if keywords["rank"] is not None and not is_elsewhere:
         return _begin(settings, info, ticket.path, {})
     wanted = settings.rank if settings.rank_given else None
     if is_elsewhere or (settings.server and wanted is None):
         first = settings.world_size or int(settings.role == ticket.role)  # lower ranks are begun without a ticket
-        writer, is_claimed = _claimed_on_server(settings, info, ticket.path, wanted, first)
+        is_fixed = keywords["rank"] is not None
+        writer, is_claimed = _claimed_elsewhere(settings, info, ticket.path, wanted, first, is_fixed)
     else:
         writer, is_claimed = _claimed_here(settings, info, ticket.path, wanted), True
     settings = replace(settings, rank=writer.rank, rank_given=True, claimed=is_claimed)
@@ -320,23 +330,58 @@ def _claimed_here(settings: Settings, info: RunInfo, folder: Path, wanted: int |
         raise JournalError(f"cannot join the run in {folder}: {error.strerror}") from error
 
 
-def _claimed_on_server(
-    settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int = 0
+def _is_elsewhere(ticket: Ticket, folder: Path, settings: Settings) -> bool:
+    """Return whether the run's directory is on another machine, to which there is a way."""
+    if ticket.ray_place is None:
+        return settings.server is not None and not (folder / RUN_FILE).is_file()
+    # A directory of the same path may be another one, or a copy.
+    is_here = run_mark(folder) == ticket.ray_place.mark
+    return not is_here and (settings.server is not None or node_id() is not None)
+
+
+def _claimed_elsewhere(
+    settings: Settings, info: RunInfo, folder: Path, wanted: int | None, first: int = 0, is_fixed: bool = True
 ) -> tuple[Writer, bool]:
     """Return a writer that no process of another machine is, and whether its segment was created."""
     from windsock.transfer.claiming import claim_in_process, unasked_writer
 
-    folder = settings.spool / info.id if settings.spool else folder
-    claimed, problem = claim_in_process(_server_run(settings, info), folder, settings.role, wanted, first)
+    spool = settings.spool / info.id if settings.spool else folder
+    if settings.server:
+        claimed, problem = claim_in_process(_server_run(settings, info), spool, settings.role, wanted, first)
+    else:
+        claimed, problem = _claimed_over_ray(settings, folder, spool, wanted, is_fixed)
     try:
         if claimed is not None:
-            claimed.begin(folder)
+            claimed.begin(spool)
             return claimed.writer, True
     except OSError as error:
-        problem = f"{folder}: {error.strerror}"
+        problem = f"{spool}: {error.strerror}"
     writer = unasked_writer(settings.role, wanted, actor_id())
-    _warn(f"the rank could not be claimed on the server ({problem}); recording as {writer}")
+    place = "on the server" if settings.server else "where the run began"
+    _warn(f"the rank could not be claimed {place} ({problem}); recording as {writer}")
     return writer, False
+
+
+def _claimed_over_ray(
+    settings: Settings, folder: Path, spool: Path, wanted: int | None, is_fixed: bool
+) -> tuple[Claim | None, str]:
+    """Claim a rank on the node where the run began; raise RunNotFoundError if it is not there."""
+    from windsock.relay.ray_sending import claim_over_ray
+    from windsock.transfer.destination import DestinationError
+
+    try:
+        return claim_over_ray(_ray_run(settings, folder), spool, settings.role, wanted, is_fixed), ""
+    except DestinationError as error:
+        if error.reason == "name":
+            raise RunNotFoundError(f"{error}, and none on {platform.node()}: {ONE_DIRECTORY}") from None
+        return None, str(error)
+
+
+def _ray_run(settings: Settings, folder: Path) -> RayRun:
+    from windsock.transfer.ray_destination import RayRun
+
+    assert settings.ray_place is not None
+    return RayRun(settings.ray_place, folder)
 
 
 def _info_elsewhere(folder: Path, settings: Settings) -> RunInfo:
@@ -359,10 +404,7 @@ def _with_sent_spool(settings: Settings, id: str) -> Settings:
 def _info_of(folder: Path) -> RunInfo:
     """Return the description of a run; raise RunNotFoundError if this machine does not see its directory."""
     if not (folder / RUN_FILE).is_file():
-        raise RunNotFoundError(
-            f"no run in {folder} on {platform.node()}: a process joins a run in the directory where it was begun; "
-            "begin it with a dir= that all machines see under the same path, or with server="
-        )
+        raise RunNotFoundError(f"no run in {folder} on {platform.node()}: {ONE_DIRECTORY}")
     return read_run_info(folder)
 
 
@@ -379,6 +421,14 @@ def _clients(trackers: Mapping[str, Tracker], recording: Recording) -> Iterator[
 
         folder = spool if settings.elsewhere else path
         yield ServerClient(folder, _server_run(settings, recording.info), warn, recording.writer)
+    elif settings.elsewhere:
+        from windsock.relay.ray_sending import RayClient
+
+        yield RayClient(spool, _ray_run(settings, path), warn, recording.writer)
+    elif settings.ray_place is None and is_ray_imported():
+        from windsock.relay.ray_nodes import NodesClient
+
+        yield NodesClient(path)
     if settings.doctor and settings.rank == 0 and settings.role == MAIN_ROLE:
         from windsock.diagnosis.client import DoctorClient
 

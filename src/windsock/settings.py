@@ -22,7 +22,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from windsock.errors import SettingsError
 from windsock.launcher import launch_from
-from windsock.model import MAIN_ROLE
+from windsock.model import MAIN_ROLE, RayPlace
 from windsock.mounts import is_remote
 from windsock.spool_folder import default_spool
 from windsock.to_plain import to_plain
@@ -202,7 +202,8 @@ class Settings:
     trackers: dict[str, dict[str, Any]] = field(default_factory=dict)  # arguments by name, in the order given
     rank_given: bool = False  # by the user or the launcher, or claimed on joining
     claimed: bool = False  # the segment of this rank exists already: it was created to claim the rank
-    elsewhere: bool = False  # the run's directory is on another machine: the spool is sent to the server
+    elsewhere: bool = False  # the run's directory is on another machine: the spool is sent there, or to the server
+    ray_place: RayPlace | None = None  # where the run was begun; None if this process began it, or without Ray
 
     @property
     def alone(self) -> bool | None:

@@ -1,7 +1,8 @@
 """Tickets: what another process needs to join a run, as a URL.
 
 ``file:///runs/project/id?role=trainer&world_size=4`` is the directory of the run, the role and the number of processes
-of its issuer, and those settings of the issuer that every process of the run should use. It contains no secret.
+of its issuer, and those settings of the issuer that every process of the run should use. It contains no secret. In a
+Ray cluster it also has the node on which the directory is, and the mark by which it is recognised.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, unquote_to_bytes, urlencode, urlsplit
 
 from windsock.errors import SettingsError
-from windsock.model import MAIN_ROLE, RunInfo
+from windsock.journal.folder import run_mark
+from windsock.model import MAIN_ROLE, RayPlace, RunInfo
+from windsock.ray_worker import node_id
 from windsock.settings import BY_NAME, Settings
 
 DISABLED = "disabled:"  # the ticket of a run that records nothing
@@ -24,7 +27,8 @@ TRAVELLING = (
 )  # fmt: skip
 """The settings that a ticket contains if they are not the default: they decide what is recorded."""
 OF_THE_RUN = ("project", "vocabulary")
-"""What is in ``run.json``, which a process on another machine does not see: with a server the ticket has it too."""
+"""What is in ``run.json``, which a process on another machine does not see: the ticket of a run with a
+server, or in a Ray cluster, has it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Ticket:
     path: Path | None
     role: str
     settings: Mapping[str, Any]
+    ray_place: RayPlace | None = None
 
     @classmethod
     def issue(cls, path: Path, role: str, settings: Settings, info: RunInfo) -> Self:
@@ -42,9 +47,10 @@ class Ticket:
         given = {name: value for name, value in chosen.items() if value != getattr(Settings(), name)}
         if (settings.world_size or 0) > 1:  # a process that was alone is not any more
             given["world_size"] = settings.world_size
-        if settings.server:
+        ray_place = settings.ray_place or _ray_place(path)
+        if settings.server or ray_place:
             given |= {name: getattr(info, name) for name in OF_THE_RUN}
-        return cls(Path(os.path.abspath(path)), role, given)
+        return cls(Path(os.path.abspath(path)), role, given, ray_place)
 
     @classmethod
     def parse(cls, text: Any) -> Self:
@@ -56,11 +62,20 @@ class Ticket:
         path = Path(os.fsdecode(unquote_to_bytes(url.path))) if url.scheme == "file" else None
         # Settings of a newer windsock are ignored.
         known = {name: _value(name, query[name]) for name in (*TRAVELLING, *OF_THE_RUN, "world_size") if name in query}
-        return cls(path, query.get("role", MAIN_ROLE), known)
+        ray_place = RayPlace(query["ray_node"], query["mark"]) if {"ray_node", "mark"} <= query.keys() else None
+        return cls(path, query.get("role", MAIN_ROLE), known, ray_place)
 
     def __str__(self) -> str:
         place = DISABLED if self.path is None else self.path.as_uri()
-        return f"{place}?{urlencode({'role': self.role, **{name: _text(v) for name, v in self.settings.items()}})}"
+        query = {"role": self.role, **{name: _text(v) for name, v in self.settings.items()}}
+        if self.ray_place:
+            query |= {"ray_node": self.ray_place.node, "mark": self.ray_place.mark}
+        return f"{place}?{urlencode(query)}"
+
+
+def _ray_place(path: Path) -> RayPlace | None:
+    node, mark = node_id(), run_mark(path)
+    return RayPlace(node, mark) if node and mark else None
 
 
 def _text(value: Any) -> str:

@@ -165,6 +165,11 @@ class View:
         newest = {(writer.role, writer.rank): attempt for writer, attempt in self._attempts.items()}  # the last stays
         return {attempt.writer: attempt.status for attempt in newest.values()}
 
+    def writer_hosts(self) -> dict[Writer, str]:
+        """Return on which host the newest attempt of each role and rank runs, where that is known."""
+        newest = [attempts[-1] for attempts in self._by_rank.values() if attempts]
+        return {attempt.writer: host for attempt in newest if (host := attempt.start_event.get("host"))}
+
     @property
     def config(self) -> dict[str, Any]:
         """The run's config with all updates, without secrets."""

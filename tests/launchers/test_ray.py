@@ -1,18 +1,13 @@
 """Real Ray: actors and tasks that get the run as an argument, in a local cluster with a working directory."""
 
-import fcntl
 import importlib.util
-import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray_clusters import answers_of
 
 import windsock
 from windsock.journal.folder import segments
@@ -20,7 +15,6 @@ from windsock.journal.glance import glance, start_event
 from windsock.model import Writer
 
 DRIVER = Path(__file__).with_name("ray_driver.py")
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1"}  # the driver says that it is alone, and its workers inherit that
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray")
@@ -40,31 +34,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """Run all cases once, also where several processes of pytest run these tests: a cluster takes long to start."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "ray_driver"
-    folder.mkdir(exist_ok=True)
-    answers = folder / "answers.json"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not answers.exists():
-            answers.write_text(run_driver(folder))
-    return Cluster(json.loads(answers.read_text()), folder)
-
-
-def run_driver(folder: Path) -> str:
-    temporary = tempfile.mkdtemp(prefix="ray-")  # not below the other one: the path of a socket must be short
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("WINDSOCK_")}
-    environ |= {**QUIET, **LAUNCHED, "HOME": str(folder)}
-    command = [sys.executable, str(DRIVER), temporary]
-    try:
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False
-        )
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    """Run all cases once."""
+    return Cluster(*answers_of(tmp_path_factory, DRIVER, **LAUNCHED))
 
 
 def test_actors_that_get_the_run_have_ranks_of_their_own(cluster: Cluster):

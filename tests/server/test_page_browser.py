@@ -12,6 +12,7 @@ from serving_runs import HTML, Serve
 
 import windsock
 from windsock.cli import main
+from windsock.probe.clocks import HostClock
 from windsock.server.http.files import WEB, StaticFiles
 
 
@@ -247,6 +248,41 @@ def test_the_load_of_engines_is_drawn_beside_the_phases(serve: Serve, visit: Ope
     page.wait_for_selector(".gantt")
     page.wait_for_function(f"name => ({CURVE})(name)?.x.length === 2", arg="engine/requests/running")
     run.finish()
+
+
+def test_time_has_the_nodes_with_their_dead_ranks(serve: Serve, visit: Open, monkeypatch: pytest.MonkeyPatch):
+    """The slowest node and rank first, in both languages; a run on one host has ranks only."""
+    runs, moment = [], 100.0
+    monkeypatch.setattr("windsock.probe.probe.HostClock", lambda: HostClock(now=lambda: moment))
+    for rank, (host, seconds) in enumerate([("node-a", 1.0), ("node-b", 9.0), ("node-b", 2.0), ("node-b", None)]):
+        monkeypatch.setattr("platform.node", lambda host=host: host)
+        if rank == 2:  # as if another process had its id now
+            monkeypatch.setattr("windsock.process.process_start", lambda pid: 1.0)
+        runs.append(windsock.init(id="nodes", rank=rank, world_size=4, concurrent=True))
+        if seconds is not None:
+            with runs[-1].phase("work"):
+                moment += seconds
+        runs[-1].commit(0)
+    client = serve()
+    found = client.get("/api/runs/nodes/phases").json()
+    assert [(one["writer"], one["host"], one["status"]) for one in found["ranks"]] == [
+        ("trainer/1", "node-b", "running"), ("trainer/2", "node-b", "killed"), ("trainer/0", "node-a", "running"),
+        ("trainer/3", "node-b", "killed"),
+    ]  # fmt: skip
+    assert [(one["host"], one["ranks"], one["dead"]) for one in found["nodes"]] == [("node-b", 3, 2), ("node-a", 1, 0)]
+    assert client.get("/api/runs/nodes/timeline").json()["groups"][0]["host"] == "node-a"
+
+    page = visit(f"{client.base_url}/?run=nodes&tab=time")
+    page.wait_for_selector(".bars .node")
+    heads = page.locator(".bars .node span:first-child").all_inner_texts()
+    assert heads == ["node-b · 3 ranks · 2 dead · slowest node", "node-a · 1 rank"]
+    assert page.locator(".bars > span:has(.dead)").all_inner_texts() == ["trainer/2killed", "trainer/3killed"]
+    assert page.locator(".gantt > text", has_text="node-b · trainer/1").count() == 1
+    page = visit(f"{client.base_url}/?run=nodes&tab=time&lang=zh")
+    page.wait_for_selector(".bars .node")
+    assert "3 个 rank · 2 个已失效 · 最慢的节点" in page.locator(".bars .node").first.inner_text()
+    for run in runs:
+        run.finish()
 
 
 def test_a_link_restores_the_view_and_back_goes_back(serve: Serve, demo: windsock.Run, visit: Open):

@@ -233,7 +233,7 @@ EVENTS: dict[str, Read] = {
         ("kind", "step", "finding"),
     ),
     "annotation": object_of({"text": read_text, "step": read_step}, ("text", "step")),
-    "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, **COUNTS}),
+    "finish": object_of({"status": one_of(*STATUS_WORDS), "reason": read_text, "lost": read_flag, **COUNTS}),
     "imported": object_of(
         {
             "path": read_text,

@@ -197,6 +197,18 @@ def write_first(target: Path, content: bytes) -> bool:
     return True
 
 
+def run_mark(folder: Path) -> str | None:
+    """Return what tells the directory of a run from one of the same path on another machine, a copy of it too.
+
+    It is of ``run.json``, which is written once. None if there is no such file.
+    """
+    try:
+        found = os.stat(folder / RUN_FILE)
+    except OSError:
+        return None
+    return f"{found.st_ino:x}.{found.st_mtime_ns:x}" if stat.S_ISREG(found.st_mode) else None
+
+
 def read_run_info(folder: Path) -> RunInfo:
     """Read ``run.json``; where it is unreadable, return what the directory's name and the segments' times tell."""
     try:

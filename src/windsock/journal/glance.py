@@ -18,7 +18,7 @@ from windsock.model import Status, Writer
 
 HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
 START_FIELDS = ("event", "time", "machine", "pid", "born", "idle_seconds")  # those that the status depends on
-FINISH_FIELDS = ("event", "status", "reason")
+FINISH_FIELDS = ("event", "status", "reason", "lost")
 IMPORTED_FIELDS = ("event", "time", "path", "format", "status", "reason", "grown")
 END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
 
@@ -111,14 +111,15 @@ def _look(path: Path, later: list[SegmentFile]) -> _Look:
 
 def start_event(path: Path) -> dict[str, Any] | None:
     """Return the event by which the process that writes a segment describes itself."""
-    return next((event for event in _head_events(path) if event.get("event") == "start"), None)
+    return next((event for event in first_events(path) if event.get("event") == "start"), None)
 
 
 def _process(path: Path) -> tuple[Any, ...] | None:
-    return process_of(_head_events(path))
+    return process_of(first_events(path))
 
 
-def _head_events(path: Path) -> Iterable[dict[str, Any]]:
+def first_events(path: Path) -> Iterable[dict[str, Any]]:
+    """Return the events at the head of a segment."""
     reader = SegmentReader(path)
     reader.read_ends(HEAD_BYTES)
     return events(reader.records)

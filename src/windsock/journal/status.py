@@ -15,6 +15,7 @@ SILENT_SECONDS = 60.0  # without a heartbeat: stalled
 LOST_SECONDS = 3600.0  # without a heartbeat from another machine: killed
 IDLE_SECONDS = 1800.0  # with heartbeats but without a row: stalled
 GROWING_SECONDS = 300.0  # since a log of another program has grown: it counts as running
+KILLED = Status("killed", "process exited without finish()")
 UNTOLD = "the log does not tell how it ended"
 
 End = Literal["running", "finished", "lost"]
@@ -86,7 +87,7 @@ def status_of(signs: Signs, last_row: float | None, now: float | None = None) ->
     if start.get("machine") != machine_id():
         return _remote_status(now - heard)
     if process_start(start.get("pid") or -1) != start.get("born"):
-        return Status("killed", "process exited without finish()")
+        return KILLED
     if now - heard > SILENT_SECONDS:
         return Status("stalled", f"no heartbeat for {now - heard:.0f} s, but the process is alive")
     idle = now - (last_row or start.get("time", now))
@@ -102,6 +103,8 @@ def writer_end(events: Iterable[dict[str, Any]], last_row: float | None, now: fl
 
 def end_of(signs: Signs, last_row: float | None, now: float | None = None) -> End:
     """Return whether a writer still records, as ``writer_end`` does."""
+    if signs.finish is not None and signs.finish.get("lost"):
+        return "lost"  # another process has seen its end
     if signs.finish is not None or signs.imported is not None:
         return "finished"
     return "lost" if status_of(signs, last_row, now).ended else "running"

@@ -22,7 +22,7 @@ from windsock.model import MAIN_ROLE, Writer
 from windsock.relay.delivery_state import take_lock
 from windsock.relay.processes import EXIT_BUSY, PROBE_SECONDS
 from windsock.relay.transfer_client import MAX_PAUSE, TransferClient
-from windsock.transfer.destination import DestinationError
+from windsock.transfer.destination import Destination, DestinationError
 from windsock.transfer.http_destination import HttpDestination, ServerRun
 from windsock.transfer.progress import Progress, read_progress, unsent_bytes, write_progress
 from windsock.transfer.received_list import FOLDER
@@ -38,10 +38,10 @@ LOCK = "send.lock"
 class Sending:
     """The sending of one folder, turn by turn."""
 
-    def __init__(self, folder: Path, run: ServerRun) -> None:
+    def __init__(self, folder: Path, run: ServerRun, target: Destination | None = None) -> None:
         self._folder = folder
         self._run = run
-        self._target = HttpDestination(run)
+        self._target = target or HttpDestination(run)
         self._sender = Sender(folder, self._target)
         self._receiver = None if run.is_spooled else Receiver(folder)
         self._pauses = Pauses()

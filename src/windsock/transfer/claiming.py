@@ -56,7 +56,7 @@ def claim_on(target: Destination, folder: Path, role: str, wanted: int | None = 
     known = [Path(name) for name in target.held()] + [segment.path for segment in segments(folder)]
     used = [segment.writer for path in known if (segment := SegmentFile.parse(path)) and segment.writer.role == role]
     for writer in _candidates(role, used, wanted, first):
-        claim = Claim(writer, _unique_head())
+        claim = Claim(writer, unique_head())
         try:
             target.append(segment_path(folder, writer, 0).name, 0, claim.head)
             return claim
@@ -74,9 +74,10 @@ def _candidates(role: str, used: Iterable[Writer], wanted: int | None, first: in
     return (Writer(role, rank, 1) for rank in itertools.count(first) if rank not in ranks)
 
 
-def _unique_head() -> bytes:
-    """Return the first bytes of a segment as no other process writes them."""
+def unique_head(actor: str | None = None) -> bytes:
+    """Return the first bytes of a segment as no other process writes them; ``actor`` is the Ray actor that it is."""
     record = {"event": "claim", "time": time.time(), "claim": secrets.token_hex(8), **process_identity()}
+    record |= {"actor": actor} if actor else {}
     return frames.segment_head() + frames.frame(frames.record_payload(frames.Kind.EVENT, record))
 
 

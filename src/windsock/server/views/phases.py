@@ -6,6 +6,7 @@ Phases come from recorded spans, else from time metrics that the catalogue knows
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from windsock.server.responses import RequestError
 from windsock.server.runs.open_runs import OpenRun
 from windsock.server.views.charts import family_records, group_into_charts, metric_records, names_of
 from windsock.server.views.curves import SeriesRequest, Window, read_series
+from windsock.server.views.nodes import Places, hosts_of, node_records, places, with_places
 
 Floats = NDArray[np.float64]
 SPANS_SECONDS = 2.0  # spans of a running run are read again after this
@@ -77,11 +79,13 @@ def phases_view(opened: OpenRun, window: Window) -> dict[str, Any]:
     table = _spans(opened)
     wanted = _inside(table.steps, window)
     steps = len(np.unique(table.steps[wanted]))
+    ranks = with_places(_writer_times(table, wanted), places(opened))
     return {
         "version": opened.version,
         **found,
         "summaries": [_summary(one, found["phases"], steps) for one in summaries(table, _windows(opened), wanted)],
-        "ranks": _writer_times(table, wanted),
+        "ranks": ranks,
+        "nodes": node_records(ranks),
         "engine": engine_charts(opened),
         "last_step": opened.view.steps[1] if opened.view.steps else None,
     }
@@ -273,6 +277,7 @@ def timeline_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
     laid = timeline(spans.of_step(step), windows, step, _now(opened))
     if laid is None:
         raise RequestError(404, f"step {step} has no phases; steps {steps[0]} to {steps[-1]} have some")
+    groups = [_group(title, rows, places(opened), laid.start, laid.end) for title, rows in laid.groups]
     return {
         "step": step,
         "steps": [steps[0], steps[-1]],
@@ -280,15 +285,20 @@ def timeline_view(opened: OpenRun, step: int | None) -> dict[str, Any]:
         "end": laid.end,
         "unaccounted": laid.unaccounted,
         "overlap": laid.overlap,
-        "groups": [
-            {
-                "title": title,
-                "role": rows[0].spans[0].writer.role,
-                "rank": rows[0].spans[0].writer.rank,
-                "rows": [_row(row, laid.start, laid.end) for row in rows],
-            }
-            for title, rows in laid.groups
-        ],
+        "groups": sorted(groups, key=lambda group: group["host"] or ""),
+    }
+
+
+def _group(title: str, rows: Sequence[TimelineRow], found: Places, start: float, end: float) -> dict[str, Any]:
+    """Return the rows of a lane; with the host of its rank where the run has several."""
+    writer = rows[0].spans[0].writer
+    place = found.get((writer.role, writer.rank)) if len(hosts_of(found)) > 1 else None
+    return {
+        "title": title,
+        "role": writer.role,
+        "rank": writer.rank,
+        "host": place.host if place else None,
+        "rows": [_row(row, start, end) for row in rows],
     }
 
 

@@ -25,7 +25,7 @@ export function timelinePicture(timeline, colours, width) {
   appendGrid(picture, x, duration, width, height);
   let y = 0;
   for (const group of timeline.groups) {
-    picture.append(svg("text", { x: 0, y: y + 16, text: group.title }));
+    picture.append(svg("text", { x: 0, y: y + 16, text: group.host ? `${group.host} · ${group.title}` : group.title }));
     y += ROW;
     for (const row of group.rows) {
       picture.append(timelineRow(row, { x, y, width, nameWidth, fill: colours.get(row.name) }));

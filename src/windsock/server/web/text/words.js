@@ -258,6 +258,11 @@ export const WORDS = {
   tokens_per_second: ["tokens/s", "token/秒"],
   slowest: ["slowest", "最慢"],
   slow_ranks: ["Time per step by rank, slowest first", "各 rank 每步耗时，从慢到快"],
+  slow_nodes: ["Time per step by node and rank, slowest first", "各节点、各 rank 每步耗时，从慢到快"],
+  slowest_node: ["slowest node", "最慢的节点"],
+  unknown_node: ["unknown node", "未知节点"],
+  ranks_count: ["{n} ranks", "{n} 个 rank", "{n} rank"],
+  dead_count: ["{n} dead", "{n} 个已失效"],
   phases_title: ["Phases", "各阶段"],
   no_phases: ["This run has no phases and no time metrics.", "该实验没有记录阶段或耗时指标。"],
   no_phases_do: [

@@ -1,4 +1,5 @@
-// The Time view: phases and the load of inference engines over steps, the timeline of one step, and the slowest ranks.
+// The Time view: phases and the load of inference engines over steps, the timeline of one step, and the slowest ranks
+// and nodes.
 import { ChartCard } from "../charts/card.js";
 import { clamp } from "../charts/curve_math.js";
 import { metricChart } from "../charts/metric_chart.js";
@@ -19,6 +20,7 @@ import { emptyState, isEditingStep, panel, stepField, swatch, table } from "../u
 import { phasesOfRuns } from "./phases_of_runs.js";
 
 const MAX_RANKS = 64;
+const DEAD = ["crashed", "killed", "stalled"];
 
 export function timeView(host, context) {
   const area = el("div", { class: "stack-host" });
@@ -201,22 +203,53 @@ function secondsByName({ groups }) {
   return found;
 }
 
+// The time per step of each rank, by node where there are several. Dead ranks are marked.
 function ranks(data, colours) {
   if (!data.ranks.length) return null;
-  const slowest = Math.max(...data.ranks.map((one) => one.seconds));
+  const slowest = Math.max(...data.ranks.map((one) => one.seconds ?? 0));
   const bar = (name, seconds) => {
     const background = colours.get(name) ?? cssVariable("--hair-strong");
     const text = `${name} ${formatSeconds(seconds)}`;
     return el("i", { title: text, style: { width: `${(100 * seconds) / slowest}%`, background } });
   };
-  const rows = data.ranks.slice(0, MAX_RANKS).flatMap((one) => [
-    el("span", { text: one.writer }),
+  const row = (one) => [
+    el(
+      "span",
+      { text: one.writer },
+      DEAD.includes(one.status) ? el("b", { class: "dead", text: t(one.status) }) : null,
+    ),
     el(
       "span",
       { class: "track" },
       Object.entries(one.phases).map(([name, seconds]) => bar(name, seconds)),
     ),
-    el("span", { text: formatSeconds(one.seconds) }),
-  ]);
-  return panel(t("slow_ranks"), t("per_step"), el("div", { class: "bars" }, rows));
+    el("span", { text: one.seconds === null ? "–" : formatSeconds(one.seconds) }),
+  ];
+  if (!data.nodes.length) {
+    const rows = data.ranks.slice(0, MAX_RANKS).flatMap(row);
+    return panel(t("slow_ranks"), t("per_step"), el("div", { class: "bars" }, rows));
+  }
+  const most = Math.max(1, Math.floor(MAX_RANKS / data.nodes.length));
+  const rows = data.nodes.flatMap((node, place) => {
+    const own = data.ranks.filter((one) => one.host === node.host);
+    const alive = own.filter((one) => !DEAD.includes(one.status)).slice(0, most);
+    const dead = own.filter((one) => DEAD.includes(one.status)).slice(0, most);
+    return [nodeRow(node, place === 0 && node.seconds !== null), ...[...alive, ...dead].flatMap(row)];
+  });
+  return panel(t("slow_nodes"), t("per_step"), el("div", { class: "bars" }, rows));
+}
+
+function nodeRow(node, isSlowest) {
+  const facts = [
+    node.host ?? t("unknown_node"),
+    t("ranks_count", { n: node.ranks }),
+    ...(node.dead ? [t("dead_count", { n: node.dead })] : []),
+    ...(isSlowest ? [t("slowest_node")] : []),
+  ];
+  return el(
+    "div",
+    { class: "node" },
+    el("span", { text: facts.join(" · ") }),
+    el("span", { text: node.seconds === null ? "–" : formatSeconds(node.seconds) }),
+  );
 }
