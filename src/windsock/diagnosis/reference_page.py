@@ -21,7 +21,7 @@ and the logs of other programs ([Importing](importing.md)), while they train and
 windsock doctor @last                       # a run
 windsock doctor outputs/trainer_state.json  # a log of another program
 windsock doctor runs/                       # a line per run
-windsock doctor runs/ --fleet --by actor.lr # the findings of all runs by rule: --fleet below
+windsock doctor runs/ --fleet --by actor.lr # the findings of all runs by rule, see below
 windsock doctor @last --json                # as data; --lang zh for Chinese
 windsock doctor --explain no_signal         # what a rule sees
 ```
@@ -50,7 +50,7 @@ that move, and a reward that rises or a signal that shows whether there is somet
 or how rewards differ). A run that lacks the signal of its trouble can still be called healthy where these look well:
 the report then says that this rule could not look, and how many could.
 
-## Many runs: `--fleet`
+## Many runs
 
 ```
 $ windsock doctor runs/ --fleet --by actor.lr
