@@ -233,6 +233,24 @@ def test_a_device_that_hangs_does_not_delay_the_end_by_sigterm(tmp_path: Path):
     assert windsock.open("n", dir=tmp_path / "runs").status == windsock.Status("killed", "SIGTERM")
 
 
+def test_sigterm_right_after_a_fork_is_not_lost(tmp_path: Path):
+    """It reaches most of the children before Python has set them up, which forgets the signals until then."""
+    code = """
+    import os, signal, time, windsock
+    run = windsock.init(name="n")
+    for _ in range(30):
+        child = os.fork()
+        if not child:
+            time.sleep(3)
+            os._exit(3)
+        os.kill(child, signal.SIGTERM)
+        print(os.waitpid(child, 0)[1], flush=True)
+    """
+    with training(code, tmp_path) as process:
+        out, _ = process.communicate(timeout=100)
+    assert out.split() == [str(int(signal.SIGTERM))] * 29
+
+
 def test_sigterm_to_a_forked_child_ends_the_child_alone(tmp_path: Path):
     """A child inside a C call ends at once, and its parent goes on."""
     code = """

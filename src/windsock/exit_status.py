@@ -267,6 +267,27 @@ def _exit_by_sigterm() -> None:
     os._exit(128 + signal.SIGTERM)  # only where the signal is blocked
 
 
+class _Forking(threading.local):
+    """The fork that this thread makes."""
+
+    mask: set[int | signal.Signals] | None = None  # of blocked signals, before it
+
+
+_forking = _Forking()
+
+
+def _before_fork() -> None:
+    """Hold SIGTERM back: a child that it reached before its default action is restored would lose it."""
+    if _installed:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _after_fork() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+        _forking.mask = None
+
+
 def _after_fork_in_child() -> None:
     """Leave SIGTERM to its default action in a forked child, and forget what its parent has caught before."""
     global _crash, _exit_code, _sigterm
@@ -276,6 +297,7 @@ def _after_fork_in_child() -> None:
     if _installed and signal.getsignal(signal.SIGTERM) is _on_sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _sigterm = _Sigterm()
+    _after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
