@@ -24,7 +24,9 @@ def many(tmp_path: Path) -> Path:
 
 
 def rows(page: Any) -> list[str]:
-    return page.locator(".run .run-text").all_inner_texts()
+    """Return the names in the list at one moment: it is drawn again when something is known of a run."""
+    found: list[str] = page.evaluate("[...document.querySelectorAll('.run .run-text')].map(one => one.textContent)")
+    return found
 
 
 def shown(page: Any, text: str) -> None:

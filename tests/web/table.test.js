@@ -7,7 +7,7 @@ Object.assign(globalThis, {
   addEventListener() {},
   innerWidth: 1440,
 });
-const { compareValues, differenceText, meanText, tableCsv } = await import(
+const { columnWidth, compareValues, differenceText, meanText, tableCsv } = await import(
   "../../src/windsock/server/web/table/columns.js"
 );
 const { rowsOf, sortGroups, sortRuns } = await import("../../src/windsock/server/web/table/order.js");
@@ -87,4 +87,10 @@ test("a group with many settings is called by the names of its runs, and no two 
   assert.deepEqual(labels(group([1, 2], 1), group([3], 2), group([6, 7], 3)), ["seed-*", "other", "x +1"]);
   assert.deepEqual(labels(group([1, 2], 1), group([4, 5], 2)), ["a=1 b=1 c=1 d=1", "a=2 b=2 c=2 d=2"]);
   assert.deepEqual(labels({ keys: [3], label: [["lr", 0.1]] }, { keys: [6], label: [] }), ["lr=0.1", "x"]);
+});
+
+test("a column has room for its title, also in Chinese", () => {
+  assert.equal(columnWidth("last:validation", "x".repeat(12), {}), 34 + 7.6 * 12);
+  assert.ok(columnWidth("last:validation", "验证 · 最后一个", {}) > 34 + 13 * 6 + 3 * 3);
+  assert.equal(columnWidth("last:validation", "验证", { "last:validation": 70 }), 70);
 });

@@ -14,7 +14,7 @@ import { getState, hasState, setState, watchState } from "./data/url_state.js";
 import { handleKey, showHelp } from "./keyboard.js";
 import { makeSidebar } from "./run_list.js";
 import { sideEdge } from "./side_edge.js";
-import { language, t } from "./text/language.js";
+import { dateText, language, t } from "./text/language.js";
 import { applyTheme, isDark, toggleTheme } from "./theme.js";
 import { el, ICONS, icon, svg } from "./ui/dom.js";
 import { debounce, throttle } from "./ui/scheduling.js";
@@ -147,9 +147,7 @@ function renderHeading() {
     link.setAttribute("aria-current", link.getAttribute("data-tab") === getState("tab") ? "page" : "false");
   const isOfAll = isTable() || isReport();
   const run = isOfAll ? null : runs.get(getState("run"));
-  const madeAt = report
-    ? t("report_made", { d: new Date(report.made * 1000).toLocaleString(document.documentElement.lang) })
-    : "";
+  const madeAt = report ? t("report_made", { d: dateText(report.made) }) : "";
   if (isReport()) return heading.replaceChildren(el("span", { class: "quiet", text: madeAt }));
   document.title = run ? `${run.name} · windsock` : isTable() ? `${t("table")} · windsock` : "windsock";
   if (!run) return heading.replaceChildren();

@@ -133,7 +133,7 @@ function runRow(run) {
   });
   const facts = [
     run.status === "finished" ? null : t(run.status),
-    run.last_step === null ? null : `${t("step")} ${run.last_step}`,
+    run.last_step === null ? null : t("at_step", { n: run.last_step }),
     run.seconds ? formatSeconds(run.seconds) : null,
     run.project,
   ]

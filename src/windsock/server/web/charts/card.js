@@ -203,7 +203,7 @@ export class ChartCard {
     this.hasCursor = Boolean(cursor);
     if (!cursor) return this.showLast(this.plot.lines);
     const x = cursor.values.find((one) => one.x !== undefined)?.x ?? cursor.x;
-    const position = el("span", { text: this.axis() === "step" ? `${t("step")} ${x}` : this.plot.formatX(x) });
+    const position = el("span", { text: this.axis() === "step" ? t("at_step", { n: x }) : this.plot.formatX(x) });
     this.sub.replaceChildren(position, ...this.valueNodes(cursor.values));
   }
 

@@ -57,7 +57,7 @@ function showHistograms(canvas, caption, histograms, name) {
 
 function histogramText({ step, count, min, max, sum, nonfinite }) {
   const facts = [
-    step === null ? "" : `${t("step")} ${step}`,
+    step === null ? "" : t("at_step", { n: step }),
     t("values_count", { n: count }),
     `${formatNumber(min)} – ${formatNumber(max)}`,
     count ? `${t("mean")} ${formatNumber(sum / count)}` : "",

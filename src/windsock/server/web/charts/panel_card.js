@@ -63,7 +63,7 @@ export class PanelCard extends ChartCard {
     const step = cursor.values.length === 1 && cursor.values[0].step;
     const texts = [
       x === undefined ? "" : this.plot.formatX(x),
-      step && getState("x") === "step" ? `${t("step")} ${step}` : "",
+      step && getState("x") === "step" ? t("at_step", { n: step }) : "",
     ];
     this.sub.replaceChildren(
       el("span", { text: texts.filter(Boolean).join(" · ") }),

@@ -75,7 +75,7 @@ export class StackedBars {
       .filter((layer) => layer.values[i])
       .sort((a, b) => b.values[i] - a.values[i])
       .map((layer) => `${layer.name} ${this.format(layer.values[i])}`);
-    return `${t("step")} ${this.steps[i]}${same ? "" : `–${this.ends[i]}`}: ${values.join(" · ")}`;
+    return `${t("at_step", { n: same ? this.steps[i] : `${this.steps[i]}–${this.ends[i]}` })}: ${values.join(" · ")}`;
   }
 
   draw() {

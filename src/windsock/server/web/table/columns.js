@@ -1,6 +1,6 @@
 // The columns of the table of runs: titles, texts of their values, and their order.
 import { formatBytes, formatConfigValue, formatNumber, formatSeconds } from "../text/format.js";
-import { localized, t } from "../text/language.js";
+import { dateText, localized, t } from "../text/language.js";
 
 export const STATISTIC = /^(last|best|max|min|mean(\d+)|at(-?\d+)):(.+)$/s;
 const MIN_WIDTH = 96;
@@ -31,7 +31,12 @@ export function columnTitle(key, choices) {
 
 // The width of a column: as it was dragged, else wide enough for its title.
 export function columnWidth(key, title, widths, least = MIN_WIDTH) {
-  return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(least, 34 + 7.6 * title.length));
+  return widths[key] ?? WIDTHS[key] ?? Math.min(MAX_WIDTH, Math.max(least, 34 + 7.6 * letters(title)));
+}
+
+// The length of a text in Latin letters; a Chinese character is nearly as wide as two.
+function letters(text) {
+  return [...text].reduce((sum, one) => sum + (one > "\u2e80" ? 1.85 : 1), 0);
 }
 
 // The text of a value in a cell.
@@ -39,7 +44,7 @@ export function valueText(key, value) {
   if (value === null || value === undefined) return "–";
   if (key === "duration") return formatSeconds(value);
   if (key === "bytes") return formatBytes(value);
-  if (key === "began" || key === "heard") return new Date(value * 1000).toLocaleString();
+  if (key === "began" || key === "heard") return dateText(value);
   if (key === "status") return t(value);
   if (key === "health") return t(`health_${value}`);
   if (Array.isArray(value)) return value.map((one) => `#${one}`).join(" ");

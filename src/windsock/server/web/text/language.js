@@ -18,6 +18,12 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w)\}/g, (_, name) => values[name] ?? "");
 }
 
+// A time of the server, in seconds, in the selected language; in English as the browser writes it.
+export function dateText(seconds) {
+  const isOther = navigator.language?.startsWith("zh");
+  return new Date(seconds * 1000).toLocaleString(language() === "zh" ? "zh-CN" : isOther ? "en" : []);
+}
+
 // A text of the server, {en, zh}, in the selected language.
 export function localized(text) {
   if (text === null || text === undefined) return "";

@@ -96,7 +96,10 @@ export function statusDot(status) {
 
 export function statusText(run) {
   const known = run.last_step !== null && run.last_step !== undefined;
-  return [t(run.status), known ? el("span", { class: "chip-step", text: ` · ${t("step")} ${run.last_step}` }) : null];
+  return [
+    t(run.status),
+    known ? el("span", { class: "chip-step", text: ` · ${t("at_step", { n: run.last_step })}` }) : null,
+  ];
 }
 
 export function selectField(label, choices, chosen, onchange) {

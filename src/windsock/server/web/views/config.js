@@ -3,7 +3,7 @@ import { fetchJson, runPath } from "../data/api.js";
 import { runs } from "../data/runs.js";
 import { getState } from "../data/url_state.js";
 import { formatBytes, formatConfigValue, formatSeconds } from "../text/format.js";
-import { t } from "../text/language.js";
+import { dateText, t } from "../text/language.js";
 import { el } from "../ui/dom.js";
 import { debounce } from "../ui/scheduling.js";
 import { filterField, listPanel, panel, table } from "../ui/widgets.js";
@@ -68,7 +68,7 @@ function runFacts(key, data) {
     [t("project"), run.project],
     [t("status"), `${t(run.status ?? "unknown")} ${run.reason ?? ""}`],
     [t("vocabulary"), run.vocabulary],
-    [t("since"), run.began ? new Date(run.began * 1000).toLocaleString() : "–"],
+    [t("since"), run.began ? dateText(run.began) : "–"],
     [t("took"), formatSeconds(run.seconds)],
     [t("size"), formatBytes(run.bytes)],
     [t("tags"), (data.info.tags ?? []).join(", ")],
@@ -145,7 +145,12 @@ function textPanel(texts) {
     el(
       "div",
       {},
-      el("p", { class: "facts" }, el("b", { text: one.name }), el("span", { text: `${t("step")} ${one.step ?? "–"}` })),
+      el(
+        "p",
+        { class: "facts" },
+        el("b", { text: one.name }),
+        el("span", { text: t("at_step", { n: one.step ?? "–" }) }),
+      ),
       el("pre", { text: one.text }),
     ),
   );
@@ -156,11 +161,7 @@ function eventPanel(events) {
   if (!events.events.length) return null;
   const rows = events.events.reverse().map((one) => {
     const { time, event, ...rest } = one;
-    return [
-      time ? new Date(time * 1000).toLocaleString() : "–",
-      event ?? "",
-      el("code", { text: JSON.stringify(rest) }),
-    ];
+    return [time ? dateText(time) : "–", event ?? "", el("code", { text: JSON.stringify(rest) })];
   });
   return panel(t("events"), String(events.total), table([t("time_of"), t("event"), t("fields")], rows, "events"));
 }

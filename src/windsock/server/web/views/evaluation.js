@@ -95,7 +95,7 @@ function taskSet(set, plots, chosen) {
   const showCursor = ({ x, values }) => {
     const texts = valueTexts(values);
     legend.replaceChildren(
-      el("span", { text: `${t("step")} ${Math.round(x)}` }),
+      el("span", { text: t("at_step", { n: Math.round(x) }) }),
       ...texts.map(({ line, text }) => swatch(seriesColour(line.colour), `${line.label} ${text}`)),
     );
   };

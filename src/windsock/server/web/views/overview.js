@@ -210,7 +210,8 @@ function headlineCard(headline, data, context) {
   );
   const oncursor = (cursor) => {
     const own = cursor?.values.filter((one) => one.line.run === context.run) ?? [];
-    const text = cursor && `${t("step")} ${own[0]?.x ?? Math.round(cursor.x)}: ${valueTexts(own)[0]?.text ?? ""}`;
+    const text =
+      cursor && `${t("at_step", { n: own[0]?.x ?? Math.round(cursor.x) })}: ${valueTexts(own)[0]?.text ?? ""}`;
     point.textContent = text ?? "";
     card.classList.toggle("pointed", Boolean(cursor));
   };
@@ -240,7 +241,7 @@ function headlineCard(headline, data, context) {
     const first = now.first === null || now.first === undefined ? "" : `${t("from")} ${brief(now.first)}`;
     change.replaceChildren(bad ? el("span", { class: "bad", text: `× ${t("nonfinite", { n: bad })}` }) : first);
     const steps = main.x.length ? [main.x[0], main.x_end.at(-1)] : ["", ""];
-    ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: `${t("step")} ${steps[1]}` }));
+    ends.replaceChildren(el("span", { text: steps[0] }), el("span", { text: t("at_step", { n: steps[1] }) }));
     plot.setLines([...others, line]);
   }
   return { card, plot, update };

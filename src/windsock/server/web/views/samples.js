@@ -200,7 +200,7 @@ function snippet(text, shared, pattern) {
 
 function sampleRow(sample, selected, text) {
   const facts = [
-    `${t("step")} ${sample.step ?? "–"}`,
+    t("at_step", { n: sample.step ?? "–" }),
     sample.group ?? sample.task,
     sample.length,
     sample.finish_reason,

@@ -11,7 +11,7 @@ import { noteEditor, noteNode } from "../notes/note.js";
 import { runsTable } from "../notes/runs_table.js";
 import { joinSources } from "../notes/source.js";
 import { loadParsers } from "../samples/rich_text.js";
-import { localized, t } from "../text/language.js";
+import { dateText, localized, t } from "../text/language.js";
 import { applyTheme, isDark } from "../theme.js";
 import { download, el, ICONS, icon } from "../ui/dom.js";
 import { menuItem, openMenuAt } from "../ui/menu.js";
@@ -55,7 +55,7 @@ function listOfReports(host, context) {
       stateLink({ report: name }, { class: "report-name", text: name }),
       el("span", {
         class: "quiet",
-        text: t("report_saved", { d: new Date(saved * 1000).toLocaleString(document.documentElement.lang) }),
+        text: t("report_saved", { d: dateText(saved) }),
       }),
       el("button", {
         class: "ghost",
