@@ -73,6 +73,7 @@ class OpenRun:
         self._files = files
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self.followed: dict[tuple[str, int], Any] = {}  # what pages have of series, by name and number of points
         self.source: str | None = None  # chosen by a person for the names of the run
         self._visit = Visit()
         self._names_files: NamesFiles = {}
@@ -100,6 +101,7 @@ class OpenRun:
             name not in now or now[name][0] < size for name, (size, _, _) in self._seen.items()
         ):
             self._cache.clear()
+            self.followed.clear()
             self.view = self._open()
             return
         is_new = self.view.refresh() or now != self._seen
