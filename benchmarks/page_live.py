@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
+from browser_cpu import main_thread
 from page import free_port, serving, until
 from playwright.sync_api import sync_playwright
 
@@ -118,11 +119,6 @@ def waiting_times(written: list[Any], seen: list[Any]) -> list[float]:
     return found
 
 
-def page_seconds(client: Any) -> dict[str, float]:
-    """Return the CPU seconds of the page's main thread so far."""
-    return {one["name"]: one["value"] for one in client.send("Performance.getMetrics")["metrics"]}
-
-
 def measure(browser: Any, options: argparse.Namespace) -> dict[str, float]:
     """Open the charts of all runs while they go on; return what was measured."""
     port = free_port()
@@ -136,19 +132,18 @@ def measure(browser: Any, options: argparse.Namespace) -> dict[str, float]:
         page.goto(f"{base}/?tab=charts&run={keys[0]}&with={','.join(keys[1:])}")
         page.wait_for_function(READY, arg=options.charts, timeout=60_000)
         page.wait_for_timeout(3000)  # what a page does at first: rewards and verdicts of the list
-        client = page.context.new_cdp_session(page)
-        client.send("Performance.enable", {"timeDomain": "threadTicks"})
+        clocks = [main_thread(page), main_thread(page, "ScriptDuration")]
         page.evaluate(WATCH)
         requests: Counter[str] = Counter()
         page.on("request", lambda request: requests.update([request.url.split("?")[0].removeprefix(base)]))
         assert writer.stdin is not None
         assert writer.stdout is not None
-        before, ticks, began = server.cpu_times(), page_seconds(client), time.monotonic()
+        before, ticks, began = server.cpu_times(), [clock() for clock in clocks], time.monotonic()
         writer.stdin.write("\n")
         writer.stdin.flush()
         page.wait_for_timeout(options.seconds * 1000)
         passed = time.monotonic() - began
-        after, later = server.cpu_times(), page_seconds(client)
+        after, later = server.cpu_times(), [clock() for clock in clocks]
         written = [json.loads(line) for line in writer.stdout]
         page.wait_for_timeout(1000)
         waits = waiting_times(written, page.evaluate("seen"))
@@ -160,8 +155,8 @@ def measure(browser: Any, options: argparse.Namespace) -> dict[str, float]:
         "a new step, 95 of 100": sorted(waits)[int(len(waits) * 0.95)],
         "a new step, slowest": max(waits),
         "server CPU %": 100 * (after.user + after.system - before.user - before.system) / passed,
-        "page CPU %": 100 * (later["TaskDuration"] - ticks["TaskDuration"]) / passed,
-        "of it scripts %": 100 * (later["ScriptDuration"] - ticks["ScriptDuration"]) / passed,
+        "page CPU %": 100 * (later[0] - ticks[0]) / passed,
+        "of it scripts %": 100 * (later[1] - ticks[1]) / passed,
         "requests a second": sum(requests.values()) / passed,
     }
 

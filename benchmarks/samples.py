@@ -14,7 +14,6 @@ Playwright is installed; on a busy machine, compare the CPU time.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import random
@@ -28,6 +27,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from browser_cpu import longest_task, main_thread
 
 KEPT_PER_STEP, GROUP = 64, 8
 BAR = 1.0  # seconds
@@ -176,7 +177,7 @@ def shown_tokens(dir: Path) -> bool:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         cpu = main_thread(page)
         opening = [opened(page, base, cpu) for _ in range(REPEATS + 1)][1:]  # the first one fills the server's caches
-        wall, longest = longest_task(browser, page)
+        wall, longest = longest_scroll(browser, page)
         browser.close()
     shown = statistics.median(seconds for seconds, _ in opening)
     line(f"open the view of {LONG_TOKENS:,} tokens", shown * 1e3, "ms")
@@ -184,18 +185,6 @@ def shown_tokens(dir: Path) -> bool:
     line("scroll through them: longest task, CPU time", longest * 1e3, "ms")
     line("  longest task by the clock", wall * 1e3, "ms")
     return shown < TOKEN_BAR and longest < TASK_BAR
-
-
-def main_thread(page: Any) -> Callable[[], float]:
-    """Return a function that returns the CPU seconds of a page's main thread."""
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def seconds() -> float:
-        measured = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-        return float(measured["TaskDuration"])
-
-    return seconds
 
 
 def opened(page: Any, base: str, cpu: Callable[[], float]) -> tuple[float, float]:
@@ -208,20 +197,20 @@ def opened(page: Any, base: str, cpu: Callable[[], float]) -> tuple[float, float
     return seconds, cpu() - before
 
 
-def longest_task(browser: Any, page: Any) -> tuple[float, float]:
+def longest_scroll(browser: Any, page: Any) -> tuple[float, float]:
     """Scroll the tokens; return the longest task of the main thread by the clock and by its CPU time, in seconds."""
+
+    def scroll() -> None:
+        for _ in range(SCROLLS):
+            page.mouse.wheel(0, 1500)
+            page.wait_for_timeout(30)
+
     page.locator(".token-text").scroll_into_view_if_needed()
     page.hover(".token-text")
-    browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline", "__metadata"])
-    for _ in range(SCROLLS):
-        page.mouse.wheel(0, 1500)
-        page.wait_for_timeout(30)
-    events = json.loads(browser.stop_tracing())["traceEvents"]
+    found = longest_task(browser, page, scroll)
     if not page.evaluate("document.querySelector('.token-text').scrollTop"):
         raise SystemExit("nothing scrolled, so nothing was measured")
-    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    tasks = [e for e in events if e["name"] == "RunTask" and threads.get((e["pid"], e["tid"])) == "CrRendererMain"]
-    return max(task["dur"] for task in tasks) / 1e6, max(task["tdur"] for task in tasks) / 1e6
+    return found
 
 
 def measured_batch(rows: int, width: int, device: str, seed: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windsock.errors import MetricNotFoundError
 from windsock.folder_changes import FolderChanges
 from windsock.formatting import counted, encodable
-from windsock.journal.columns import Attempt
+from windsock.journal.columns import Attempt, TableColumn
 from windsock.journal.folder import FileState, SegmentFile, read_run_info, segment_files
 from windsock.journal.frames import Kind
 from windsock.journal.reader import SampleFrame, SegmentReader
@@ -375,6 +375,22 @@ class View:
                 if len(series):
                     return series
         return None
+
+    def table_columns(self, names: Iterable[str]) -> dict[str, TableColumn]:
+        """Return where the values of metrics are, of those that are as one process has logged them.
+
+        A metric is not among them where ranks are merged, an attempt supersedes another, or a step may still change.
+        """
+        found: dict[str, TableColumn] = {}
+        left = list(names)
+        for role in self._roles():
+            first, *others = self._ranks(role)
+            attempts = self._attempts_of(role, first)
+            if others or len(attempts) > 1 or not self._merged_of(role).is_empty:
+                break
+            found |= attempts[0].table_columns(left)
+            left = [name for name in left if name not in attempts[0].names()]
+        return found
 
     def phases(self, step: int | None = None) -> list[PhaseSpan]:
         """Return the spans of phases and timers, of a step or all, in the order in which they began.

@@ -10,7 +10,8 @@ import pytest
 import windsock
 from windsock.journal.series import Buckets, Series
 from windsock.server.runs.open_runs import OpenRun, RunLocation
-from windsock.server.views.curves import BUCKET_COLUMNS, Curve, SeriesRequest, Window, make_curve
+from windsock.server.views.curves import Curve, SeriesRequest, Window, make_curve, make_curves
+from windsock.view import View
 
 WINDOW = Window(points=100)
 
@@ -26,7 +27,9 @@ def run() -> Iterator[windsock.Run]:
 
 def log(run: windsock.Run, steps: range) -> None:
     for step in steps:
-        run.log({"v": float(np.sin(step / 9)), "seldom": 1.0} if step % 50 == 0 else {"v": float(np.sin(step / 9))})
+        run.log({"v": float(np.sin(step / 9))})
+        if step % 50 == 0:
+            run.log({"seldom": 1.0})
         run.commit(step)
 
 
@@ -41,8 +44,9 @@ def curve(of: OpenRun, since: str | None = None, x: str = "step") -> Curve:
 
 def assert_follows(increment: Curve, whole: Curve) -> None:
     """The increment is the end of the whole, behind what it keeps."""
-    assert increment.head["cursor"] == whole.head["cursor"]
-    for name in BUCKET_COLUMNS:
+    assert {**increment.head, "keep": 0} == whole.head
+    assert increment.columns.keys() == whole.columns.keys()
+    for name in whole.columns:
         np.testing.assert_array_equal(increment.columns[name], whole.columns[name][increment.head["keep"] :])
 
 
@@ -62,6 +66,89 @@ def test_of_a_step_more_only_the_last_buckets_are_computed(run: windsock.Run, mo
     assert max(grouped) <= 40
     assert_follows(found, curve(opened(run), x=x))
     assert_follows(late, curve(opened(run), x=x))
+
+
+def follow(served: OpenRun, since: dict[str, str | None], factors: dict[str, float]) -> dict[str, Curve]:
+    """Return the curves of all names from their cursors on, and take their new cursors."""
+    served.refresh()
+    wanted = [SeriesRequest("many", name, since=cursor, factor=factors[name]) for name, cursor in since.items()]
+    found = {curve.head["name"]: curve for curve in make_curves(served, wanted, WINDOW)}
+    since.update({name: curve.head.get("cursor") for name, curve in found.items()})
+    return found
+
+
+def test_many_series_that_are_followed_are_the_same_as_alone(monkeypatch: pytest.MonkeyPatch):
+    """Also with values that are not finite, several tables, seldom values, rows without a commit, and factors.
+
+    No series is read, unless its values are in several tables, or buckets get larger.
+    """
+    run = windsock.init(id="many")
+    chance = np.random.default_rng(3)
+    names = {"a": 1.0, "b": -0.5, "both": 1.0, "other": 1.0, "seldom": 3.0}
+    since: dict[str, str | None] = dict.fromkeys(names)
+    served, whole = (OpenRun(RunLocation("many", Path(run.path))) for _ in range(2))
+    reads, read = count_reads(monkeypatch), []
+    for step in range(450):
+        odd = [np.nan, np.inf, -np.inf][step % 3] if step % 41 == 0 else 1.5
+        run.log({"a": chance.normal(), "b": chance.normal() * odd, "both": odd})
+        run.log({"other": chance.normal()})
+        if step % 60 == 0:
+            run.log({"both": 7.0, "seldom": chance.normal()})
+        is_open = step % 4 == 0
+        if not is_open:
+            run.commit(step)
+        if step < 12 or step % 9 == 0:
+            del reads[:]
+            found = follow(served, since, names)
+            read.append(set(reads) & {"a", "b", "other"})
+            for name, expected in follow(whole, dict.fromkeys(names), names).items():
+                assert_follows(found[name], expected)
+        if is_open:
+            run.commit(step)
+    assert sum(not one for one in read) > 20
+    run.finish()
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each series that is read."""
+    found: list[str] = []
+    original = View.series
+
+    def counted(view: View, name: str, *given: Any) -> Series:
+        found.append(name)
+        return original(view, name, *given)
+
+    monkeypatch.setattr(View, "series", counted)
+    return found
+
+
+def test_a_page_that_is_behind_another_gets_what_it_lacks(run: windsock.Run):
+    """Although the server remembers only what the other one has."""
+    served, names = opened(run), {"v": 1.0}
+    one: dict[str, str | None] = {"v": None}
+    follow(served, one, names)
+    other = dict(one)
+    log(run, range(700, 730))
+    follow(served, one, names)
+    log(run, range(730, 731))
+    follow(served, one, names)
+    found, whole = follow(served, other, names)["v"], follow(opened(run), {"v": None}, names)["v"]
+    assert found.head["keep"] == 87
+    assert_follows(found, whole)
+
+
+def test_values_of_several_ranks_are_followed_one_by_one(run: windsock.Run):
+    """What is merged may change in steps that a page has."""
+    served, names = opened(run), {"v": 1.0}
+    since: dict[str, str | None] = {"v": None}
+    follow(served, since, names)
+    assert served.view.table_columns(["v", "seldom", "nothing"]).keys() == {"v", "seldom"}
+    rank = windsock.init(id="followed", rank=1, concurrent=True)
+    rank.log({"v": 3.0}, step=700)
+    log(run, range(700, 701))
+    assert_follows(follow(served, since, names)["v"], follow(opened(run), {"v": None}, names)["v"])
+    assert served.view.table_columns(["v"]) == {}
+    rank.finish()
 
 
 def count_points(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -104,6 +104,15 @@ class Shared:
     states: list[tuple[int, RowTable, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """The values of a metric as one column of a table whose rows are only appended, in the order of their steps."""
+
+    rows: ResolvedRows
+    table: RowTable
+    number: int
+
+
 class Attempt:
     """One process start of one writer, read from all its segments."""
 
@@ -251,6 +260,22 @@ class Attempt:
             for rows in [segment.rows(schema, self.steps)]
         ]
         return self._united(name, columns)
+
+    def table_columns(self, names: Iterable[str]) -> dict[str, TableColumn]:
+        """Return where the values of metrics are, of those that are in one table and whose steps cannot change."""
+        self._index_names()
+        found: dict[str, TableColumn] = {}
+        known: dict[tuple[int, int], ResolvedRows] = {}
+        for name in names:
+            places = self._places.get(name, ())
+            if len(places) == 1:
+                segment, schema, number = places[0]
+                rows = known.get((segment.index, schema))
+                if rows is None:
+                    rows = known[segment.index, schema] = segment.rows(schema, self.steps)
+                if rows.ascending and rows.is_settled:
+                    found[name] = TableColumn(rows, segment.reader.tables[schema], number)
+        return found
 
     def last_step(self) -> int | None:
         """Return the highest step so far."""

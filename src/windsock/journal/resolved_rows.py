@@ -53,6 +53,11 @@ class ResolvedRows:
         return len(self._settled.steps) + len(self._resolved.steps)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the step of no row can change any more."""
+        return not len(self._open.steps)
+
+    @property
     def steps(self) -> Ints:
         """The steps."""
         return self._settled.steps.followed_by(self._resolved.steps)

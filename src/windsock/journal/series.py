@@ -146,11 +146,10 @@ class Series:
         """
         level = _level_of(start, stop, size)
         if skip:
-            grain = FANOUT**level
-            width = -(-size // grain) * grain
-            start = -(-start // grain) * grain + skip * width
+            edges = bucket_edges(start, stop, size, skip)
+            start = edges[0]
             if stop - start <= FEW_POINTS:
-                return self._few_buckets([*range(start, stop // grain * grain, width), stop])
+                return self._few_buckets(edges)
         return self._buckets(start, stop, size, level)
 
     def _few_buckets(self, edges: list[int]) -> Buckets:
@@ -210,6 +209,13 @@ def bucket_count(start: int, stop: int, size: int) -> int:
     """Return how many buckets ``Series.grouped`` makes."""
     grain: int = FANOUT ** _level_of(start, stop, size)
     return -(-(stop // grain - -(-start // grain)) // -(-size // grain))
+
+
+def bucket_edges(start: int, stop: int, size: int, skip: int) -> list[int]:
+    """Return where the buckets of ``Series.grouped`` begin, without the first ``skip``, at least one; and the end."""
+    grain: int = FANOUT ** _level_of(start, stop, size)
+    width = -(-size // grain) * grain
+    return [*range(-(-start // grain) * grain + skip * width, stop // grain * grain, width), stop]
 
 
 def _level_of(start: int, stop: int, size: int) -> int:

@@ -69,6 +69,11 @@ class MeasuredColumns:
         self._steps: set[int] = set()  # that have states to merge
         self._unread: dict[int, frozenset[str]] = {}  # names that have no value, because a state cannot be read
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was measured."""
+        return not (self._steps or self._unread or self._groups)
+
     def change(self, steps: Iterable[int]) -> None:
         """Note that steps have changed."""
         changed = set(steps)

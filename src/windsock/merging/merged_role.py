@@ -81,6 +81,11 @@ class MergedRole:
             if not counted.isdisjoint(attempt.names()):
                 self._merger.coverage.add_contributor(attempt.writer.rank, COUNTED)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to merge: then ``replaced`` returns every series as it is."""
+        return not self._reports and self._measured.is_empty
+
     def names(self) -> Iterable[str]:
         """Return the names of the merged metrics."""
         of_reports = [name for _, found in sorted(self._reports.items()) for name in found.values]

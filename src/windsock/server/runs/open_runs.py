@@ -73,6 +73,7 @@ class OpenRun:
         self._files = files
         self._seen: FileStates = {}
         self._cache: OrderedDict[Any, tuple[int, float, Any]] = OrderedDict()
+        self.followed: dict[tuple[str, int], Any] = {}  # what pages have of series, by name and number of points
         self.source: str | None = None  # chosen by a person for the names of the run
         self._visit = Visit()
         self._names_files: NamesFiles = {}
@@ -97,6 +98,7 @@ class OpenRun:
             return
         if self.location.log is None and self._is_replaced(now):  # the view of a log knows by itself
             self._cache.clear()
+            self.followed.clear()
             self.view = self._open()
             return
         is_new = self.view.refresh() or now != self._seen

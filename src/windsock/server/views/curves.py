@@ -15,6 +15,7 @@ from windsock.errors import MetricNotFoundError
 from windsock.journal.series import Buckets, Series, bucket_count
 from windsock.server.responses import BinaryBody, RequestError, encode
 from windsock.server.runs.open_runs import OpenRun
+from windsock.server.views.followed_tables import Followed, increments, remember
 from windsock.server.views.sent_buckets import SentBuckets, sent_buckets
 from windsock.view import View
 
@@ -72,8 +73,10 @@ def make_curves(opened: OpenRun, wanted: Iterable[SeriesRequest], window: Window
 
     Superseded attempts follow a complete curve, never an increment: they do not grow, so a page already has them.
     """
-    for one in wanted:
-        curve = make_curve(opened, one, window)
+    wanted = list(wanted)
+    known = _increments(opened, wanted, window)
+    for place, one in enumerate(wanted):
+        curve = known.get(place) or make_curve(opened, one, window)
         yield curve
         if window.branches and one.attempt is None and not curve.head.get("keep"):
             yield from _branches(opened, one, window)
@@ -99,9 +102,36 @@ def make_curve(opened: OpenRun, wanted: SeriesRequest, window: Window) -> Curve:
     buckets = _buckets(series, start, stop, size, keep)
     columns = _columns(opened, series, buckets, stop, window.x, began, wanted.factor)
     made = _Cursor(start, keep + len(buckets), size, sent.add(keep, buckets, max(len(buckets) - 1, 0), stop))
-    facts = {"found": True, "points": stop - start, "exact": size == 1, "cursor": str(made), "keep": keep}
+    if _is_followed(wanted, window) and (column := opened.view.table_columns([wanted.name]).get(wanted.name)):
+        followed = Followed(column.rows, size, made.count, made.checksum, str(made))
+        remember(opened, wanted.name, window.points, followed)
+    return _found_curve(wanted, made, keep, stop - start, columns)
+
+
+def _increments(opened: OpenRun, wanted: Sequence[SeriesRequest], window: Window) -> dict[int, Curve]:
+    """Return the curves that can be computed together, by their place among those that are wanted."""
+    followed = [(place, one) for place, one in enumerate(wanted) if one.since and _is_followed(one, window)]
+    asked = [(one.name, one.since, one.factor) for _, one in followed]
+    found = {}
+    for number, increment in increments(opened, asked, window.points, _bucket_size):
+        place, one = followed[number]
+        made = _Cursor(0, increment.count, increment.size, increment.checksum)
+        sent = Followed(increment.rows, made.size, made.count, made.checksum, str(made))
+        remember(opened, one.name, window.points, sent)
+        found[place] = _found_curve(one, made, increment.keep, increment.points, increment.columns)
+    return found
+
+
+def _is_followed(wanted: SeriesRequest, window: Window) -> bool:
+    """Return whether a curve is of the whole series and grows by buckets."""
+    is_whole = window.lo is None and window.hi is None and window.x == "step" and window.points > 0
+    return is_whole and (wanted.role, wanted.rank, wanted.attempt) == (None, None, None)
+
+
+def _found_curve(wanted: SeriesRequest, made: _Cursor, keep: int, points: int, columns: dict[str, Array]) -> Curve:
+    facts = {"found": True, "points": points, "exact": made.size == 1, "cursor": str(made), "keep": keep}
     head = missing_curve(wanted).head | facts
-    return Curve(head, {name: columns[name] for name in (EXACT_COLUMNS if size == 1 else BUCKET_COLUMNS)})
+    return Curve(head, {name: columns[name] for name in (EXACT_COLUMNS if made.size == 1 else BUCKET_COLUMNS)})
 
 
 def _kept(cursor: _Cursor, sent: SentBuckets, series: Series, stop: int) -> int:
@@ -315,16 +345,20 @@ def as_binary(curves: Sequence[Curve], header: dict[str, Any]) -> BinaryBody:
     """Encode curves as one binary body: a header and arrays; equal arrays, such as a shared x axis, once."""
     known: dict[tuple[str, bytes], int] = {}
     described: list[tuple[str, int]] = []
+    places: dict[int, int] = {}  # by the identity of an array, which the curves hold: many share their x axis
     series = []
     for curve in curves:
         head = dict(curve.head)
         for name, column in curve.columns.items():
-            kind = "f8" if column.dtype.kind == "f" else "u4"
-            data = column.astype(TYPES[kind], copy=False).tobytes()
-            if (kind, data) not in known:
-                known[kind, data] = len(described)
-                described.append((kind, len(column)))
-            head[name] = known[kind, data]
+            place = places.get(id(column))
+            if place is None:
+                kind = "f8" if column.dtype.kind == "f" else "u4"
+                data = kind, column.astype(TYPES[kind], copy=False).tobytes()
+                if data not in known:
+                    known[data] = len(described)
+                    described.append((kind, len(column)))
+                place = places[id(column)] = known[data]
+            head[name] = place
         series.append(head)
     encoded = encode({**header, "arrays": described, "series": series})
     encoded += b" " * (-len(encoded) % 8)  # typed arrays need an aligned offset
