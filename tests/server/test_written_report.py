@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from serving_runs import serving
 from sweep_runs import make_run
 
+import windsock
 from windsock.cli import main
-from windsock.server.views.written_report import MAX_BLOCKS, MAX_TEXT
+from windsock.server.responses import RequestError
+from windsock.server.runs.open_runs import GivenRuns, OpenRun
+from windsock.server.views.written_report import MAX_BLOCKS, MAX_TEXT, written_report
 
 NOTES = """\
 # Two settings
@@ -111,8 +115,30 @@ def test_limits_are_told(client: httpx.Client):
     wordy = client.post("/api/report", json={"text": "x" * (MAX_TEXT + 1)})
     many = client.post("/api/report", json={"text": "```runs\n```\n" * (MAX_BLOCKS + 1)})
     nameless = client.post("/api/reports", json={"name": " ", "text": "x"})
-    assert (wordy.status_code, many.status_code, nameless.status_code) == (400, 413, 400)
+    runs = [f"lr{rate}-clip0.2-s{seed}" for rate in ("1e-05", "3e-05") for seed in range(3)]
+    subsets = (", ".join(run for place, run in enumerate(runs) if number >> place & 1) for number in range(1, 50))
+    varied = client.post(
+        "/api/report", json={"text": "\n".join(f"```chart\nreward\nruns: {one}\n```" for one in subsets)}
+    )
+    assert (wordy.status_code, many.status_code, nameless.status_code, varied.status_code) == (400, 413, 400, 413)
     assert f"at most {MAX_BLOCKS} are read" in many.json()["error"]
+
+
+def test_a_run_that_cannot_be_read_is_told(runs: Path):
+    """And the others are drawn."""
+
+    class OneGone(GivenRuns):
+        def use(self, key: str) -> AbstractContextManager[OpenRun]:
+            if key == "gone":
+                raise RequestError(404, "run gone cannot be read: its directory was removed")
+            return super().use(key)
+
+    view = windsock.open(next(runs.glob("*/lr1e-05-clip0.2-s0")))
+    given = OneGone({"here": view})
+    report = written_report("```chart\nreward\n```", given, {"here": "a", "gone": "b"}, ["gone", "here"])
+    (chart,) = report["blocks"]
+    assert [run["key"] for run in report["runs"]] == chart["runs"] == ["here"]
+    assert [problem["en"] for problem in chart["problems"]] == ["run gone cannot be read: its directory was removed"]
 
 
 def test_the_file_has_the_curves_of_its_charts(client: httpx.Client):

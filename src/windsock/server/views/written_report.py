@@ -38,6 +38,8 @@ from windsock.server.views.notes import (
 
 MAX_RUNS = 64
 MAX_BLOCKS = 200
+MAX_ITEMS = 64  # names in a line
+MAX_SELECTIONS = 40  # of runs, each of which is compared
 MAX_TEXT = 200_000  # characters
 MAX_KEYS = 5  # config keys that a table has by itself, and a group in its name
 NO_GROUPS = "none"
@@ -48,7 +50,6 @@ SIZES = ("normal", "wide", "full")
 class Selection:
     """Some runs compared, in groups of which each has a line; a run that is alone is a group too."""
 
-    keys: tuple[str, ...]
     compared: Mapping[str, ComparedRun]
     charts: Sequence[Mapping[str, Any]]
     groups: Sequence[Mapping[str, Any]]
@@ -101,8 +102,8 @@ class _Writing:
         options = block.options
         wanted = split_list(options["runs"]) if "runs" in options else None
         keys = self._matching(wanted, problems) if wanted is not None else self.keys
-        selection = self._selection(keys, options.get("by") or self.by)
-        charts = [(name, selection.find(name)) for name in block.items]
+        selection = self._selection(keys, options.get("by") or self.by, problems)
+        charts = [(name, selection.find(name)) for name in block.items[:MAX_ITEMS]]
         against = selection.find(options["against"]) if "against" in options else None
         charts.append((options.get("against", ""), against))
         problems += [_no_metric(name) for name, chart in charts if name and chart is None]
@@ -111,7 +112,7 @@ class _Writing:
         return {
             "panel": _panel(block, [chart["key"] for chart in found], against, problems),
             "wanted": {"metrics": block.items, "runs": wanted, "by": options.get("by"), **_texts(options)},
-            "runs": keys,
+            "runs": list(selection.compared),
             "charts": found,
             "against": against,
             "groups": selection.groups if selection.is_grouped and against is None else None,
@@ -121,8 +122,8 @@ class _Writing:
         self.by = block.options.get("by") or self.by
         if block.items:
             self.keys = self._matching(block.items, problems)
-        selection = self._selection(self.keys, self.by)
-        asked = split_list(block.options.get("columns", ""))
+        selection = self._selection(self.keys, self.by, problems)
+        asked = split_list(block.options.get("columns", ""))[:MAX_ITEMS]
         columns = list(asked) or list(_own_columns(selection))
         charts = {name: selection.find(name) for name in columns}
         cells = {name: self._values(selection, name, chart) for name, chart in charts.items()}
@@ -131,7 +132,7 @@ class _Writing:
         self.metrics |= metric_records(chart["metric"] for chart in found.values())
         return {
             "wanted": {"runs": block.items, "by": block.options.get("by"), "columns": asked},
-            "runs": self.keys,
+            "runs": list(selection.compared),
             "columns": [{"key": name, "metric": found[name]["metric"] if name in found else None} for name in columns],
             "groups": selection.groups,
             "rows": [[_cell(group["keys"], cells[name]) for name in columns] for group in selection.groups],
@@ -149,7 +150,7 @@ class _Writing:
     def _matching(self, wanted: Sequence[str], problems: list[Text]) -> tuple[str, ...]:
         """Return the runs with these keys, names or patterns of names, in their order."""
         found: dict[str, None] = {}
-        for pattern in wanted:
+        for pattern in wanted[:MAX_ITEMS]:
             keys = [key for key, name in self.names.items() if pattern in (key, name)]
             keys = keys or [key for key, name in self.names.items() if fnmatch.fnmatchcase(name, pattern)]
             if not keys:
@@ -163,17 +164,29 @@ class _Writing:
             )
         return tuple(found)[:MAX_RUNS]
 
-    def _selection(self, keys: tuple[str, ...], by: str) -> Selection:
-        self.shown |= dict.fromkeys(keys)
+    def _selection(self, keys: tuple[str, ...], by: str, problems: list[Text]) -> Selection:
         known = self.selections.get((keys, by))
         if known is None:
-            compared = dict(zip(keys, compared_runs(self.runs, keys), strict=True))
+            if len(self.selections) >= MAX_SELECTIONS:
+                raise RequestError(413, f"the charts are of more than {MAX_SELECTIONS} different selections of runs")
+            compared = self._readable(keys, problems)
             same = (one.charts for (others, _), one in self.selections.items() if others == keys)
             charts = next(same, None) or (comparison(list(compared.values()))["charts"] if compared else [])
             groups = list(_groups(compared, split_list(by)))
             headlines = {key: self._headlines(key, run) for key, run in compared.items()}
-            known = self.selections[keys, by] = Selection(keys, compared, charts, groups, headlines)
+            known = self.selections[keys, by] = Selection(compared, charts, groups, headlines)
+            self.shown |= dict.fromkeys(compared)
         return known
+
+    def _readable(self, keys: Iterable[str], problems: list[Text]) -> dict[str, ComparedRun]:
+        """Return what a comparison needs of some runs; of one that cannot be read, the reason is told."""
+        found = {}
+        for key in keys:
+            try:
+                (found[key],) = compared_runs(self.runs, [key])
+            except RequestError as problem:
+                problems.append(Text(str(problem), f"{self.names[key]} 无法读取：{problem}"))
+        return found
 
     def _headlines(self, key: str, run: ComparedRun) -> Mapping[str, HeadlineValue]:
         with self.runs.use(key) as opened:
