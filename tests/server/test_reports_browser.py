@@ -152,3 +152,18 @@ def test_words_in_a_report_are_no_code(runs: Path, visit: Open, tmp_path: Path):
     assert page.locator(".bar, #theme, .chart .tools").evaluate_all("all => all.every(one => !one.checkVisibility())")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_chart_without_lines_tells_why(served: httpx.Client, visit: Open):
+    """In place of an empty plot; a legend has each line once, with the dashes of its metric."""
+    lines = ("nonsense", "reward\nagainst: entropy", "reward, validation\nby: none")
+    text = "\n\n".join(f"```chart\n{one}\n```" for one in lines)
+    served.post("/api/reports", json={"name": "Odd", "text": text})
+    page = visit(f"{served.base_url}/?tab=report&report=Odd&lang=en&{THREE}")
+    single, several = charts(page, 2)
+    assert page.locator(".block").first.inner_text() == "none of the runs has 'nonsense'"
+    legends = page.locator(".block .chart header").evaluate_all(
+        "all => all.map(one => [...one.querySelectorAll('.swatch')].map(two => two.textContent))"
+    )
+    assert legends == [single, [*several[:3], *(f"╌ {label}" for label in several[3:])]]
+    assert len(several) == 6

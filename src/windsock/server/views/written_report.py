@@ -41,7 +41,7 @@ MAX_BLOCKS = 200
 MAX_ITEMS = 64  # names in a line
 MAX_SELECTIONS = 40  # of runs, each of which is compared
 MAX_TEXT = 200_000  # characters
-MAX_KEYS = 5  # config keys that a table has by itself, and a group in its name
+MAX_KEYS = 4  # config keys that a table has by itself, and a group in its name
 NO_GROUPS = "none"
 SIZES = ("normal", "wide", "full")
 

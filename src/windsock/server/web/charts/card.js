@@ -14,7 +14,12 @@ import { Plot } from "./plot.js";
 import { pointCountText, valueTexts } from "./values.js";
 import { setZoom, zoomRange } from "./zoom.js";
 
-const DASH_SIGNS = ["", "╌", "┄"];
+const DASH_SIGNS = ["", "╌ ", "┄ "];
+
+// What stands in a legend before the name of a line with these dashes.
+export function dashSign(dash) {
+  return DASH_SIGNS[(dash ?? 0) % DASH_SIGNS.length];
+}
 
 export class ChartCard {
   // `chart` is {key, title, unit, metric, band, note, names, lines, stretch, settings, edit}; each of its lines is
@@ -53,10 +58,7 @@ export class ChartCard {
     const lines = this.chart.lines.filter((line) => line.mean);
     if (new Set(lines.map((line) => line.mean)).size < 2) return null;
     const entries = lines.map(({ run, mean, of, colour, dash }) => {
-      const entry = swatch(
-        seriesStyle(colour ?? colourOf(run)),
-        `${dash ? `${DASH_SIGNS[dash % 3]} ` : ""}${of || mean}`,
-      );
+      const entry = swatch(seriesStyle(colour ?? colourOf(run)), `${dashSign(dash)}${of || mean}`);
       entry.title = `${runs.get(run)?.name ?? run}: ${mean}`;
       return entry;
     });

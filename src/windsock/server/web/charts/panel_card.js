@@ -18,6 +18,13 @@ export class PanelCard extends ChartCard {
     if (this.chart.note) this.area.replaceChildren(el("p", { class: "quiet", text: this.chart.note }));
   }
 
+  // Without a line there is nothing to plot.
+  enter() {
+    if (this.chart.lines.length) return super.enter();
+    this.visible = true;
+    this.build();
+  }
+
   isScatter() {
     return ["steps", "runs"].includes(this.chart.panel.kind);
   }
@@ -51,7 +58,8 @@ export class PanelCard extends ChartCard {
 
   showLast(lines) {
     if (!this.isScatter()) return super.showLast(lines);
-    const names = lines.length > 1 ? lines.map((line) => swatch(seriesColour(line.colour), line.label)) : [];
+    const names =
+      lines.length > 1 && !this.legend ? lines.map((line) => swatch(seriesColour(line.colour), line.label)) : [];
     this.sub.replaceChildren(...names, el("span", { text: `x: ${this.chart.xTitle ?? this.chart.panel.against}` }));
   }
 

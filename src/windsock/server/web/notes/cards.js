@@ -1,5 +1,6 @@
 // The charts of a report: cards that are all drawn at once, so that the report can be printed.
 import { BandStore } from "../charts/band_store.js";
+import { dashSign } from "../charts/card.js";
 import { comparedChart, namedGroups } from "../charts/compared_chart.js";
 import { offerCards } from "../charts/enlarged.js";
 import { PanelCard } from "../charts/panel_card.js";
@@ -67,7 +68,7 @@ class ReportCard extends PanelCard {
     return el(
       "div",
       { class: "chart-legend" },
-      lines.map((line) => swatch(seriesStyle(line.colour), line.label)),
+      lines.map((line) => swatch(seriesStyle(line.colour), `${dashSign(line.dash)}${line.label}`)),
     );
   }
 

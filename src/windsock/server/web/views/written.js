@@ -109,7 +109,7 @@ function oneReport(host, context) {
     }
     const made = [];
     const nodes = data.blocks.map((block, place) => {
-      const card = block.kind === "chart" ? reportCard(block, place, legend, data.metrics, cards) : null;
+      const card = block.charts?.length ? reportCard(block, place, legend, data.metrics, cards) : null;
       if (card) made.push(card);
       return blockNode(block, place, card);
     });
@@ -126,7 +126,7 @@ function oneReport(host, context) {
     const problems = block.problems.map((text) => el("p", { class: "notice", role: "status", text: localized(text) }));
     const content = {
       note: () => noteNode(block.source),
-      chart: () => card.node,
+      chart: () => card?.node,
       runs: () => runsTable(block, legend, data),
     }[block.kind]();
     const size = block.kind === "chart" ? (block.panel.size ?? "normal") : "full";
