@@ -153,3 +153,26 @@ def test_looking_at_the_list_does_not_count_as_a_use(tmp_path: Path):
         pass
     assert found.get_open("b") is None
     assert found.get_open("a") is not None
+
+
+@pytest.mark.parametrize(("age", "expected"), [(30.0, 0), (70.0, 3)])
+def test_small_runs_in_use_are_estimated_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: float, expected: int
+):
+    """Twenty of them that go on would otherwise cost more than their steps."""
+    dir = tmp_path / "runs"
+    for id in ("a", "b", "c"):
+        record(dir, id)
+    found = OpenRuns(dir, max_bytes=1 << 40)
+    for id in ("a", "b", "c"):
+        with found.use(id):
+            pass
+    found._close_oldest()
+    for opened in found._opened.values():
+        opened.estimated_at -= age
+    estimated: list[object] = []
+    monkeypatch.setattr("windsock.server.runs.open_runs.held_bytes", lambda held: estimated.append(held) or 1000)
+    for id in ("a", "b", "c") * 2:
+        with found.use(id):
+            pass
+    assert len(estimated) == expected

@@ -36,6 +36,8 @@ from windsock.view import View
 T = TypeVar("T")
 MAX_OPEN_BYTES = 512 << 20  # of memory
 ESTIMATE_SECONDS = 10.0  # between estimates of a run that is in use
+SMALL_SHARE = 1 / 128  # of the limit: runs with smaller files are estimated less often
+SMALL_SECONDS = 60.0
 MIN_TRIM_BYTES = 16 << 20  # of closed runs, after which the memory is given back to the system
 MAX_CACHED = 256  # cached results per run
 MEANING_SECONDS = 60.0  # for which the meanings of names are kept
@@ -80,13 +82,14 @@ class OpenRun:
         self._names_at = -1e9
         self._estimated = 0
         self.estimated_at = -1e9
+        self.estimate_seconds = 0.0  # for which an estimate counts although the run is used
         self.used_at = time.monotonic()
         self.view = view or self._open()
 
     @property
     def bytes(self) -> int:
         """About the memory that the run takes, with the cached results. A view takes more as it is used."""
-        if self.used_at > self.estimated_at:
+        if self.used_at > self.estimated_at + self.estimate_seconds:
             self.estimated_at = time.monotonic()
             self._estimated = held_bytes((self.view, self._cache, self._visit))
         return self._estimated
@@ -242,7 +245,7 @@ class OpenRuns:
             opened.set_source(self._source_of(key))
             yield opened
         opened.used_at = time.monotonic()
-        if opened.used_at - opened.estimated_at > ESTIMATE_SECONDS:
+        if opened.used_at - opened.estimated_at > max(ESTIMATE_SECONDS, opened.estimate_seconds):
             self._close_oldest()
 
     def get_open(self, key: str) -> OpenRun | None:
@@ -277,6 +280,9 @@ class OpenRuns:
     def _close_oldest(self, keep: int = 1) -> None:
         """Close the least recently used runs beyond the limit, but never the last ``keep``, however large they are."""
         with self._lock:
+            for one in self._opened.values():
+                is_small = self.folders.files(one.location.path).bytes < SMALL_SHARE * self._max_bytes
+                one.estimate_seconds = SMALL_SECONDS if is_small else 0.0
             held = {key: one.bytes for key, one in self._opened.items()}
             total = sum(held.values()) + self._reading
             closed = 0
