@@ -185,16 +185,19 @@ def test_only_what_is_new_is_fetched_and_drawn(serve: Serve, visit: Open, monkey
     page = visit(f"{serve().base_url}/?run=one&with=two,three&tab=charts")
     plot = "name => [...document.querySelectorAll('.chart')].find(one => one.dataset.name === name)?.card.plot"
     page.wait_for_function(f"() => ['loss', 'rare'].every(name => ({plot})(name)?.lines.length === 3)")
-    page.wait_for_timeout(300)  # the first events of the stream
+    for run in runs.values():  # behind the first events of the stream
+        run.log({"loss": 5.0, "rare": 1.0}, step=5)
+    page.wait_for_function(f"() => ({plot})('rare').lines.every(line => line.main.x.at(-1) === 5)")
+    page.wait_for_function(f"() => ({plot})('loss').lines.every(line => line.main.x.at(-1) === 5)")
     asked: list[list[tuple[str, str]]] = []
     page.on("request", lambda one: "/api/series" in one.url and asked.append(names_of(one.post_data_json)))
     page.evaluate(f"window.kept = ({plot})('rare').lines; window.value = ({plot})('loss').card.sub.firstChild")
-    runs["two"].log({"loss": 77.0}, step=5)
+    runs["two"].log({"loss": 77.0}, step=6)
     page.wait_for_function(f"() => ({plot})('loss').lines[1].main.last.at(-1) === 77")
     assert {key for names in asked for key in names} == {("two", "loss"), ("two", "rare")}
     assert page.evaluate(f"({plot})('rare').lines === kept")
     assert page.evaluate(f"({plot})('loss').card.sub.firstChild === value")
-    assert page.locator(".chart[data-name=loss] .val").all_inner_texts() == ["4", "77", "4"]
+    assert page.locator(".chart[data-name=loss] .val").all_inner_texts() == ["5", "77", "5"]
     for run in runs.values():
         run.finish()
 

@@ -23,7 +23,7 @@ from windsock.server.responses import RequestError, encode
 from windsock.server.runs.directory import RunDirectory
 from windsock.server.runs.open_runs import OpenRun, RunLocation
 
-LOOK_SECONDS = 0.08  # between looks for runs that have changed
+LOOK_SECONDS = 0.07  # between looks for runs that have changed
 LOOKS_PER_POLL = 3  # of a run of whose changes the kernel does not tell
 LOOKS_PER_STATUS = 25  # the status of an unchanged run depends on the clock
 LIST_SECONDS = 1.0

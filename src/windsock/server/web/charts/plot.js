@@ -11,6 +11,7 @@ import { lineInWords } from "./values.js";
 
 const DURATIONS = [0.01, 0.1, 1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400, 432000, 864000];
 const NEAR_LINE = 24; // pixels
+const DESCRIBE_MS = 1000; // between descriptions of a chart that changes: they take as long as half of its lines
 const plots = new Set();
 const plotOf = new WeakMap();
 
@@ -48,6 +49,8 @@ export class Plot {
     this.options = { x: "step", smooth: 0, log: false, ...options };
     this.card = null;
     this.lines = [];
+    this.described = -1; // lines in the description
+    this.describing = null; // the timer of the next one
     this.focused = null; // the id of the line at the pointer
     this.range = null; // the zoomed part of the x axis
     this.size = {};
@@ -88,11 +91,15 @@ export class Plot {
     const data = [this.xs, [null, null]]; // uPlot only needs the ends of the axes
     if (this.chart) this.chart.setData(data);
     else this.chart = new globalThis.uPlot(this.uplotOptions(width, height), data, this.host);
-    this.describe();
+    if (this.described !== this.lines.length) this.describe();
+    else this.describing ??= setTimeout(() => this.describe(), DESCRIBE_MS);
   }
 
   // The picture in words, for those who do not see it.
   describe() {
+    this.describing = null;
+    if (!this.chart) return;
+    this.described = this.lines.length;
     const { canvas } = this.chart.ctx;
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${this.options.title ?? ""}: ${this.lines.map(lineInWords).join("; ")}`);
@@ -101,6 +108,7 @@ export class Plot {
   drop() {
     this.chart?.destroy();
     this.chart = null;
+    this.described = -1;
   }
 
   destroy() {

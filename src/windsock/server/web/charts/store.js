@@ -63,8 +63,9 @@ export class SeriesStore {
     else this.allChanged = this.change;
     for (const card of this.cards.filter((one) => one.visible)) {
       if (redraw) card.draw();
-      this.request(card);
+      this.requested.add(card);
     }
+    this.fetchInTurn();
   }
 
   // The number of the last change of a run.
