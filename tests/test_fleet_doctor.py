@@ -148,8 +148,11 @@ def test_a_judgement_that_is_interrupted_goes_on_where_it_was(
     assert len(judged) == 4 + 3
 
 
-def test_the_table_is_in_both_languages(runs: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_table_is_in_both_languages(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     """Each group has a line with its verdicts and a table of its rules; a narrow terminal lacks columns."""
+    monkeypatch.setenv("COLUMNS", "120")
     assert main(["doctor", str(runs), "--fleet", "--by", "actor.lr"]) == 1
     said = capsys.readouterr().out
     assert "actor.lr = 1e-06  2 runs: 2 healthy\n  no findings\n" in said

@@ -36,7 +36,7 @@ def remove_node(folder: Path, actor: str) -> None:
 def sending_nodes(folder: Path) -> list[SendingNode]:
     """Return the nodes that may have bytes of a run."""
     found = []
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # there is none, or the directory of the run cannot be read
         for path in sorted((folder / FOLDER / "nodes").iterdir()):
             with suppress(OSError, ValueError, TypeError):  # cut short by a crash
                 found.append(SendingNode(**json.loads(path.read_text(encoding="utf-8"))))
