@@ -238,17 +238,20 @@ def test_sigterm_right_after_a_fork_is_not_lost(tmp_path: Path):
     code = """
     import os, signal, time, windsock
     run = windsock.init(name="n")
+    print("ready", flush=True)
+    ends = []
     for _ in range(30):
         child = os.fork()
         if not child:
             time.sleep(3)
             os._exit(3)
         os.kill(child, signal.SIGTERM)
-        print(os.waitpid(child, 0)[1], flush=True)
+        ends.append(os.waitpid(child, 0)[1])
+    print(*ends)
     """
     with training(code, tmp_path) as process:
         out, _ = process.communicate(timeout=100)
-    assert out.split() == [str(int(signal.SIGTERM))] * 29
+    assert out.split() == [str(int(signal.SIGTERM))] * 30
 
 
 def test_sigterm_to_a_forked_child_ends_the_child_alone(tmp_path: Path):
@@ -256,19 +259,21 @@ def test_sigterm_to_a_forked_child_ends_the_child_alone(tmp_path: Path):
     code = """
     import hashlib, os, signal, time, windsock
     run = windsock.init(name="n")
+    print("ready", flush=True)
+    ends = []
     for _ in range(20):
         child = os.fork()
         if not child:
             hashlib.pbkdf2_hmac("sha256", b"p", b"s", 200_000_000)
         time.sleep(0.01)
         os.kill(child, signal.SIGTERM)
-        print(os.waitpid(child, 0)[1], flush=True)
+        ends.append(os.waitpid(child, 0)[1])
     time.sleep(0.2)
-    print("parent", flush=True)
+    print(*ends, "parent")
     """
     with training(code, tmp_path) as process:
         out, _ = process.communicate(timeout=20)
-    assert out.split() == [str(int(signal.SIGTERM))] * 19 + ["parent"]
+    assert out.split() == [str(int(signal.SIGTERM))] * 20 + ["parent"]
     assert windsock.open("n", dir=tmp_path / "runs").status.word == "finished"
 
 
