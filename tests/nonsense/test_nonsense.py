@@ -12,7 +12,7 @@ from nonsense_runs import handmade
 
 SCRIPT = Path(__file__).with_name("nonsense_surfaces.py")
 BY_HAND = len(handmade())
-MUTATIONS = 100  # of each seed; the script takes any number by hand
+MUTATIONS = 60  # of each seed; the script takes any number by hand
 SECONDS = 250
 
 
