@@ -26,7 +26,7 @@ from windsock.server.runs.open_runs import OpenRun, RunLocation
 LOOK_SECONDS = 0.07  # between looks for runs that have changed
 LOOKS_PER_POLL = 3  # of a run of whose changes the kernel does not tell
 LOOKS_PER_STATUS = 25  # the status of an unchanged run depends on the clock
-LIST_SECONDS = 1.0
+LIST_SECONDS = 2.0
 MAX_LIST_SECONDS = 10.0
 LIST_SHARE = 0.02  # of the time that is spent on the list: where thousands of runs go on, it is polled less often
 KEEPALIVE_SECONDS = 15.0
