@@ -156,6 +156,7 @@ def test_the_process_ends_with_the_run(tmp_path: Path, monkeypatch: pytest.Monke
     options = WatchOptions(command="true")
     monkeypatch.setattr("windsock.diagnosis.watch.given_options", lambda: options)
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("os.nice", lambda *_: None)  # all later tests of this process would have to wait
     assert main([str(run.path)]) == 0
     assert told(run) == [("opened", "nonfinite", "critical")]
     assert findings.read_told(run.path).sent == 1
@@ -168,6 +169,7 @@ def test_a_second_process_leaves_the_run_to_the_first(run: windsock.Run, monkeyp
     lock = take_process_lock(run.path / findings.FOLDER / "lock", "")
     assert lock is not None
     monkeypatch.setattr("windsock.diagnosis.watch.given_options", WatchOptions)
+    monkeypatch.setattr("os.nice", lambda *_: None)
     assert main([str(run.path)]) == EXIT_BUSY
     lock.close()
 
