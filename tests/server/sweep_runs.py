@@ -32,6 +32,14 @@ def make_sweep(dir: Path) -> None:
                 make_run(dir, rate, clip, seed)
 
 
+def make_two_settings(dir: Path, seeds: int) -> Path:
+    """Make so many seeds of two settings; return the directory."""
+    for rate in (1e-5, 3e-5):
+        for seed in range(seeds):
+            make_run(dir, rate, 0.2, seed)
+    return dir
+
+
 def final_score(rate: float, clip: float) -> float:
     """Return the validation that a setting reaches: highest at 1e-5 and 0.2."""
     return 0.8 - 0.25 * abs(math.log10(rate / 1e-5)) - 0.5 * (clip - 0.2)

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from browsing import Open
 from serving_runs import serving
-from sweep_runs import make_run
+from sweep_runs import make_two_settings
 
 from windsock.cli import main
 
@@ -31,11 +31,7 @@ title: </script><svg onload="window.hit=5">
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with two settings of two seeds each."""
-    dir = tmp_path_factory.mktemp("runs")
-    for rate in (1e-5, 3e-5):
-        for seed in range(2):
-            make_run(dir, rate, 0.2, seed)
-    return dir
+    return make_two_settings(tmp_path_factory.mktemp("runs"), 2)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from serving_runs import serving
-from sweep_runs import make_run
+from sweep_runs import make_two_settings
 
 import windsock
 from windsock.cli import main
@@ -45,11 +45,7 @@ scale: log
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with two settings of three seeds each."""
-    dir = tmp_path_factory.mktemp("runs")
-    for rate in (1e-5, 3e-5):
-        for seed in range(3):
-            make_run(dir, rate, 0.2, seed)
-    return dir
+    return make_two_settings(tmp_path_factory.mktemp("runs"), 3)
 
 
 @pytest.fixture(scope="module")
