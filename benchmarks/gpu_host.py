@@ -1,8 +1,9 @@
 """Cost of measuring for the host: calls, commits and steps, compared with eager torch code and with veRL's functions.
 
 A step is one call of ``run.measure`` for its batch and two for each of 16 micro-batches, in a real run. Every call is
-timed alone, while the device is idle: a full launch queue would make the host wait for the device. Steps are timed from
-the first call to finished numbers, as are the eager code and veRL, which wait for the device at every ``item()``.
+timed alone, while the device is idle: a full launch queue would make the host wait for the device. Their mean has a
+bar, and so has each kind of call but the first of a step, which finds the host's caches cold. Steps are timed from the
+first call to finished numbers, as are the eager code and veRL, which wait for the device at every ``item()``.
 Steps alternate between two sets of tensors, and each makes new ``Batch`` objects. The numbers of the last timed steps
 are compared with those of the eager code in double precision.
 
@@ -22,14 +23,12 @@ from __future__ import annotations
 import argparse
 import gc
 import math
-import os
 import platform
 import re
 import statistics
 import sys
 import tempfile
 import time
-import timeit
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from fastest_core import stay_on_fastest_core
 from peers import eager
 from peers.eager import CLIP, DUAL_CLIP, KL_COEF, VALUE_CLIP, micro_batches
 from peers.verl import SAME_MEANING, SAME_MEANING_OF_ONE_BATCH, Verl
@@ -56,19 +56,22 @@ Arrays = dict[str, Any]
 Compared = Sequence[Mapping[str, float]]
 
 CALLS_SHOWN = {
-    "data": "measure, data part of the batch",
-    "policy": "measure, policy part of a micro-batch",
-    "value": "measure, value part of a micro-batch",
+    "call": f"measure, mean of the {CALLS} calls of a step",
+    "first": "  the first one, data part",
+    "policy": "  policy part of a micro-batch",
+    "value": "  value part of a micro-batch",
+    "data": "  data part of a further batch",
     "split": f"split({MICRO_BATCHES})",
     "commit": f"commit of {CALLS} calls, the device has finished",
     "finished": "measure to finished values, five tensors",
     "log": f"log of {SCALARS} scalars on the device",
-    "first": "the first call of a step, data part",
     "make": "Batch of fourteen arrays",
     "having": "micro.having of three tensors, policy part",
     "add": "one torch operation of 16 numbers, x.add_(1)",
 }
-BARS = {"data": 60, "policy": 60, "value": 60, "split": 100, "commit": 2000, "finished": 500, "log": 132}  # µs
+CALL_BARS = {"call": 60, "policy": 60, "value": 60, "data": 60}  # µs
+BARS = {**CALL_BARS, "split": 100, "commit": 2000, "finished": 500, "log": 132}
+PARTS = ("policy", "value")  # of every micro-batch
 VERL = ("data", "actor", "critic")
 STEPS_SHOWN = {
     "step": f"windsock: {CALLS} calls of measure, and commit",
@@ -179,6 +182,8 @@ def one_by_one(bench: Bench) -> None:
         for micro in bench.timed("split", lambda: batch.split(MICRO_BATCHES)):
             bench.timed("policy", lambda: bench.measure_policy(micro))  # noqa: B023
             bench.timed("value", lambda: bench.measure_value(micro))  # noqa: B023
+        spent = [bench.spent["first"][-1], *(time for name in PARTS for time in bench.spent[name][-MICRO_BATCHES:])]
+        bench.spent["call"].append(sum(spent) / len(spent))
         bench.timed("commit", bench.run.commit)
 
     bench.repeated(step)
@@ -369,7 +374,7 @@ def time_bars(bench: Bench) -> bool:
     held = []
     for name, micros in BARS.items():
         got = bench.median(name) * 1e6
-        held.append(judged(CALLS_SHOWN[name], f"{got:,.1f} µs, at most {micros:,.0f} µs", got <= micros))
+        held.append(judged(CALLS_SHOWN[name].strip(), f"{got:,.1f} µs, at most {micros:,.0f} µs", got <= micros))
     ours, theirs = bench.median("step") * 1e3, bench.median("eager") * 1e3
     text = f"{ours:,.2f} ms, at most {theirs / 4:,.2f} ms"
     held.append(judged(f"{CALLS} calls and commit: 1/4 of the eager code", text, ours <= theirs / 4))
@@ -425,19 +430,6 @@ def benchmark(bench: Bench, verl: Verl | None) -> bool:
     fast = bench.device != "cuda" or time_bars(bench)
     bench.run.finish()
     return value_bars(bench, ours, theirs, scalars) and fast
-
-
-def stay_on_fastest_core() -> None:
-    """Keep this thread on one core, where the system can; the threads that exist already may use all."""
-    if hasattr(os, "sched_setaffinity"):
-        cores = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {min(cores, key=_time_on)})
-
-
-def _time_on(core: int) -> float:
-    """Return the seconds that some work takes on a core; this thread stays there."""
-    os.sched_setaffinity(0, {core})
-    return min(timeit.repeat(lambda: [str(number) for number in range(1000)], number=10, repeat=9))
 
 
 def main() -> int:

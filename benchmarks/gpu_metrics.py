@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 import windsock
-from windsock.measurement import kernel_pass
+from windsock.measurement import kernel_pass, result_memory
 from windsock.measurement.device import Launches
 from windsock.measurement.options import Options
 from windsock.measurement.plan import Plan, plan_of
@@ -103,10 +103,10 @@ def eager(data: dict[str, torch.Tensor]) -> dict[str, float]:
     return out
 
 
-class Reused(kernel_pass.ResultMemory):
+class Reused(result_memory.ResultMemory):
     """Memory of one matrix, into which every pass writes again."""
 
-    def matrix(self, outline: Any, sequences: int) -> kernel_pass.ResultMatrix:
+    def matrix(self, outline: Any, sequences: int) -> result_memory.ResultMatrix:
         """Return the matrix."""
         found = super().matrix(outline, 0)
         found.sequences = 0
@@ -116,7 +116,7 @@ class Reused(kernel_pass.ResultMemory):
 def kernels(batch: windsock.Batch, plan: Plan) -> Callable[[], object]:
     """Return the pass over a batch alone, without the memory of its results."""
     memory = Reused(batch.response_mask.device)
-    kernel_pass.launch(rows_triton, batch, plan, kernel_pass.ResultMemory(batch.response_mask.device))
+    kernel_pass.launch(rows_triton, batch, plan, result_memory.ResultMemory(batch.response_mask.device))
     super(Reused, memory).matrix(batch.prepared[plan].outline, batch.sequences)
     return lambda: kernel_pass.launch(rows_triton, batch, plan, memory)
 

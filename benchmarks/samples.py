@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from browser_cpu import longest_task, main_thread
+from fastest_core import stay_on_fastest_core
 
 KEPT_PER_STEP, GROUP = 64, 8
 BAR = 1.0  # seconds
@@ -57,7 +58,7 @@ OPEN = """() => new Promise((done) => {
     [...document.querySelectorAll('nav.tabs a')].find((link) => link.href.includes('tab=samples')).click();
     look();
 })"""
-MICRO_BATCHES, WARM_UP, BLOCKS = 16, 4, 3
+MICRO_BATCHES, WARM_UP = 16, 4
 HOST_BAR, PASS_BAR, BYTES_BAR = 100.0, 1.0, 300.0  # µs of the host and per cent of the pass more, and kB, of a step
 BUSY_CYCLES = 40_000_000  # about 20 ms, in which the host queues a step
 
@@ -261,6 +262,11 @@ class MeasuredSteps:
             self.calls.append(calls)
             self.passes.append(elapsed)
 
+    @property
+    def host(self) -> list[float]:
+        """The host's time of each step."""
+        return [sum(both) for both in zip(self.calls, self.commits, strict=True)]
+
     def _begin(self) -> tuple[float, Callable[[], float]]:
         """Return the time, and a function that returns the milliseconds of the device since then."""
         if self._device != "cuda":
@@ -280,6 +286,16 @@ class MeasuredSteps:
         return time.perf_counter(), elapsed
 
 
+def more_line(what: str, none: Sequence[float], some: Sequence[float]) -> float:
+    """Print the medians of two series of seconds, and of the differences of its pairs; return the last in µs."""
+    apart = sorted((b - a) * 1e6 for a, b in zip(none, some, strict=True))
+    median, reach = statistics.median(apart), round(0.98 * len(apart) ** 0.5)  # of the order, by a binomial
+    low, high = (apart[max(0, min(len(apart) - 1, len(apart) // 2 + side))] for side in (-reach, reach))
+    columns = f"{statistics.median(none) * 1e6:12,.0f}{statistics.median(some) * 1e6:12,.0f}{median:12,.0f}"
+    print(f"  {what:40}{columns}{f'{low:,.0f} … {high:,.0f}':>20}")
+    return median
+
+
 def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     """Print what tokens of measured sequences cost a step; return whether the bars hold."""
     import torch
@@ -293,32 +309,29 @@ def step_tokens(dir: Path, options: argparse.Namespace) -> bool:
     words = [f"w{n} " for n in range(500)]
     run.tokenizer(lambda ids: "".join(words[id] for id in ids))
     kinds = {number: MeasuredSteps(run, device, sets, number) for number in (0, TOKEN_SAMPLES)}
-    for number in range(2 * BLOCKS):  # in turn, as clocks of a device and of the host change
-        one = [*kinds.values()][number % 2]
-        for step in range(WARM_UP + options.steps // BLOCKS):  # memory is as large as the last step needed
-            one.step(step, step >= WARM_UP)
+    steps = WARM_UP + options.steps
+    for step in range(steps):
+        # In turn, as the host and the device change their pace: without and with, then with and without.
+        for number in sorted(kinds, reverse=step % 2 == 1):
+            kinds[number].step(step, step >= WARM_UP)
             time.sleep(options.pause)  # the thread that packs the tokens has the time of a step
+        if step == 0:  # the threads that exist now may use all cores
+            stay_on_fastest_core()
     run.finish()
-    steps = BLOCKS * (WARM_UP + options.steps // BLOCKS)
     size = sum(file.stat().st_size for file in run.path.glob("*.seg")) / steps / 1000
-    none, some = (
-        [statistics.median(times) for times in (one.calls, one.commits, one.passes)] for one in kinds.values()
-    )
+    none, some = kinds.values()
     name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
     print(f"{name}, torch {torch.__version__}, {rows} x {width:,} tokens, {MICRO_BATCHES} micro-batches, ", end="")
     print(f"{TOKEN_SAMPLES} sequences a step, {options.steps} steps\n")
-    print(f"  {'':40}{'tokens=0':>12}{f'tokens={TOKEN_SAMPLES}':>12}{'more':>12}")
-    shown = {"measure: calls of a step, µs": 0, "commit, µs": 1}
-    for what, place in shown.items():
-        print(
-            f"  {what:40}{none[place] * 1e6:12,.0f}{some[place] * 1e6:12,.0f}{(some[place] - none[place]) * 1e6:12,.0f}"
-        )
-    host = (sum(some[:2]) - sum(none[:2])) * 1e6
-    print(f"  {'host time of a step, µs':40}{sum(none[:2]) * 1e6:12,.0f}{sum(some[:2]) * 1e6:12,.0f}{host:12,.0f}")
+    print(f"  {'medians':40}{'tokens=0':>12}{f'tokens={TOKEN_SAMPLES}':>12}{'more':>12}{'95 % interval':>20}")
+    more_line("measure: calls of a step, µs", none.calls, some.calls)
+    more_line("commit, µs", none.commits, some.commits)
+    host = more_line("host time of a step, µs", none.host, some.host)
     holds = True
     if device == "cuda":
-        more = 100 * (some[2] - none[2]) / none[2]
-        print(f"  {'pass of the device, ms':40}{none[2]:12.3f}{some[2]:12.3f}{more:11.2f}%")
+        before, after = statistics.median(none.passes), statistics.median(some.passes)
+        more = 100 * (after - before) / before
+        print(f"  {'pass of the device, ms':40}{before:12.3f}{after:12.3f}{more:11.2f}%")
         holds = host <= HOST_BAR and more <= PASS_BAR
     print(f"  {'on disk, kB a step, with metrics':40}{'':24}{size:12,.0f}")
     scaled = size * 8192 / width  # the bar is that of 8,192 tokens
@@ -410,8 +423,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", nargs="?", choices=("all", "tokens"), default="all")
     parser.add_argument("--rows", type=int, help="sequences of a measured batch (default 256, without a device 32)")
     parser.add_argument("--width", type=int, default=8192, help="tokens of each (default 8,192)")
-    parser.add_argument("--steps", type=int, default=30, help="measured steps of each kind (default 30)")
-    parser.add_argument("--pause", type=float, default=0.05, help="seconds between steps (default 0.05)")
+    parser.add_argument("--steps", type=int, default=120, help="measured steps of each kind (default 120)")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds between steps (default 0.2)")
     parser.add_argument("--samples", type=int, default=50_000, help="number of stored samples (default 50,000)")
     parser.add_argument("--offered", type=int, default=256, help="samples submitted per step (default 256)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 unless the bar holds")

@@ -8,8 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from windsock import device_copy  # noqa: E402 - after the check for torch
-from windsock.device_copy import SIZES, DeviceCopy  # noqa: E402
+from windsock.device_copy import copies  # noqa: E402 - after the check for torch
+from windsock.device_copy.copies import SIZES, DeviceCopy  # noqa: E402
+from windsock.measurement.device_rows import HeldCopy  # noqa: E402
 from windsock.scalars import Deferred  # noqa: E402
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -21,7 +22,7 @@ class Far(torch.Tensor):
     device = torch.device("cuda", 0)
 
 
-class KnownBuffer(device_copy.PinnedBuffer):
+class KnownBuffer(copies.PinnedBuffer):
     """Memory without a device: a copy arrives when it is waited for, or the device fails."""
 
     made: ClassVar[list["weakref.ref[KnownBuffer]"]] = []
@@ -38,6 +39,9 @@ class KnownBuffer(device_copy.PinnedBuffer):
         self._queued.append((host, plain.clone()))
         return host
 
+    def gather(self, tensors: list[torch.Tensor], kernel: object) -> torch.Tensor:
+        return self.receive(torch.stack([tensor.as_subclass(torch.Tensor) for tensor in tensors]))
+
     def arrived(self) -> bool:
         return not self._queued
 
@@ -52,8 +56,9 @@ class KnownBuffer(device_copy.PinnedBuffer):
 @pytest.fixture(autouse=True)
 def known_buffers(monkeypatch: pytest.MonkeyPatch) -> list["weakref.ref[KnownBuffer]"]:
     """Use memory of the host, and no buffer of another test."""
-    monkeypatch.setattr(device_copy, "_free", {})
-    monkeypatch.setattr(device_copy, "PinnedBuffer", KnownBuffer)
+    monkeypatch.setattr(copies, "_free", {})
+    monkeypatch.setattr(copies, "_gathering", set())
+    monkeypatch.setattr(copies, "PinnedBuffer", KnownBuffer)
     monkeypatch.setattr(KnownBuffer, "made", [])
     monkeypatch.setattr(KnownBuffer, "fails", False)
     return KnownBuffer.made
@@ -107,6 +112,18 @@ def test_a_tensor_that_is_handed_out_keeps_its_memory(known_buffers: list):
     assert [buffer() is None for buffer in known_buffers] == [False, True]
 
 
+def test_memory_that_a_kernel_uses_is_not_freed(known_buffers: list):
+    """A row that nobody reads may be dropped before the kernel has begun; one that was read is used again."""
+    gathered = DeviceCopy.gathered([far(1.0), far(2.0)], None)
+    del gathered
+    gc.collect()
+    assert known_buffers[0]() is not None
+    for _ in range(3):
+        assert DeviceCopy.gathered([far(1.0), far(2.0)], None).values() == [1.0, 2.0]
+    assert len(known_buffers) == 2
+    assert [*copies._gathering] == [known_buffers[0]()]
+
+
 def test_huge_copies_are_not_shared(known_buffers: list):
     """Their memory is freed with them; of each size a few buffers are kept."""
     huge = reused(torch.zeros(max(SIZES) // 4 + 1).as_subclass(Far))
@@ -117,7 +134,7 @@ def test_huge_copies_are_not_shared(known_buffers: list):
     small, most = next(iter(SIZES.items()))
     many = [reused(far(n)) for n in range(most + 5)]
     assert [copy.values() for copy in many] == [[float(n)] for n in range(most + 5)]
-    assert {size: len(free) for (_, size), free in device_copy._free.items()} == {small: most}
+    assert {size: len(free) for (_, size), free in copies._free.items()} == {small: most}
 
 
 def test_a_large_copy_has_its_memory_until_it_is_released(known_buffers: list):
@@ -128,6 +145,23 @@ def test_a_large_copy_has_its_memory_until_it_is_released(known_buffers: list):
         assert copy.wait().tolist() == [float(length)] * length
         copy.release()
     assert len(known_buffers) == 2
+
+
+def test_tokens_have_their_memory_until_they_are_dropped(known_buffers: list):
+    """Whether somebody has read them or not: a copy that is under way is never written over the next one."""
+    for is_read in (True, False, True):
+        held = HeldCopy(torch.arange(3, dtype=torch.int32).as_subclass(Far))
+        assert not known_buffers[0]().arrived()
+        if is_read:
+            array = held.wait()
+            assert array.tolist() == [0, 1, 2]
+        del held
+        assert known_buffers[0]().arrived()
+    assert len(known_buffers) == 1
+    dropped = HeldCopy(torch.arange(3, dtype=torch.int32).as_subclass(Far))
+    KnownBuffer.fails = True
+    del dropped  # without an exception
+    assert not any(copies._free.values())
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -142,13 +176,13 @@ def test_memory_is_kept_after_an_error_of_the_device(known_buffers: list, shared
     del copy
     gc.collect()
     assert known_buffers[0]() is not None
-    assert not any(device_copy._free.values())
+    assert not any(copies._free.values())
 
 
 def test_shared_memory_is_not_freed_when_the_process_ends(known_buffers: list):
     """An error of the device may come after the last copy, and the end of the process drops all references."""
     reused(far(1.0)).values()
-    device_copy._free.clear()
+    copies._free.clear()
     gc.collect()
     assert known_buffers[0]() is not None
 

@@ -249,3 +249,25 @@ def test_cuda_scalars_are_logged_without_a_synchronisation(tmp_path):
     view = windsock.open(run.path)
     assert view.series("loss").values.tolist() == view.series("half").values.tolist() == list(range(1, 20))
     run.finish()
+
+
+@needs_cuda
+def test_cuda_scalars_arrive_as_they_are():
+    """Of every dtype, at any address, in any number, with gradients, and where memory and value differ."""
+    from windsock import scalars
+
+    draw = torch.Generator(device="cuda").manual_seed(3)
+    numbers = torch.randint(-100, 100, (150,), device="cuda", generator=draw)
+    kinds = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16"]
+    for kind in (getattr(torch, name) for name in kinds):
+        stored = (numbers.abs() if not kind.is_signed else numbers).to(kind)
+        for count in (1, 20, 64, 65, 150):
+            given = [stored[place] if place % 2 else stored[place : place + 1] for place in range(count)]
+            assert Deferred(given).values() == stored[:count].double().tolist()
+    odd = torch.tensor([1.5, float("nan"), float("inf"), -0.0, 1e300], device="cuda", dtype=torch.float64)
+    assert str(Deferred(odd.unbind()).values()) == str(odd.tolist())
+    loss = torch.nn.Parameter(torch.tensor(2.5, device="cuda"))
+    turned = torch.tensor([1 + 2j], device="cuda").conj().imag
+    assert turned.is_neg()
+    assert Deferred([loss, loss * 2, turned[0], loss.detach()]).values() == [2.5, 5.0, -2.0, 2.5]
+    assert scalars._unable == []

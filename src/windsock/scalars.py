@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from windsock.device_copy import DeviceCopy
+from windsock.device_copy.copies import DeviceCopy
 from windsock.formatting import describe_error
 from windsock.model import Histogram
 
@@ -195,8 +195,6 @@ class Deferred:
     """
 
     def __init__(self, tensors: Iterable[Any]) -> None:
-        import torch
-
         alike: dict[Any, tuple[list[int], list[Any]]] = {}
         self._size = 0
         for tensor in tensors:
@@ -206,9 +204,7 @@ class Deferred:
             group[0].append(self._size)
             group[1].append(tensor)
             self._size += 1
-        # Without gradients as a whole: to detach each tensor takes longer than to stack all.
-        with torch.no_grad():
-            self._parts = [(places, DeviceCopy(_stacked(group), reused=True)) for places, group in alike.values()]
+        self._parts = [(places, _copy(group)) for places, group in alike.values()]
 
     def ready(self) -> bool:
         """Return whether the values are on the host, without waiting."""
@@ -221,6 +217,41 @@ class Deferred:
             for place, value in zip(places, copy.values(), strict=True):
                 result[place] = float(value)
         return result
+
+
+def _copy(tensors: list[Any]) -> DeviceCopy:
+    """Copy one-element tensors of one device and dtype to the host."""
+    import torch
+
+    if not _unable and tensors[0].is_cuda:
+        try:
+            kernel = _gathering_kernel(tensors)
+            if kernel is not None:
+                return DeviceCopy.gathered(tensors, kernel)
+        except Exception as problem:  # noqa: BLE001 - no Triton, no compiler, …: torch copies them as well
+            _unable.append(problem)
+    # Without gradients as a whole: to detach each tensor takes longer than to stack all.
+    with torch.no_grad():
+        return DeviceCopy(_stacked(tensors), reused=True)
+
+
+_unable: list[Exception] = []
+"""Why scalars cannot be gathered by a kernel; after it that is not tried again in this process."""
+
+
+def _gathering_kernel(tensors: list[Any]) -> Any:
+    """Return the kernel that reads tensors at their addresses, or None where their memory does not have their value."""
+    import torch
+
+    from windsock.device_copy.gathering_triton import KINDS, MOST, gather_of
+
+    kind = tensors[0].dtype
+    if len(tensors) > MOST or kind not in KINDS:
+        return None
+    plain = torch.Tensor, torch.nn.Parameter
+    if any([type(tensor) not in plain or tensor.is_neg() for tensor in tensors]):  # noqa: C419 - faster than a generator
+        return None
+    return gather_of(kind)
 
 
 def _stacked(tensors: list[Any]) -> Any:

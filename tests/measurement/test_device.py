@@ -16,22 +16,29 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_harness import LEVELS, LOSSES, OPTIONS, make
+from test_harness import FORMS, LEVELS, LOSSES, OPTIONS, make, packed
 
 import windsock
-from windsock.measurement import device
-from windsock.measurement.batch import TOKEN_FIELDS, Batch
+from windsock.measurement import device, result_memory
+from windsock.measurement.batch import TOKEN_FIELDS, VOCABULARY_FIELDS, Batch
 from windsock.measurement.step import Measurement, measure
+from windsock.stats import logits as logits_module
 
 CUDA = torch.cuda.is_available()
 INTERPRETED = not CUDA and os.environ.get("TRITON_INTERPRET") == "1"
 NO_KERNELS = pytest.mark.skipif(not (CUDA or INTERPRETED), reason="needs a CUDA device or Triton's interpreter")
+FROM_LOGITS = (
+    "log_probs", "old_log_probs", "entropy", "old_entropy", "exact_kl", "exact_ref_kl", "highest_logits",
+    "lowest_logits",
+)  # fmt: skip
 PATHS = ["torch", pytest.param("kernel", marks=NO_KERNELS)]
 
 
 @pytest.fixture(params=PATHS)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the device of the tensors; measuring uses the path under test."""
+    if request.param == "torch":
+        monkeypatch.setattr(logits_module, "_load_kernels", lambda: None)
     if request.param == "torch" or INTERPRETED:
         kernels = None if request.param == "torch" else interpreted_kernels(monkeypatch)
         monkeypatch.setattr(device, "_kernels", lambda kind: kernels)
@@ -47,7 +54,7 @@ def interpreted_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     from triton.runtime.interpreter import InterpreterBuilder as Builder
     from triton.runtime.interpreter import TensorHandle
 
-    from windsock.stats import rows_triton
+    from windsock.stats import logits_triton, rows_triton
 
     add = Builder.create_atomic_rmw  # takes masks of booleans only
 
@@ -55,6 +62,7 @@ def interpreted_kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         return add(self, operation, pointer, value, TensorHandle(mask.data.astype(bool), language.int1), *more)
 
     monkeypatch.setattr(Builder, "create_atomic_rmw", add_where)
+    monkeypatch.setattr(logits_module, "_kernels", lambda *each: logits_triton if torch.is_tensor(each[0]) else None)
     monkeypatch.setattr(Builder, "create_minnumf", lambda self, a, b: self.binary_op(a, b, np.fmin))
     monkeypatch.setattr(Builder, "create_maxnumf", lambda self, a, b: self.binary_op(a, b, np.fmax))
     for kind in (RuntimeWarning, DeprecationWarning):  # NumPy's, about NaN and about Triton's own code
@@ -123,14 +131,12 @@ def test_ties_at_the_bounds_of_clips_are_decided_as_on_the_host(place: str, dtyp
     assert {name: got[name] for name in names} == {name: expected[name] for name in names}
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_quantiles_of_short_sequences_are_those_of_all_tokens(place: str, packed: bool):
+@FORMS
+def test_quantiles_of_short_sequences_are_those_of_all_tokens(place: str, form: str):
     """Up to 64 tokens of a sequence are all looked at; a value at the end of a bin may count in the next one."""
     data = make(40, 64, 21, True)
-    if packed:
-        for name in (*TOKEN_FIELDS, "keep"):
-            data[name] = data[name].reshape(-1)
-        data["cu_seqlens"] = np.arange(0, 40 * 64 + 1, 64)
+    if form == "packed":
+        data = packed(data, np.full(40, 64))
     there, here = tensors(data, place)
     got, expected = measure(there, **OPTIONS), measure(here, **OPTIONS)
     names = [name for name in expected if re.search(r"[/_]p\d+$", name)]
@@ -167,8 +173,9 @@ def test_quantiles_of_long_sequences_have_the_stated_error(place: str, rows: int
             assert (tokens < low).mean() <= share + allowed, (channel, percent)
 
 
+@FORMS
 @pytest.mark.parametrize(("period", "tail"), [(1, 64), (1, 63), (7, 64), (40, 80), (40, 79), (128, 256), (129, 300)])
-def test_repetition_agrees_with_the_host(place: str, period: int, tail: int):
+def test_repetition_agrees_with_the_host(place: str, period: int, tail: int, form: str):
     """Loops of several periods, some too short, at the end of responses with padding and holes."""
     random = np.random.default_rng(period)
     rows, width = 6, 600
@@ -180,9 +187,20 @@ def test_repetition_agrees_with_the_host(place: str, period: int, tail: int):
     mask = np.arange(width) < ends[:, None]
     mask[0, ends[0] - 30] = False  # a token that is not of the response
     mask[1] = False
-    there, here = tensors({"response_mask": mask, "actions": actions}, place)
+    data = {"response_mask": mask, "actions": actions}
+    if form == "packed":  # some sequences have tokens behind the response
+        data = packed(data, np.minimum(ends + np.array([3, 0, 0, 1, 20, 2]), width))
+    there, here = tensors(data, place)
     name = "tokens/repetition"
     assert measure(there)[name] == measure(here)[name] == (4 / 6 if tail >= max(64, 2 * period) and period < 129 else 0)
+
+
+def test_a_repetition_does_not_reach_into_the_sequence_before(place: str):
+    """A stream of one token alone: of its sequences, the second is too short by itself."""
+    bounds = np.array([0, 73, 136, 200])
+    stream = {"response_mask": np.ones(200, bool), "actions": np.zeros(200, np.int64), "cu_seqlens": bounds}
+    there, here = tensors(stream, place)
+    assert [measure(batch)["tokens/repetition"] for batch in (there, here)] == [2 / 3, 2 / 3]
 
 
 @pytest.mark.parametrize("levels", LEVELS, ids=str)
@@ -206,19 +224,51 @@ def test_parts_and_absent_tensors_agree(place: str, part: str, leave_out: str):
     assert_same(measure(there, part=part, **OPTIONS), measure(here, part=part, **OPTIONS))
 
 
+@pytest.mark.parametrize("levels", [{}, LEVELS[0], *LEVELS[4:6]], ids=str)
 @pytest.mark.parametrize("bounds_type", [torch.int32, torch.int64])
-def test_packed_batches_agree(place: str, bounds_type: torch.dtype):
+def test_packed_batches_agree(place: str, bounds_type: torch.dtype, levels: dict):
     """A stream of tokens with its boundaries on the device, as attention kernels take them."""
-    data = make(9, 7, 5, True)
-    lengths = np.array([7, 0, 3, 1, 7, 2, 0, 5, 4])
-    inside = np.arange(7) < lengths[:, None]
-    data["response_mask"] &= inside
-    for name in (*TOKEN_FIELDS, "keep"):
-        data[name] = data[name][inside]
-    data["cu_seqlens"] = np.concatenate([[0], np.cumsum(lengths)])
-    there, here = tensors(data, place)
+    there, here = tensors(packed(make(9, 7, 5, True), np.array([7, 0, 3, 1, 7, 2, 0, 5, 4])), place)
     there = Batch(**{**{n: getattr(there, n) for n in there.given}, "cu_seqlens": there.cu_seqlens.to(bounds_type)})
-    assert_same(measure(there, **OPTIONS), measure(here, **OPTIONS))
+    options = {**OPTIONS, **levels}
+    assert_same(measure(there, **options), measure(here, **options))
+
+
+@FORMS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_metrics_from_logits_agree_with_the_host(place: str, dtype: torch.dtype, form: str):
+    """Log-probs, entropies, exact KLs and extremes of three policies' logits, some of -inf, in any padding."""
+    data = with_logits(make(6, 9, 23))
+    for name in VOCABULARY_FIELDS:
+        data[name][..., 20] = -math.inf
+        data[name][~data["response_mask"]] = math.nan
+    there, here = tensors(packed(data, np.full(6, 9)) if form == "packed" else data, place, dtype)
+    options = {**OPTIONS, "temperature": 1.3}
+    got, expected = measure(there, **options), measure(here, **options)
+    assert_same(got, expected, atol=1e-5)
+    for name in ("actor/policykl", "policy/ref_kl_exact"):
+        assert got[name] == pytest.approx(expected[name], rel=1e-4)
+    valid = data["response_mask"] & data["keep"][:, None]
+    known = torch.tensor(data["logits"][valid]).to(dtype).double().numpy()
+    extremes = known.max(), known[known > -math.inf].min()
+    assert (got["policy/logits/max"], got["policy/logits/min"]) == pytest.approx(extremes, rel=1e-6)
+
+
+def with_logits(data: dict, vocabulary: int = 33) -> dict:
+    """Return data with the logits of three policies in place of all that follows from them."""
+    random = np.random.default_rng(len(data["scores"]))
+    old = random.normal(0, 3, (*data["response_mask"].shape, vocabulary))
+    given = {name: value for name, value in data.items() if name not in FROM_LOGITS} | {"old_logits": old}
+    for name, distance in (("logits", 0.3), ("ref_logits", 0.5)):
+        given[name] = old + random.normal(0, distance, old.shape)
+    given["rollout_log_probs"] = np.log(taken(old, data["actions"])) + random.normal(0, 0.05, data["actions"].shape)
+    return given
+
+
+def taken(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """Return the probability of each action."""
+    powers = np.exp(logits)
+    return np.take_along_axis(powers / powers.sum(-1, keepdims=True), actions[..., None], -1)[..., 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -438,21 +488,13 @@ def _parts(batch: Batch) -> dict:
 
 @pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("packed", [False, True])
-def test_cuda_measures_without_a_synchronisation(tmp_path, packed: bool):
+@FORMS
+def test_cuda_measures_without_a_synchronisation(tmp_path, form: str):
     """A step of 64 micro-batches with logits does not synchronise before commit, and its values are right."""
-    torch.manual_seed(0)
-    data = make(64, 32, 12)
-    there, here = tensors(data, "cuda")
+    there, here = tensors(with_logits(make(64, 32, 12)), "cuda")
     micros = [there.take(slice(n, n + 1)) for n in range(64)]
-    if packed:
-        bounds = torch.tensor([0, 32], device="cuda")
-        micros = [
-            Batch(
-                **{n: v.reshape(-1) if (v := getattr(m, n)) is not m.eos_ids else v for n in m.given}, cu_seqlens=bounds
-            )
-            for m in micros
-        ]
+    if form == "packed":
+        micros = [as_a_stream(micro) for micro in micros]
     run = windsock.init(dir=tmp_path)
     run.measure(micros[0], part="policy", step=0)  # compiles the kernels, which may wait
     run.commit(0)
@@ -467,5 +509,30 @@ def test_cuda_measures_without_a_synchronisation(tmp_path, packed: bool):
     run.commit(1)
     run.finish()
     view, expected = windsock.open(run.path), measure(here, **OPTIONS)
-    for name in ("actor/pg_loss", "actor/ratio_max", "critic/advantages/mean", "actor/clipfrac", "critic/score/mean"):
-        assert view.series(name).last == pytest.approx(expected[name], rel=2e-5), name
+    for name in (
+        "actor/pg_loss", "actor/ratio_max", "critic/advantages/mean", "actor/clipfrac", "critic/score/mean",
+        "actor/policykl", "policy/ref_kl_exact", "policy/entropy/mean", "policy/logits/max", "policy/logits/min",
+    ):  # fmt: skip
+        assert view.series(name).last == pytest.approx(expected[name], rel=5e-5, abs=1e-5), name
+
+
+def as_a_stream(batch: Batch) -> Batch:
+    """Return a padded batch of one sequence as a packed one on its device."""
+    given = {name: getattr(batch, name) for name in batch.given}
+    of_tokens = given.keys() & {*TOKEN_FIELDS, *VOCABULARY_FIELDS}
+    bounds = torch.tensor([0, batch.shape[-1]], device=batch.device)
+    return Batch(**{**given, **{name: given[name][0] for name in of_tokens}, "cu_seqlens": bounds})
+
+
+def test_the_results_of_a_step_are_one_piece_of_memory(monkeypatch: pytest.MonkeyPatch):
+    """Also after steps that needed less: not every step has tokens, and two pieces would have to be joined."""
+    monkeypatch.setattr(result_memory, "_last_words", {})
+    pieces = []
+    for words in (100, 5000, 100, 100, 5000, 5000, 100):
+        memory = result_memory.ResultMemory(torch.device("cpu"))
+        taken = [memory.take(size) for size in (64, words, 16)]
+        copied = memory.tensors()
+        assert len(copied) > 1 or len(copied[0]) == 64 + words + 16
+        assert [copied[chunk][offset:].data_ptr() for chunk, offset, _ in taken] == [address for *_, address in taken]
+        pieces.append(len(copied))
+    assert pieces[2:] == [1] * 5

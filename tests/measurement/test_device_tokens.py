@@ -1,5 +1,7 @@
 """Tokens of sequences that a device chooses: the same as on the host, and no wait before the step ends."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -7,10 +9,10 @@ import pytest
 import torch
 from test_device import CUDA, INTERPRETED, NO_KERNELS, place  # noqa: F401 - a fixture
 from test_token_choice import ASKED, arrays, as_torch, cut, packed
-from token_reference import chosen
+from token_reference import chosen, kept_tokens
 
 import windsock
-from windsock.measurement import device
+from windsock.measurement import device, kernel_pass
 from windsock.measurement.batch import Batch
 from windsock.measurement.options import Options
 from windsock.measurement.step import Measurement
@@ -54,7 +56,7 @@ def measured(batches: list[tuple[dict, tuple, Options]], request: Request) -> li
     measurement = Measurement(report=failed)
     for batch, parts, options in batches:
         measurement.add(Batch(**batch), parts, options, request)
-    return measurement.take_tokens()
+    return kept_tokens(measurement)
 
 
 LAYOUTS = {
@@ -142,11 +144,104 @@ def test_micro_batches_complete_the_rows_of_a_device(place: str, how: str):  # n
                 given["ids"] = [data["ids"][n] for n in np.arange(24)[rows]]
                 micro = Batch(**convert(packed(given) if how == "packed" else given))
             measurement.add(micro, ("policy",), Options(clip=(0.1, 0.3)))
-        return measurement.take_tokens()
+        return kept_tokens(measurement)
 
     here = step(dict)
     assert all("log_probs" in row.arrays for row in here)
     same(step(lambda arrays: on(place, as_torch(arrays))), here)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("sequences", [3, 600, 1100])
+def test_the_first_update_chooses_from_any_number_of_sequences(place: str, sequences: int):  # noqa: F811
+    """One that has none of the chosen sequences, and one that has all; NaN in the data is looked for first."""
+    data = arrays(sequences, 8)
+    data["response_mask"][:] = True
+    data["rollout_log_probs"][sequences - 1, 3] = np.nan
+    now = data["old_log_probs"] + 0.25
+
+    def step(convert) -> list[MeasuredTokens]:
+        whole = Batch(**convert({**data, "log_probs": now}))
+        measurement = Measurement(report=failed)
+        measurement.add(whole, ("data",), tokens=ASKED)
+        other = {name: data[name][:2] for name in ("response_mask", "old_log_probs", "advantages")}
+        other |= {"log_probs": now[:2], "ids": ["unknown", data["ids"][sequences - 1]]}
+        measurement.add(Batch(**convert(other)), ("policy",))
+        measurement.add(whole, ("policy",))
+        return kept_tokens(measurement)
+
+    here = step(dict)
+    assert here[0].id == f"s{sequences - 1}"
+    same(step(lambda arrays: on(place, as_torch(arrays))), here)
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("gradients", [False, True])
+def test_a_choice_that_waits_keeps_its_tensors_and_never_a_graph(place: str, gradients: bool):  # noqa: F811
+    """The first update, or the end of the step, makes the choice; with gradients it is made at once."""
+    given = on(place, as_torch(arrays()))
+    if gradients:
+        given["old_entropy"].requires_grad_()
+    held = weakref.ref(given["advantages"])
+    measurement = Measurement(report=failed)
+    measurement.add(Batch(**given), ("data",), tokens=ASKED)
+    expected = chosen(arrays(), 12, 5)
+    del given
+    gc.collect()
+    assert (held() is None) == gradients
+    assert {int(row.id[1:]): row.reason for row in kept_tokens(measurement)} == expected
+    gc.collect()
+    assert held() is None
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+@pytest.mark.parametrize("how", ["written", "moved"])
+@pytest.mark.parametrize("update", [False, True])
+def test_tensors_that_changed_before_they_are_copied_cost_their_tokens(place: str, how: str, update: bool):  # noqa: F811
+    """What is in their memory was not measured, or is of somebody else; the metrics are those of the call."""
+    told: list[str] = []
+
+    def step(how: str | None) -> tuple[dict, list[MeasuredTokens]]:
+        given = on(place, as_torch({**arrays(), "log_probs": arrays()["old_log_probs"] + 0.25}))
+        whole = Batch(**given)
+        measurement = Measurement(report=failed, warn=told.append)
+        measurement.add(whole, ("data",), tokens=ASKED)
+        if how == "written":
+            given["old_entropy"].zero_()
+        elif how == "moved":
+            given["old_entropy"].data = given["old_entropy"].clone()
+        if update:
+            measurement.add(whole, ("policy",))
+        return dict(measurement.finish("roll")), kept_tokens(measurement)
+
+    metrics, rows = step(None)
+    assert (len(rows), told) == (5, [])
+    assert step(how) == (metrics, [])
+    assert len(told) == 1
+    assert "changed in place" in told[0]
+
+
+@pytest.mark.parametrize("place", ["kernel"], indirect=True)
+def test_tokens_that_fail_cost_no_metric_and_are_told(place: str, monkeypatch: pytest.MonkeyPatch):  # noqa: F811
+    """The pass is queued again without them; the next step says why there are none."""
+    monkeypatch.setattr(device, "_unable", [])
+
+    def step(report, breaks: bool = False) -> tuple[dict, list[MeasuredTokens]]:
+        whole = Batch(**on(place, as_torch({**arrays(), "log_probs": arrays()["old_log_probs"] + 0.25})))
+        measurement = Measurement(report=report)
+        measurement.add(whole, ("data",), tokens=ASKED)
+        if breaks:
+            monkeypatch.setattr(kernel_pass, "_new_completing", lambda *_: 1 / 0)
+        measurement.add(whole, ("policy",))
+        rows = kept_tokens(measurement)
+        return dict(measurement.finish("roll")), rows
+
+    told: list[str] = []
+    metrics, rows = step(failed)
+    assert rows
+    assert step(failed, breaks=True) == (metrics, [])
+    assert step(lambda what, error: told.append(f"{what}: {type(error).__name__}")) == (metrics, [])
+    assert told == ["tokens: ZeroDivisionError"]
 
 
 @pytest.mark.parametrize("place", ["kernel"], indirect=True)
@@ -158,7 +253,7 @@ def test_several_batches_on_a_device_are_chosen_from_together(place: str):  # no
         measurement = Measurement(report=failed)
         for part in whole.split(3):
             measurement.add(part, ("data",), tokens=Request(6, 3))
-        return measurement.take_tokens()
+        return kept_tokens(measurement)
 
     same(step(Batch(**on(place, as_torch(data)))), step(Batch(**data)))
 
@@ -206,5 +301,5 @@ def test_nothing_waits_for_the_device():
             measurement.add(Batch(**by_ids), ("policy",))
         finally:
             torch.cuda.set_sync_debug_mode("default")
-        assert len(measurement.take_tokens()) == 5
+        assert len(kept_tokens(measurement)) == 5
     assert device._broken == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import reference
 from test_device import assert_same, place, tensors  # noqa: F401 - place is a fixture
-from test_harness import OPTIONS, assert_agree, make, plain
+from test_harness import FORMS, OPTIONS, assert_agree, make, packed, plain
 
 import windsock
 from segment_frames import of_rank
@@ -20,7 +20,7 @@ from windsock.catalogue.names import recognise
 from windsock.catalogue.registry import REGISTRY, vocabulary_name
 from windsock.journal.frames import Kind
 from windsock.measurement import gather
-from windsock.measurement.batch import TOKEN_FIELDS, Batch
+from windsock.measurement.batch import Batch
 from windsock.measurement.domains import MAX_DOMAINS, TOO_MANY
 from windsock.measurement.options import Options
 from windsock.measurement.quantities import QUANTITIES
@@ -63,16 +63,12 @@ def test_the_catalogue_knows_which_metrics_are_measured_by_domain():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 9), st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
 def test_every_metric_of_a_domain_equals_the_reference_of_its_sequences(
-    rows: int, seed: int, token_keep: bool, packed: bool
+    rows: int, seed: int, token_keep: bool, is_packed: bool
 ):
     """Padded and packed; sequences without a label are only in the values of all."""
     data = make(rows, 6, seed, token_keep and rows != rows * 6)
     labels = np.array([LABELS[n] for n in np.random.default_rng(seed).integers(0, 3, rows)], object)
-    given = dict(data)
-    if packed:
-        for name in (*TOKEN_FIELDS, *(["keep"] if data["keep"].ndim == 2 else [])):
-            given[name] = data[name].reshape(-1)
-        given["cu_seqlens"] = np.arange(rows + 1) * 6
+    given = packed(data, np.full(rows, 6)) if is_packed else data
     measured = measure(Batch(**given, domains=labels), **OPTIONS)
     found = by_domain(measured)
     assert set(found) == {label for label in labels if label is not None}
@@ -83,13 +79,17 @@ def test_every_metric_of_a_domain_equals_the_reference_of_its_sequences(
     assert measured.missing == alone.missing
 
 
+@FORMS
 @pytest.mark.parametrize("of_tensor", [False, True])
-def test_device_and_host_agree(place: str, of_tensor: bool):  # noqa: F811
+def test_device_and_host_agree(place: str, of_tensor: bool, form: str):  # noqa: F811
     """Labels may be on the device too; several batches of a step are computed together."""
     labels = np.array([3, 7, 3]) if of_tensor else np.array(["math", None, "code"], object)
     there, here = Measurement(), Measurement()
     for seed in range(2):
-        data = make(12, 9, seed) | {"domains": labels[np.random.default_rng(seed).integers(0, 3, 12)]}
+        random = np.random.default_rng(seed)
+        data = make(12, 9, seed) | {"domains": labels[random.integers(0, 3, 12)]}
+        if form == "packed":
+            data = packed(data, random.integers(0, 10, 12))
         on_device, on_host = tensors({n: v for n, v in data.items() if of_tensor or n != "domains"}, place)
         more = {} if of_tensor else {"domains": data["domains"]}
         there.add(on_device.having(**more), options=Options.from_keywords(dict(OPTIONS)))

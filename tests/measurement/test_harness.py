@@ -197,17 +197,33 @@ def test_any_split_into_micro_batches_and_ranks_gives_the_values_of_the_batch(se
     assert_agree(by_id(merged.finish("roll")), reference(plain(data), {**OPTIONS, "loss": loss}))
 
 
+FORMS = pytest.mark.parametrize("form", ["padded", "packed"])
+ALL_LEVELS = pytest.mark.parametrize("levels", [{}, *LEVELS], ids=str)
+
+
+def packed(data: dict, lengths: np.ndarray) -> dict:
+    """Return padded data as a stream with the first tokens of each sequence, so many as its length says."""
+    inside = np.arange(data["response_mask"].shape[1]) < lengths[:, None]
+    names = [name for name in (*TOKEN_FIELDS, *VOCABULARY_FIELDS, "keep") if name in data and data[name].ndim > 1]
+    tokens = {name: data[name][inside] for name in names}
+    return {**data, **tokens, "cu_seqlens": np.concatenate([[0], np.cumsum(lengths)])}
+
+
+@FORMS
+@ALL_LEVELS
 @pytest.mark.parametrize("garbage", [math.nan, math.inf, -1e30])
-def test_garbage_under_the_mask_changes_nothing(garbage: float):
-    """NaN, infinities and huge numbers in padding are never used, in padding of any width."""
-    data = make(9, 8, 2)
-    expected = measure(Batch(**data), **OPTIONS)
+def test_garbage_under_the_mask_changes_nothing(garbage: float, levels: dict, form: str):
+    """NaN, infinities and huge numbers in padding and in holes are never used, in padding of any width."""
+    data, options = make(9, 8, 2), {**OPTIONS, **levels}
+    expected = reference(plain(data), options)
     for name in TOKEN_FIELDS[1:]:
         value = data[name].astype(float)
         value[~data["response_mask"]] = garbage
         data[name] = np.pad(value, ((0, 0), (0, 5)), constant_values=garbage)
     data["response_mask"] = np.pad(data["response_mask"], ((0, 0), (0, 5)))
-    assert measure(Batch(**data), **OPTIONS) == pytest.approx(dict(expected), rel=1e-12)
+    measured = measure(Batch(**(packed(data, np.full(9, 13)) if form == "packed" else data)), **options)
+    assert_agree(by_id(measured), expected)
+    assert not [name for name in measured if name.startswith("windsock/nonfinite")]
 
 
 @settings(max_examples=30, deadline=None)
@@ -215,31 +231,52 @@ def test_garbage_under_the_mask_changes_nothing(garbage: float):
 @example(3, 2622087, False)
 def test_packed_and_padded_are_the_same(rows: int, seed: int, token_keep: bool):
     """A stream of tokens with boundaries gives the values of the padded matrix."""
+    data, lengths = ragged(rows, seed, token_keep)
+    stream = Batch(**packed(data, lengths))
+    assert measure(stream, **OPTIONS) == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=1e-12)
+
+
+@pytest.mark.parametrize("levels", LEVELS, ids=str)
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 8), st.integers(0, 2**32 - 1), st.booleans())
+def test_packed_batches_equal_the_reference_at_every_level(levels: dict, rows: int, seed: int, token_keep: bool):
+    """Ratios, truncation and rejection of the sequences of a stream, some of them without a token."""
+    data, lengths = ragged(rows, seed, token_keep)
+    options = {**OPTIONS, **levels}
+    assert_agree(by_id(measure(Batch(**packed(data, lengths)), **options)), reference(plain(data), options))
+
+
+def ragged(rows: int, seed: int, token_keep: bool) -> tuple[dict, np.ndarray]:
+    """Return padded data, and the lengths of its sequences, after which the mask is empty."""
     data = make(rows, 6, seed, token_keep)
     lengths = np.random.default_rng(seed).integers(0, 7, rows) if rows else np.zeros(0, int)
-    inside = np.arange(6) < lengths[:, None]
-    data["response_mask"] &= inside
-    packed = dict(data)
-    for name in (*TOKEN_FIELDS, *(["keep"] if token_keep else [])):
-        packed[name] = data[name][inside]
-    packed["cu_seqlens"] = np.concatenate([[0], np.cumsum(lengths)])
     assume(not token_keep or lengths.sum() != rows)  # with as many tokens as sequences, keep is read as per sequence
-    assert measure(Batch(**packed), **OPTIONS) == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=1e-12)
+    data["response_mask"] &= np.arange(6) < lengths[:, None]
+    return data, lengths
 
 
+@FORMS
+@ALL_LEVELS
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 1e-12)])
-def test_torch_and_numpy_agree_for_every_dtype(dtype: torch.dtype, rtol: float):
+def test_torch_and_numpy_agree_for_every_dtype(dtype: torch.dtype, rtol: float, levels: dict, form: str):
     """The values of half precision are those of the rounded inputs, computed in double precision."""
-    data = make(9, 8, 3)
-    tensors = dict(data)
+    data, options = make(9, 8, 7, form == "packed"), {**OPTIONS, **levels}
     for name, value in data.items():
         if isinstance(value, np.ndarray) and value.dtype == np.float64:
-            tensors[name] = torch.tensor(value).to(dtype).requires_grad_()
-            data[name] = tensors[name].detach().double().numpy()
-        elif isinstance(value, np.ndarray):
-            tensors[name] = torch.tensor(value)
-    got = measure(Batch(**tensors), **OPTIONS)
-    assert got == pytest.approx(dict(measure(Batch(**data), **OPTIONS)), rel=rtol)
+            data[name] = torch.tensor(value).to(dtype).double().numpy()
+    given = packed(data, np.full(9, 8)) if form == "packed" else data
+    tensors = {
+        name: as_tensor(value, dtype) if isinstance(value, np.ndarray) else value for name, value in given.items()
+    }
+    got = measure(Batch(**tensors), **options)
+    assert got == pytest.approx(dict(measure(Batch(**given), **options)), rel=rtol)
+    assert_agree(by_id(got), reference(plain(data), options), rtol=max(rtol, 1e-9))
+
+
+def as_tensor(value: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor of an array; numbers have the dtype and need gradients."""
+    tensor = torch.tensor(value)
+    return tensor.to(dtype).requires_grad_() if tensor.is_floating_point() else tensor
 
 
 def test_a_nan_is_counted_and_affects_only_metrics_of_its_array():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from token_reference import chosen, rows_of
+from token_reference import chosen, kept_tokens, rows_of
 
 from windsock.measurement import device
 from windsock.measurement.batch import Batch, BatchError
@@ -52,7 +52,7 @@ def taken(batch: dict, request: Request = ASKED, **options) -> list[MeasuredToke
     """Return the tokens that a measurement of the data part keeps."""
     measurement = Measurement()
     measurement.add(Batch(**batch), ("data",), Options(**options), request)
-    return measurement.take_tokens()
+    return kept_tokens(measurement)
 
 
 def as_torch(data: dict) -> dict:
@@ -121,7 +121,7 @@ def test_clipped_tokens_are_those_of_the_correction_or_of_the_policys_band():
     now[2, :7], data["advantages"][2] = now[2, :7] + 1.0, 1.0
     measurement = Measurement()
     measurement.add(Batch(**data, log_probs=now), tokens=ASKED)
-    rows = {row.reason: row for row in measurement.take_tokens()}
+    rows = {row.reason: row for row in kept_tokens(measurement)}
     assert rows["clipped"].id == "s2"
     assert (rows["clipped"].arrays["log_probs"] == now[2]).all()
     assert rows["clipped"].clip == (0.2, 0.2)
@@ -139,8 +139,8 @@ def test_a_choice_from_several_batches_is_that_from_all_of_them():
     for n, part in enumerate(Batch(**data).split(5)):
         (other if n == 3 else measurement).add(part, ("data",), tokens=Request(5, 3))
     measurement.merge(other)
-    assert {row.id: row.reason for row in measurement.take_tokens()} == whole
-    assert measurement.take_tokens() == []
+    assert {row.id: row.reason for row in kept_tokens(measurement)} == whole
+    assert kept_tokens(measurement) == []
 
 
 def test_more_batches_of_a_step_than_may_be_chosen_from_are_only_measured():
@@ -148,7 +148,7 @@ def test_more_batches_of_a_step_than_may_be_chosen_from_are_only_measured():
     measurement = Measurement()
     for n in range(MAX_SETS + 2):
         measurement.add(Batch(**{**arrays(2, seed=n), "ids": [f"{n}-0", f"{n}-1"]}), ("data",), tokens=Request(32, 0))
-    assert {int(row.id.split("-")[0]) for row in measurement.take_tokens()} <= set(range(MAX_SETS))
+    assert {int(row.id.split("-")[0]) for row in kept_tokens(measurement)} <= set(range(MAX_SETS))
 
 
 @pytest.mark.parametrize("how", ["split", "having", "taken", "ids", "shuffled ids", "packed"])
@@ -172,7 +172,7 @@ def test_micro_batches_complete_the_chosen_sequences(how: str):
             given["ids"] = [data["ids"][n] for n in np.arange(12)[rows]]
             micro = Batch(**(packed(given) if how == "packed" else given))
         measurement.add(micro, ("policy",), replace(Options(), clip=(0.1, 0.3)))
-    rows = measurement.take_tokens()
+    rows = kept_tokens(measurement)
     assert len(rows) == 5
     for row in rows:
         place, size = int(row.id[1:]), int(row.response.sum())
@@ -189,8 +189,8 @@ def test_a_batch_of_another_step_or_without_ids_completes_nothing():
     first, second = Measurement(), Measurement()
     first.add(batch, ("data",), tokens=ASKED)
     second.add(batch.having(log_probs=data["old_log_probs"]), ("policy",))
-    assert second.take_tokens() == []
-    assert all("log_probs" not in row.arrays for row in first.take_tokens())
+    assert kept_tokens(second) == []
+    assert all("log_probs" not in row.arrays for row in kept_tokens(first))
 
 
 def test_ids_are_one_for_each_sequence():
@@ -210,7 +210,7 @@ def test_a_device_without_kernels_stores_no_tokens_and_says_so(monkeypatch: pyte
     told: list[str] = []
     measurement = Measurement(warn=told.append)
     measurement.add(Batch(**as_torch(arrays())), ("data",), tokens=ASKED)
-    assert measurement.take_tokens() == []
+    assert kept_tokens(measurement) == []
     assert told == ["tokens of measured sequences need Triton on this device: none are stored"]
 
 

@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 
+from windsock.measurement.step import Measurement
+from windsock.model import MeasuredTokens
+
 
 def tokens_of(batch: dict, place: int, name: str) -> list[float]:
     """Return the values of a sequence's valid tokens."""
@@ -47,3 +50,9 @@ def chosen(batch: dict, sequences: int, count: int) -> dict[int, str]:
             found[best] = name
             del left[best]
     return found
+
+
+def kept_tokens(measurement: Measurement) -> list[MeasuredTokens]:
+    """Return the tokens that a measurement keeps."""
+    get = measurement.take_tokens()
+    return [] if get is None else get()

@@ -31,11 +31,13 @@ from windsock.step_values import Finish
 class MeasurementCollector(Collector):
     """Measurements of the steps that are under way. Usable from several threads.
 
-    ``use_tokens`` is called with a step and the tokens of the sequences that were chosen in it.
+    ``use_tokens`` is called with a step, and how to get the tokens of the sequences that were chosen in it.
     """
 
     def __init__(
-        self, recording: Recording, use_tokens: Callable[[int, list[MeasuredTokens]], None] = lambda step, rows: None
+        self,
+        recording: Recording,
+        use_tokens: Callable[[int, Callable[[], list[MeasuredTokens]]], None] = lambda step, rows: None,
     ) -> None:
         self._recording = recording
         self._use_tokens = use_tokens
@@ -105,8 +107,8 @@ class MeasurementCollector(Collector):
         return finish
 
     def _hand_over_tokens(self, measurement: Measurement | None, step: int) -> None:
-        rows = [] if measurement is None else measurement.take_tokens()
-        if rows:
+        rows = None if measurement is None else measurement.take_tokens()
+        if rows is not None:
             self._use_tokens(step, rows)
 
     def finish(self) -> None:

@@ -10,21 +10,21 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from windsock.device_copy import DeviceCopy
+from windsock.device_copy.copies import DeviceCopy
 from windsock.measurement import kernel_pass, torch_pass
 from windsock.measurement.batch import Batch
-from windsock.measurement.device_rows import DeviceRows, HeldCopies
+from windsock.measurement.device_rows import DeviceRows
 from windsock.measurement.device_selection import DeviceSelection, Fetched, selection_of
-from windsock.measurement.kernel_pass import ResultMemory
 from windsock.measurement.plan import Plan
-from windsock.measurement.token_rows import Places, Request, RowSet
+from windsock.measurement.result_memory import ResultMemory
+from windsock.measurement.token_rows import Request, TokenRows
 from windsock.measurement.torch_pass import TorchResults
 from windsock.stats.rows import Table
 
@@ -44,9 +44,7 @@ class Launches:
     def __bool__(self) -> bool:
         return bool(self._memories or self._by_torch)
 
-    def add(
-        self, batch: Batch, plan: Plan, located: tuple[RowSet, Places] | None = None
-    ) -> kernel_pass.Launched | None:
+    def add(self, batch: Batch, plan: Plan, tokens: TokenRows | None = None) -> kernel_pass.Launched | None:
         """Queue the pass over a batch, which completes the rows of chosen tokens. This never waits for the device.
 
         Return what was launched by a kernel; None if torch computes the pass, which completes no rows.
@@ -57,15 +55,20 @@ class Launches:
             memory = self._memories.get(device)
             if memory is None:
                 memory = self._memories[device] = ResultMemory(device)
+            if memory.rows and plan.completes and not _unable:
+                try:
+                    return kernel_pass.launch(kernels, batch, plan, memory, tokens)
+                except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
+                    _unable.append(problem)
             try:
-                return kernel_pass.launch(kernels, batch, plan, memory, located)
+                return kernel_pass.launch(kernels, batch, plan, memory)
             except Exception as problem:  # noqa: BLE001 - a missing compiler, an old driver, …: torch measures as well
                 _tell_broken(problem)
         self._by_torch.append(torch_pass.launch(batch, plan))
         return None
 
     def choose(self, batch: Batch, plan: Plan, launched: kernel_pass.Launched, request: Request) -> DeviceRows:
-        """Queue the choice of sequences of a batch whose pass was queued; after a failure, raise it and try no more."""
+        """Choose sequences of a batch whose pass was queued; after a failure, raise it and try no more."""
         if not _unable:
             try:
                 return kernel_pass.choose(batch, plan, launched, self._memories[batch.device], request)
@@ -77,31 +80,46 @@ class Launches:
     def collected(self) -> Iterator[list[DeviceSelection]]:
         """Copy the results to the host, and wait for them; the batches of one plan become one selection.
 
-        The selections can be used inside of the ``with`` block: their memory is that of the next step then. If
-        tokens of sequences are in it, it is in use as long as those are.
+        The selections can be used inside of the ``with`` block: their memory is that of the next step then. The copies
+        of tokens are queued, and nothing waits for them.
         """
         fetched: list[Fetched] = []
         copies: list[DeviceCopy] = []
         for memory in self._memories.values():
+            _choose_waiting(memory)
             try:
                 memory.reduce()
             except Exception as problem:  # noqa: BLE001 - the host can do it too
                 _tell_broken(problem)
-            own: list[DeviceCopy] = []
-            chunks = fetch(memory.tensors(), own, memory.number_labels)
-            fetched += memory.fetched(chunks)
-            if memory.rows:
-                held = HeldCopies(own)
-                for rows in memory.rows:
-                    rows.fetch(chunks[rows.chunk], held)
-            else:
-                copies += own
+            fetched += memory.fetched(fetch(memory.tensors(), copies, partial(_work_during_copy, memory)))
         if self._by_torch:
             arrays = iter(fetch([tensor for result in self._by_torch for tensor in result.tensors()], copies))
             fetched += [result.fetched(arrays) for result in self._by_torch]
         yield [selection_of(pieces) for pieces in _alike(fetched)]
         for copy in copies:
             copy.release()
+
+
+def _choose_waiting(memory: ResultMemory) -> None:
+    """Make the choices of sequences that no pass has made. What fails is told with the next choice."""
+    for rows in [rows for rows in memory.rows if rows.waiting is not None]:
+        try:
+            if not _unable and not rows.drop_if_overwritten():
+                kernel_pass.choose_now(rows)
+                continue
+        except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
+            _unable.append(problem)
+        memory.rows.remove(rows)
+
+
+def _work_during_copy(memory: ResultMemory) -> None:
+    """Do what needs no result of the device, while the results are copied; the copies of tokens come after theirs."""
+    try:
+        for rows in memory.rows:
+            rows.fetch()
+    except Exception as problem:  # noqa: BLE001 - the metrics do not need the tokens
+        _unable.append(problem)
+    memory.number_labels()
 
 
 def _alike(fetched: Iterable[Fetched]) -> Iterable[list[Fetched]]:

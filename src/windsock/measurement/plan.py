@@ -52,6 +52,11 @@ class Plan:
         return tuple(name for name in SEQUENCE_FIELDS if name in needed & self.given)
 
     @cached_property
+    def completes(self) -> bool:
+        """Whether its batches complete the rows of tokens that the data part has chosen."""
+        return "policy" in self.parts and "data" not in self.parts
+
+    @cached_property
     def by_domain(self) -> Plan | None:
         """The plan for the sequences of one domain; None where no domains are given."""
         if "domains" not in self.given or "data" not in self.parts:

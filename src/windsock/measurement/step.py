@@ -25,9 +25,8 @@ from windsock.measurement.packed_states import PackedStates, Packing
 from windsock.measurement.plan import Part, Plan, plan_of
 from windsock.measurement.quantities import BY_STATE, COEFFICIENTS, Data, Quantity
 from windsock.measurement.selection import HostSelection, Selection
-from windsock.measurement.token_rows import Request, TokenRows, clip_of, filled, host_rows
+from windsock.measurement.token_rows import HostRows, Request, TakenTokens, TokenRows, clip_of, filled, host_rows
 from windsock.measurement.values import Measured, failed_state, finished
-from windsock.model import MeasuredTokens
 from windsock.states import Layout, StateKind
 
 Floats = NDArray[np.float64]
@@ -96,9 +95,8 @@ class Measurement:
 
     def _launch(self, batch: Batch, plan: Plan, tokens: Request | None) -> None:
         """Queue the pass over a batch on a device, which completes chosen rows too, and the choice of rows."""
-        located = self._tokens.located(batch, plan.parts)
         launches = self._on_devices[0]
-        launched = launches.add(batch, plan, located)
+        launched = launches.add(batch, plan, self._tokens)
         request = self._tokens.wants(batch, plan.parts, tokens)
         if request is None:
             return
@@ -113,15 +111,14 @@ class Measurement:
     def _keep_tokens(self, batch: Batch, plan: Plan, selection: HostSelection | None, tokens: Request | None) -> None:
         """Choose sequences of a batch on the host, or complete those that were chosen before."""
         try:
-            located = self._tokens.located(batch, plan.parts)
+            located = self._tokens.located(batch) if plan.completes else None
             request = self._tokens.wants(batch, plan.parts, tokens)
             if request is not None:
                 rows = host_rows(batch, selection or HostSelection(batch, plan.options), plan, request)
                 self._tokens.add(batch, rows, request.number)
-            elif located is not None:
-                rows, places = located
-                rows.fill(batch, places, filled(plan))
-                rows.clip = clip_of(plan.options)
+            elif located is not None and isinstance(located[0], HostRows):
+                located[0].fill(batch, located[1], filled(plan))
+                located[0].clip = clip_of(plan.options)
         except Exception as error:  # noqa: BLE001 - it is reported, and costs no metric
             self._report("tokens", error)
 
@@ -165,11 +162,16 @@ class Measurement:
                 self._packed = PackedStates.of(known).joined(self._coefficients)
         return self._packed
 
-    def take_tokens(self) -> list[MeasuredTokens]:
-        """Return the tokens of the chosen sequences, once."""
+    def take_tokens(self) -> TakenTokens | None:
+        """Return the tokens of the chosen sequences, once; None where none were chosen."""
         if not self._tokens:
-            return []
+            return None
         self._collect()
+        if self._tokens.are_overwritten:
+            self._warn(
+                "tensors of a batch with ids were changed in place before the first policy part or the commit: the "
+                "tokens of that step are not stored (reported once)"
+            )
         return self._tokens.take()
 
     @property

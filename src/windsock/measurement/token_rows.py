@@ -8,7 +8,7 @@ at the same places as the batch had them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,9 +22,8 @@ from windsock.measurement.plan import Part, Plan
 from windsock.measurement.selection import HostSelection
 from windsock.measurement.token_choice import MAX_SEED, asked_of, chosen_of_all, greedy, scores_of
 from windsock.model import MeasuredTokens
+from windsock.stats.rows import FILLED
 
-FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
-"""The arrays that an update may tell, again or for the first time."""
 KEPT = (*FILLED, "ref_log_probs", "rollout_log_probs")
 MAX_TOKENS = 1 << 15
 """The tokens of a sequence that are kept; of a longer one, the first."""
@@ -42,7 +41,7 @@ class Row:
     id: str
     place: int
     scores: Sequence[float]  # by the criteria of its set
-    arrays: dict[str, NDArray[np.float32]]
+    arrays: Mapping[str, NDArray[np.float32]]
     actions: NDArray[np.integer[Any]] | None
     flags: NDArray[np.integer[Any]]
     memory: Any = None
@@ -59,15 +58,30 @@ class RowSet:
     ids: Sequence[Any]
     sequences: int
     criteria: tuple[str, ...]
-    rows: list[Row] = field(default_factory=list)
     clip: tuple[float, float] | None = None
     numbers: dict[str, int] | None = None
+    is_overwritten: bool = False  # its tensors changed before they were copied: it has no rows
+
+    def made(self) -> list[Row]:
+        """Return the rows, when the step has ended."""
+        raise NotImplementedError
 
     def places_of(self, ids: Iterable[Any]) -> Ints:
         """Return the places of sequences by their ids."""
         if self.numbers is None:
             self.numbers = {str(id): place for place, id in enumerate(self.ids)}
         return np.array([self.numbers.get(str(id), -1) for id in ids], np.int64)
+
+
+@dataclass(slots=True, eq=False)
+class HostRows(RowSet):
+    """Sequences that were chosen on the host."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def made(self) -> list[Row]:
+        """Return the rows."""
+        return self.rows
 
     def fill(self, batch: Batch, places: Places, names: Iterable[str]) -> None:
         """Take the values of a micro-batch on the host for the sequences that it has."""
@@ -113,9 +127,9 @@ class TokenRows:
             whole.prepared[TokenRows] = rows
             whole = whole.whole if whole.rows is None else None
 
-    def located(self, batch: Batch, parts: Sequence[Part]) -> tuple[RowSet, Places] | None:
+    def located(self, batch: Batch) -> tuple[RowSet, Places] | None:
         """Return the rows that a micro-batch of an update may complete, and which sequences it has."""
-        if not self._sets or "policy" not in parts or "data" in parts:
+        if not self._sets:
             return None
         found = self._by_part(batch)
         if found is None and "ids" in batch.given:
@@ -143,24 +157,46 @@ class TokenRows:
         self._sets += other._sets
         self._count = max(self._count, other._count)
 
-    def take(self) -> list[MeasuredTokens]:
+    @property
+    def are_overwritten(self) -> bool:
+        """Whether some have no rows because the tensors of their batch changed."""
+        return any(rows.is_overwritten for rows in self._sets)
+
+    def take(self) -> TakenTokens:
         """Return the chosen sequences of all batches, and forget them."""
         sets, self._sets = self._sets, []
-        if len(sets) == 1:  # in the order of the choice
-            rows_of_one, names = sets[0].rows, sets[0].criteria
-            return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
-        rows = [(row, one) for one in sets for row in one.rows]
-        scores = [dict(zip(one.criteria, row.scores, strict=True)) for row, one in rows]
-        return [
-            rows[place][0].measured(reason, rows[place][1].clip) for place, reason in chosen_of_all(scores, self._count)
-        ]
+        return TakenTokens(sets, self._count)
 
 
-def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> RowSet:
+class TakenTokens:
+    """The chosen sequences of a step. Their records are made when they are asked for, after the commit."""
+
+    def __init__(self, sets: Sequence[RowSet], count: int) -> None:
+        self._sets = sets
+        self._count = count
+        self._made: list[MeasuredTokens] | None = None
+
+    def __call__(self) -> list[MeasuredTokens]:
+        """Return the records."""
+        if self._made is None:
+            self._made = _measured(self._sets, self._count)
+        return self._made
+
+
+def _measured(sets: Sequence[RowSet], count: int) -> list[MeasuredTokens]:
+    if len(sets) == 1:  # in the order of the choice
+        rows_of_one, names = sets[0].made(), sets[0].criteria
+        return [row.measured(names[min(n, len(names) - 1)], sets[0].clip) for n, row in enumerate(rows_of_one)]
+    rows = [(row, one) for one in sets for row in one.made()]
+    scores = [dict(zip(one.criteria, row.scores, strict=True)) for row, one in rows]
+    return [rows[place][0].measured(reason, rows[place][1].clip) for place, reason in chosen_of_all(scores, count)]
+
+
+def host_rows(batch: Batch, selection: HostSelection, plan: Plan, request: Request) -> HostRows:
     """Choose sequences of a batch on the host, and copy their tokens."""
     asked = asked_of(plan)
     scores = scores_of(selection, asked, request.seed)
-    rows = RowSet(listed(batch.ids), batch.sequences, tuple(criterion.name for criterion in asked))
+    rows = HostRows(listed(batch.ids), batch.sequences, tuple(criterion.name for criterion in asked))
     rows.clip = clip_of(plan.options) if "policy" in plan.parts else None
     for place, _ in greedy(scores, request.number):
         rows.rows.append(
@@ -217,7 +253,8 @@ def _write(row: Row, name: str, values: NDArray[np.float32]) -> None:
     """Write values over those of a row; tokens that one of both does not have are left."""
     known = row.arrays.get(name)
     if known is None:
-        known = row.arrays[name] = np.full(len(row.flags), np.nan, np.float32)
+        known = np.full(len(row.flags), np.nan, np.float32)
+        row.arrays = {**row.arrays, name: known}
     size = min(len(known), len(values))
     known[:size] = values[:size]
 

@@ -20,6 +20,8 @@ SPREAD_SLOTS = ("squares", "shift", "min", "max")
 COUNT_SLOTS = ("bad", "nan")
 """The numbers of values that are not finite, and that are NaN, of spreads and sums; conditions have none."""
 
+FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
+"""The first arrays of the tokens of chosen sequences: those that an update may tell, again or for the first time."""
 REDUCED_SLOTS = ("total", "squares", "min", "max", "means", "count", "odd")
 """The statistics of a channel over all sequences, or those of a number of each sequence. The squares are of the
 distances to the mean, ``means`` is the sum of the sequences' means, ``count`` the number of tokens or sequences, and

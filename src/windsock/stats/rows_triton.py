@@ -15,7 +15,6 @@ the switches, the arrays to read, the accumulators and the rows. Loops over chan
 from __future__ import annotations
 
 import math
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -23,9 +22,21 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
+from windsock.device_copy.triton_launcher import Launcher, named_tuple
+from windsock.stats.arrays_triton import ARRAYS, Arrays, field, keep_of, masks, stretch
 from windsock.stats.policy import Bound
 from windsock.stats.repetition import MAX_PERIOD, MIN_STRETCH
 from windsock.stats.rows import REDUCED_SLOTS, SAMPLES, STORED, WEIGHT, Table
+from windsock.stats.tokens_triton import (
+    TOKENS_AT_ONCE,
+    Choice,
+    Fill,
+    Numbers,
+    Whole,
+    blocks_of,
+    choose_tokens,
+    complete_row,
+)
 
 SCAN = 1024  # tokens of the mask that are read together, to find where a response begins and ends
 BAD_BLOCK = 64  # few, for the sake of registers: it is rarely needed
@@ -48,40 +59,20 @@ MASK_WORDS = 4096  # words of the mask that are read together, to find where eve
 HALF = tl.constexpr(65536)  # two counts share an integer: of all values, and from here on of NaN
 
 
-named_tuple: Any = namedtuple  # for mypy, which takes literal fields only
-
-
-def _field(name: str) -> str:
-    """Return the name of a tuple's field; ``values`` is an attribute of all tuples in Triton."""
-    return "values_" if name == "values" else name
-
-
 Wanted = named_tuple("Wanted", [channel.name for channel in STORED])
 """Whether each channel is wanted: a constant of the compilation."""
-Values = named_tuple("Values", [_field(name) for name in Wanted._fields])
+Values = named_tuple("Values", [field(name) for name in Wanted._fields])
 """The channels at some tokens: spreads, then sums, then conditions that are counted."""
-ARRAYS = tuple(dict.fromkeys(
-    need.name for channel in STORED for need in channel.needs if need.name not in ("actions", "eos_ids")
-))  # fmt: skip
-"""The arrays of numbers that channels need; token ids are compared and not computed with."""
-Arrays = named_tuple("Arrays", [_field(name) for name in ARRAYS])
 Places = named_tuple("Places", Wanted._fields)
 """The place of each channel in the blocks of a table, or that of its histogram; -1 for none."""
 MOST_ARRAYS = 8
 SequenceArrays = named_tuple("SequenceArrays", [f"array{n}" for n in range(MOST_ARRAYS)])
 
 
-class Fill(NamedTuple):
-    """Where the tokens of chosen sequences are completed: which are chosen, their rows, and the batch's places."""
-
-    chosen: Any
-    rows: Any
-    places: Any
-
-
 NO_FILL = Fill(None, None, None)
-FILLED = ("log_probs", "old_log_probs", "entropy", "advantages")
-"""The first columns of such rows."""
+NO_WHOLE = Whole(None, None, None, None, None, None)
+NO_ARRAYS = (None,) * len(ARRAYS)
+NO_NUMBERS = (None, None, None, None, None)
 
 
 class Blocks(NamedTuple):
@@ -141,8 +132,6 @@ OF_RESPONSE = tl.constexpr(tuple(
     all(channel.of_response for channel in STORED if name in {need.name for need in channel.needs}) for name in ARRAYS
 ))  # fmt: skip
 MOST = tl.constexpr(MOST_ARRAYS)
-FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
-FILLED_COUNT = tl.constexpr(len(FILLED))
 SAMPLE_COUNT, SAMPLE_WEIGHT = tl.constexpr(SAMPLES), tl.constexpr(WEIGHT)
 PERIOD_COUNT, LEAST_REPEATED, PERIOD_BLOCK = (
     tl.constexpr(MAX_PERIOD), tl.constexpr(MIN_STRETCH), tl.constexpr(PERIODS_AT_ONCE)
@@ -480,39 +469,6 @@ def _dense_part(mask, start, end, WORDS: tl.constexpr, SCAN: tl.constexpr, BLOCK
 
 
 @triton.jit
-def _stretch(bounds, row, width, PACKED: tl.constexpr):
-    """Return the first token of a sequence, in 64 bits, and its length, in 32 bits."""
-    base, length = row * width, width
-    if PACKED:
-        base = tl.load(bounds + row).to(tl.int64)
-        length = (tl.load(bounds + row + 1) - tl.load(bounds + row)).to(tl.int32)
-    return base, length
-
-
-@triton.jit
-def _keep_of(keep, base, row, KEEP: tl.constexpr):
-    """Return where a sequence's ``keep`` of tokens begins, and whether the sequence itself is kept."""
-    kept = row >= 0  # always
-    if KEEP == 1:
-        kept = tl.load(keep + row) != 0
-    if KEEP == 2:
-        keep += base
-    return keep, kept
-
-
-@triton.jit
-def _masks(mask, keep, kept, places, inside, KEEP: tl.constexpr):
-    """Return which of some tokens belong to the response, and which of those ``keep`` includes."""
-    response = (tl.load(mask + places, mask=inside, other=0) != 0) & inside
-    valid = response
-    if KEEP == 1:
-        valid = response & kept
-    if KEEP == 2:
-        valid = response & (tl.load(keep + places, mask=inside, other=0) != 0)
-    return response, valid
-
-
-@triton.jit
 def _ends_of_response(mask, start, end, SCAN: tl.constexpr):
     """Return the places of the first and the last response token; of none, a first one after the last."""
     lane = tl.arange(0, SCAN)
@@ -538,7 +494,7 @@ def _add_samples(
     offset = tl.where(span <= SAMPLE_COUNT, number, low + jitter % tl.maximum(high - low, 1))
     inside = offset < span
     places = (first + offset).to(tl.int32)
-    response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+    response, valid = masks(mask, keep, kept, places, inside, KEEP)
     values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
     # Each stands for the tokens of its stretch.
     weight = tl.maximum((SAMPLE_WEIGHT * span + SAMPLE_COUNT // 2) // SAMPLE_COUNT, SAMPLE_WEIGHT).to(tl.int32)
@@ -610,7 +566,7 @@ def _count_not_finite(
     for at in range(start, end, BLOCK):
         places = at + lane
         inside = places < end
-        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+        response, valid = masks(mask, keep, kept, places, inside, KEEP)
         values = _values(_read(arrays, base, places, inside, valid, response), response, limits, WANTED)
         bad = _add_bad(bad, values, WANTED)
     _store_bad(out, sequences, bad, WANTED, PLACE, BLOCKS)
@@ -623,9 +579,9 @@ def _few_tokens(
     KEEP: tl.constexpr, PACKED: tl.constexpr, SCAN: tl.constexpr,
 ):  # fmt: skip
     """Do what needs few tokens of one sequence: the histograms and the repetition."""
-    base, length = _stretch(bounds, row, width, PACKED)
+    base, length = stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
-    keep, kept = _keep_of(keep, base, row, KEEP)
+    keep, kept = keep_of(keep, base, row, KEEP)
     start, end = _extent(mask, length, SCAN)
     first, last = _ends_of_response(mask, start, end, SCAN)
     if SAMPLED:
@@ -634,56 +590,54 @@ def _few_tokens(
         tl.store(out + BLOCKS.repeats * sequences, _is_repeated(actions, mask, last).to(tl.float32))
 
 
-@triton.jit
-def _fill_rows(
-    fill, arrays, bounds, width, number, programs, first, room,
-    FILL: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Write some tokens of a chosen sequence over its row, if the batch has it.
-
-    ``number`` counts those stretches of all rows. FILL has the number of rows and of their columns.
-    """
-    slot, lane = number % FILL[0], tl.arange(0, BLOCK)
-    place = tl.load(fill.chosen + slot)
-    row = place - first
-    if fill.places is not None:
-        row = tl.full([], -1, tl.int32)
-        for at in range(0, programs, BLOCK):
-            some = tl.load(fill.places + at + lane, mask=at + lane < programs, other=-1)
-            row = tl.maximum(row, tl.max(tl.where(some == place, at + lane, -1), 0))
-    if (place >= 0) & (row >= 0) & (row < programs):
-        base, length = _stretch(bounds, row.to(tl.int64), width, PACKED)
-        places = number // FILL[0] * BLOCK + lane
-        inside = places < tl.minimum(length, room)
-        out = fill.rows + slot * FILL[1] * room + places
-        for n in tl.static_range(FILLED_COUNT):
-            if arrays[FILLED_PLACES[n]] is not None:
-                values = tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside)
-                tl.store(out + n * room, values.to(tl.float32), mask=inside)
-
-
-@triton.jit(do_not_specialize=["sequences", "column", "programs", "first", "room"])
+@triton.jit(
+    do_not_specialize=[
+        "sequences", "column", "programs", "first", "room", "whole_columns", "whole_column", "whole_sequences", "seed",
+    ]
+)  # fmt: skip
 def _rows(
-    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill,
-    width, sequences, column, programs, eos_count, first, room, limits,
+    out, histograms, of_sequences, arrays, actions, mask, keep, bounds, eos, fill, whole, whole_arrays,
+    width, sequences, column, programs, eos_count, first, room,
+    whole_width, whole_columns, whole_column, whole_sequences, seed, limits,
     WANTED: tl.constexpr, PLACE: tl.constexpr, BLOCKS: tl.constexpr, HISTOGRAM: tl.constexpr, BINS: tl.constexpr,
     SAMPLED: tl.constexpr, SECOND: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, BLOCK: tl.constexpr,
     LANES: tl.constexpr, STAGES: tl.constexpr, SCAN: tl.constexpr, BAD: tl.constexpr, DENSE: tl.constexpr,
-    WORDS: tl.constexpr, FILL: tl.constexpr,
+    WORDS: tl.constexpr, TOKENS: tl.constexpr, FILL: tl.constexpr, CHOICE: tl.constexpr, CRITERIA: tl.constexpr,
 ):  # fmt: skip
     """Write the column of one sequence, after those of other batches; a row has room for ``sequences`` columns.
 
     KEEP is 0 for none, 1 per sequence, 2 per token. Blocks of tokens that all belong to the
     response, which most do, need no masks: they are found first (DENSE). What needs few tokens is done by a second
-    program for each sequence, while the others are waiting for memory. Further programs complete the rows of tokens
-    that were chosen before.
+    program for each sequence, while the others are waiting for memory.
+
+    FILL is the number of rows of chosen sequences that are completed, and of their columns: further programs, which
+    come last, do that. With a CHOICE the sequences are not chosen yet, and the further programs come first.
     """
-    row = tl.program_id(0).to(tl.int64)
-    if FILL is not None:
-        number = tl.program_id(0) - programs * (2 if SECOND else 1)
-        if number >= 0:
-            _fill_rows(fill, arrays, bounds, width, number, programs, first, room, FILL, PACKED, SCAN)
+    number = tl.program_id(0)
+    if CHOICE is not None:
+        choosing = CHOICE.chosen * (1 + tl.cdiv(room, TOKENS))
+        if number < choosing:
+            slot, block = number % CHOICE.chosen, number // CHOICE.chosen
+            place = choose_tokens(
+                fill, whole, whole_arrays, slot, block, whole_width, whole_columns, whole_column, whole_sequences,
+                room, seed, CHOICE, CRITERIA, TOKENS,
+            )  # fmt: skip
+            tl.debug_barrier()  # what other threads of the program have copied is overwritten
+            complete_row(
+                fill, arrays, bounds, width, place, slot, block, programs, first, room, FILL[1], PACKED, TOKENS
+            )
             return
+        number -= choosing
+    elif FILL is not None:
+        completing = number - programs * (2 if SECOND else 1)
+        if completing >= 0:
+            slot, block = completing % FILL[0], 1 + completing // FILL[0]
+            complete_row(
+                fill, arrays, bounds, width, tl.load(fill.chosen + slot), slot, block, programs, first, room, FILL[1],
+                PACKED, TOKENS,
+            )  # fmt: skip
+            return
+    row = number.to(tl.int64)
     if SECOND:  # noqa: SIM102 - known when the kernel is compiled
         if row >= programs:
             row -= programs
@@ -693,9 +647,9 @@ def _rows(
             )  # fmt: skip
             return
     out += column + row
-    base, length = _stretch(bounds, row, width, PACKED)
+    base, length = stretch(bounds, row, width, PACKED)
     mask, actions = mask + base, actions + base
-    keep, kept = _keep_of(keep, base, row, KEEP)
+    keep, kept = keep_of(keep, base, row, KEEP)
     start, end = _extent(mask, length, SCAN)
     # The compiler cannot derive this through a loop, and wide loads need the alignment.
     start = tl.multiple_of(start, SCAN)
@@ -733,7 +687,7 @@ def _rows(
         at = tl.where(n < dense_start, n, n + (dense_end - dense_start))
         places = tl.multiple_of(at, BLOCK) + lane
         inside = places < end
-        response, valid = _masks(mask, keep, kept, places, inside, KEEP)
+        response, valid = masks(mask, keep, kept, places, inside, KEEP)
         valid_count += _fold(valid.to(tl.int32), LANES)
         if KEEP > 0:
             response_count += _fold(response.to(tl.int32), LANES)
@@ -882,57 +836,6 @@ def _reduce(
     tl.store(out + 6, tl.where(finite, 0.0, 1.0))
 
 
-_indirect: list[Exception] = []
-"""Why a compiled kernel cannot be launched directly; after it none is in this process."""
-
-
-def _are_launches_watched() -> bool:
-    """Return whether a profiler may have hooks that Triton calls at every launch."""
-    knobs = getattr(triton, "knobs", None)  # since Triton 3.4
-    hooks = (True,) if knobs is None else (knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook)
-    return any(getattr(hook, "calls", hook) for hook in hooks)
-
-
-class _Launcher:
-    """A kernel with its constants.
-
-    Triton's dispatch looks at every argument and every constant, which takes ten times as long as the launch. So the
-    first call for tensors of some dtypes and alignments goes through it, and further ones launch what it compiled: on a
-    stream that is known, without the hooks if there are none.
-    """
-
-    def __init__(self, kernel: Any, constants: dict[str, Any], settings: dict[str, Any]) -> None:
-        self._kernel = kernel
-        self._constants = constants
-        self._settings = settings
-        self._values = tuple(constants.values())
-        self._compiled: dict[Any, Any] = {}
-
-    def __call__(
-        self,
-        key: Any,
-        grid: tuple[int, int, int],
-        stream: int | None,
-        addresses: tuple[Any, ...],
-        tensors: Callable[[], tuple[Any, ...]],
-    ) -> None:
-        """Queue the kernel on the current stream: by addresses where one with the same key was compiled."""
-        compiled = self._compiled.get(key)
-        if compiled is not None and not _indirect:
-            try:
-                if stream is None or _are_launches_watched():
-                    compiled[grid](*addresses, *self._values)
-                else:
-                    handles = compiled.function, compiled.packed_metadata, None, None, None
-                    compiled.run(*grid, stream, *handles, *addresses, *self._values)
-                return
-            except (AttributeError, TypeError) as problem:  # another version of Triton: its dispatch does it too
-                _indirect.append(problem)
-        kernel = self._kernel[grid](*tensors(), **self._constants, **self._settings)
-        if hasattr(kernel, "__getitem__"):  # the interpreter compiles nothing
-            self._compiled[key] = kernel
-
-
 class Pass:
     """The kernel for batches of one kind: one table, and one way to exclude tokens."""
 
@@ -944,6 +847,7 @@ class Pass:
         packed: bool,
         byte_mask: bool,
         fill: tuple[int, int] | None = None,
+        choice: Choice | None = None,
     ) -> None:
         # Where the arguments are among the given ones; the others are None, which is put behind those.
         copied, first = len(table.arrays), 2 + len(table.arrays)
@@ -972,12 +876,14 @@ class Pass:
         constants |= {
             "BLOCK": shape.block, "LANES": shape.block // shape.per_lane, "STAGES": shape.stages,
             "SCAN": SCAN, "BAD": BAD_BLOCK, "DENSE": byte_mask and not packed and not keep, "WORDS": MASK_WORDS,
-            "FILL": fill,
+            "TOKENS": TOKENS_AT_ONCE, "FILL": fill,
+            **(choice.constants if choice else {"CHOICE": None, "CRITERIA": None}),
         }  # fmt: skip
         registers = None if "mismatch" in wanted else shape.registers  # its exponentials need more
-        self._launch = _Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
+        self._launch = Launcher(_rows, constants, {"num_warps": shape.warps, "maxnreg": registers})
         self._programs = 1 + constants["SECOND"]  # for each sequence
-        self._rows = fill[0] if fill else 0
+        self._slots = fill[0] if fill else 0
+        self._is_choosing = choice is not None
 
     def launch(
         self,
@@ -989,6 +895,8 @@ class Pass:
         limits: Limits,
         fill: Fill = NO_FILL,
         fill_tensors: Callable[[], Fill] = lambda: NO_FILL,
+        choice: tuple[Whole, Any, Numbers] = (NO_WHOLE, NO_ARRAYS, NO_NUMBERS),
+        choice_tensors: Callable[[], tuple[Whole, Any]] = lambda: (NO_WHOLE, NO_ARRAYS),
     ) -> None:
         """Queue the kernel on the current stream, whose number is given where it is known.
 
@@ -996,30 +904,32 @@ class Pass:
         the tensors are in the same order: of the results, the histograms, the arrays of the sequences, those of the
         tokens, and the actions, mask, keep, bounds and ids of the ends. The numbers are the width, the columns of the
         results, the first one of this batch, its sequences, the number of ids, and for ``fill`` the first place and the
-        length of a row.
+        length of a row. ``choice`` is the batch to choose from, its arrays and its numbers.
         """
+        *chosen_from, more = choice
         self._launch(
             key,
-            (self._programs * numbers[3] + self._rows * -(-numbers[6] // SCAN), 1, 1),
+            (self._programs * numbers[3] + self._slots * (self._is_choosing + blocks_of(numbers[6])), 1, 1),
             stream,
-            self._arguments(addresses, fill, numbers, limits),
-            lambda: self._named_arguments(tensors(), fill_tensors(), numbers, limits),
+            (*self._arguments(addresses), fill, *chosen_from, *numbers, *more, limits),
+            lambda: (*self._named(tensors(), fill_tensors(), *choice_tensors()), *numbers, *more, limits),
         )
 
     def tokens(self, given: Sequence[Any]) -> tuple[Any, ...]:
         """Return the arrays of tokens, the actions, the mask, the keep and the bounds of arguments in that order."""
         return self._arrays((*given, None)), *given[self._others : -1]
 
-    def _arguments(self, given: Sequence[Any], fill: Fill, numbers: tuple[int, ...], limits: Limits) -> tuple[Any, ...]:
+    def _arguments(self, given: Sequence[Any]) -> tuple[Any, ...]:
         some = (*given, None)
-        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :], fill, *numbers, limits)
+        return (*given[:2], self._copied(some), self._arrays(some), *given[self._others :])
 
-    def _named_arguments(
-        self, given: Sequence[Any], fill: Fill, numbers: tuple[int, ...], limits: Limits
-    ) -> tuple[Any, ...]:
+    def _named(self, given: Sequence[Any], fill: Fill, whole: Whole, whole_arrays: Any) -> tuple[Any, ...]:
         """Return the arguments as the kernel's code names them, which a compiled one does not need."""
-        results, histograms, copied, arrays, *others = self._arguments(given, fill, numbers, limits)
-        return results, histograms, SequenceArrays._make(copied), Arrays._make(arrays), *others
+        results, histograms, copied, arrays, *others = self._arguments(given)
+        return (
+            results, histograms, SequenceArrays._make(copied), Arrays._make(arrays), *others, fill, whole,
+            Arrays._make(whole_arrays),
+        )  # fmt: skip
 
 
 class Reduction:
@@ -1042,7 +952,7 @@ class Reduction:
             "SLOTS": len(REDUCED_SLOTS),
             "BLOCK": SEQUENCES_AT_ONCE,
         }
-        self._launch = _Launcher(_reduce, constants, {"num_warps": 4})
+        self._launch = Launcher(_reduce, constants, {"num_warps": 4})
 
     def launch(
         self,

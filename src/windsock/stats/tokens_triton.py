@@ -1,12 +1,13 @@
 """The Triton kernel that chooses sequences of a batch by their statistics, and copies the tokens of those.
 
 It reads the columns that ``windsock.stats.rows_triton`` has written for the batch. Every program makes the same choice,
-which takes little time, and copies some tokens of one of the sequences. So one launch is enough.
+which takes little time, and copies some tokens of one of the sequences. So one launch is enough, and none where the
+next pass has such programs among its own. Later passes write their own tokens over those that were copied.
 """
 
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator"
 # mypy: disable-error-code="assignment, misc"
-# ruff: noqa: N803, RUF005 - Triton cannot compile starred items of a tuple
+# ruff: noqa: N803, N806, RUF005 - Triton cannot compile starred items of a tuple
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -15,12 +16,51 @@ from typing import Any, NamedTuple
 import triton
 import triton.language as tl
 
-from windsock.stats.rows import Table
-from windsock.stats.rows_triton import ARRAYS, FILLED, Arrays, _keep_of, _Launcher, _masks, _stretch, named_tuple
+from windsock.device_copy.triton_launcher import Launcher, named_tuple
+from windsock.stats.arrays_triton import ARRAYS, Arrays, keep_of, masks, stretch
+from windsock.stats.rows import FILLED, Table
 
-SEQUENCES_AT_ONCE = (64, 512, 1024, 2048)
-TOKENS_AT_ONCE = 1024
+SEQUENCES_AT_ONCE = (64, 256, 1024)
+TOKENS_AT_ONCE = 256  # of 128 to 1,024 the fastest on an H200: programs of little code
+ALIGNED = tl.constexpr(16)
 KINDS = {"random": 0, "mean": 1, "total": 2, "peak": 3}
+FILLED_PLACES = tl.constexpr(tuple(ARRAYS.index(name) for name in FILLED))
+FILLED_COUNT = tl.constexpr(len(FILLED))
+
+
+class Fill(NamedTuple):
+    """Where chosen sequences are: which ones, the rows of their tokens, and which ones a completing batch has."""
+
+    chosen: Any
+    rows: Any
+    places: Any
+
+
+class Whole(NamedTuple):
+    """The batch that sequences are chosen from: its statistics, where the scores are written, and its arrays."""
+
+    cells: Any
+    scores: Any
+    actions: Any
+    mask: Any
+    keep: Any
+    bounds: Any
+
+
+class Constants(NamedTuple):
+    """What a choice is compiled for: the numbers of criteria and of sequences to choose, and how the batch is read."""
+
+    criteria: int
+    chosen: int
+    valid: int  # the row of the table with the numbers of valid tokens
+    kept: tuple[int, ...]  # the arrays that are copied; -1 for one that the batch does not have
+    kept_count: int
+    actions: int
+    keep: int
+    packed: bool
+    aligned: bool  # the first column and the number of columns are multiples of ALIGNED, as that of a row always is
+    few: bool  # the sequences are read at once
+    sequences: int  # that are read at once
 
 
 class Criterion(NamedTuple):
@@ -125,25 +165,18 @@ def _best(
     return place
 
 
-@triton.jit(do_not_specialize=["columns", "column", "sequences", "room", "seed"])
-def _choose(
-    cells, chosen, scores, rows, arrays, actions, mask, keep, bounds, width, columns, column, sequences, room, seed,
-    CRITERIA: tl.constexpr, COUNT: tl.constexpr, VALID: tl.constexpr, KEPT: tl.constexpr, ACTIONS: tl.constexpr,
-    CHOSEN: tl.constexpr, KEPT_COUNT: tl.constexpr, KEEP: tl.constexpr, PACKED: tl.constexpr, FEW: tl.constexpr,
-    SEQUENCES: tl.constexpr, TOKENS: tl.constexpr,
-):  # fmt: skip
-    """Choose CHOSEN sequences by COUNT criteria, and copy some tokens of one of them: arrays, the actions, and flags.
-
-    The flags are 1 for the response and 2 for valid tokens. An array that the batch does not have is NaN.
-    """
-    cells += column
-    slot, block = tl.program_id(0), tl.program_id(1)
+@triton.jit
+def _place_of(cells, slot, columns, sequences, seed, CHOICE: tl.constexpr, CRITERIA: tl.constexpr):
+    """Return which sequence is chosen for a slot; -2 for none."""
+    COUNT: tl.constexpr = CHOICE.criteria  # a field alone is no constant for Triton
+    CHOSEN: tl.constexpr = CHOICE.chosen
+    AT_ONCE: tl.constexpr = CHOICE.sequences
     place = tl.full([], -2, tl.int32)
-    if FEW:  # their scores are read at once, and are not waited for one after the other
-        some = tl.arange(0, SEQUENCES)
+    if CHOICE.few:  # their scores are read at once, and are not waited for one after the other
+        some = tl.arange(0, AT_ONCE)
         read = ()
-        for n in tl.static_range(COUNT):
-            read = read + (_score(cells, columns, some, sequences, seed, VALID, CRITERIA, n),)
+        for n in tl.static_range(min(COUNT, CHOSEN)):
+            read = read + (_score(cells, columns, some, sequences, seed, CHOICE.valid, CRITERIA, n),)
         left = some >= 0
         for n in tl.static_range(CHOSEN):
             score = tl.where(left, read[min(n, COUNT - 1)], -float("inf"))
@@ -153,80 +186,166 @@ def _choose(
     else:
         picks = (place,)
         for n in tl.static_range(CHOSEN):
-            pick = _best(cells, columns, sequences, seed, picks, VALID, CRITERIA, min(n, COUNT - 1), n + 1, SEQUENCES)
+            pick = _best(
+                cells, columns, sequences, seed, picks, CHOICE.valid, CRITERIA, min(n, COUNT - 1), n + 1, AT_ONCE
+            )
             place = tl.where(slot == n, pick, place)
             picks = picks + (pick,)
-    if block == 0:
-        tl.store(chosen + slot, place)
+    return place
+
+
+@triton.jit
+def choose_tokens(
+    fill, whole, arrays, slot, block, width, columns, column, sequences, room, seed,
+    CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr,
+):  # fmt: skip
+    """Choose the sequence of a slot, and copy a block of its tokens: arrays, the actions, and flags. Return its place.
+
+    The flags are 1 for the response and 2 for valid tokens. An array that the batch does not have is NaN. In place of
+    the first block, which is none of tokens, the choice itself is written.
+    """
+    COUNT: tl.constexpr = CHOICE.criteria
+    KEPT_COUNT: tl.constexpr = CHOICE.kept_count
+    # So that statistics are read four at a time.
+    columns = tl.multiple_of(columns, ALIGNED)
+    if CHOICE.aligned:
+        column, sequences = tl.multiple_of(column, ALIGNED), tl.multiple_of(sequences, ALIGNED)
+    cells = whole.cells + column
+    place = _place_of(cells, slot, columns, sequences, seed, CHOICE, CRITERIA)
+    if block == 0:  # a program of its own: others have no time for it
+        tl.store(fill.chosen + slot, place)
         for n in tl.static_range(COUNT):
-            value = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, VALID, CRITERIA, n)
-            tl.store(scores + slot * COUNT + n, tl.max(value, 0))
+            value = _score(cells, columns, tl.zeros([16], tl.int32) + place, sequences, seed, CHOICE.valid, CRITERIA, n)
+            tl.store(whole.scores + slot * COUNT + n, tl.max(value, 0))
     row = tl.maximum(place, 0).to(tl.int64)
-    base, length = _stretch(bounds, row, width, PACKED)
-    keep, kept = _keep_of(keep, base, row, KEEP)
-    places = block * TOKENS + tl.arange(0, TOKENS)
-    inside = places < tl.where(place >= 0, length, 0)
-    within = places < room
-    response, valid = _masks(mask + base, keep, kept, places, inside, KEEP)
-    out = rows + slot * (KEPT_COUNT + 1 + ACTIONS) * room + places
+    base, length = stretch(whole.bounds, row, width, CHOICE.packed)
+    keep, kept = keep_of(whole.keep, base, row, CHOICE.keep)
+    places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
+    inside = (places >= 0) & (places < tl.where(place >= 0, length, 0))
+    within = (places >= 0) & (places < room)
+    response, valid = masks(whole.mask + base, keep, kept, places, inside, CHOICE.keep)
+    # All are read before the first is written, so that the program waits once.
+    read = ()
     for n in tl.static_range(KEPT_COUNT):
-        values = tl.zeros([TOKENS], tl.float32) + float("nan")
-        if KEPT[n] >= 0:
-            values = tl.load(arrays[KEPT[n]] + base + places, mask=inside, other=0.0).to(tl.float32)
-        tl.store(out + n * room, values, mask=within)
+        if CHOICE.kept[n] >= 0:
+            read = read + (tl.load(arrays[CHOICE.kept[n]] + base + places, mask=inside, other=0.0).to(tl.float32),)
+        else:
+            read = read + (tl.zeros([TOKENS], tl.float32) + float("nan"),)
+    token = places
+    if CHOICE.actions:
+        token = tl.load(whole.actions + base + places, mask=inside, other=-1).to(tl.int32)
+    out = fill.rows + slot * (KEPT_COUNT + 1 + CHOICE.actions) * room + places
+    for n in tl.static_range(KEPT_COUNT):
+        tl.store(out + n * room, read[n], mask=within)
     words = out.to(tl.pointer_type(tl.int32), bitcast=True)
-    if ACTIONS:
-        token = tl.load(actions + base + places, mask=inside, other=-1).to(tl.int32)
+    if CHOICE.actions:
         tl.store(words + KEPT_COUNT * room, token, mask=within)
     flags = response.to(tl.int32) + 2 * valid.to(tl.int32)
-    tl.store(words + (KEPT_COUNT + ACTIONS) * room, flags, mask=within)
+    tl.store(words + (KEPT_COUNT + CHOICE.actions) * room, flags, mask=within)
+    return place
+
+
+@triton.jit
+def _row_of(fill, place, first, programs, TOKENS: tl.constexpr):
+    """Return which sequence of a completing batch a chosen one is; -1 for none."""
+    row = place - first
+    if fill.places is not None:
+        lane = tl.arange(0, TOKENS)
+        row = tl.full([], -1, tl.int32)
+        for at in range(0, programs, TOKENS):
+            some = tl.load(fill.places + at + lane, mask=at + lane < programs, other=-1)
+            row = tl.maximum(row, tl.max(tl.where(some == place, at + lane, -1), 0))
+    return tl.where((place >= 0) & (row < programs), row, -1)
+
+
+@triton.jit
+def complete_row(
+    fill, arrays, bounds, width, place, slot, block, programs, first, room, COLUMNS: tl.constexpr,
+    PACKED: tl.constexpr, TOKENS: tl.constexpr,
+):  # fmt: skip
+    """Write a block of tokens over those of a chosen sequence, if the completing batch has it."""
+    row = _row_of(fill, place, first, programs, TOKENS)
+    if row >= 0:
+        base, length = stretch(bounds, row.to(tl.int64), width, PACKED)
+        places = (block - 1) * TOKENS + tl.arange(0, TOKENS)
+        inside = (places >= 0) & (places < tl.minimum(length, room))
+        read = ()
+        for n in tl.static_range(FILLED_COUNT):
+            if arrays[FILLED_PLACES[n]] is not None:
+                read = read + (tl.load(arrays[FILLED_PLACES[n]] + base + places, mask=inside).to(tl.float32),)
+            else:
+                read = read + (0.0,)
+        out = fill.rows + slot * COLUMNS * room + places
+        for n in tl.static_range(FILLED_COUNT):
+            if arrays[FILLED_PLACES[n]] is not None:
+                tl.store(out + n * room, read[n], mask=inside)
+
+
+@triton.jit(do_not_specialize=["columns", "column", "sequences", "room", "seed"])
+def _choose(
+    fill, whole, arrays, width, columns, column, sequences, seed, room,
+    CHOICE: tl.constexpr, CRITERIA: tl.constexpr, TOKENS: tl.constexpr,
+):  # fmt: skip
+    """Choose sequences, and copy some tokens of one of them."""
+    slot, block = tl.program_id(0), tl.program_id(1)
+    choose_tokens(
+        fill, whole, arrays, slot, block, width, columns, column, sequences, room, seed, CHOICE, CRITERIA, TOKENS
+    )
+
+
+Numbers = tuple[int | None, int | None, int | None, int | None, int | None]
+"""The width of a batch to choose from, the columns of its table, the first one of it, its sequences, and the seed."""
+
+
+def blocks_of(room: int) -> int:
+    """Return the number of blocks of a row of tokens."""
+    return -(-room // TOKENS_AT_ONCE)
 
 
 class Choice:
-    """The kernel for batches of one table, of up to so many sequences.
+    """The choice from batches of one table, of up to so many sequences: a kernel, or programs of a later pass.
 
     ``kept`` are the arrays that are copied, after FILLED those of the batch.
     """
 
     def __init__(
         self, table: Table, criteria: Sequence[Criterion], kept: Sequence[str | None], actions: bool, count: int,
-        keep: int, packed: bool, sequences: int,
+        keep: int, packed: bool, aligned: bool, sequences: int,
     ) -> None:  # fmt: skip
         assert len(kept) >= len(FILLED)
-        constants = {
-            "CRITERIA": Criteria._make(zip(*criteria, strict=True)),
-            "COUNT": len(criteria),
-            "VALID": table.blocks["valid"].start,
-            "KEPT": tuple(-1 if name is None else ARRAYS.index(name) for name in kept),
-            "ACTIONS": int(actions),
-            "CHOSEN": count,
-            "KEPT_COUNT": len(kept),
-            "KEEP": keep,
-            "PACKED": packed,
-            "FEW": sequences <= SEQUENCES_AT_ONCE[-1],
-            "SEQUENCES": next((size for size in SEQUENCES_AT_ONCE if size >= sequences), 512),
-            "TOKENS": TOKENS_AT_ONCE,
-        }
-        self._count = count
-        self._launch = _Launcher(_choose, constants, {"num_warps": 4 if sequences <= 1024 else 8})
+        self._constants = Constants(
+            criteria=len(criteria),
+            chosen=count,
+            valid=table.blocks["valid"].start,
+            kept=tuple(-1 if name is None else ARRAYS.index(name) for name in kept),
+            kept_count=len(kept),
+            actions=int(actions),
+            keep=keep,
+            packed=packed,
+            aligned=aligned,
+            few=sequences <= SEQUENCES_AT_ONCE[-1],
+            sequences=next((size for size in SEQUENCES_AT_ONCE if size >= sequences), 256),
+        )
+        self.constants = {"CHOICE": self._constants, "CRITERIA": Criteria._make(zip(*criteria, strict=True))}
+        self._launch = Launcher(_choose, {**self.constants, "TOKENS": TOKENS_AT_ONCE}, {"num_warps": 4})
 
     def launch(
         self,
         key: Any,
         stream: int | None,
-        addresses: Sequence[Any],
-        tensors: Callable[[], Sequence[Any]],
-        numbers: tuple[int, int, int, int, int, int],
+        addresses: tuple[Fill, Whole, Any],
+        tensors: Callable[[], tuple[Fill, Whole, Any]],
+        numbers: Numbers,
+        room: int,
     ) -> None:
         """Queue the kernel on the current stream.
 
-        The addresses and the tensors are those of the cells, of the choice, the scores and the rows that are written,
-        and of the batch: its arrays together, its actions, mask, keep and bounds. The numbers are the width, the
-        columns of the cells, the first of this batch, its sequences, the tokens of a row, and the seed.
+        The addresses and the tensors are those of the rows, of the batch, and of its arrays of tokens.
         """
-        grid = (self._count, -(-numbers[4] // TOKENS_AT_ONCE), 1)
-        self._launch(key, grid, stream, (*addresses, *numbers), lambda: (*_named(tensors()), *numbers))
+        grid = (self._constants.chosen, 1 + blocks_of(room), 1)
 
+        def named() -> tuple[Any, ...]:
+            fill, whole, arrays = tensors()
+            return fill, whole, Arrays._make(arrays), *numbers, room
 
-def _named(given: Sequence[Any]) -> tuple[Any, ...]:
-    return *given[:4], Arrays._make(given[4]), *given[5:]
+        self._launch(key, grid, stream, (*addresses, *numbers, room), named)

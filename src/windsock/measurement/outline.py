@@ -1,0 +1,197 @@
+"""What the Triton kernel has to know about the tensors of a batch, prepared once for tensors of some dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from operator import itemgetter
+from types import ModuleType
+from typing import Any, NamedTuple, TypeGuard
+
+from windsock.measurement.batch import AXES, Batch, shape_of
+from windsock.measurement.device_rows import RowLayout
+from windsock.measurement.plan import Plan
+from windsock.stats.rows import Table, moved_to
+
+
+# Compared by identity, which is fast: there is one for each plan and kinds of tensors.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outline:
+    """What the kernel has to know about the tensors of a batch, but for their addresses."""
+
+    plan: Plan
+    table: Table
+    kernel: Any  # rows_triton.Pass
+    make: Callable[..., Any]  # a kernel that completes the rows of chosen tokens too
+    completing: dict[tuple[RowLayout, Any], Any]
+    """Such kernels, by the layout of the rows and by the choice that they make, or None."""
+    choices: dict[Any, tuple[RowLayout, Any]]
+    """Layouts and kernels of choices, by how many sequences are chosen, from how many, and whether it is aligned."""
+    reduction: Any  # rows_triton.Reduction
+    arguments: Callable[[Sequence[Any]], tuple[Any, ...]]  # from one of each array
+    strides: tuple[int, ...]  # bytes from one sequence to the next
+    key: tuple[Any, ...]
+    width: int
+    limits: Any
+    floating: tuple[bool, ...]  # whether the copied arrays of the sequences are floating-point numbers
+    host_names: tuple[str, ...]  # of the arrays of the sequences that are not on the device
+
+
+class Prepared(NamedTuple):
+    """The tensors of a batch that the kernel uses, each once."""
+
+    outline: Outline
+    tensors: Sequence[Any]
+    starts: Sequence[int]  # the sequence of each tensor with which the batch begins
+    is_offset: bool  # whether any of them is not the first
+    ids: int  # the number of tokens that end a sequence
+
+
+def prepare(kernels: ModuleType, batch: Batch, plan: Plan) -> tuple[Prepared, bool]:
+    """Return the tensors that the kernel uses, and whether they are the batch's own and not copies.
+
+    A copy does not see later changes of the batch's tensors, so it is for one launch only.
+    """
+    device = batch.device
+    of_sequences = plan.sequence_arrays
+    arrays, _ = _all_located(batch, of_sequences)
+    on_device = tuple([name for name, array in zip(of_sequences, arrays, strict=True) if _is_on(array, device)])
+    names = _names(kernels, plan, on_device)[0]
+    tensors, starts = _all_located(batch, names)
+    are_own, ids, keep = True, 0, 0
+    if "eos_ids" in plan.arrays:
+        place = names.index("eos_ids")
+        given = tensors[place]
+        tensors[place] = _ids_on(device, given)
+        are_own, ids = isinstance(given, list | tuple) or tensors[place] is given, len(tensors[place])
+    if "keep" in plan.given:
+        place = names.index("keep")
+        keep = 1 if shape_of(batch.keep) == (batch.sequences,) else 2
+        if not _is_on(tensors[place], device):
+            tensors[place], starts[place], are_own = moved_to(device, batch.keep), 0, False
+    if not all([tensor.is_contiguous() for tensor in tensors]):  # noqa: C419 - a generator takes twice as long
+        for place, tensor in enumerate(tensors):
+            if not tensor.is_contiguous():  # the kernel computes addresses from the width alone
+                tensors[place], starts[place], are_own = getattr(batch, names[place]).contiguous(), 0, False
+    key = (device.index, batch.shape[-1], keep, *[tensor.dtype for tensor in tensors])
+    outline = _outline(kernels, plan, on_device, key, "cu_seqlens" in batch.given)
+    return Prepared(outline, tensors, starts, any(starts), ids), are_own
+
+
+def _all_located(batch: Batch, names: Sequence[str]) -> tuple[list[Any], list[int]]:
+    """Return arrays and the sequence of each with which the batch begins, without cutting them."""
+    whole, own = batch.whole, batch.own
+    if whole is None:
+        return [getattr(batch, name) for name in names], [0] * len(names)
+    if batch.rows is None and whole.whole is None:
+        return [getattr(batch if name in own else whole, name) for name in names], [0] * len(names)
+    located = [_located(batch, name) for name in names]
+    return [array for array, _ in located], [start for _, start in located]
+
+
+def _located(batch: Batch, name: str) -> tuple[Any, int]:
+    """Return an array and the sequence of it with which the batch begins, without cutting it."""
+    start = 0
+    while batch.whole is not None and name not in batch.own:
+        if batch.rows is not None:
+            if not is_stretch(batch.rows):
+                break
+            start += batch.rows.indices(batch.whole.sequences)[0]
+        batch = batch.whole
+    return getattr(batch, name), start
+
+
+def is_stretch(rows: Any) -> TypeGuard[slice]:
+    """Return whether the rows of a part follow each other in the whole batch."""
+    return isinstance(rows, slice) and rows.step in (None, 1)
+
+
+def _is_on(value: Any, device: Any) -> bool:
+    return bool(getattr(value, "device", None) == device)
+
+
+@lru_cache(maxsize=256)
+def _names(
+    kernels: ModuleType, plan: Plan, on_device: tuple[str, ...]
+) -> tuple[tuple[str, ...], Callable[[Sequence[Any]], tuple[Any, ...]]]:
+    """Return the names of the arrays that the kernel uses, and what puts one of each in the order of its arguments.
+
+    The mask stands in for those that are not used.
+    """
+    arguments = (
+        *on_device,
+        *(name for name in kernels.ARRAYS if name in plan.arrays),
+        "actions" if plan.repeats or "eos_ids" in plan.arrays else "response_mask",
+        "response_mask",
+        *(name if name in plan.given else "response_mask" for name in ("keep", "cu_seqlens")),
+        "eos_ids" if "eos_ids" in plan.arrays else "response_mask",
+    )
+    names = tuple(dict.fromkeys(arguments))
+    return names, itemgetter(*map(names.index, arguments))
+
+
+@lru_cache(maxsize=1024)
+def _outline(
+    kernels: ModuleType, plan: Plan, on_device: tuple[str, ...], key: tuple[Any, ...], packed: bool
+) -> Outline:
+    _, width, keep, *dtypes = key
+    names, arguments = _names(kernels, plan, on_device)
+    table = plan.table(on_device)
+    arrays = tuple(name for name in kernels.ARRAYS if name in plan.arrays)
+    byte_mask = dtypes[names.index("response_mask")].itemsize == 1
+    make = partial(_pass_of, kernels, table, arrays, keep, packed, byte_mask)
+    return Outline(
+        plan=plan,
+        table=table,
+        kernel=make(),
+        make=make,
+        completing={},
+        choices={},
+        reduction=_reduction_of(kernels, table),
+        arguments=arguments,
+        strides=tuple(_stride(name, kind, width, keep, packed) for name, kind in zip(names, dtypes, strict=True)),
+        key=key,
+        width=width,
+        limits=kernels.Limits.of(plan.options),
+        floating=tuple(kind.is_floating_point for kind in dtypes[: len(on_device)]),
+        host_names=tuple(name for name in plan.sequence_arrays if name not in on_device),
+    )
+
+
+@lru_cache(maxsize=256)
+def _pass_of(
+    kernels: ModuleType,
+    table: Table,
+    arrays: tuple[str, ...],
+    keep: int,
+    packed: bool,
+    byte_mask: bool,
+    fill: tuple[int, int] | None = None,
+    choice: Any = None,
+) -> Any:
+    return kernels.Pass(table, arrays, keep, packed, byte_mask, fill, choice)
+
+
+@lru_cache(maxsize=256)
+def _reduction_of(kernels: ModuleType, table: Table) -> Any:
+    return kernels.Reduction(table)
+
+
+def _stride(name: str, kind: Any, width: int, keep: int, packed: bool) -> int:
+    if packed or name in ("eos_ids", "cu_seqlens"):
+        return 0
+    of_sequences = AXES[name] == "sequences" or (name == "keep" and keep == 1)
+    return int(kind.itemsize) * (1 if of_sequences else width)
+
+
+def _ids_on(device: Any, ids: Any) -> Any:
+    """Return the ids of tokens that end a sequence on a device; those of a list are copied there once."""
+    if isinstance(ids, list | tuple):
+        return _listed_ids_on(device, tuple(ids))
+    return moved_to(device, ids).reshape(-1)
+
+
+@lru_cache(maxsize=16)
+def _listed_ids_on(device: Any, ids: tuple[int, ...]) -> Any:
+    return moved_to(device, ids).reshape(-1)
