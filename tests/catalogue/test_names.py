@@ -164,6 +164,24 @@ def test_one_key_of_trl_means_four_things():
     assert {metric.id for metric in recognition.metrics} == of_policy | {"preference/kto_kl"}
 
 
+def test_what_windsock_says_of_itself_is_known_in_every_run():
+    """A sick run has hundreds of such names: nobody is asked what they mean, and they do not hide its framework."""
+    logged = ["actor/pg_loss", "actor/ppo_kl", "critic/score/mean", "response_length/clip_ratio"]
+    own = {
+        "windsock/nonfinite/my/own/by/math": "windsock/nonfinite/{name}",
+        "windsock/problems/samples": "windsock/problems/{part}",
+        "windsock/relay/wandb/lag_rows": "windsock/relay/{tracker}/lag_rows",
+        "windsock/transfer/lag_bytes": "windsock/transfer/lag_bytes",
+        "windsock/spool/lag_bytes": "windsock/spool/lag_bytes",
+        "windsock/journal/dropped": "windsock/journal/dropped",
+    } | {f"windsock/nonfinite/{name}/{number}": "windsock/nonfinite/{name}" for name in logged for number in range(50)}
+    for source in (None, "verl", "windsock:roll"):
+        names = RunNames([*logged, *own], source=source)
+        assert names.source == RunNames(logged, source=source).source
+        assert names.unknown == []
+        assert {name: names.match(name).metric.id for name in own} == own
+
+
 def test_who_writes_policykl_matters():
     """ROLL's own policykl and windsock's are different metrics under one name."""
     assert meant("actor/policykl") == ["policy/kl_exact", "policy/kl_k1"]

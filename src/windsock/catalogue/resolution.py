@@ -21,6 +21,7 @@ from windsock.catalogue.values import contradiction, doubt
 
 Series = Callable[[str], Iterable[float]]
 _WITHOUT_FRAMEWORK = (COMMON, "wandb")
+_OWN_NAMES = "windsock/"  # what windsock says of a run that it records, whoever writes the other names
 _MIN_KNOWN = 0.3  # share of a run's names that must be known to name its source
 
 
@@ -106,7 +107,9 @@ class RunNames:
         self._series = (lambda name: series(name) if name in present else ()) if series is not None else None
         self._taught = dict(taught or {})
         self._found = {name: shaped(name) for name in self.names if name not in self._taught}
-        self._evidence = Evidence({name: shape for name, (shape, _) in self._found.items()}, config or {})
+        # A sick run has hundreds of windsock/nonfinite/…: they tell nothing about the framework.
+        shapes = {name: shape for name, (shape, _) in self._found.items() if not name.startswith(_OWN_NAMES)}
+        self._evidence = Evidence(shapes, config or {})
         self._resolved: dict[str, Resolution] = {}
         # Where neither values nor the name itself decide: the places and bits of what is left, and why.
         self._decided: dict[Shape, tuple[list[tuple[int, int]], tuple[Text, ...]]] = {}
@@ -189,7 +192,7 @@ class RunNames:
     def _candidates(self, name: str) -> tuple[Candidate, ...]:
         """Return the meanings of a name; those that fit any name count only if the run is of their framework."""
         shape, found = self._found.get(name) or shaped(name)
-        if shape.weak & ~self._own:
+        if shape.weak & ~self._own and not name.startswith(_OWN_NAMES):
             return tuple(one for one in found if not one.generic or one.bits & self._own)
         return found
 
