@@ -112,6 +112,45 @@ def test_values_are_those_of_the_trainer_at_the_right_tokens(order: str, kind: s
     assert (census.kept, census.seen) == (SEQUENCES, SEQUENCES)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("prompts", [0, 3])
+def test_a_packed_batch_has_its_values_at_the_same_tokens(kind: str, prompts: int):
+    """Sequences of several lengths in one stream, with prompts before and a tool's tokens inside, which are masked."""
+    data = arrays()
+    data["log_probs"] = now = update(data).astype(np.float32)
+    lengths = [int(np.flatnonzero(mask)[-1]) + 1 for mask in data["response_mask"]]
+
+    def packed(names: list[str], rows: range) -> dict[str, Any]:
+        """Return some arrays of some sequences as streams, with their bounds and ids."""
+        zeros = {name: np.zeros(prompts, data[name].dtype) for name in names}
+        found = {
+            name: np.concatenate([part for row in rows for part in (zeros[name], data[name][row, : lengths[row]])])
+            for name in names
+        }
+        found["cu_seqlens"] = np.cumsum([0, *(prompts + lengths[row] for row in rows)])
+        if kind == "torch":
+            torch = pytest.importorskip("torch")
+            found = {name: torch.tensor(array) for name, array in found.items()}
+        return {**found, "ids": [data["ids"][row] for row in rows]}
+
+    run = windsock.init(token_samples_per_step=SEQUENCES)
+    run.tokenizer(spell)
+    run.measure(packed([name for name in data if name not in ("ids", "log_probs")], range(SEQUENCES)))
+    for rows in (range(3), range(3, SEQUENCES)):
+        run.measure(packed(["response_mask", "log_probs", "old_log_probs", "advantages"], rows), part="policy")
+    for n in range(SEQUENCES):
+        run.sample("question", f"answer {n}", id=f"s{n}")
+    run.commit(0)
+    run.finish()
+    samples = read(run)
+    assert samples.keys() == set(data["ids"])
+    for id, sample in samples.items():
+        row = int(id[1:])
+        assert list(sample.tokens) == [spell([token]) for token in data["actions"][row, : lengths[row]]]
+        assert (sample.completion, list(sample.token_values["mask"])[2]) == (f"answer {row}", 0.0)
+        assert_equal(sample, data, now)
+
+
 def test_a_sequence_without_a_logged_text_is_a_sample_and_says_so():
     """Its text is that of the token ids where there is a tokenizer; without one the ids are shown."""
     data = arrays()

@@ -177,6 +177,23 @@ def test_columns_and_rows_in_bulk():
     assert windsock.open(run.path).skipped()["sample"][1] == 2
 
 
+def test_a_reward_in_parts_is_its_components():
+    """A mapping as ``reward``, one by one and in columns; where there are ``rewards`` too it is refused."""
+    run = windsock.init()
+    run.sample(completion="one", reward={"format": 1.0, "correct": 0})
+    run.samples({"completion": ["two", "three"], "reward": {"format": [0.5, 1.0], "correct": 1.0}})
+    run.sample(completion="four", reward={"format": 1.0}, rewards={"correct": 1.0})
+    run.commit(0)
+    run.finish()
+    found = {sample.completion: (sample.reward, sample.rewards) for sample in windsock.open(run.path).samples()}
+    assert found == {
+        "one": (None, {"format": 1.0, "correct": 0.0}),
+        "two": (None, {"format": 0.5, "correct": 1.0}),
+        "three": (None, {"format": 1.0, "correct": 1.0}),
+        "four": (None, {"correct": 1.0}),
+    }
+
+
 def test_a_response_is_a_completion():
     """Trinity's column is read as ours, one by one and in bulk; beside a completion it is a column."""
     run = windsock.init(project="p")

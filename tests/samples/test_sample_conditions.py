@@ -61,6 +61,7 @@ def run() -> windsock.Run:
         ("task = 7 and length < 10", "d"),
         ("finish = stop", ""),
         ("tool_calls = 1", "-"),
+        ("tool_calls != none", "-"),
         ("tokens = 2", "-"),
         ("turns = 1 and step = 4", "-"),
         ('"reward.format" > 0.5', "b"),
@@ -93,6 +94,30 @@ def test_samples_are_sorted_by_any_column(run: windsock.Run, sort: str, expected
     """Numbers before names, and samples without the value last."""
     found = windsock.open(run.path).samples(sort=sort)
     assert "".join(sample.completion or "-" for sample in found) == expected
+
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("fields", "calls"),
+    [
+        ({"completion": f"First {CALL} then {CALL}"}, 2),
+        ({"completion": f"{CALL}<|im_end|>\n<|im_start|>user\n<tool_response>{CALL}</tool_response><|im_end|>\n"}, 1),
+        ({"prompt": f"<|im_start|>system\nCall tools so: {CALL}<|im_end|>\n", "completion": "No"}, None),
+        ({"prompt": CALL, "completion": "No"}, None),
+        ({"messages": [{"role": "system", "content": CALL}, {"role": "assistant", "content": CALL}]}, 1),
+        ({"messages": [{"role": "user", "content": "Hi"}]}, 0),
+        ({"completion": CALL, "columns": {"tool_calls": 7}}, 7),
+    ],
+)
+def test_the_calls_of_tools_are_counted(fields: dict[str, Any], calls: int | None):
+    """Those of the model, in messages or in a plain completion; a description of how to call one is none."""
+    run = windsock.init()
+    run.sample(**fields)
+    run.finish()
+    view = windsock.open(run.path)
+    assert view.find_samples(Query(where=f"tool_calls = {'none' if calls is None else calls}")).matched == 1
 
 
 def test_the_census_has_the_columns(run: windsock.Run):

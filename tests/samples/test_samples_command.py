@@ -229,7 +229,7 @@ def test_a_chat_is_shown_as_turns(capsys: pytest.CaptureFixture[str]):
     run.sample(messages=chat, answer="cat\x1b[2J", reference="dog", discarded="stale")
     run.finish()
     assert cli(capsys).splitlines()[:-2] == [
-        "step 0  discarded: stale", "  user", "    [image · 4 × 2]", "    What?", "  assistant",
+        "step 0  tool calls 1  discarded: stale", "  user", "    [image · 4 × 2]", "    What?", "  assistant",
         "    reasoning, 8 characters", "    So.", "    call look␛[2J", "    {}", "  tool", "    result look␛[2J",
         "    a cat", "  answer    cat␛[2J", "  reference dog",
     ]  # fmt: skip
@@ -264,7 +264,7 @@ def test_tokens_are_summed_over_samples(capsys: pytest.CaptureFixture[str]):
     run.finish()
     lines = cli(capsys, "--step", "1:", "--token-sums", "--value", "kl").splitlines()
     assert [line.split() for line in lines] == [
-        ["kl", "mean", "count", "token"], ["4", "2", "2", "wait"], ["0", "0", "2", "so"],
+        ["kl", "mean", "count", "token"], ["2.3052", "1.1526", "2", "wait"], ["0", "0", "2", "so"],
     ]  # fmt: skip
     assert "no such values of tokens; there are kl, log_prob, mask, reference, surprise" in cli(
         capsys, "--token-sums", "--value", "x"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,10 @@ MAX_KEPT_CHARACTERS = 1 << 26  # of samples with ids that wait for their commit;
 MAX_OPEN_STEPS = 8  # steps that may wait for their commit; then the first is written as it is
 
 
+Rows = Callable[[], Sequence[MeasuredTokens]]
+"""How to get the tokens of the sequences that were measured in a step: to make their records takes time."""
+
+
 class SampleCollector(Collector):
     """The choice of samples of every step that is under way. Usable from several threads and from a signal handler."""
 
@@ -47,7 +51,7 @@ class SampleCollector(Collector):
         self._choices: dict[int | None, Choice] = {}
         self._with_ids: dict[int | None, dict[str, Sample]] = {}
         self._characters = 0  # of those
-        self._measured: dict[int, Sequence[MeasuredTokens]] = {}
+        self._measured: dict[int, Rows] = {}
         self._writer = TokenWriter()
         self._places = itertools.count()
         self._lock = threading.RLock()
@@ -73,11 +77,11 @@ class SampleCollector(Collector):
             self._consider(sample if sample.time else replace(sample, time=round(time.time(), 3)), number, rejected)
         self._skip(rejected)
 
-    def join(self, step: int, rows: Sequence[MeasuredTokens]) -> None:
+    def join(self, step: int, rows: Rows) -> None:
         """Store measured tokens with the samples of the same ids, when the step is committed."""
         if self._budget.count and self._budget.bytes:
             with self._lock:
-                self._measured[step] = rows[: self._budget.count]
+                self._measured[step] = rows
 
     def commit(self, step: int) -> None:
         """Write the samples of a step, and late ones of earlier steps."""
@@ -149,24 +153,27 @@ class SampleCollector(Collector):
             self._write(named[0])
 
     def _write(self, step: int) -> None:
-        choice, rows = self._choices.pop(step, None), self._measured.pop(step, ())
+        choice, rows = self._choices.pop(step, None), self._measured.pop(step, None)
         samples = self._with_ids.pop(step, {})
         self._characters -= sum(map(_characters, samples.values()))
         if choice is not None:
-            self._recording.journal.samples(step, choice.seen, choice.chosen(without={row.id for row in rows}))
-        if rows:
-            of_rows = [(row, samples.get(row.id)) for row in rows]
+            others = {row.id for row in self._within_budget(rows)}
+            self._recording.journal.samples(step, choice.seen, choice.chosen(without=others))
+        if rows is not None:
             attempt = self._recording.problems.attempt
-            self._writer.put(lambda: attempt("samples of measured tokens", self._write_measured, step, of_rows))
+            self._writer.put(lambda: attempt("samples of measured tokens", self._write_measured, step, rows, samples))
 
-    def _write_measured(self, step: int, rows: Sequence[tuple[MeasuredTokens, Sample | None]]) -> None:
+    def _within_budget(self, rows: Rows | None) -> Sequence[MeasuredTokens]:
+        return () if rows is None else rows()[: self._budget.count]
+
+    def _write_measured(self, step: int, rows: Rows, samples: Mapping[str, Sample]) -> None:
         """Write samples with measured tokens, within a budget of bytes of their own; beyond it, without the tokens."""
         from windsock.samples.measured_tokens import joined  # needs NumPy
 
         texts: list[bytes] = []
         left, rejected = self._budget.bytes, Rejections()
-        for row, sample in rows:
-            whole, wrong = joined(row, sample, self._decoder)
+        for row in self._within_budget(rows):
+            whole, wrong = joined(row, samples.get(row.id), self._decoder)
             if wrong:
                 rejected["token_values"] = wrong
             text = encode(whole)
@@ -175,7 +182,8 @@ class SampleCollector(Collector):
                 text = shortened_sample(text, min(self._budget.bytes, MAX_SAMPLE_BYTES))
             left -= len(text) + 1
             texts.append(text)
-        self._recording.journal.samples(step, 0, texts)
+        if texts:
+            self._recording.journal.samples(step, 0, texts)
         self._skip(rejected)
 
 

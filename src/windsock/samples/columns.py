@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windsock.model import Sample
-from windsock.samples.transcript import Turn
+from windsock.samples.transcript import CALL, Turn, tool_calls, turns_of
 
 Kind = Literal["number", "truth", "name"]
 MAX_COLUMNS = 128  # of a block of samples; further ones can be read, but not searched
@@ -20,17 +20,31 @@ NAME_FIELDS = ("id", "answer", "reference", "discarded")
 
 
 def columns_of(sample: Sample, turns: list[Turn]) -> Iterator[tuple[str, float | bool | str]]:
-    """Yield the columns of a sample with their values."""
+    """Yield the columns of a sample with their values; ``turns`` are those of its messages."""
     yield from ((f"reward.{name}", float(value)) for name, value in sample.rewards.items())
     for name in NAME_FIELDS:
         if (value := getattr(sample, name)) is not None:
             yield name, value
     if sample.messages:
         yield "turns", float(len(turns))
-        yield "tool_calls", float(sum(part.kind == "tool_call" for turn in turns for part in turn.parts))
+    calls = tool_calls(turns) + _calls_in(sample.completion)
+    if (sample.messages or calls) and "tool_calls" not in sample.columns:
+        yield "tool_calls", float(calls)
     if len(sample.tokens):
         yield "tokens", float(len(sample.tokens))
     yield from sample.columns.items()
+
+
+def shown_columns(sample: Sample) -> dict[str, float | bool | str]:
+    """Return the columns that the trainer added, and the number of calls of tools if there are any."""
+    turns = turns_of(replace(sample, prompt="", completion="")) if sample.messages else []
+    calls = tool_calls(turns) + _calls_in(sample.completion)
+    return ({"tool_calls": calls} if calls else {}) | dict(sample.columns)
+
+
+def _calls_in(completion: str) -> int:
+    # Most completions have none, and the index is made of many: looking for the mark is quicker than making turns.
+    return tool_calls(turns_of(Sample(completion=completion))) if CALL in completion else 0
 
 
 def kind_of(value: float | bool | str) -> Kind:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Source = Callable[[], Iterable[tuple[SegmentFile, list[SampleFrame]]]]
 
 FILE = "samples.sqlite"
-VERSION = 4
+VERSION = 5
 MAX_VALUE_BYTES = 8 * MAX_SAMPLE_BYTES  # of one value of the index; escapes make JSON longer
 # The file may be anybody's. No honest search needs more steps of SQLite's machine for every byte of it.
 STEPS_PER_BYTE, FREE_STEPS, STEPS_AT_ONCE = 100, 10_000_000, 1_000_000

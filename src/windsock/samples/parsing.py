@@ -97,6 +97,8 @@ def _entry(column: Any, row: int) -> Any:
 def _with_own_names(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields under our names; one that is there under both stays as it is."""
     renamed = {other: own for other, own in OTHER_NAMES.items() if other in given and given.get(own) is None}
+    if isinstance(given.get("reward"), Mapping) and given.get("rewards") is None:
+        renamed["reward"] = "rewards"
     if not renamed:
         return given
     kept = {name: value for name, value in given.items() if name not in renamed}

@@ -38,7 +38,8 @@ class Query:
     prompt, completion, messages and answers. ``where`` are conditions on any column, joined by ``and``, ``or`` and
     ``not``. ``sort`` is one of ``SORTS`` or a column, with a minus for the largest first; samples without the value
     come last. ``place`` is one of ``Found.places``. With ``regex_seconds`` the expression is searched in another
-    process, for at most that long.
+    process, for at most that long. With ``spread`` a limit keeps matches at even distances in that order, with the
+    last, instead of the first ones. With ``by_step`` all matches are counted by their steps.
     """
 
     step: Steps | None = None
@@ -57,6 +58,8 @@ class Query:
     place: str | None = None
     regex_seconds: float | None = None
     sort: str = "step"
+    spread: bool | None = None
+    by_step: bool | None = None
 
     def __post_init__(self) -> None:
         if not self.sort.removeprefix("-"):
@@ -153,10 +156,21 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
+class StepCounts:
+    """Number of samples, mean reward and share solved by step, and the share of all; None where it is not known."""
+
+    steps: list[int] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+    reward: list[float | None] = field(default_factory=list)
+    solved: list[float | None] = field(default_factory=list)
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """Samples that match with their places in the journal, the number of all matches, and the census of the run.
 
-    ``unknown`` are columns of the query that no sample has.
+    ``unknown`` are columns of the query that no sample has; ``by_step`` is there if the query asks for it.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -164,6 +178,7 @@ class Found:
     census: Census = field(default_factory=Census)
     places: list[str] = field(default_factory=list)
     unknown: tuple[str, ...] = ()
+    by_step: StepCounts | None = None
 
 
 def compiled(regex: str) -> re.Pattern[str]:

@@ -15,6 +15,7 @@ from windsock.model import Sample, Writer
 from windsock.samples.blocks import sample_of
 from windsock.samples.columns import ColumnSummary, Kind
 from windsock.samples.query import Census, Found, Query, TextFilter
+from windsock.samples.step_counts import StepCounter
 from windsock.samples.stored_blocks import StoredBlock, damage, read_block, read_rest, read_texts, stored_blocks
 
 Ints = NDArray[np.int64]
@@ -47,13 +48,14 @@ class _Matches:
         missing = np.where(known, 0, np.where(names > 0, 1, 2))
         self._keys.append((missing, np.where(known, down if self._down else values, 0), names, steps, number, rows))
 
-    def first(self, limit: int | None) -> tuple[int, list[Place]]:
-        """Return the number of matches, and the places of the first ones."""
+    def first(self, limit: int | None, spread: bool = False) -> tuple[int, list[Place]]:
+        """Return the number of matches, and the places of the first ones; with ``spread``, of some among all."""
         if not self._keys:
             return 0, []
         missing, values, names, steps, numbers, rows = (np.concatenate(one) for one in zip(*self._keys, strict=True))
         # lexsort is stable: samples with the same keys stay in the order of the journal.
-        order = np.lexsort((steps, self._ranks()[names], values, missing))[:limit]
+        order = np.lexsort((steps, self._ranks()[names], values, missing))
+        order = order[even_places(len(order), limit)] if spread else order[:limit]
         places = zip(numbers[order].tolist(), rows[order].tolist(), strict=True)
         return len(rows), [(*self._blocks[number], row) for number, row in places]
 
@@ -73,6 +75,13 @@ class _Matches:
         return np.array([0, *(sign * ranks[name] for name in self._names)], np.int64)
 
 
+def even_places(count: int, limit: int | None) -> list[int]:
+    """Return at most ``limit`` of so many places at even distances, with the last."""
+    if limit is None or count <= limit:
+        return list(range(count))
+    return [count - 1 - round(place * (count - 1) / max(1, limit - 1)) for place in range(limit)][::-1]
+
+
 def _current(stored: StoredBlock, steps: Ints, limits: Limits) -> Flags:
     """Return which steps no newer attempt supersedes."""
     # Filtered and not deleted: a new attempt changes the limits, but not the frames that the index has.
@@ -83,6 +92,7 @@ def _current(stored: StoredBlock, steps: Ints, limits: Limits) -> Flags:
 def find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None) -> Found:
     """Return the first ``limit`` samples that match, the number of matches, and a census."""
     contains, matches, counted = query.text_filter(), _Matches(query.sort), _CensusCount()
+    by_step = StepCounter() if query.by_step else None
     try:
         for stored in stored_blocks(db):
             current = _current(stored, stored.block.rows["step"], limits)
@@ -91,13 +101,17 @@ def find(db: sqlite3.Connection, query: Query, limits: Limits, limit: int | None
             if contains is not None and len(rows):
                 rows = _containing(db, stored, rows, contains)
             matches.add(stored, rows)
+            if by_step is not None:
+                by_step.add(stored.block, rows)
     finally:
         if contains is not None:
             contains.close()
-    count, found = matches.first(limit)
+    count, found = matches.first(limit, bool(query.spread))
     counts = counted.result(damage(db))
     places = [f"{segment.path.name}:{first + row}" for segment, _, first, row in found]
-    return Found(_samples(db, found), count, counts, places, tuple(sorted(query.columns() - counts.columns.keys())))
+    unknown = tuple(sorted(query.columns() - counts.columns.keys()))
+    by_steps = None if by_step is None else by_step.result()
+    return Found(_samples(db, found), count, counts, places, unknown, by_steps)
 
 
 def _at_place(stored: StoredBlock, rows: Ints, place: str | None) -> Ints:

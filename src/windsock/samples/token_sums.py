@@ -2,56 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappush, heapreplace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from windsock.model import Sample
+from windsock.stats.policy import kl_k3
 
 Values = NDArray[np.float32]
 LOG_PROB = ("log_prob", "log_probs", "logprob", "logprobs")
 OLD = ("old", "old_log_prob", "old_log_probs")
 ROLLOUT = ("rollout", "rollout_log_prob", "rollout_log_probs")
 REFERENCE = ("reference", "ref", "ref_log_prob", "ref_log_probs", "reference_log_prob")
+MAX_PLACES = 20  # of a token that a sum knows
 
 
 def all_values(given: Mapping[str, Sequence[float]]) -> dict[str, Values]:
-    """Return the values that were given and those that follow from several of them, which come first."""
+    """Return the values that were given and those that follow from several of them, which come first.
+
+    ``mismatch`` is of the policy that sampled: an update moves the newest log-probs away from the rollout engine's.
+    ``kl`` (k3, to the reference) and ``surprise`` are of the newest policy that is known. The page computes the same.
+    """
     arrays = {name: np.asarray(given[name], np.float32) for name in given}
-    log_prob, old, rollout, reference = (
-        next((arrays[name] for name in names if name in arrays), None) for names in (LOG_PROB, OLD, ROLLOUT, REFERENCE)
-    )
+    log_prob, old, rollout, reference = (_first(arrays, names) for names in (LOG_PROB, OLD, ROLLOUT, REFERENCE))
+    newest = log_prob if log_prob is not None else old
+    any_known = newest if newest is not None else rollout
     with np.errstate(all="ignore"):
-        ratio = arrays.get("ratio", None if log_prob is None or old is None else np.exp(log_prob - old))
-        advantage = arrays.get("advantage")
-        found: dict[str, Any] = {
-            "push": None if advantage is None or ratio is None else advantage * ratio,
-            "mismatch": None if log_prob is None or rollout is None else log_prob - rollout,
-            "kl": None if log_prob is None or reference is None else log_prob - reference,
-            "surprise": None if log_prob is None else -log_prob,
+        ratio = arrays.get("ratio", _combined(log_prob, old, lambda now, then: np.exp(now - then)))
+        found = {
+            "push": _combined(arrays.get("advantage"), ratio, np.multiply),
+            "mismatch": _combined(old if old is not None else log_prob, rollout, np.subtract),
+            "kl": _combined(reference, newest, lambda then, now: kl_k3(then - now)),
+            "surprise": None if any_known is None else -any_known,
             "ratio": ratio,
         }
     return {name: values for name, values in (found | arrays).items() if values is not None}
 
 
+def _first(arrays: Mapping[str, Values], names: Sequence[str]) -> Values | None:
+    return next((arrays[name] for name in names if name in arrays), None)
+
+
+def _combined(a: Values | None, b: Values | None, compute: Callable[[Any, Any], Any]) -> Values | None:
+    """Return a value of two others, computed in 64 bits; None if one of them is not known."""
+    if a is None or b is None:
+        return None
+    found: Values = compute(a.astype(np.float64), b.astype(np.float64)).astype(np.float32)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPlace:
+    """A token of a sample: its value, the place of the sample, and the token's number there."""
+
+    value: float
+    place: str
+    token: int
+
+
 @dataclass(slots=True)
 class TokenSum:
-    """A token by its text: how often it came, the sum of a value, and where that was largest by its absolute value."""
+    """A token by its text: how often it came, the sum of a value, and where that is largest by its absolute value."""
 
     text: str
     count: int = 0
     sum: float = 0.0
-    largest: float = 0.0
-    place: str = ""  # of that sample
-    token: int = 0  # its number there
+    heap: list[tuple[float, int, float, str, int]] = field(default_factory=list)  # the largest; the least is first
+
+    def add(self, value: float, place: str, token: int) -> None:
+        """Count a token of a sample."""
+        self.count += 1
+        self.sum += value
+        entry = abs(value), -self.count, value, place, token  # of equal ones the first is kept
+        if len(self.heap) < MAX_PLACES:
+            heappush(self.heap, entry)
+        elif entry > self.heap[0]:
+            heapreplace(self.heap, entry)
 
     @property
     def mean(self) -> float:
         """The mean of the value."""
         return self.sum / self.count
+
+    @property
+    def places(self) -> list[TokenPlace]:
+        """Where the value is largest, the largest first."""
+        return [TokenPlace(*entry[2:]) for entry in sorted(self.heap, reverse=True)]
 
 
 def token_sums(samples: Iterable[tuple[Sample, str]], value: str) -> list[TokenSum]:
@@ -59,11 +99,7 @@ def token_sums(samples: Iterable[tuple[Sample, str]], value: str) -> list[TokenS
     found: dict[str, TokenSum] = {}
     for sample, place in samples:
         for token, text, number in _counted(sample, value):
-            entry = found.setdefault(text, TokenSum(text))
-            entry.count += 1
-            entry.sum += number
-            if not entry.place or abs(number) > abs(entry.largest):
-                entry.largest, entry.place, entry.token = number, place, token
+            found.setdefault(text, TokenSum(text)).add(number, place, token)
     return sorted(found.values(), key=lambda entry: -abs(entry.sum))
 
 

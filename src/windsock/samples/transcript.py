@@ -18,6 +18,7 @@ from windsock.model import Sample
 
 Kind = Literal["text", "reasoning", "tool_call", "tool_result", "media", "other"]
 REASONING = ("think", "thinking", "reasoning", "thought")
+CALL = "<tool_call>"
 MARK = re.compile(
     rf"<(?P<tag>{'|'.join(REASONING)}|tool_call|tool_response)>(?P<body>.*?)(?:</(?P=tag)>|\Z)", re.DOTALL
 )
@@ -28,6 +29,7 @@ ROLE = re.compile(
 TURN_END = re.compile(r"(?:<\|im_end\|>|<\|eot_id\|>)\n?\Z")
 PICTURE = re.compile(r"size=(\d+)x(\d+)")  # the description of a PIL image, which is stored instead of it
 PNG = b"\x89PNG\r\n\x1a\n"
+NO_MODEL = ("prompt", "system", "developer", "user", "tool", "function")
 MEDIA = ("image", "image_url", "input_image", "audio", "input_audio", "audio_url", "video", "video_url", "file")
 OWN_FIELDS = (
     "role", "content", "type", "text", "name", "tool_calls", "function_call", "tool_call_id", "reasoning_content",
@@ -57,6 +59,11 @@ def turns_of(sample: Sample) -> list[Turn]:
     names = {call: name for message in sample.messages for call, name in _calls(message)}
     messages = (_message_turn(message, names) for message in sample.messages)
     return [*_text_turns(sample.prompt, "prompt"), *messages, *_text_turns(sample.completion, "completion")]
+
+
+def tool_calls(turns: Iterable[Turn]) -> int:
+    """Return how often the model calls tools; what others say is none, as a system prompt that describes the calls."""
+    return sum(part.kind == "tool_call" for turn in turns if turn.role not in NO_MODEL for part in turn.parts)
 
 
 def searched_texts(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:

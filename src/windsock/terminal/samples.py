@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from windsock.formatting import counted, number, printable
 from windsock.model import Sample
+from windsock.samples.columns import shown_columns
 from windsock.samples.query import Census, Found
 from windsock.samples.transcript import Part, Turn, turns_of
 from windsock.terminal.explain import cells
@@ -136,8 +137,8 @@ def facts(sample: Sample) -> Iterator[tuple[str, str, str]]:
         yield "", printable(sample.finish_reason), "yellow" if sample.finish_reason == "length" else ""
     if sample.weight_version is not None:
         yield "version", f"{sample.weight_version:,}", ""
-    for name, value in sample.columns.items():
-        yield printable(name), _column_text(value), ""
+    for name, value in shown_columns(sample).items():
+        yield "tool calls" if name == "tool_calls" else printable(name), _column_text(value), ""
     if sample.discarded is not None:
         yield "discarded:", printable(sample.discarded), "yellow"
 

@@ -1,0 +1,38 @@
+"""Values of tokens that follow from others, and their sums over samples."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windsock.model import Sample
+from windsock.samples.token_sums import TokenPlace, all_values, token_sums
+
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "token_values.json").read_text())
+ORDER = ("push", "mismatch", "kl", "surprise", "ratio")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
+def test_values_that_follow_from_others_are_those_of_the_page(case: dict[str, Any]):
+    """The same cases as in tests/web/samples.test.js."""
+    found = all_values(case["given"])
+    assert list(found) == list(dict.fromkeys([*(name for name in ORDER if name in found), *case["given"]]))
+    assert found.keys() == case["follows"].keys() | case["given"].keys()
+    for name, values in {**case["given"], **case["follows"]}.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-6, err_msg=name)
+
+
+def test_a_sum_knows_the_places_with_the_largest_values():
+    """By their absolute values, the first of equal ones first; at most twenty of a token, and none that is masked."""
+    first = Sample(tokens=("a", "b", "a"), token_values={"entropy": (0.5, 9.0, -4.0), "mask": (1, 0, 1)})
+    second = Sample(tokens=("a",) * 40, token_values={"entropy": tuple(range(3, 43))})
+    [entry] = token_sums([(first, "x:0")], "entropy")
+    assert (entry.text, entry.count, entry.sum, entry.mean) == ("a", 2, -3.5, -1.75)
+    assert entry.places == [TokenPlace(-4.0, "x:0", 2), TokenPlace(0.5, "x:0", 0)]
+    [entry] = token_sums([(first, "x:0"), (second, "x:1")], "entropy")
+    assert [one.value for one in entry.places] == list(range(42, 22, -1))
+    assert entry.places[0] == TokenPlace(42.0, "x:1", 39)
+    same = Sample(tokens=("a",) * 30, token_values={"entropy": (1.0,) * 30})
+    assert [one.token for one in token_sums([(same, "y:0")], "entropy")[0].places] == list(range(20))
