@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+import windsock
 from windsock.errors import SettingsError
 from windsock.settings import TABLE, Settings, resolve
 
@@ -84,6 +85,12 @@ def test_a_trl_configuration_works(tmp_path: Path):
 def test_the_name_in_trls_form_counts_without_a_tracker(text: str, tmp_path: Path):
     """run_name is the name of the run whatever it reports to."""
     assert from_yaml(tmp_path, text).name == "x"
+
+
+def test_a_run_has_the_name_of_trls_arguments(tmp_path: Path):
+    """Also where nothing is reported to."""
+    with windsock.init({"report_to": "none", "run_name": "x"}, dir=tmp_path) as run:
+        assert run.name == "x"
 
 
 @pytest.mark.parametrize(

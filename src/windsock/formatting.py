@@ -103,6 +103,11 @@ def duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {total % 60:02d}s"
 
 
+def lasted(began: float, heard: float) -> str:
+    """Format how long a run lasted; "–" where all its rows have one time, as those of a log without times."""
+    return duration(heard - began) if heard > began else "–"
+
+
 def age(seconds: float) -> str:
     """Format the time since an event in one unit: 3h ago."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):

@@ -141,7 +141,7 @@ class _Asked:
         facts: dict[str, Callable[[], Any]] = {
             "status": lambda: view.status.word,
             "step": lambda: view.steps[1] if view.steps else None,
-            "seconds": lambda: view.span[1] - view.span[0],
+            "seconds": lambda: view.span[1] - view.span[0] or None,  # a log without times has none
             "verdict": lambda: Visit().diagnose(view, self._names).verdict,
             "finding": lambda: [finding.rule for finding in Visit().diagnose(view, self._names).findings],
             "name": lambda: view.name,

@@ -12,7 +12,11 @@ import pandas as pd
 import pytest
 
 import windsock
+from windsock.cli import main
 from windsock.importers.logs import log_at, logs_at
+from windsock.journal.glance import glance
+from windsock.server.runs.listed_run import facts_record
+from windsock.server.runs.open_runs import RunLocation
 
 REALRUNS = Path(os.environ.get("WINDSOCK_REALRUNS") or Path(__file__).parents[3] / "shared" / "realruns")
 LONG_AGO = 1_600_000_000.0
@@ -51,6 +55,21 @@ def test_the_history_is_read_whatever_the_file_is_called(tmp_path: Path, name: s
     assert "step" not in view.names()
     assert view.config["num_train_epochs"] == 3
     assert (view.status.word, view.origin and view.origin.format) == ("finished", "trainer_state")
+
+
+def test_a_log_without_times_has_no_duration(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """All its rows have the time of the file: that it took no time is not known."""
+    log = write(tmp_path / "out" / "trainer_state.json", state(history(10, 20, 30)))
+    assert main(["import", str(log), "--dir", str(tmp_path / "runs"), "--name", "imported"]) == 0
+    folder = next((tmp_path / "runs").glob("*/*/run.json")).parent
+    assert facts_record(RunLocation("imported", folder), glance(folder))["seconds"] is None
+    capsys.readouterr()
+    main(["show", "imported", "--dir", str(tmp_path / "runs")])
+    main(["ls", "--dir", str(tmp_path / "runs")])
+    text = capsys.readouterr().out
+    assert "0ms" not in text
+    assert "steps 10 – 30 · –" in text
+    assert main(["query", str(folder), "seconds = none"]) == 0
 
 
 def test_values_that_are_not_finite_survive(tmp_path: Path):

@@ -107,6 +107,17 @@ def test_only_a_run_that_changed_is_read(dir: Path, monkeypatch: pytest.MonkeyPa
     assert sorted(folder.name for folder in seen) == ["new", "none", "r0"]
 
 
+def test_the_last_step_is_found_before_long_samples(tmp_path: Path):
+    """Samples behind the last step may be longer than the end of the file that is read first."""
+    run = record(tmp_path, "long", 2000)
+    noise = random.Random(0)
+    for _ in range(8):
+        run.sample("p", noise.randbytes(12_000).hex(), step=2000)
+    run.finish()
+    assert os.path.getsize(run.path / "trainer.0.1.0.seg") > 2 * glance.END_BYTES[0]
+    assert glance.glance(run.path).last_step == 1999
+
+
 def test_the_status_of_a_running_run_is_that_of_the_moment(dir: Path, monkeypatch: pytest.MonkeyPatch):
     """Its entry has what the status depends on, and the process and the clock are asked each time."""
     run = record(dir, "live")

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--points", type=at_least_one, default=400, help="maximum number of points per curve (default 400)"
     )
-    samples_help = "number of samples of a single run, newest first (default 200)"
+    samples_help = "number of samples of a single run: first those with tokens, then others of all steps (default 200)"
     parser.add_argument("--samples", type=int, default=200, help=samples_help)
 
 

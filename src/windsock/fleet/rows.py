@@ -155,7 +155,7 @@ def run_record(view: View, names: RunNames, diagnosis: Diagnosis) -> Record:
         "verdict": diagnosis.verdict,
         "created": info.created,
         "ended": heard if status.ended else None,
-        "duration": heard - began,
+        "duration": heard - began or None,  # a log without times has none
         "first_step": steps[0],
         "last_step": steps[1],
         "attempts": max((writer.attempt for writer in view.writers()), default=0),

@@ -16,7 +16,7 @@ from windsock.catalogue.spec import Text
 from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.findings import Finding
-from windsock.formatting import duration, number, printable
+from windsock.formatting import lasted, number, printable
 from windsock.journal.series import Buckets, Series
 from windsock.summary import run_names
 from windsock.view import View
@@ -87,7 +87,7 @@ def _heading(view: View, diagnosis: Diagnosis, lang: str) -> str:
     status, (began, heard) = view.status, view.span
     steps = _word("steps", lang, f"{view.steps[0]:,}", f"{view.steps[1]:,}") if view.steps else _word("none", lang)
     word = _word(status.word, lang) if status.word in WORDS else status.word
-    facts = [word + (f": {_text(status.reason)}" if status.reason else ""), steps, duration(heard - began)]
+    facts = [word + (f": {_text(status.reason)}" if status.reason else ""), steps, lasted(began, heard)]
     badge = (
         f'<span style="background:{COLOURS[diagnosis.verdict]};color:#fff;border-radius:9px;padding:1px 9px">'
         f"{VERDICTS[diagnosis.verdict].get(lang)}</span>"

@@ -20,7 +20,7 @@ HEAD_BYTES = 4 << 10  # of a segment, to read which process writes it
 START_FIELDS = ("event", "time", "machine", "pid", "born", "idle_seconds")  # those that the status depends on
 FINISH_FIELDS = ("event", "status", "reason", "lost")
 IMPORTED_FIELDS = ("event", "time", "path", "format", "status", "reason", "grown")
-END_BYTES = (16 << 10, 128 << 10)  # of either end; the second size if the first contains no step
+END_BYTES = (16 << 10, 128 << 10, 1 << 20)  # of either end; the next size if the one before lacks the last step
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class _Look:
     end: WriterEnd
     heard: float
     last_step: int | None
+    has_last_step: bool  # else there may be a later one between the ends
 
 
 def glance(folder: Path) -> Glance:
@@ -104,7 +105,7 @@ def _look(path: Path, later: list[SegmentFile]) -> _Look:
     last = next((s.path for s in reversed(later) if process is not None and _process(s.path) == process), None)
     for size in END_BYTES:
         look = _look_at([path] if last is None else [path, last], size)
-        if look.last_step is not None:
+        if look.last_step is not None and look.has_last_step:
             break
     return look
 
@@ -128,15 +129,14 @@ def first_events(path: Path) -> Iterable[dict[str, Any]]:
 def _look_at(paths: list[Path], size: int) -> _Look:
     """Return what the ends of the segments of one process tell."""
     readers = [SegmentReader(path) for path in paths]
-    for reader in readers:
-        reader.read_ends(size)
+    complete = [reader.read_ends(size) for reader in readers]
     times = [time for reader in readers for time in reader.steps.times]
     times += [float(table.times.max()) for reader in readers for table in reader.tables.values()]
     highest = max(reader.steps.highest for reader in readers)
     last_step = None if highest == OPEN_STEP else highest
     found = [event for reader in readers for event in events([*reader.records, *reader.heartbeats])]
     heard = max([*times, *(event.get("time", 0.0) for event in found)], default=0.0)
-    return _Look(WriterEnd(_telling(found, heard), max(times, default=None)), heard, last_step)
+    return _Look(WriterEnd(_telling(found, heard), max(times, default=None)), heard, last_step, all(complete))
 
 
 def _telling(found: list[dict[str, Any]], heard: float) -> list[dict[str, Any]]:

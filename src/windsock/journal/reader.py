@@ -172,22 +172,28 @@ class SegmentReader:
             self.offset += self._parse(os.pread(file.fileno(), end - start, start), whole=True)
             self.check_records()
 
-    def read_ends(self, size: int) -> None:
-        """Read only the first and the last ``size`` bytes."""
+    def read_ends(self, size: int) -> bool:
+        """Read only the first and the last ``size`` bytes; return whether the last step is among them.
+
+        Behind it may be more than ``size`` bytes that name no step, such as those of long samples.
+        """
+        before = None
         try:
             fd = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
-            return
+            return True
         try:
             end = os.fstat(fd).st_size
             if end > 2 * size and self._read_head(fd):
                 self._parse(os.pread(fd, size, self.offset), whole=False)
+                before = self.steps.highest
                 self.offset = end - size
                 # The last bytes begin in the middle of some frame.
                 self.offset += max(self._next_frame(os.pread(fd, size, self.offset), 0), 0)
         finally:
             os.close(fd)
         self.poll()
+        return before is None or self.steps.highest > before
 
     def forget(self) -> None:
         """Drop everything read so far except names and commits, for a reader that does not look back."""

@@ -23,7 +23,7 @@ from windsock.answers.schemas import (
     record,
 )
 from windsock.diagnosis.diagnose import Diagnosis
-from windsock.formatting import duration, flatten
+from windsock.formatting import flatten, lasted
 from windsock.mcp_server import findings
 from windsock.mcp_server.bounds import Answer, Items, answer_schema
 from windsock.mcp_server.list_tools import moment
@@ -77,7 +77,7 @@ def _facts(view: View, notes: dict[str, Any]) -> dict[str, Any]:
         "status": status.word,
         "reason": status.reason,
         "steps": view.steps,
-        "lasted": duration(heard - began) if heard > began else "",
+        "lasted": lasted(began, heard),
         "began": moment(began),
         "last_heard": moment(heard),
         "source": view.source or info.vocabulary,

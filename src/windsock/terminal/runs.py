@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from windsock.diagnosis.health import Health
-from windsock.formatting import age, duration, printable, size
+from windsock.formatting import age, lasted, printable, size
 from windsock.journal.run_facts import Glance
 from windsock.model import Status
 from windsock.terminal.text_table import Layout, TextTable
@@ -72,7 +72,7 @@ def _cells(run: Glance, health: str, now: float) -> tuple[str, ...]:
         _status(run.status),
         health,
         "–" if run.last_step is None else f"{run.last_step:,}",
-        duration(max(0.0, run.last_heard - run.began)),
+        lasted(run.began, run.last_heard),
         size(run.bytes),
         age(now - run.began),
     )

@@ -12,7 +12,7 @@ from windsock.catalogue.spec import Text as Words
 from windsock.diagnosis.diagnose import VERDICTS, Diagnosis
 from windsock.diagnosis.doctor import Visit
 from windsock.diagnosis.signs import Sign
-from windsock.formatting import by_family, duration, flatten, printable
+from windsock.formatting import by_family, flatten, lasted, printable
 from windsock.summary import names_sentence, run_names, run_warnings
 from windsock.terminal.doctor import SYMBOLS, looked, since
 from windsock.terminal.folding import fold
@@ -97,7 +97,7 @@ def _heading(console: Console, view: View, shown: Shown) -> None:
     said = shown.word("steps", first=steps[0], last=steps[1]) if steps else shown.word("no steps")
     console.print(printable(view.name), style="bold", end="  ", markup=False, highlight=False)
     console.print(status_text(status), end="  ", markup=False, highlight=False)
-    facts = [*([printable(status.reason)] if status.reason else []), said, duration(heard - began)]
+    facts = [*([printable(status.reason)] if status.reason else []), said, lasted(began, heard)]
     console.print(" · ".join(facts), style="dim", markup=False, highlight=False)
 
 
